@@ -1,0 +1,514 @@
+//! The client half: applies segments in whatever order they come, and ends with what the server holds.
+//!
+//! Frames may be lost, doubled and reordered. What makes that harmless:
+//!
+//! 1. a field keeps the value of the newest tick;
+//! 2. a facet's home is the slot of the newest introduction;
+//! 3. a tombstone outranks what older segments say about its slot;
+//! 4. a segment older than the channel's newest complete segment introduces nothing;
+//! 5. a subscription number has a tick of opening: pieces from before it are of a former use, and ignored;
+//! 6. an update for a slot that is not introduced yet is kept until it is.
+//!
+//! An object that leaves a channel alive is kept for [`ClientOptions::limbo_ticks`]: the channel it went to may be one
+//! that is served more slowly.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use throng_schema::{Facet, FieldMask, Schema, Space, Values};
+use throng_wire::{BitReader, KindId, ObjectId, ReadError, Tick};
+
+use crate::decode::{Item, Scratch, SegmentError, SegmentReader};
+use crate::grid::{CellGrid, GridError};
+use crate::key::{ChannelName, KeyError};
+use crate::objects::{HomeView, Objects, ReplicaObject};
+
+/// Bounds and times of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Objects at once.
+    pub objects: usize,
+    /// Slots of all channels together.
+    pub slots: usize,
+    /// Events that wait to be polled; beyond, the oldest are dropped and counted.
+    pub events: usize,
+    /// How long an object without a home is kept, if it has not ended. At least the longest send interval.
+    pub limbo_ticks: u32,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions { objects: 1 << 17, slots: 1 << 19, events: 1 << 18, limbo_ticks: 60 }
+    }
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// It is there, with all fields of the facet that brought it.
+    Spawned(ObjectId),
+    /// Fields have new values.
+    Changed {
+        /// The object.
+        id: ObjectId,
+        /// The fields, since the last such event.
+        fields: FieldMask,
+    },
+    /// It is gone: ended, or out of sight.
+    Despawned(ObjectId),
+}
+
+/// Why a packet could not be applied. The connection should be closed: what it said is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// A piece's frame is broken: peer malformed.
+    #[error("a piece of the packet is malformed: {0}")]
+    Piece(#[from] ReadError),
+    /// A channel's name is broken: peer malformed.
+    #[error("a channel name is malformed: {0}")]
+    Name(#[from] KeyError),
+    /// A segment is broken: peer malformed.
+    #[error("a segment is malformed: {0}")]
+    Segment(#[from] SegmentError),
+    /// A channel lies in a grid that was not agreed on: peer misbehaved.
+    #[error("grid {0} is not known")]
+    UnknownGrid(u8),
+    /// One slot was said to be of two kinds: peer misbehaved.
+    #[error("slot {0} changes its kind")]
+    KindChanged(u32),
+    /// There is more than this client is willing to hold.
+    #[error("the server sends more {what} than the limit of {limit}")]
+    Limit {
+        /// What of.
+        what: &'static str,
+        /// The bound reached.
+        limit: usize,
+    },
+}
+
+impl ApplyError {
+    /// A stable short name, for metric labels.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ApplyError::Piece(_) => "piece",
+            ApplyError::Name(_) => "name",
+            ApplyError::Segment(_) => "segment",
+            ApplyError::UnknownGrid(_) => "unknown_grid",
+            ApplyError::KindChanged(_) => "kind_changed",
+            ApplyError::Limit { .. } => "limit",
+        }
+    }
+}
+
+/// What one client knows of the world.
+#[derive(Debug)]
+pub struct ReplicaClient {
+    schema: Arc<Schema>,
+    grids: Vec<CellGrid>,
+    options: ClientOptions,
+    /// By subscription number.
+    readers: Vec<ReaderSlot>,
+    objects: Objects,
+    scratch: Scratch,
+    slots_used: usize,
+    newest_tick: Option<Tick>,
+    counters: ClientCounters,
+}
+
+/// What a client has applied so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCounters {
+    /// Segments applied.
+    pub segments: u64,
+    /// Segments of former uses of a subscription number, ignored.
+    pub stale_segments: u64,
+    /// Object updates applied, introductions included.
+    pub updates: u64,
+    /// Bytes of replication read.
+    pub bytes: u64,
+    /// Events dropped because nobody polled them.
+    pub events_dropped: u64,
+}
+
+/// The uses of one subscription number: the present one, and when the last one ended.
+#[derive(Debug, Default)]
+struct ReaderSlot {
+    reader: Option<Reader>,
+    /// Pieces up to this tick belong to a use that has ended, even if they come late and carry a name.
+    closed: Option<Tick>,
+}
+
+/// One subscription as the client sees it.
+#[derive(Debug)]
+struct Reader {
+    name: ChannelName,
+    opened: Tick,
+    complete: Option<Tick>,
+    slots: Vec<SlotView>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotView {
+    /// Tick of the introduction that is in force.
+    introduced: Option<Tick>,
+    /// Tick of the newest tombstone.
+    gone: Option<Tick>,
+    facet: usize,
+    /// The object, perhaps still without an id.
+    object: Option<u32>,
+}
+
+/// The part of a piece that stands before its body.
+struct PieceHead {
+    number: u16,
+    tick: Tick,
+    name: Option<(ChannelName, Tick)>,
+    length: usize,
+}
+
+impl ReplicaClient {
+    /// A client that knows nothing yet. `grids` must be those of the server, in the same order.
+    pub fn new(schema: Arc<Schema>, grids: &[[f64; 3]], options: ClientOptions) -> Result<ReplicaClient, GridError> {
+        let grids = grids.iter().map(|&cell_m| CellGrid::new(cell_m, &schema)).collect::<Result<_, _>>()?;
+        Ok(ReplicaClient {
+            schema,
+            grids,
+            options,
+            readers: Vec::new(),
+            objects: Objects::new(options.events),
+            scratch: Scratch::default(),
+            slots_used: 0,
+            newest_tick: None,
+            counters: ClientCounters::default(),
+        })
+    }
+
+    /// Applies the replication part of a packet that the server wrote at `tick`.
+    pub fn apply(&mut self, tick: Tick, bytes: &[u8]) -> Result<(), ApplyError> {
+        let mut r = BitReader::new(bytes);
+        while r.remaining_bits() > 0 && r.rest()[0] != 0 {
+            let head = read_head(&mut r, tick)?;
+            let body = r.rest().get(..head.length).ok_or(ReadError::UnexpectedEnd)?;
+            r = BitReader::new(&r.rest()[head.length..]);
+            self.apply_piece(&head, body)?;
+        }
+        self.counters.bytes += bytes.len() as u64;
+        if self.newest_tick.is_none_or(|newest| tick.is_newer_than(newest)) {
+            self.newest_tick = Some(tick);
+            self.objects.end_limbo(tick, self.options.limbo_ticks);
+        }
+        Ok(())
+    }
+
+    /// The object of that id, if it is there.
+    pub fn object(&self, id: ObjectId) -> Option<&ReplicaObject> {
+        self.objects.find(id).and_then(|index| self.objects.get(index)).filter(|object| object.is_present())
+    }
+
+    /// All objects that are there.
+    pub fn objects(&self) -> impl Iterator<Item = &ReplicaObject> {
+        self.objects.iter().filter(|object| object.is_present())
+    }
+
+    /// Number of objects that are there.
+    pub fn object_count(&self) -> usize {
+        self.objects.present_count()
+    }
+
+    /// The next event. Poll until `None` after each batch of packets.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.objects.poll_event()
+    }
+
+    /// The newest tick of which anything was heard.
+    pub fn newest_tick(&self) -> Option<Tick> {
+        self.newest_tick
+    }
+
+    /// The channels subscribed to, as far as the client knows.
+    pub fn channels(&self) -> impl Iterator<Item = ChannelName> + '_ {
+        self.readers.iter().filter_map(|slot| Some(slot.reader.as_ref()?.name))
+    }
+
+    /// What was applied so far.
+    pub fn counters(&self) -> ClientCounters {
+        ClientCounters { events_dropped: self.objects.events_dropped(), ..self.counters }
+    }
+
+    /// The schema of all objects.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn apply_piece(&mut self, head: &PieceHead, body: &[u8]) -> Result<(), ApplyError> {
+        let index = usize::from(head.number);
+        if self.readers.len() <= index {
+            self.readers.resize_with(index + 1, ReaderSlot::default);
+        }
+        if head.length == 0 {
+            self.close(head.number, head.tick);
+            return Ok(());
+        }
+        if let Some((name, opened)) = head.name {
+            self.open(head, name, opened)?;
+        }
+        let Some(mut reader) = self.readers[index].reader.take_if(|reader| !reader.opened.is_newer_than(head.tick))
+        else {
+            // Late mail for a use of the number that has ended.
+            self.counters.stale_segments += 1;
+            return Ok(());
+        };
+        let applied = self.apply_segment(&mut reader, head, body);
+        self.readers[index].reader = Some(reader);
+        applied
+    }
+
+    fn open(&mut self, head: &PieceHead, name: ChannelName, opened: Tick) -> Result<(), ApplyError> {
+        if let ChannelName::Cell { grid, .. } = name
+            && usize::from(grid) >= self.grids.len()
+        {
+            return Err(ApplyError::UnknownGrid(grid));
+        }
+        let slot = &self.readers[usize::from(head.number)];
+        let known = slot.reader.as_ref().is_some_and(|present| !opened.is_newer_than(present.opened));
+        let ended = slot.closed.is_some_and(|closed| !opened.is_newer_than(closed));
+        if known || ended {
+            return Ok(());
+        }
+        self.end_reader(head.number, opened);
+        self.readers[usize::from(head.number)].reader =
+            Some(Reader { name, opened, complete: None, slots: Vec::new() });
+        Ok(())
+    }
+
+    fn close(&mut self, number: u16, tick: Tick) {
+        let slot = &mut self.readers[usize::from(number)];
+        if slot.closed.is_none_or(|closed| tick.is_newer_than(closed)) {
+            slot.closed = Some(tick);
+        }
+        if slot.reader.as_ref().is_some_and(|reader| !reader.opened.is_newer_than(tick)) {
+            self.end_reader(number, tick);
+        }
+    }
+
+    /// Forgets a subscription. Objects that lived there and nowhere else are kept for a while.
+    fn end_reader(&mut self, number: u16, tick: Tick) {
+        let Some(reader) = self.readers[usize::from(number)].reader.take() else { return };
+        self.slots_used -= reader.slots.len();
+        for (slot, view) in reader.slots.iter().enumerate() {
+            if let Some(object) = view.object {
+                let home = HomeView { subscription: number, slot: slot as u32, tick };
+                self.objects.leave(object, view.facet, home, false);
+                self.objects.release(object);
+            }
+        }
+    }
+
+    fn apply_segment(&mut self, reader: &mut Reader, head: &PieceHead, body: &[u8]) -> Result<(), ApplyError> {
+        let schema = Arc::clone(&self.schema);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let cell = match reader.name {
+            ChannelName::Cell { grid, cell } => Some((grid, cell)),
+            _ => None,
+        };
+        let grids = std::mem::take(&mut self.grids);
+        let space_of = |kind: KindId| match cell {
+            Some((grid, cell)) => grids[usize::from(grid)].space(usize::from(kind.0), cell),
+            None => Space::WORLD,
+        };
+        let result = self.apply_items(reader, head, SegmentReader::new(&schema, body, space_of), &mut scratch);
+        self.scratch = scratch;
+        self.grids = grids;
+        self.counters.segments += 1;
+        result
+    }
+
+    fn apply_items<F: Fn(KindId) -> Space>(
+        &mut self,
+        reader: &mut Reader,
+        head: &PieceHead,
+        items: Result<SegmentReader<'_, F>, SegmentError>,
+        scratch: &mut Scratch,
+    ) -> Result<(), ApplyError> {
+        let mut items = items?;
+        let mut range = None;
+        while let Some(item) = items.next(scratch)? {
+            match item {
+                Item::Range { first, end } => {
+                    range = Some((first, end));
+                    if reader.complete.is_none_or(|newest| head.tick.is_newer_than(newest)) {
+                        reader.complete = Some(head.tick);
+                    }
+                }
+                Item::Tombstone { slot, destroyed } => self.bury(reader, head, slot, destroyed)?,
+                Item::Entry { .. } => {
+                    if let (Some((first, end)), Item::Entry { slot, .. }) = (&mut range, item) {
+                        self.bury_unlisted(reader, head, *first, slot.min(*end));
+                        *first = slot.saturating_add(1);
+                    }
+                    self.apply_entry(reader, head, item, scratch.values())?;
+                }
+            }
+        }
+        if let Some((first, end)) = range {
+            self.bury_unlisted(reader, head, first, end);
+        }
+        Ok(())
+    }
+
+    /// A complete segment passed over these slots: whoever it does not list is gone.
+    fn bury_unlisted(&mut self, reader: &mut Reader, head: &PieceHead, first: u32, end: u32) {
+        let end = (end as usize).min(reader.slots.len());
+        for slot in first as usize..end {
+            if reader.slots[slot].object.is_some() {
+                self.bury_at(reader, head, slot as u32, false);
+            }
+        }
+    }
+
+    fn bury(&mut self, reader: &mut Reader, head: &PieceHead, slot: u32, destroyed: bool) -> Result<(), ApplyError> {
+        self.slot_view(reader, slot)?;
+        self.bury_at(reader, head, slot, destroyed);
+        Ok(())
+    }
+
+    fn bury_at(&mut self, reader: &mut Reader, head: &PieceHead, slot: u32, destroyed: bool) {
+        let view = &mut reader.slots[slot as usize];
+        if view.gone.is_none_or(|gone| head.tick.is_newer_than(gone)) {
+            view.gone = Some(head.tick);
+        }
+        let Some(object) = view.object else { return };
+        let stands_since = view.introduced.unwrap_or(self.objects.newest(object));
+        if stands_since.is_newer_than(head.tick) {
+            return;
+        }
+        let facet = view.facet;
+        view.object = None;
+        view.introduced = None;
+        let home = HomeView { subscription: head.number, slot, tick: head.tick };
+        self.objects.leave(object, facet, home, destroyed);
+        self.objects.release(object);
+    }
+
+    fn apply_entry(
+        &mut self,
+        reader: &mut Reader,
+        head: &PieceHead,
+        item: Item,
+        values: Values<'_>,
+    ) -> Result<(), ApplyError> {
+        let Item::Entry { slot, kind, facet, mask, introduced } = item else { return Ok(()) };
+        let view = *self.slot_view(reader, slot)?;
+        let overtaken = view.gone.is_some_and(|gone| !head.tick.is_newer_than(gone))
+            || (view.object.is_none() && reader.complete.is_some_and(|complete| complete.is_newer_than(head.tick)));
+        if overtaken {
+            return Ok(());
+        }
+        self.counters.updates += 1;
+        let object = match introduced {
+            Some(id) => match self.introduce(reader, head, (slot, facet), id, kind)? {
+                Some(object) => object,
+                None => return Ok(()),
+            },
+            None => self.occupant(reader, slot, kind, facet)?,
+        };
+        if self.objects.kind(object) != Some(kind) {
+            return Err(ApplyError::KindChanged(slot));
+        }
+        self.objects.apply(object, self.schema.kind(kind), mask, values, head.tick);
+        if introduced.is_some() {
+            self.objects.settle(object, facet, HomeView { subscription: head.number, slot, tick: head.tick });
+        }
+        Ok(())
+    }
+
+    /// The object that an update without an id speaks of: the one introduced, or one still without a name.
+    fn occupant(&mut self, reader: &mut Reader, slot: u32, kind: KindId, facet: Facet) -> Result<u32, ApplyError> {
+        if let Some(object) = reader.slots[slot as usize].object {
+            return Ok(object);
+        }
+        let object = self.objects.insert(self.schema.kind(kind), kind, ObjectId::NONE, self.options.objects)?;
+        let view = &mut reader.slots[slot as usize];
+        view.object = Some(object);
+        view.facet = facet.index();
+        self.objects.retain(object);
+        Ok(object)
+    }
+
+    /// Binds the slot to the object with this id; `None` if a newer occupant is known already.
+    fn introduce(
+        &mut self,
+        reader: &mut Reader,
+        head: &PieceHead,
+        (slot, facet): (u32, Facet),
+        id: ObjectId,
+        kind: KindId,
+    ) -> Result<Option<u32>, ApplyError> {
+        let view = reader.slots[slot as usize];
+        if let (Some(introduced), Some(object)) = (view.introduced, view.object) {
+            if self.objects.id(object) == id {
+                let view = &mut reader.slots[slot as usize];
+                view.introduced = Some(introduced.newest(head.tick));
+                return Ok(Some(object));
+            }
+            if introduced.is_newer_than(head.tick) {
+                return Ok(None);
+            }
+        }
+        let known = match self.objects.find(id) {
+            Some(known) => known,
+            None => self.objects.insert(self.schema.kind(kind), kind, id, self.options.objects)?,
+        };
+        if self.objects.kind(known) != Some(kind) {
+            return Err(ApplyError::KindChanged(slot));
+        }
+        self.objects.retain(known);
+        if let Some(former) = view.object {
+            match view.introduced {
+                Some(_) => {
+                    let home = HomeView { subscription: head.number, slot, tick: head.tick };
+                    self.objects.leave(former, view.facet, home, false);
+                }
+                None => self.objects.merge(former, known, self.schema.kind(kind)),
+            }
+            self.objects.release(former);
+        }
+        let view = &mut reader.slots[slot as usize];
+        view.object = Some(known);
+        view.facet = facet.index();
+        view.introduced = Some(head.tick);
+        Ok(Some(known))
+    }
+
+    fn slot_view<'r>(&mut self, reader: &'r mut Reader, slot: u32) -> Result<&'r mut SlotView, ApplyError> {
+        let needed = (slot as usize + 1).saturating_sub(reader.slots.len());
+        if needed > 0 {
+            if self.slots_used + needed > self.options.slots {
+                return Err(ApplyError::Limit { what: "slots", limit: self.options.slots });
+            }
+            self.slots_used += needed;
+            reader.slots.resize(slot as usize + 1, SlotView::default());
+        }
+        Ok(&mut reader.slots[slot as usize])
+    }
+}
+
+fn read_head(r: &mut BitReader<'_>, packet_tick: Tick) -> Result<PieceHead, ApplyError> {
+    let head = r.read_varint()?;
+    let number = head >> 2;
+    if number > 0x3FFF {
+        return Err(ApplyError::Limit { what: "subscriptions", limit: 0x3FFF });
+    }
+    let age = if head & 1 == 1 { r.read_varint()? as u32 } else { 0 };
+    let name = match head & 2 {
+        0 => None,
+        _ => {
+            let name = ChannelName::decode(r)?;
+            Some((name, packet_tick.before(r.read_varint()? as u32)))
+        }
+    };
+    let length = r.read_varint()?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    Ok(PieceHead { number: number as u16, tick: packet_tick.before(age), name, length })
+}

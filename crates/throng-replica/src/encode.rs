@@ -1,0 +1,299 @@
+//! How the changes of an object channel are written. All numbers lowest bit first.
+//!
+//! ```text
+//! segment   [slot_bits: 5][complete: 1][tombstones: 1][0: 1]
+//!           complete:    [first: 24][end: 24]     all live slots in [first, end) are listed here; others there are gone
+//!           tombstones:  [count - 1: 8] then for each [slot: slot_bits][destroyed: 1], zero bits to the byte
+//!           runs until the segment's end
+//! run       [kind << 2 | facet: varint][count - 1: 8] then entries, zero bits to the byte
+//! entry     [slot: slot_bits][introduced: 1]
+//!           introduced:  [index: varint][generation: 16] then all fields of the facet
+//!           else:        [mask: one bit for each field of the facet but the initial-only ones] then the fields in it
+//! ```
+//!
+//! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one.
+
+use throng_schema::{Facet, FieldMask, Kind, Space};
+use throng_wire::{BitWriter, KindId, Tick};
+
+use crate::frame::{Frame, FrameEntry, Segment, Since};
+use crate::log::{Content, ObjectLog};
+use crate::store::ObjectStore;
+
+/// Segments are cut at about this size: three of them, and what stands before each, fill a packet.
+pub(crate) const SEGMENT_TARGET_BYTES: usize = 388;
+
+/// The longest that one entry may be, so that it fits into a packet whatever stands before it.
+pub const ENTRY_MAX_BYTES: usize = 1_000;
+
+const TOMBSTONES_PER_SEGMENT: usize = 96;
+const ENTRIES_PER_RUN: usize = 256;
+/// Where `first` and `end` of a complete segment lie, from its start.
+const RANGE_AT: usize = 1;
+
+/// Writes what happened in the log after `since`, or all that lives in it, into `frame`.
+pub(crate) fn encode(log: &ObjectLog, store: &ObjectStore, since: Since, frame: &mut Frame) {
+    let mut order = std::mem::take(&mut frame.scratch);
+    let mut segmenter = Segmenter::new(log, store, since, frame);
+    if let Since::Tick(since) = since {
+        segmenter.tombstones(since);
+    }
+    segmenter.entries(&mut order);
+    segmenter.finish();
+    frame.scratch = order;
+}
+
+struct Segmenter<'a> {
+    log: &'a ObjectLog,
+    store: &'a ObjectStore,
+    since: Since,
+    w: BitWriter<'a>,
+    segments: &'a mut Vec<Segment>,
+    written: &'a mut Vec<FrameEntry>,
+    slot_bits: u32,
+    open: Option<OpenSegment>,
+    /// In a complete frame: where the next segment's range begins.
+    covered: u32,
+}
+
+struct OpenSegment {
+    start: usize,
+    first_entry: usize,
+    updates: u32,
+    run: Option<OpenRun>,
+}
+
+struct OpenRun {
+    key: u32,
+    count_at: usize,
+    count: usize,
+}
+
+/// The order of entries in a frame, and what they are: complete frames go by slot, so that a segment covers a range;
+/// others by kind and facet, so that runs are long.
+fn sort_key(run: u32, slot: u32, complete: bool) -> u64 {
+    match complete {
+        true => u64::from(slot) << 32 | u64::from(run),
+        false => u64::from(run) << 32 | u64::from(slot),
+    }
+}
+
+impl<'a> Segmenter<'a> {
+    fn new(log: &'a ObjectLog, store: &'a ObjectStore, since: Since, frame: &'a mut Frame) -> Segmenter<'a> {
+        let last_slot = (log.slot_count().max(1) - 1) as u32;
+        Segmenter {
+            log,
+            store,
+            since,
+            w: BitWriter::new(&mut frame.bytes),
+            segments: &mut frame.segments,
+            written: &mut frame.entries,
+            slot_bits: 32 - last_slot.leading_zeros(),
+            open: None,
+            covered: 0,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.since == Since::Start
+    }
+
+    fn begin_segment(&mut self, tombstones: bool) -> &mut OpenSegment {
+        let start = self.w.byte_len();
+        self.w.write(u64::from(self.slot_bits), 5);
+        self.w.write_bool(self.is_complete());
+        self.w.write_bool(tombstones);
+        self.w.write(0, 1);
+        if self.is_complete() {
+            self.w.write(u64::from(self.covered), 24);
+            self.w.write(0, 24);
+        }
+        self.open.insert(OpenSegment { start, first_entry: self.written.len(), updates: 0, run: None })
+    }
+
+    fn tombstones(&mut self, since: Tick) {
+        let gone = |slot: &crate::log::Slot| match slot.content {
+            Content::Tombstone { destroyed } => Some(destroyed),
+            _ => None,
+        };
+        let log = self.log;
+        let recent = || log.walk().take_while(|(_, slot)| slot.changed.is_newer_than(since));
+        let mut rest = recent().filter(|(_, slot)| gone(slot).is_some()).count();
+        if rest == 0 {
+            return;
+        }
+        let mut tombstones = recent().filter_map(|(number, slot)| Some((number, gone(slot)?)));
+        while rest > 0 {
+            let count = rest.min(TOMBSTONES_PER_SEGMENT);
+            self.close_segment(0);
+            self.begin_segment(true);
+            self.w.write(count as u64 - 1, 8);
+            for (slot, destroyed) in tombstones.by_ref().take(count) {
+                self.w.write(u64::from(slot), self.slot_bits);
+                self.w.write_bool(destroyed);
+                self.written.push(FrameEntry { slot, mask: 0 });
+            }
+            self.w.align();
+            rest -= count;
+        }
+    }
+
+    fn entries(&mut self, order: &mut Vec<u64>) {
+        let complete = self.is_complete();
+        for (number, slot) in self.log.walk() {
+            if let Since::Tick(since) = self.since
+                && !slot.changed.is_newer_than(since)
+            {
+                break;
+            }
+            if let Content::Live { object, facet, .. } = slot.content {
+                let run = u32::from(self.store.kind_id(object).0) << 2 | facet.index() as u32;
+                order.push(sort_key(run, number, complete));
+            }
+        }
+        order.sort_unstable();
+        for &key in order.iter() {
+            let (run, slot) = match complete {
+                true => (key as u32, (key >> 32) as u32),
+                false => ((key >> 32) as u32, key as u32),
+            };
+            self.entry(run, slot);
+        }
+        order.clear();
+    }
+
+    fn entry(&mut self, run: u32, slot: u32) {
+        let Content::Live { object, facet, entered } = self.log.slot(slot).content else { return };
+        let kind = self.store.kind(object);
+        let introduced = match self.since {
+            Since::Start => true,
+            Since::Tick(since) => entered.is_newer_than(since),
+        };
+        let mask = match self.since {
+            Since::Tick(since) if !introduced => {
+                changed(kind.facet_mask(facet) & !kind.initial_only_mask(), self.store.field_ticks(object), since)
+            }
+            _ => kind.facet_mask(facet),
+        };
+        if mask == 0 && !introduced {
+            return;
+        }
+        let mark = self.w.mark();
+        let run_before = self.open.as_ref().and_then(|open| open.run.as_ref().map(|r| (r.key, r.count_at, r.count)));
+        self.write_entry(run, slot, introduced, mask);
+        let open = self.open.as_ref().expect("an entry opens a segment");
+        let alone = self.written.len() == open.first_entry;
+        if !alone && self.w.byte_len() - open.start > SEGMENT_TARGET_BYTES {
+            self.w.rewind(mark);
+            self.open.as_mut().expect("still open").run =
+                run_before.map(|(key, count_at, count)| OpenRun { key, count_at, count });
+            self.close_segment(slot);
+            self.write_entry(run, slot, introduced, mask);
+        }
+        self.open.as_mut().expect("an entry opens a segment").updates += 1;
+        self.written.push(FrameEntry { slot, mask: if introduced { 0 } else { mask } });
+    }
+
+    fn write_entry(&mut self, run: u32, slot: u32, introduced: bool, mask: FieldMask) {
+        self.open_run(run);
+        let Content::Live { object, facet, .. } = self.log.slot(slot).content else { return };
+        let kind = self.store.kind(object);
+        self.w.write(u64::from(slot), self.slot_bits);
+        self.w.write_bool(introduced);
+        if introduced {
+            let id = self.store.id_at(object);
+            self.w.write_varint(u64::from(id.index));
+            self.w.write(u64::from(id.generation), 16);
+        } else {
+            write_mask(kind, facet, mask, &mut self.w);
+        }
+        let space = space_of(self.log, self.store, self.store.kind_id(object));
+        kind.encode(mask, self.store.values(object), &space, &mut self.w);
+    }
+
+    /// Makes sure that a segment and, in it, a run of this kind and facet with room for one more is open.
+    fn open_run(&mut self, key: u32) {
+        if self.open.is_none() {
+            self.begin_segment(false);
+        }
+        let run = self.open.as_mut().and_then(|open| open.run.as_mut());
+        if let Some(run) = run
+            && run.key == key
+            && run.count < ENTRIES_PER_RUN
+        {
+            run.count += 1;
+            return;
+        }
+        self.close_run();
+        self.w.write_varint(u64::from(key));
+        let count_at = self.w.byte_len();
+        self.w.write(0, 8);
+        self.open.as_mut().expect("opened above").run = Some(OpenRun { key, count_at, count: 1 });
+    }
+
+    /// Pads the run that is open. Its count stays known: a segment that is rewound takes it up again.
+    fn close_run(&mut self) {
+        if let Some(run) = self.open.as_mut().and_then(|open| open.run.take()) {
+            self.w.align();
+            self.w.patch_byte(run.count_at, (run.count - 1) as u8);
+        }
+    }
+
+    /// Ends the open segment, if any. In a complete frame it covers all slots up to `end`.
+    fn close_segment(&mut self, end: u32) {
+        self.close_run();
+        let Some(open) = self.open.take() else { return };
+        self.w.align();
+        if self.is_complete() {
+            for (index, byte) in end.to_le_bytes()[..3].iter().enumerate() {
+                self.w.patch_byte(open.start + RANGE_AT + 3 + index, *byte);
+            }
+            self.covered = end;
+        }
+        let bytes = open.start..self.w.byte_len();
+        let entries = open.first_entry..self.written.len();
+        self.segments.push(Segment::new(bytes, entries, open.updates));
+    }
+
+    fn finish(mut self) {
+        let slots = self.log.slot_count() as u32;
+        if self.is_complete() && self.open.is_none() {
+            // Nothing lives here: whoever had something must hear that it is gone.
+            self.begin_segment(false);
+        }
+        self.close_segment(slots);
+        self.w.finish();
+    }
+}
+
+/// The fields of `mask` that changed after `since`.
+fn changed(mask: FieldMask, ticks: &[Tick], since: Tick) -> FieldMask {
+    let mut changed = 0;
+    let mut rest = mask;
+    while rest != 0 {
+        let field = rest.trailing_zeros();
+        if ticks[field as usize].is_newer_than(since) {
+            changed |= 1 << field;
+        }
+        rest &= rest - 1;
+    }
+    changed
+}
+
+fn write_mask(kind: &Kind, facet: Facet, mask: FieldMask, w: &mut BitWriter<'_>) {
+    let mut rest = kind.facet_mask(facet) & !kind.initial_only_mask();
+    let (mut bits, mut count) = (0u64, 0);
+    while rest != 0 {
+        bits |= (mask >> rest.trailing_zeros() & 1) << count;
+        count += 1;
+        rest &= rest - 1;
+    }
+    w.write(bits, count);
+}
+
+fn space_of(log: &ObjectLog, store: &ObjectStore, kind: KindId) -> Space {
+    match log.cell() {
+        Some((grid, cell)) => store.grids()[usize::from(grid)].space(usize::from(kind.0), cell),
+        None => Space::WORLD,
+    }
+}

@@ -1,0 +1,153 @@
+//! Frames: the changes of a channel from one tick to another, encoded once for everybody who stands at that point.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use throng_wire::Tick;
+
+/// Where a subscription stands in a channel's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// It has nothing, or something too old: the frame must hold everything.
+    Start,
+    /// It has been sent everything up to and including this tick.
+    Tick(Tick),
+}
+
+/// The changes of one channel in `(since, tick]`, cut into segments. Immutable once encoded; shared by reference.
+#[derive(Debug, Default)]
+pub struct Frame {
+    /// The tick whose state this is.
+    pub tick: Tick,
+    /// Bytes of all segments, one behind the other.
+    pub bytes: Vec<u8>,
+    /// The pieces, in order.
+    pub segments: Vec<Segment>,
+    /// What the segments say, for the supersession check: see [`Segment::first_entry`].
+    pub entries: Vec<FrameEntry>,
+    pub(crate) scratch: Vec<u64>,
+}
+
+/// A piece of a frame that fits in a packet and decodes on its own.
+#[derive(Debug)]
+pub struct Segment {
+    /// First byte in [`Frame::bytes`].
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+    /// First entry in [`Frame::entries`].
+    pub first_entry: u32,
+    /// One past the last entry.
+    pub end_entry: u32,
+    /// How many objects it introduces or updates; tombstones do not count.
+    pub updates: u32,
+    superseded: AtomicBool,
+}
+
+/// One statement of a segment about one slot of the channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameEntry {
+    /// The slot.
+    pub slot: u32,
+    /// The fields written. 0 for what only this segment can say (an introduction, a tombstone).
+    pub mask: u64,
+}
+
+impl Frame {
+    /// The bytes of segment `index`.
+    pub fn segment_bytes(&self, index: usize) -> &[u8] {
+        let segment = &self.segments[index];
+        &self.bytes[segment.start as usize..segment.end as usize]
+    }
+
+    /// What segment `index` states.
+    pub fn segment_entries(&self, index: usize) -> &[FrameEntry] {
+        let segment = &self.segments[index];
+        &self.entries[segment.first_entry as usize..segment.end_entry as usize]
+    }
+
+    /// Ends a segment that began at byte `start` and entry `first_entry` and holds `updates` objects.
+    pub fn push_segment(&mut self, start: usize, first_entry: usize, updates: u32) {
+        self.segments.push(Segment::new(start..self.bytes.len(), first_entry..self.entries.len(), updates));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.segments.clear();
+        self.entries.clear();
+        self.scratch.clear();
+    }
+}
+
+impl Segment {
+    pub(crate) fn new(bytes: Range<usize>, entries: Range<usize>, updates: u32) -> Segment {
+        Segment {
+            start: bytes.start as u32,
+            end: bytes.end as u32,
+            first_entry: entries.start as u32,
+            end_entry: entries.end as u32,
+            updates,
+            superseded: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether an earlier check found that everything in here has been overtaken by later frames. Never taken back.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.superseded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark_superseded(&self) {
+        self.superseded.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of the segment.
+    pub fn len_bytes(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+}
+
+/// Frames in use and frames to be used again, so that a steady tick allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct FramePool {
+    free: Vec<Arc<Frame>>,
+    lent: VecDeque<Arc<Frame>>,
+}
+
+/// Free frames kept beyond this number are given back to the allocator.
+const FREE_FRAMES_MAX: usize = 65_536;
+
+impl FramePool {
+    /// An empty frame that nobody else holds.
+    pub(crate) fn take(&mut self) -> Arc<Frame> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// Keeps an eye on a frame until nobody uses it any more.
+    pub(crate) fn lend(&mut self, frame: Arc<Frame>) {
+        self.lent.push_back(frame);
+    }
+
+    /// Looks at up to `count` of the oldest frames and takes back those that nobody holds. A frame that is still held
+    /// goes to the end of the queue, so one slow connection does not hide the others.
+    pub(crate) fn reclaim(&mut self, count: usize) {
+        for _ in 0..count.min(self.lent.len()) {
+            let Some(mut frame) = self.lent.pop_front() else { return };
+            match Arc::get_mut(&mut frame) {
+                Some(unused) => {
+                    unused.clear();
+                    if self.free.len() < FREE_FRAMES_MAX {
+                        self.free.push(frame);
+                    }
+                }
+                None => self.lent.push_back(frame),
+            }
+        }
+    }
+
+    /// Frames that somebody may still hold.
+    pub(crate) fn lent_count(&self) -> usize {
+        self.lent.len()
+    }
+}

@@ -1,0 +1,108 @@
+//! Cells: which one a quantised position lies in, and how positions are written relative to it.
+
+use thiserror::Error;
+use throng_schema::{Kind, Quantiser, Schema, Space};
+
+/// A grid of cells, as big as the world may get: cells exist only where something lives or looks.
+#[derive(Clone, Debug)]
+pub struct CellGrid {
+    cell_m: [f64; 3],
+    /// Per kind; `None` for kinds without a position.
+    measures: Vec<Option<Measure>>,
+}
+
+/// A cell in the quantised units of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Measure {
+    size: [i32; 3],
+    bits: [u8; 3],
+    /// How far beyond the cell a position can still be written: an object may stray that far before it moves house,
+    /// so that standing on a border does not make it move every tick.
+    margin: [i32; 3],
+}
+
+/// Why a grid cannot be used with a schema. Our side's mistake.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum GridError {
+    /// A cell size is not a positive finite number.
+    #[error("a cell of {0} m is not possible: give three sizes above 0")]
+    Size(f64),
+    /// A cell is not a whole number of the position's steps, or too many.
+    #[error("kind {kind}: a cell of {cell_m} m is not a whole number (2 to 2^24) of its position's steps of {step} m")]
+    Step {
+        /// The kind.
+        kind: &'static str,
+        /// The cell's size on the axis in question.
+        cell_m: f64,
+        /// The position's step.
+        step: f64,
+    },
+}
+
+impl CellGrid {
+    /// A grid of cells of `cell_m` metres along x, y and z, for the kinds of `schema`.
+    pub fn new(cell_m: [f64; 3], schema: &Schema) -> Result<CellGrid, GridError> {
+        if let Some(&size) = cell_m.iter().find(|size| !(size.is_finite() && **size > 0.0)) {
+            return Err(GridError::Size(size));
+        }
+        let measures = schema.kinds().iter().map(|kind| Measure::new(cell_m, kind)).collect::<Result<_, _>>()?;
+        Ok(CellGrid { cell_m, measures })
+    }
+
+    /// Size of a cell in metres.
+    pub fn cell_m(&self) -> [f64; 3] {
+        self.cell_m
+    }
+
+    /// The cell of a quantised position; `present` is kept as long as the position can be written relative to it.
+    pub(crate) fn cell_of(&self, kind: usize, position: [i32; 3], present: Option<[i32; 3]>) -> [i32; 3] {
+        let Some(measure) = &self.measures[kind] else { return [0; 3] };
+        if let Some(cell) = present
+            && measure.holds(cell, position)
+        {
+            return cell;
+        }
+        std::array::from_fn(|axis| position[axis].div_euclid(measure.size[axis]))
+    }
+
+    /// How positions of a kind are written in a cell.
+    pub(crate) fn space(&self, kind: usize, cell: [i32; 3]) -> Space {
+        let Some(measure) = &self.measures[kind] else { return Space::WORLD };
+        Space { origin: std::array::from_fn(|axis| measure.origin(cell, axis)), bits: measure.bits }
+    }
+}
+
+impl Measure {
+    fn new(cell_m: [f64; 3], kind: &Kind) -> Result<Option<Measure>, GridError> {
+        let Some(position) = kind.position else { return Ok(None) };
+        let Quantiser::Position { step } = kind.fields[position].quantiser else { return Ok(None) };
+        let mut measure = Measure { size: [0; 3], bits: [0; 3], margin: [0; 3] };
+        for axis in 0..3 {
+            let steps = cell_m[axis] / step;
+            let whole = steps.round();
+            if !(2.0..=f64::from(1 << 24)).contains(&whole) || (steps - whole).abs() > 1e-6 * whole {
+                return Err(GridError::Step { kind: kind.name, cell_m: cell_m[axis], step });
+            }
+            let size = whole as i32;
+            // Room for a margin of at least a hundredth of the cell on either side.
+            let bits = 32 - ((size + 2 * (size / 100).max(1)) - 1).leading_zeros();
+            measure.size[axis] = size;
+            measure.bits[axis] = bits as u8;
+            measure.margin[axis] = (((1 << bits) - size) / 2).min(size / 8 + 1);
+        }
+        Ok(Some(measure))
+    }
+
+    fn origin(&self, cell: [i32; 3], axis: usize) -> i32 {
+        let origin = i64::from(cell[axis]) * i64::from(self.size[axis]) - i64::from(self.margin[axis]);
+        origin.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+    }
+
+    fn holds(&self, cell: [i32; 3], position: [i32; 3]) -> bool {
+        (0..3).all(|axis| {
+            let offset = i64::from(position[axis]) - i64::from(self.origin(cell, axis));
+            (0..i64::from(self.size[axis]) + 2 * i64::from(self.margin[axis])).contains(&offset)
+        })
+    }
+}

@@ -1,0 +1,454 @@
+//! Channels, their frames of this tick, and the connections that read them; generic over what a channel holds.
+//!
+//! ```text
+//!  plan(now)    each connection: which subscriptions are due -> requests (channel, since), each once
+//!  encode()     each request: one frame, shared by all who asked (parallel over requests)
+//!  writers()    each connection: copy segments into packets    (parallel over connections)
+//! ```
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use throng_wire::{ConnectionId, Tick};
+
+use crate::connection::{Connection, SubscriptionId};
+use crate::frame::{Frame, FramePool, Since};
+use crate::key::ChannelKey;
+use crate::limits::{HubLimits, LimitReached};
+
+/// What a channel holds: a log of changes that can be asked for everything since a tick.
+///
+/// The one duty that keeps sharing safe: what [`encode`](ChannelState::encode) writes depends on the state, `since`
+/// and `now` alone, never on who asks.
+pub trait ChannelState: Send + Sync {
+    /// What the state needs to look at while it encodes.
+    type Context: Sync;
+
+    /// The tick of the newest change.
+    fn last_change(&self) -> Tick;
+
+    /// Who stands at or after this tick can be served the changes only; who stands before it needs everything.
+    fn horizon(&self) -> Tick;
+
+    /// For how many ticks a slot of the channel keeps its meaning after its occupant has gone. A subscription that has
+    /// something undelivered from before that time gets no new frame until it is delivered: otherwise an update could
+    /// be taken for one of the slot's former occupant. `u32::MAX` where nothing is ever reused.
+    fn retention_ticks(&self) -> u32;
+
+    /// Whether a newcomer has nothing to be told.
+    fn is_empty(&self) -> bool;
+
+    /// Writes the changes in `(since, now]`, or everything, into an empty frame.
+    fn encode(&self, context: &Self::Context, since: Since, now: Tick, frame: &mut Frame);
+
+    /// Whether everything that segment `segment` of `frame` says will be, or has been, said again by a later frame.
+    fn is_superseded(&self, context: &Self::Context, frame: &Frame, segment: usize) -> bool;
+}
+
+/// Runs independent jobs, in any order, on any number of threads, and returns when all are done.
+///
+/// The core knows no threads: who embeds it decides.
+pub trait Executor {
+    /// Calls `job` once for each item.
+    fn for_each<T: Send, F: Fn(&mut T) + Sync>(&self, items: &mut [T], job: F);
+}
+
+/// The executor that does everything in the calling thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inline;
+
+impl Executor for Inline {
+    fn for_each<T: Send, F: Fn(&mut T) + Sync>(&self, items: &mut [T], job: F) {
+        items.iter_mut().for_each(job);
+    }
+}
+
+/// A channel of a hub, valid until the channel is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelIndex(pub(crate) u32);
+
+#[derive(Debug)]
+pub(crate) struct Channel<S> {
+    pub(crate) key: ChannelKey,
+    pub(crate) state: S,
+    pub(crate) phase: u32,
+    pub(crate) subscribers: u32,
+    in_use: bool,
+    requests: SmallVec<[u32; 4]>,
+}
+
+/// One frame to be encoded.
+#[derive(Debug)]
+struct Request {
+    channel: u32,
+    since: Since,
+    frame: Arc<Frame>,
+}
+
+/// All channels and connections of a server. See the module's page for the order of calls.
+#[derive(Debug)]
+pub struct Hub<S> {
+    channels: Vec<Channel<S>>,
+    free: Vec<u32>,
+    by_key: FxHashMap<ChannelKey, u32>,
+    connections: Vec<ConnectionSlot>,
+    requests: Vec<Request>,
+    /// Channels that have requests this tick.
+    requested: Vec<u32>,
+    pool: FramePool,
+    limits: HubLimits,
+    now: Tick,
+    counters: HubCounters,
+}
+
+/// The place of one connection.
+#[derive(Debug, Default)]
+pub struct ConnectionSlot {
+    generation: u32,
+    /// The connection that lives here, if any.
+    pub connection: Option<Connection>,
+}
+
+/// What the hub has done so far, and what of it this tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HubCounters {
+    /// Frames encoded this tick.
+    pub frames_encoded: u64,
+    /// Times a subscription was due and was given a frame this tick; divided by the above: how well sharing works.
+    pub frames_shared: u64,
+    /// Channels for which at least one frame was encoded this tick.
+    pub channels_encoded: u64,
+    /// Bytes of the frames encoded this tick.
+    pub frame_bytes: u64,
+    /// Subscriptions refused because a limit was reached, since the start.
+    pub limit_reached: u64,
+}
+
+/// What the writers share: the frames of this tick.
+#[derive(Debug)]
+pub struct Outgoing<'a, S> {
+    pub(crate) channels: &'a [Channel<S>],
+    requests: &'a [Request],
+    pub(crate) now: Tick,
+}
+
+impl<S> Clone for Outgoing<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Outgoing<'_, S> {}
+
+impl<S> Outgoing<'_, S> {
+    pub(crate) fn frame(&self, request: u32) -> &Arc<Frame> {
+        &self.requests[request as usize].frame
+    }
+}
+
+impl<S: ChannelState> Hub<S> {
+    /// A hub without channels and connections, at tick `now`.
+    pub fn new(limits: HubLimits, now: Tick) -> Hub<S> {
+        Hub {
+            channels: Vec::new(),
+            free: Vec::new(),
+            by_key: FxHashMap::default(),
+            connections: Vec::new(),
+            requests: Vec::new(),
+            requested: Vec::new(),
+            pool: FramePool::default(),
+            limits,
+            now,
+            counters: HubCounters::default(),
+        }
+    }
+
+    /// The tick of the last [`Hub::plan`].
+    pub fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> HubCounters {
+        self.counters
+    }
+
+    /// Number of channels that exist.
+    pub fn channel_count(&self) -> usize {
+        self.channels.len() - self.free.len()
+    }
+
+    /// Frames that some packet or connection may still need.
+    pub fn frames_held(&self) -> usize {
+        self.pool.lent_count()
+    }
+
+    /// The channel with this key, made by `state` if there is none yet.
+    pub fn channel_or_insert(
+        &mut self,
+        key: ChannelKey,
+        state: impl FnOnce() -> S,
+    ) -> Result<ChannelIndex, LimitReached> {
+        if let Some(&index) = self.by_key.get(&key) {
+            return Ok(ChannelIndex(index));
+        }
+        let channel = || Channel {
+            key,
+            state: state(),
+            phase: key.spread(),
+            subscribers: 0,
+            in_use: true,
+            requests: SmallVec::new(),
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.channels[index as usize] = channel();
+                index
+            }
+            None if self.channels.len() < self.limits.channels => {
+                self.channels.push(channel());
+                self.channels.len() as u32 - 1
+            }
+            None => {
+                self.counters.limit_reached += 1;
+                return Err(LimitReached::Channels(self.limits.channels));
+            }
+        };
+        self.by_key.insert(key, index);
+        Ok(ChannelIndex(index))
+    }
+
+    /// The channel with this key.
+    pub fn find(&self, key: ChannelKey) -> Option<ChannelIndex> {
+        self.by_key.get(&key).map(|&index| ChannelIndex(index))
+    }
+
+    /// What the channel holds.
+    pub fn state(&self, channel: ChannelIndex) -> &S {
+        &self.channels[channel.0 as usize].state
+    }
+
+    /// What the channel holds, to be changed.
+    pub fn state_mut(&mut self, channel: ChannelIndex) -> &mut S {
+        &mut self.channels[channel.0 as usize].state
+    }
+
+    /// The channel's key.
+    pub fn key(&self, channel: ChannelIndex) -> ChannelKey {
+        self.channels[channel.0 as usize].key
+    }
+
+    /// Number of open subscriptions of a channel.
+    pub fn subscriber_count(&self, channel: ChannelIndex) -> u32 {
+        self.channels[channel.0 as usize].subscribers
+    }
+
+    /// Removes a channel if nobody subscribes to it and `removable` agrees. Says whether it did.
+    pub fn remove_if_unused(&mut self, channel: ChannelIndex, removable: impl FnOnce(&S) -> bool) -> bool {
+        let slot = &mut self.channels[channel.0 as usize];
+        if !slot.in_use || slot.subscribers > 0 || !removable(&slot.state) {
+            return false;
+        }
+        slot.in_use = false;
+        slot.requests.clear();
+        let key = slot.key;
+        self.by_key.remove(&key);
+        self.free.push(channel.0);
+        true
+    }
+
+    /// All keys with their channels, in no particular order.
+    pub fn channels(&self) -> impl Iterator<Item = (ChannelKey, ChannelIndex)> + '_ {
+        self.by_key.iter().map(|(&key, &index)| (key, ChannelIndex(index)))
+    }
+
+    /// Makes room for a connection.
+    pub fn connect(&mut self) -> Result<ConnectionId, LimitReached> {
+        let index = match self.connections.iter().position(|slot| slot.connection.is_none()) {
+            Some(index) => index,
+            None if self.connections.len() < self.limits.connections => {
+                self.connections.push(ConnectionSlot::default());
+                self.connections.len() - 1
+            }
+            None => {
+                self.counters.limit_reached += 1;
+                return Err(LimitReached::Connections(self.limits.connections));
+            }
+        };
+        Ok(self.connect_at(index))
+    }
+
+    /// Makes room for a connection in slot `index`, so that the caller's own tables have the same numbers.
+    ///
+    /// # Panics
+    /// If the slot is taken.
+    pub fn connect_at(&mut self, index: usize) -> ConnectionId {
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, ConnectionSlot::default);
+        }
+        let slot = &mut self.connections[index];
+        assert!(slot.connection.is_none(), "connection slot {index} is taken");
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.connection = Some(Connection::new(self.limits.subscriptions_per_connection));
+        ConnectionId { index: index as u32, generation: slot.generation }
+    }
+
+    /// Forgets a connection and all its subscriptions.
+    pub fn disconnect(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let channels: Vec<u32> = connection.open_channels().collect();
+        self.connections[id.index as usize].connection = None;
+        for channel in channels {
+            self.channels[channel as usize].subscribers -= 1;
+        }
+    }
+
+    /// The connection of that name, if it is still there.
+    pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.connections.get(id.index as usize)?;
+        slot.connection.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    /// The connection of that name, if it is still there.
+    pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.connections.get_mut(id.index as usize)?;
+        slot.connection.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    /// Subscribes a connection to a channel: every `interval_ticks` ticks it is sent what changed. The first frame,
+    /// with everything, is due at once.
+    ///
+    /// `weight` raises the subscription's priority when the budget is short; 1 is ordinary.
+    pub fn subscribe(
+        &mut self,
+        id: ConnectionId,
+        channel: ChannelIndex,
+        interval_ticks: u16,
+        weight: u8,
+    ) -> Result<SubscriptionId, LimitReached> {
+        let opened = self.now.after(1);
+        let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
+        match connection.subscribe(channel.0, interval_ticks, weight, opened) {
+            Ok(subscription) => {
+                self.channels[channel.0 as usize].subscribers += 1;
+                Ok(subscription)
+            }
+            Err(error) => {
+                self.counters.limit_reached += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a subscription. The client is told, again and again until it has acknowledged it.
+    pub fn unsubscribe(&mut self, id: ConnectionId, subscription: SubscriptionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if let Some(channel) = connection.unsubscribe(subscription) {
+            self.channels[channel as usize].subscribers -= 1;
+        }
+    }
+
+    /// Decides which subscriptions are due at tick `now`, and asks for the frames that they need.
+    ///
+    /// `now` must be newer than at the last call.
+    pub fn plan(&mut self, now: Tick) {
+        self.pool.reclaim(2 * self.requests.len() + 64);
+        for request in self.requests.drain(..) {
+            self.pool.lend(request.frame);
+        }
+        for channel in self.requested.drain(..) {
+            self.channels[channel as usize].requests.clear();
+        }
+        self.now = now;
+        let mut planner = Planner {
+            channels: &mut self.channels,
+            requests: &mut self.requests,
+            requested: &mut self.requested,
+            pool: &mut self.pool,
+            now,
+            shared: 0,
+        };
+        for slot in &mut self.connections {
+            if let Some(connection) = &mut slot.connection {
+                connection.plan(&mut planner);
+            }
+        }
+        self.counters.frames_shared = planner.shared;
+        self.counters.frames_encoded = self.requests.len() as u64;
+        self.counters.channels_encoded = self.requested.len() as u64;
+    }
+
+    /// Encodes the frames that [`Hub::plan`] asked for.
+    pub fn encode(&mut self, context: &S::Context, executor: &impl Executor) {
+        let (channels, now) = (&self.channels, self.now);
+        executor.for_each(&mut self.requests, |request| {
+            let frame = Arc::get_mut(&mut request.frame).expect("a frame just taken from the pool has one owner");
+            frame.tick = now;
+            channels[request.channel as usize].state.encode(context, request.since, now, frame);
+        });
+        self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
+    }
+
+    /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to
+    /// threads.
+    pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot]) {
+        (Outgoing { channels: &self.channels, requests: &self.requests, now: self.now }, &mut self.connections)
+    }
+
+    /// A packet has arrived.
+    pub fn delivered(&mut self, id: ConnectionId, sequence: u64) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.delivered(sequence);
+        }
+    }
+
+    /// A packet is taken for lost: what is still of use is sent again.
+    pub fn lost(&mut self, context: &S::Context, id: ConnectionId, sequence: u64) {
+        let Some(slot) = self.connections.get_mut(id.index as usize) else { return };
+        if slot.generation != id.generation {
+            return;
+        }
+        let Some(connection) = &mut slot.connection else { return };
+        let channels = &self.channels;
+        connection.lost(sequence, |channel, frame, segment| {
+            channels[channel as usize].state.is_superseded(context, frame, segment)
+        });
+    }
+}
+
+/// The hub as [`Connection::plan`] sees it.
+pub(crate) struct Planner<'a, S> {
+    channels: &'a mut [Channel<S>],
+    requests: &'a mut Vec<Request>,
+    requested: &'a mut Vec<u32>,
+    pool: &'a mut FramePool,
+    pub(crate) now: Tick,
+    shared: u64,
+}
+
+impl<S: ChannelState> Planner<'_, S> {
+    pub(crate) fn state(&self, channel: u32) -> &S {
+        &self.channels[channel as usize].state
+    }
+
+    pub(crate) fn phase(&self, channel: u32) -> u32 {
+        self.channels[channel as usize].phase
+    }
+
+    /// The number of the request for `(channel, since)`, made if nobody has asked yet.
+    pub(crate) fn request(&mut self, channel: u32, since: Since) -> u32 {
+        self.shared += 1;
+        let slot = &mut self.channels[channel as usize];
+        if let Some(&known) = slot.requests.iter().find(|&&r| self.requests[r as usize].since == since) {
+            return known;
+        }
+        if slot.requests.is_empty() {
+            self.requested.push(channel);
+        }
+        let request = self.requests.len() as u32;
+        slot.requests.push(request);
+        self.requests.push(Request { channel, since, frame: self.pool.take() });
+        request
+    }
+}

@@ -1,0 +1,209 @@
+//! One subscription: where a connection stands in one channel's log.
+
+use std::sync::Arc;
+
+use throng_wire::Tick;
+
+use crate::frame::Frame;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    #[default]
+    Free,
+    Open,
+    /// The client has not acknowledged the end yet.
+    Closing,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Subscription {
+    pub(crate) channel: u32,
+    /// Everything up to this tick has been sent (though perhaps not delivered).
+    pub(crate) since: Tick,
+    /// First tick of this incarnation of the number.
+    pub(crate) opened: Tick,
+    /// The frame that was begun and did not fit into earlier ticks.
+    pub(crate) sending: Option<Arc<Frame>>,
+    pub(crate) next_segment: u32,
+    pub(crate) flight: Flight,
+    pub(crate) frame_parity: bool,
+    pub(crate) interval_ticks: u16,
+    pub(crate) weight: u8,
+    pub(crate) stage: Stage,
+    /// Nothing was sent yet.
+    pub(crate) fresh: bool,
+    /// The client is known to have the channel's name.
+    pub(crate) announced: bool,
+}
+
+impl Subscription {
+    pub(crate) fn open(channel: u32, interval_ticks: u16, weight: u8, opened: Tick) -> Subscription {
+        Subscription {
+            channel,
+            since: opened,
+            opened,
+            interval_ticks: interval_ticks.max(1),
+            weight: weight.max(1),
+            stage: Stage::Open,
+            fresh: true,
+            ..Subscription::default()
+        }
+    }
+
+    /// Whether this is still the use of the number that began at `opened`.
+    pub(crate) fn is_incarnation(&self, opened: Tick) -> bool {
+        self.stage == Stage::Open && self.opened == opened
+    }
+
+    /// The next tick after `now` at which the whole rate class of the channel is due.
+    pub(crate) fn next_turn(&self, now: Tick, phase: u32) -> Tick {
+        let interval = u32::from(self.interval_ticks);
+        let past = now.0.wrapping_add(phase) % interval;
+        now.after(interval - past)
+    }
+
+    /// Priority: how many intervals it has waited, times its weight. Grows without bound, so nothing starves.
+    pub(crate) fn score(&self, wait_ticks: u32) -> u32 {
+        let waited = (wait_ticks + 1).min(1 << 16) * 256 / u32::from(self.interval_ticks);
+        waited.saturating_mul(u32::from(self.weight))
+    }
+
+    pub(crate) fn is_held_back(&self, now: Tick, retention_ticks: u32) -> bool {
+        self.sending.is_none() && self.flight.oldest_basis().is_some_and(|basis| now.since(basis) > retention_ticks)
+    }
+
+    pub(crate) fn begin_frame(&mut self, tick: Tick) {
+        // A newcomer's client holds nothing that an undelivered segment could contradict.
+        let basis = if self.fresh { tick } else { self.since };
+        self.frame_parity = self.flight.begin(basis);
+        self.next_segment = 0;
+    }
+
+    pub(crate) fn end_frame(&mut self, tick: Tick) {
+        self.since = tick;
+        self.fresh = false;
+        self.next_segment = 0;
+    }
+}
+
+/// How old the oldest undelivered segment of a subscription is, in constant space.
+///
+/// Segments in flight form two generations. A frame joins the younger one while the older one is not empty; when the
+/// older one is delivered, the younger takes its place. The age is that of the older generation's first frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flight {
+    basis: Tick,
+    younger_basis: Tick,
+    count: u32,
+    younger_count: u32,
+    parity: bool,
+}
+
+impl Flight {
+    /// A frame with changes since `basis` begins. Returns the generation that its segments belong to.
+    fn begin(&mut self, basis: Tick) -> bool {
+        if self.count == 0 {
+            self.basis = basis;
+            return self.parity;
+        }
+        if self.younger_count == 0 {
+            self.younger_basis = basis;
+        }
+        !self.parity
+    }
+
+    /// A segment of the frame that began with `parity` is written. Returns the generation to remember.
+    pub(crate) fn depart(&mut self, parity: bool) -> bool {
+        if parity != self.parity && self.count == 0 {
+            self.rotate();
+        }
+        match parity == self.parity {
+            true => self.count += 1,
+            false => self.younger_count += 1,
+        }
+        parity
+    }
+
+    /// A segment is delivered, or no longer needed.
+    pub(crate) fn settle(&mut self, parity: bool) {
+        if parity != self.parity {
+            self.younger_count = self.younger_count.saturating_sub(1);
+            return;
+        }
+        self.count = self.count.saturating_sub(1);
+        if self.count == 0 && self.younger_count > 0 {
+            self.rotate();
+        }
+    }
+
+    fn rotate(&mut self) {
+        self.parity = !self.parity;
+        self.basis = self.younger_basis;
+        self.count = std::mem::take(&mut self.younger_count);
+    }
+
+    /// Since when the client may lack something; `None` when everything sent was delivered.
+    fn oldest_basis(&self) -> Option<Tick> {
+        (self.count > 0).then_some(self.basis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_of_a_class_fall_on_the_same_ticks() {
+        let late = Subscription::open(0, 5, 1, Tick(100));
+        for now in 100..120 {
+            let turn = late.next_turn(Tick(now), 3);
+            assert!(turn.since(Tick(now)) >= 1 && turn.since(Tick(now)) <= 5);
+            assert_eq!((turn.0 + 3) % 5, 0);
+        }
+    }
+
+    #[test]
+    fn a_flight_knows_its_oldest_frame() {
+        let mut flight = Flight::default();
+        assert_eq!(flight.oldest_basis(), None);
+        let first = flight.begin(Tick(1));
+        flight.depart(first);
+        flight.depart(first);
+        let second = flight.begin(Tick(5));
+        flight.depart(second);
+        let third = flight.begin(Tick(9));
+        flight.depart(third);
+        assert_ne!(first, second);
+        assert_eq!(second, third);
+        flight.settle(first);
+        assert_eq!(flight.oldest_basis(), Some(Tick(1)));
+        flight.settle(second);
+        flight.settle(first);
+        assert_eq!(flight.oldest_basis(), Some(Tick(5)), "the younger generation is aged by its first frame");
+        flight.settle(third);
+        assert_eq!(flight.oldest_basis(), None);
+    }
+
+    #[test]
+    fn a_frame_begun_in_the_younger_generation_survives_the_end_of_the_older() {
+        let mut flight = Flight::default();
+        let first = flight.begin(Tick(1));
+        flight.depart(first);
+        let second = flight.begin(Tick(7));
+        flight.settle(first);
+        let sent = flight.depart(second);
+        assert_eq!(flight.oldest_basis(), Some(Tick(7)));
+        flight.depart(second);
+        flight.settle(sent);
+        flight.settle(sent);
+        assert_eq!(flight.oldest_basis(), None);
+    }
+
+    #[test]
+    fn waiting_raises_priority_without_bound() {
+        let near = Subscription::open(0, 1, 1, Tick(0));
+        let far = Subscription::open(0, 30, 1, Tick(0));
+        assert!(near.score(0) > far.score(0));
+        assert!(far.score(60) > near.score(0));
+    }
+}

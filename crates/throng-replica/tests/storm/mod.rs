@@ -1,0 +1,409 @@
+//! One server, some clients, a bad network between them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use throng_replica::{
+    ChannelKey, ClientOptions, Inline, Placement, ReplicaClient, Replicator, ReplicatorOptions, SubscriptionId,
+};
+use throng_schema::{Facet, Replicate, Schema};
+use throng_wire::{ConnectionId, ObjectId, Tick};
+
+const CELL_M: [f64; 3] = [8.0, 8.0, 8.0];
+const WORLD_M: f32 = 24.0;
+
+/// A kind with every sort of audience.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub struct Walker {
+    #[replicate(position(step = 0.01))]
+    pub position: [f32; 3],
+    #[replicate(integer(min = 0, max = 1000))]
+    pub health: u16,
+    #[replicate(text(max_bytes = 40))]
+    pub name: String,
+    #[replicate(integer(min = 0, max = 9), initial_only)]
+    pub team: u8,
+    #[replicate(integer, owner_only)]
+    pub ammunition: u32,
+    #[replicate(angle(bits = 9), skip_owner)]
+    pub yaw: f32,
+}
+
+/// A kind that has no place.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub struct Score {
+    #[replicate(integer(min = 0, max = 100_000))]
+    pub points: u32,
+    #[replicate(bool)]
+    pub open: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct StormOptions {
+    pub clients: usize,
+    pub loss: f64,
+    pub spurious_loss: f64,
+    pub burst_ticks: u32,
+    pub budget_bytes: usize,
+    pub retention_ticks: u32,
+    pub storm_ticks: u32,
+    pub first_tick: u32,
+}
+
+impl Default for StormOptions {
+    fn default() -> StormOptions {
+        StormOptions {
+            clients: 3,
+            loss: 0.2,
+            spurious_loss: 0.0,
+            burst_ticks: 0,
+            budget_bytes: 2_000,
+            retention_ticks: 24,
+            storm_ticks: 150,
+            first_tick: 0,
+        }
+    }
+}
+
+pub struct Storm {
+    rng: Rng,
+    options: StormOptions,
+    server: Replicator,
+    walkers: BTreeMap<ObjectId, Walker>,
+    scores: BTreeMap<ObjectId, Score>,
+    clients: Vec<Option<Peer>>,
+}
+
+struct Peer {
+    id: ConnectionId,
+    replica: ReplicaClient,
+    subscriptions: BTreeMap<ChannelKey, SubscriptionId>,
+    sequence: u64,
+    to_client: Vec<(u32, u32, Tick, Vec<u8>)>,
+    verdicts: Vec<(u32, u64, bool)>,
+    burst_until: u32,
+}
+
+impl Storm {
+    pub fn new(seed: u64, options: StormOptions) -> Storm {
+        let schema = Arc::new(Schema::builder().kind::<Walker>().kind::<Score>().build().expect("a good schema"));
+        let replicator_options = ReplicatorOptions {
+            retention_ticks: options.retention_ticks,
+            first_tick: Tick(options.first_tick),
+            ..ReplicatorOptions::default()
+        };
+        let mut server = Replicator::new(schema, replicator_options).expect("short entries");
+        server.add_grid(CELL_M).expect("a good grid");
+        let clients = (0..options.clients).map(|_| None).collect();
+        Storm { rng: Rng::with_seed(seed), options, server, walkers: BTreeMap::new(), scores: BTreeMap::new(), clients }
+    }
+
+    pub fn run(mut self) -> Result<(), String> {
+        let ticks = self.options.storm_ticks;
+        for step in 0..ticks {
+            self.tick(step, true)?;
+        }
+        for step in ticks..ticks + 140 {
+            self.tick(step, false)?;
+        }
+        (0..self.clients.len()).try_for_each(|client| self.compare(client))
+    }
+
+    fn tick(&mut self, step: u32, storm: bool) -> Result<(), String> {
+        self.settle_verdicts(step);
+        self.server.begin_tick();
+        if storm {
+            self.join_and_leave();
+            for _ in 0..self.rng.usize(..6) {
+                self.change_something();
+            }
+            self.change_subscriptions();
+        }
+        self.follow_entities();
+        self.server.plan();
+        self.server.encode(&Inline);
+        self.write(step, storm);
+        self.deliver(step)
+    }
+
+    fn join_and_leave(&mut self) {
+        for index in 0..self.clients.len() {
+            if self.clients[index].is_some() && self.rng.f64() < 0.01 {
+                let peer = self.clients[index].take().expect("just seen");
+                for &object in self.walkers.keys() {
+                    if self.server.owner(object) == Some(peer.id) {
+                        self.server.set_owner(object, None).unwrap();
+                    }
+                }
+                self.server.hub().disconnect(peer.id);
+            } else if self.clients[index].is_none() && self.rng.f64() < 0.2 {
+                let id = self.server.hub().connect().unwrap();
+                let schema = Arc::clone(self.server.store().schema());
+                let options = ClientOptions { limbo_ticks: 20, ..ClientOptions::default() };
+                let mut peer = Peer {
+                    id,
+                    replica: ReplicaClient::new(schema, &[CELL_M], options).unwrap(),
+                    subscriptions: BTreeMap::new(),
+                    sequence: 0,
+                    to_client: Vec::new(),
+                    verdicts: Vec::new(),
+                    burst_until: 0,
+                };
+                subscribe(&mut self.server, &mut peer, ChannelKey::Owner(id), 1);
+                self.clients[index] = Some(peer);
+            }
+        }
+    }
+
+    fn change_something(&mut self) {
+        let dice = self.rng.f64();
+        if dice < 0.15 || self.walkers.is_empty() {
+            self.spawn_walker();
+        } else if dice < 0.2 {
+            let score = Score { points: self.rng.u32(..100_000), open: self.rng.bool() };
+            let kind = self.server.store().schema().kind_id::<Score>().unwrap();
+            let placement = Placement::Channel(ChannelKey::Global(0));
+            let id = self.server.spawn(kind, placement, None, |to| score.quantise(to)).unwrap();
+            self.scores.insert(id, score);
+        } else if dice < 0.27 {
+            self.despawn_something();
+        } else if dice < 0.35 && !self.scores.is_empty() {
+            let id = *self.rng.choice(self.scores.keys()).unwrap();
+            let score = self.scores.get_mut(&id).unwrap();
+            score.points = self.rng.u32(..100_000);
+            self.server.update(id, |to| score.quantise(to)).unwrap();
+        } else {
+            self.change_walker();
+        }
+    }
+
+    fn spawn_walker(&mut self) {
+        let walker = Walker {
+            position: self.anywhere(),
+            health: self.rng.u16(..1000),
+            name: self.a_name(),
+            team: self.rng.u8(..10),
+            ammunition: self.rng.u32(..),
+            yaw: self.rng.f32(),
+        };
+        let kind = self.server.store().schema().kind_id::<Walker>().unwrap();
+        let placement = if self.rng.f64() < 0.2 { Placement::Entity } else { Placement::Cell(0) };
+        let owner = self.some_client();
+        let id = self.server.spawn(kind, placement, owner, |to| walker.quantise(to)).unwrap();
+        self.walkers.insert(id, walker);
+    }
+
+    fn despawn_something(&mut self) {
+        let all: Vec<ObjectId> = self.walkers.keys().chain(self.scores.keys()).copied().collect();
+        let id = *self.rng.choice(&all).unwrap();
+        self.server.despawn(id);
+        self.walkers.remove(&id);
+        self.scores.remove(&id);
+    }
+
+    fn change_walker(&mut self) {
+        let id = *self.rng.choice(self.walkers.keys()).unwrap();
+        let (position, name, owner) = (self.anywhere(), self.a_name(), self.some_client());
+        let walker = self.walkers.get_mut(&id).unwrap();
+        match self.rng.u32(..8) {
+            0 => walker.position = position,
+            1 | 2 => walker.position[0] = (walker.position[0] + self.rng.f32() * 4.0 - 2.0).clamp(-WORLD_M, WORLD_M),
+            3 => walker.health = self.rng.u16(..1000),
+            4 => walker.name = name,
+            5 => walker.ammunition = self.rng.u32(..),
+            6 => walker.yaw = self.rng.f32() * 6.0,
+            _ => {
+                self.server.set_owner(id, owner).unwrap();
+                let placement = if self.rng.bool() { Placement::Entity } else { Placement::Cell(0) };
+                self.server.set_placement(id, placement).unwrap();
+            }
+        }
+        self.server.update(id, |to| walker.quantise(to)).unwrap();
+    }
+
+    fn change_subscriptions(&mut self) {
+        let cells = (WORLD_M / CELL_M[0] as f32) as i32;
+        for index in 0..self.clients.len() {
+            for _ in 0..2 {
+                let key = match self.rng.u32(..4) {
+                    0 => ChannelKey::Global(0),
+                    _ => ChannelKey::Cell {
+                        grid: 0,
+                        cell: [self.rng.i32(-cells..cells), self.rng.i32(-1..1), self.rng.i32(-1..1)],
+                    },
+                };
+                let interval = [1, 1, 2, 5][self.rng.usize(..4)];
+                let leave = self.rng.f64() < 0.3;
+                let Some(peer) = &mut self.clients[index] else { continue };
+                match (peer.subscriptions.get(&key).copied(), leave) {
+                    (Some(subscription), true) => {
+                        self.server.hub().unsubscribe(peer.id, subscription);
+                        peer.subscriptions.remove(&key);
+                    }
+                    (Some(subscription), false) => {
+                        self.server.hub().connection_mut(peer.id).unwrap().set_rate(subscription, interval, 1);
+                    }
+                    (None, false) => subscribe(&mut self.server, peer, key, interval),
+                    (None, true) => {}
+                }
+            }
+        }
+    }
+
+    /// Everybody sees every entity channel and everyone else's facet, but the owner does not get what is for others.
+    fn follow_entities(&mut self) {
+        for peer in self.clients.iter_mut().flatten() {
+            let wanted: Vec<ChannelKey> = self
+                .walkers
+                .keys()
+                .flat_map(|&object| {
+                    let owned = self.server.owner(object) == Some(peer.id);
+                    let public = self.server.home(object, Facet::Public).map(|home| self.server.hub_ref().key(home));
+                    let entity = public.filter(|key| matches!(key, ChannelKey::Entity { .. }));
+                    let others = ChannelKey::Entity { object, facet: Facet::Others };
+                    entity.into_iter().chain((!owned).then_some(others))
+                })
+                .collect();
+            let gone: Vec<ChannelKey> = peer
+                .subscriptions
+                .keys()
+                .filter(|key| matches!(key, ChannelKey::Entity { .. }) && !wanted.contains(key))
+                .copied()
+                .collect();
+            for key in gone {
+                let subscription = peer.subscriptions.remove(&key).unwrap();
+                self.server.hub().unsubscribe(peer.id, subscription);
+            }
+            for key in wanted {
+                if !peer.subscriptions.contains_key(&key) {
+                    subscribe(&mut self.server, peer, key, 1);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, step: u32, storm: bool) {
+        let tick = self.server.now();
+        let (outgoing, slots) = self.server.hub().writers();
+        for peer in self.clients.iter_mut().flatten() {
+            let connection = slots[peer.id.index as usize].connection.as_mut().unwrap();
+            let budget = if storm { self.options.budget_bytes } else { 20_000 };
+            connection.begin_write(outgoing, budget);
+            let mut sent = 0;
+            if storm && self.options.burst_ticks > 0 && self.rng.f64() < 0.03 {
+                peer.burst_until = step + self.options.burst_ticks;
+            }
+            if !storm {
+                // A real connection says the tick at least now and then, with nothing else to say.
+                peer.to_client.push((step + 1, 0, tick, Vec::new()));
+            }
+            while connection.has_more() && sent < budget {
+                let mut packet = vec![0; 1_150.min(budget.max(200))];
+                let written = connection.write_packet(outgoing, peer.sequence, &mut packet);
+                if written == 0 {
+                    break;
+                }
+                sent += written;
+                let lost = storm && (self.rng.f64() < self.options.loss || step < peer.burst_until);
+                let delay = if storm { self.rng.u32(0..8) } else { 1 };
+                if !lost {
+                    peer.to_client.push((step + delay, self.rng.u32(..), tick, packet.clone()));
+                    if storm && self.rng.f64() < 0.1 {
+                        let late = self.rng.u32(0..30);
+                        peer.to_client.push((step + late, self.rng.u32(..), tick, packet));
+                    }
+                }
+                let spurious = storm && self.rng.f64() < self.options.spurious_loss;
+                let report = step + delay + self.rng.u32(1..6);
+                peer.verdicts.push((report, peer.sequence, !lost && !spurious));
+                peer.sequence += 1;
+            }
+        }
+    }
+
+    fn deliver(&mut self, step: u32) -> Result<(), String> {
+        for (index, peer) in self.clients.iter_mut().enumerate() {
+            let Some(peer) = peer else { continue };
+            peer.to_client.sort_by_key(|&(due, order, ..)| (due, order));
+            while peer.to_client.first().is_some_and(|packet| packet.0 <= step) {
+                let (_, _, tick, bytes) = peer.to_client.remove(0);
+                peer.replica.apply(tick, &bytes).map_err(|error| format!("client {index}, step {step}: {error}"))?;
+                while peer.replica.poll_event().is_some() {}
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_verdicts(&mut self, step: u32) {
+        for peer in self.clients.iter_mut().flatten() {
+            let mut due: Vec<_> = peer.verdicts.extract_if(.., |verdict| verdict.0 <= step).collect();
+            due.sort_unstable();
+            for (_, sequence, delivered) in due {
+                match delivered {
+                    true => self.server.hub().delivered(peer.id, sequence),
+                    false => self.server.lost(peer.id, sequence),
+                }
+            }
+        }
+    }
+
+    fn compare(&self, index: usize) -> Result<(), String> {
+        let Some(peer) = &self.clients[index] else { return Ok(()) };
+        let store = self.server.store();
+        let mut expected = 0;
+        for id in store.ids() {
+            let kind = store.schema().kind(store.kind_id(id.index));
+            let mut visible = 0;
+            for facet in Facet::ALL {
+                let home = self.server.home(id, facet).map(|home| self.server.hub_ref().key(home));
+                if home.is_some_and(|key| peer.subscriptions.contains_key(&key)) {
+                    visible |= kind.facet_mask(facet);
+                }
+            }
+            let seen = peer.replica.object(id);
+            let any_facet = Facet::ALL.into_iter().any(|facet| {
+                let home = self.server.home(id, facet).map(|home| self.server.hub_ref().key(home));
+                home.is_some_and(|key| peer.subscriptions.contains_key(&key))
+            });
+            if !any_facet {
+                if seen.is_some() {
+                    return Err(format!("client {index} still sees {id}"));
+                }
+                continue;
+            }
+            expected += 1;
+            let Some(seen) = seen else { return Err(format!("client {index} does not see {id} ({})", kind.name)) };
+            let difference = kind.compare(store.values(id.index), seen.values()) & visible;
+            if difference != 0 {
+                return Err(format!("client {index}: {id} ({}) differs in fields {difference:b}", kind.name));
+            }
+        }
+        if peer.replica.object_count() != expected {
+            return Err(format!("client {index} sees {} objects, not {expected}", peer.replica.object_count()));
+        }
+        Ok(())
+    }
+
+    fn anywhere(&mut self) -> [f32; 3] {
+        [0.0, -4.0, -4.0].map(|low| match low == 0.0 {
+            true => (self.rng.f32() * 2.0 - 1.0) * WORLD_M,
+            false => low + self.rng.f32() * 8.0,
+        })
+    }
+
+    fn a_name(&mut self) -> String {
+        (0..self.rng.usize(..40)).map(|_| self.rng.alphanumeric()).collect()
+    }
+
+    fn some_client(&mut self) -> Option<ConnectionId> {
+        let index = self.rng.usize(..self.clients.len());
+        self.clients[index].as_ref().map(|peer| peer.id)
+    }
+}
+
+fn subscribe(server: &mut Replicator, peer: &mut Peer, key: ChannelKey, interval_ticks: u16) {
+    let channel = server.channel(key).unwrap();
+    let subscription = server.hub().subscribe(peer.id, channel, interval_ticks, 1).unwrap();
+    peer.subscriptions.insert(key, subscription);
+}
