@@ -19,7 +19,7 @@ use throng_schema::{Facet, FieldMask, Schema, Space, Values};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError, Tick};
 
 use crate::decode::{Item, Scratch, SegmentError, SegmentReader};
-use crate::grid::{CellGrid, GridError};
+use crate::grid::{CellGrid, GridError, GridShape};
 use crate::key::{ChannelName, KeyError};
 use crate::objects::{HomeView, Objects, ReplicaObject};
 
@@ -169,8 +169,8 @@ struct PieceHead {
 
 impl ReplicaClient {
     /// A client that knows nothing yet. `grids` must be those of the server, in the same order.
-    pub fn new(schema: Arc<Schema>, grids: &[[f64; 3]], options: ClientOptions) -> Result<ReplicaClient, GridError> {
-        let grids = grids.iter().map(|&cell_m| CellGrid::new(cell_m, &schema)).collect::<Result<_, _>>()?;
+    pub fn new(schema: Arc<Schema>, grids: &[GridShape], options: ClientOptions) -> Result<ReplicaClient, GridError> {
+        let grids = grids.iter().map(|&shape| CellGrid::new(shape, &schema)).collect::<Result<_, _>>()?;
         Ok(ReplicaClient {
             schema,
             grids,

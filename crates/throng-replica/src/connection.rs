@@ -29,6 +29,18 @@ use crate::subscription::{Stage, Subscription};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubscriptionId(pub(crate) u16);
 
+impl SubscriptionId {
+    /// The number: 1 to 16,383.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The subscription of that number. One that does not exist does no harm.
+    pub fn from_number(number: u16) -> SubscriptionId {
+        SubscriptionId(number)
+    }
+}
+
 /// The server's record of one connection.
 #[derive(Debug)]
 pub struct Connection {

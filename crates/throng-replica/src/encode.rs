@@ -21,7 +21,7 @@ use crate::log::{Content, ObjectLog};
 use crate::store::ObjectStore;
 
 /// Segments are cut at about this size: three of them, and what stands before each, fill a packet.
-pub(crate) const SEGMENT_TARGET_BYTES: usize = 388;
+pub(crate) const SEGMENT_TARGET_BYTES: usize = 384;
 
 /// The longest that one entry may be, so that it fits into a packet whatever stands before it.
 pub const ENTRY_MAX_BYTES: usize = 1_000;

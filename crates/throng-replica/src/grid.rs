@@ -3,10 +3,40 @@
 use thiserror::Error;
 use throng_schema::{Kind, Quantiser, Schema, Space};
 
+/// How a grid divides the world.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GridShape {
+    /// Size of a cell along x, y and z in metres.
+    pub cell_m: [f64; 3],
+    /// What lies above a cell.
+    pub layers: Layers,
+}
+
+/// Whether cells are stacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// As many as the world is high: for worlds with floors that do not see each other.
+    Stacked,
+    /// One: all heights from 0 to the cell's. What is higher or lower is sent as if at the border.
+    Single,
+}
+
+impl GridShape {
+    /// Cells with one layer.
+    pub fn flat(cell_m: [f64; 3]) -> GridShape {
+        GridShape { cell_m, layers: Layers::Single }
+    }
+
+    /// Cells with cells above and below.
+    pub fn stacked(cell_m: [f64; 3]) -> GridShape {
+        GridShape { cell_m, layers: Layers::Stacked }
+    }
+}
+
 /// A grid of cells, as big as the world may get: cells exist only where something lives or looks.
 #[derive(Clone, Debug)]
 pub struct CellGrid {
-    cell_m: [f64; 3],
+    shape: GridShape,
     /// Per kind; `None` for kinds without a position.
     measures: Vec<Option<Measure>>,
 }
@@ -41,29 +71,34 @@ pub enum GridError {
 }
 
 impl CellGrid {
-    /// A grid of cells of `cell_m` metres along x, y and z, for the kinds of `schema`.
-    pub fn new(cell_m: [f64; 3], schema: &Schema) -> Result<CellGrid, GridError> {
+    /// A grid of this shape for the kinds of `schema`.
+    pub fn new(shape: GridShape, schema: &Schema) -> Result<CellGrid, GridError> {
+        let cell_m = shape.cell_m;
         if let Some(&size) = cell_m.iter().find(|size| !(size.is_finite() && **size > 0.0)) {
             return Err(GridError::Size(size));
         }
         let measures = schema.kinds().iter().map(|kind| Measure::new(cell_m, kind)).collect::<Result<_, _>>()?;
-        Ok(CellGrid { cell_m, measures })
+        Ok(CellGrid { shape, measures })
     }
 
-    /// Size of a cell in metres.
-    pub fn cell_m(&self) -> [f64; 3] {
-        self.cell_m
+    /// How the grid divides the world.
+    pub fn shape(&self) -> GridShape {
+        self.shape
     }
 
     /// The cell of a quantised position; `present` is kept as long as the position can be written relative to it.
     pub(crate) fn cell_of(&self, kind: usize, position: [i32; 3], present: Option<[i32; 3]>) -> [i32; 3] {
         let Some(measure) = &self.measures[kind] else { return [0; 3] };
+        let axes = match self.shape.layers {
+            Layers::Stacked => 3,
+            Layers::Single => 2,
+        };
         if let Some(cell) = present
-            && measure.holds(cell, position)
+            && measure.holds(cell, position, axes)
         {
             return cell;
         }
-        std::array::from_fn(|axis| position[axis].div_euclid(measure.size[axis]))
+        std::array::from_fn(|axis| if axis < axes { position[axis].div_euclid(measure.size[axis]) } else { 0 })
     }
 
     /// How positions of a kind are written in a cell.
@@ -99,8 +134,8 @@ impl Measure {
         origin.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
     }
 
-    fn holds(&self, cell: [i32; 3], position: [i32; 3]) -> bool {
-        (0..3).all(|axis| {
+    fn holds(&self, cell: [i32; 3], position: [i32; 3], axes: usize) -> bool {
+        (0..axes).all(|axis| {
             let offset = i64::from(position[axis]) - i64::from(self.origin(cell, axis));
             (0..i64::from(self.size[axis]) + 2 * i64::from(self.margin[axis])).contains(&offset)
         })

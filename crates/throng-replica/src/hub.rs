@@ -51,7 +51,7 @@ pub trait ChannelState: Send + Sync {
 /// The core knows no threads: who embeds it decides.
 pub trait Executor {
     /// Calls `job` once for each item.
-    fn for_each<T: Send, F: Fn(&mut T) + Sync>(&self, items: &mut [T], job: F);
+    fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F);
 }
 
 /// The executor that does everything in the calling thread.
@@ -59,7 +59,7 @@ pub trait Executor {
 pub struct Inline;
 
 impl Executor for Inline {
-    fn for_each<T: Send, F: Fn(&mut T) + Sync>(&self, items: &mut [T], job: F) {
+    fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
         items.iter_mut().for_each(job);
     }
 }
@@ -100,6 +100,8 @@ pub struct Hub<S> {
     limits: HubLimits,
     now: Tick,
     counters: HubCounters,
+    /// The channel that the sweep looked at last.
+    swept: usize,
 }
 
 /// The place of one connection.
@@ -161,6 +163,7 @@ impl<S: ChannelState> Hub<S> {
             limits,
             now,
             counters: HubCounters::default(),
+            swept: 0,
         }
     }
 
@@ -244,18 +247,18 @@ impl<S: ChannelState> Hub<S> {
         self.channels[channel.0 as usize].subscribers
     }
 
-    /// Removes a channel if nobody subscribes to it and `removable` agrees. Says whether it did.
-    pub fn remove_if_unused(&mut self, channel: ChannelIndex, removable: impl FnOnce(&S) -> bool) -> bool {
-        let slot = &mut self.channels[channel.0 as usize];
-        if !slot.in_use || slot.subscribers > 0 || !removable(&slot.state) {
-            return false;
+    /// Looks at the next `count` channels, going round, and removes those that nobody subscribes to and of which
+    /// `removable` says that they hold nothing.
+    pub fn sweep(&mut self, count: usize, removable: impl Fn(&S) -> bool) {
+        for _ in 0..count.min(self.channels.len()) {
+            self.swept = (self.swept + 1) % self.channels.len();
+            let channel = &mut self.channels[self.swept];
+            if channel.in_use && channel.subscribers == 0 && removable(&channel.state) {
+                channel.in_use = false;
+                self.by_key.remove(&channel.key);
+                self.free.push(self.swept as u32);
+            }
         }
-        slot.in_use = false;
-        slot.requests.clear();
-        let key = slot.key;
-        self.by_key.remove(&key);
-        self.free.push(channel.0);
-        true
     }
 
     /// All keys with their channels, in no particular order.

@@ -21,7 +21,7 @@ pub use connection::{Connection, ConnectionCounters, PIECE_MAX_BYTES, Subscripti
 pub use decode::SegmentError;
 pub use encode::ENTRY_MAX_BYTES;
 pub use frame::{Frame, FrameEntry, Segment, Since};
-pub use grid::{CellGrid, GridError};
+pub use grid::{CellGrid, GridError, GridShape, Layers};
 pub use hub::{ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing};
 pub use key::{ChannelKey, ChannelName, KeyError};
 pub use limits::{HubLimits, LimitReached};

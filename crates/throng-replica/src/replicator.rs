@@ -6,7 +6,7 @@ use throng_schema::{Facet, FieldMask, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
-use crate::grid::{CellGrid, GridError};
+use crate::grid::{CellGrid, GridError, GridShape};
 use crate::hub::{ChannelIndex, Executor, Hub};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
@@ -134,8 +134,8 @@ impl Replicator {
     }
 
     /// Adds a grid of cells; the first is number 0. Both sides must add the same grids.
-    pub fn add_grid(&mut self, cell_m: [f64; 3]) -> Result<u8, GridError> {
-        let grid = CellGrid::new(cell_m, self.store.schema())?;
+    pub fn add_grid(&mut self, shape: GridShape) -> Result<u8, GridError> {
+        let grid = CellGrid::new(shape, self.store.schema())?;
         self.store.add_grid(grid);
         Ok(self.store.grids().len() as u8 - 1)
     }
@@ -266,10 +266,10 @@ impl Replicator {
         self.store.contains(id).then(|| self.store.home(id.index, facet)).flatten().map(|h| ChannelIndex(h.channel))
     }
 
-    /// Removes a channel that nobody lives in, nobody reads, and whose tombstones are old. Says whether it did.
-    pub fn remove_channel_if_idle(&mut self, channel: ChannelIndex) -> bool {
+    /// Removes some of the channels that are idle, going round. Call once per tick.
+    pub fn sweep(&mut self, channels: usize) {
         let now = self.now;
-        self.hub.remove_if_unused(channel, |log| log.is_idle(now))
+        self.hub.sweep(channels, |log| log.is_idle(now));
     }
 
     /// Decides what is due and asks for the frames.

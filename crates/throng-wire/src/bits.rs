@@ -233,7 +233,7 @@ impl<'a> BitReader<'a> {
         if count > self.remaining_bits() / 8 {
             return Err(ReadError::UnexpectedEnd);
         }
-        if self.bit % 8 == 0 {
+        if self.bit.is_multiple_of(8) {
             let start = self.bit / 8;
             out.extend_from_slice(&self.bytes[start..start + count]);
             self.bit += count * 8;

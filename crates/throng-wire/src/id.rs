@@ -22,6 +22,13 @@ impl ObjectId {
     }
 }
 
+impl Default for ObjectId {
+    /// [`ObjectId::NONE`].
+    fn default() -> ObjectId {
+        ObjectId::NONE
+    }
+}
+
 impl fmt::Debug for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_none() { f.write_str("#none") } else { write!(f, "#{}.{}", self.index, self.generation) }

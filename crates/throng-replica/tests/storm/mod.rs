@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use throng_replica::{
-    ChannelKey, ClientOptions, Inline, Placement, ReplicaClient, Replicator, ReplicatorOptions, SubscriptionId,
+    ChannelKey, ClientOptions, GridShape, Inline, Layers, Placement, ReplicaClient, Replicator, ReplicatorOptions,
+    SubscriptionId,
 };
 use throng_schema::{Facet, Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick};
 
-const CELL_M: [f64; 3] = [8.0, 8.0, 8.0];
+const CELL_M: f64 = 8.0;
+const GRID: GridShape = GridShape { cell_m: [CELL_M; 3], layers: Layers::Stacked };
 const WORLD_M: f32 = 24.0;
 
 /// A kind with every sort of audience.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-pub struct Walker {
+pub(crate) struct Walker {
     #[replicate(position(step = 0.01))]
     pub position: [f32; 3],
     #[replicate(integer(min = 0, max = 1000))]
@@ -32,7 +34,7 @@ pub struct Walker {
 
 /// A kind that has no place.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-pub struct Score {
+pub(crate) struct Score {
     #[replicate(integer(min = 0, max = 100_000))]
     pub points: u32,
     #[replicate(bool)]
@@ -40,7 +42,7 @@ pub struct Score {
 }
 
 #[derive(Clone, Debug)]
-pub struct StormOptions {
+pub(crate) struct StormOptions {
     pub clients: usize,
     pub loss: f64,
     pub spurious_loss: f64,
@@ -66,7 +68,7 @@ impl Default for StormOptions {
     }
 }
 
-pub struct Storm {
+pub(crate) struct Storm {
     rng: Rng,
     options: StormOptions,
     server: Replicator,
@@ -86,7 +88,7 @@ struct Peer {
 }
 
 impl Storm {
-    pub fn new(seed: u64, options: StormOptions) -> Storm {
+    pub(crate) fn new(seed: u64, options: StormOptions) -> Storm {
         let schema = Arc::new(Schema::builder().kind::<Walker>().kind::<Score>().build().expect("a good schema"));
         let replicator_options = ReplicatorOptions {
             retention_ticks: options.retention_ticks,
@@ -94,12 +96,12 @@ impl Storm {
             ..ReplicatorOptions::default()
         };
         let mut server = Replicator::new(schema, replicator_options).expect("short entries");
-        server.add_grid(CELL_M).expect("a good grid");
+        server.add_grid(GRID).expect("a good grid");
         let clients = (0..options.clients).map(|_| None).collect();
         Storm { rng: Rng::with_seed(seed), options, server, walkers: BTreeMap::new(), scores: BTreeMap::new(), clients }
     }
 
-    pub fn run(mut self) -> Result<(), String> {
+    pub(crate) fn run(mut self) -> Result<(), String> {
         let ticks = self.options.storm_ticks;
         for step in 0..ticks {
             self.tick(step, true)?;
@@ -143,7 +145,7 @@ impl Storm {
                 let options = ClientOptions { limbo_ticks: 20, ..ClientOptions::default() };
                 let mut peer = Peer {
                     id,
-                    replica: ReplicaClient::new(schema, &[CELL_M], options).unwrap(),
+                    replica: ReplicaClient::new(schema, &[GRID], options).unwrap(),
                     subscriptions: BTreeMap::new(),
                     sequence: 0,
                     to_client: Vec::new(),
@@ -223,7 +225,7 @@ impl Storm {
     }
 
     fn change_subscriptions(&mut self) {
-        let cells = (WORLD_M / CELL_M[0] as f32) as i32;
+        let cells = (WORLD_M / CELL_M as f32) as i32;
         for index in 0..self.clients.len() {
             for _ in 0..2 {
                 let key = match self.rng.u32(..4) {

@@ -1,0 +1,20 @@
+//! Writes the report of a made-up run, to look at the page without waiting for a real one.
+//!
+//! ```text
+//! cargo run -p throng-lab --example report_preview [DIR]
+//! ```
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use throng_lab::report::{self, ReportError};
+use throng_lab::summary::RunSummary;
+use throng_lab::terminal;
+
+fn main() -> Result<(), ReportError> {
+    let runs = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("runs"), PathBuf::from);
+    let summary = RunSummary::example();
+    let report = report::write(&runs, SystemTime::now(), &summary)?;
+    print!("{}", terminal::table(&summary, Some(&report)));
+    Ok(())
+}

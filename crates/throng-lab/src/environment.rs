@@ -1,0 +1,167 @@
+//! What must be known of a machine and a program before a figure from them means anything.
+
+use std::process::Command;
+use std::{env, fs};
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::Scenario;
+
+/// Written where the system does not say.
+pub const UNKNOWN: &str = "unknown";
+
+/// The machine, the program, and how it was called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Model of the processor.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: u32,
+    /// Whether the processor says that it is a hypervisor's.
+    pub virtual_machine: bool,
+    /// Memory of the machine; 0 if unknown.
+    pub memory_bytes: u64,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// Frequency governor of the first core.
+    pub governor: String,
+    /// Clock source of the kernel.
+    pub clocksource: String,
+    /// `release` or `debug`.
+    pub profile: String,
+    /// Target triple's parts: architecture and operating system.
+    pub target: String,
+    /// Version of the program.
+    pub version: String,
+    /// The program's arguments, without the program itself.
+    pub command_line: Vec<String>,
+    /// The scenario with everything that the command line changed in it.
+    pub settings: Scenario,
+}
+
+impl Environment {
+    /// Asks the system. What it does not say is [`UNKNOWN`].
+    pub fn capture(settings: &Scenario) -> Environment {
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "Model"));
+        Environment {
+            cpu: model.unwrap_or(UNKNOWN).to_owned(),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            virtual_machine: field(&cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor")),
+            memory_bytes: memory_bytes(&read("/proc/meminfo")),
+            kernel: kernel(),
+            governor: one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            clocksource: one_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            target: format!("{}-{}", env::consts::ARCH, env::consts::OS),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line: env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            settings: settings.clone(),
+        }
+    }
+
+    pub(crate) fn example(settings: Scenario) -> Environment {
+        Environment {
+            cpu: "Example CPU @ 3.0 GHz".to_owned(),
+            cores: 2,
+            virtual_machine: true,
+            memory_bytes: 8 << 30,
+            kernel: "Linux 6.12.0".to_owned(),
+            governor: "performance".to_owned(),
+            clocksource: "tsc".to_owned(),
+            profile: "release".to_owned(),
+            target: "x86_64-linux".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line: vec!["crowd".to_owned(), "--pin".to_owned()],
+            settings,
+        }
+    }
+}
+
+/// Revision of the working tree in which the program runs, as `git` tells it, with `-dirty` if the tree was changed;
+/// [`UNKNOWN`] without git or outside a tree.
+pub fn revision() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]).filter(|text| !text.is_empty()) else {
+        return UNKNOWN.to_owned();
+    };
+    let dirty = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|changes| !changes.is_empty());
+    if dirty { format!("{revision}-dirty") } else { revision }
+}
+
+/// Resident memory of this process, in bytes; `None` where `/proc` does not tell.
+pub fn rss_bytes() -> Option<u64> {
+    kib(field(&read("/proc/self/status"), "VmRSS")?)
+}
+
+/// An unreadable file is an empty one: the caller finds no field in it.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn one_line(path: &str) -> String {
+    let text = read(path);
+    let line = text.trim();
+    if line.is_empty() { UNKNOWN.to_owned() } else { line.to_owned() }
+}
+
+fn kernel() -> String {
+    let part = |name: &str| one_line(&format!("/proc/sys/kernel/{name}"));
+    format!("{} {}", part("ostype"), part("osrelease"))
+}
+
+/// The value of the first `name : value` line.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let values = text.lines().filter_map(|line| line.split_once(':'));
+    values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
+}
+
+fn memory_bytes(meminfo: &str) -> u64 {
+    field(meminfo, "MemTotal").and_then(kib).unwrap_or(0)
+}
+
+/// Bytes from `123 kB`.
+fn kib(value: &str) -> Option<u64> {
+    let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+    number.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Overrides;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "processor\t: 0\nmodel name\t: A CPU: fast\nmodel\t\t: 3\n";
+        assert_eq!(field(text, "model name"), Some("A CPU: fast"));
+        assert_eq!(field(text, "model"), Some("3"));
+        assert_eq!(field(text, "mod"), None);
+        assert_eq!(memory_bytes("MemTotal:       2048 kB\n"), 2 << 20);
+        assert_eq!(memory_bytes("MemTotal: much\n"), 0);
+    }
+
+    #[test]
+    fn a_missing_file_is_unknown() {
+        assert_eq!(one_line("/nowhere/at/all"), UNKNOWN);
+    }
+
+    #[test]
+    fn capture_always_answers() {
+        let settings = Scenario::resolve("dense", &Overrides::default()).unwrap();
+        let environment = Environment::capture(&settings);
+        assert!(environment.cores >= 1);
+        assert!(!environment.cpu.is_empty() && !environment.kernel.is_empty() && !environment.governor.is_empty());
+        assert_eq!(environment.settings, settings);
+        assert!(!revision().is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_lives_in_memory() {
+        assert!(rss_bytes().unwrap() > 100_000);
+    }
+}

@@ -1,0 +1,35 @@
+//! Workloads, bots, measurements and reports.
+//!
+//! A run has four stations, and this crate has a module for each thing that passes between them:
+//!
+//! ```text
+//! scenarios/*.toml --> Scenario --> World (server) <-- BotInput -- BotBrain (bots)
+//!                                     |                               |
+//!                                  FrameLog                     NeighbourLog
+//!                                     └────────> RunSummary <─────────┘
+//!                                                    |
+//!                             terminal::table, summary.json, report.html
+//! ```
+//!
+//! ```
+//! use throng_lab::scenario::{Overrides, Scenario};
+//! use throng_lab::world::World;
+//!
+//! let overrides = Overrides { players: Some(50), ..Overrides::default() };
+//! let scenario = Scenario::resolve("crowd", &overrides)?;
+//! let mut world = World::new(&scenario);
+//! let character = world.spawn();
+//! world.step(|_, _| {});
+//! assert!(world.state(character).is_some());
+//! # Ok::<(), throng_lab::scenario::ScenarioError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod environment;
+pub mod frames;
+pub mod neighbours;
+pub mod report;
+pub mod scenario;
+pub mod summary;
+pub mod terminal;
+pub mod world;

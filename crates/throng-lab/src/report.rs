@@ -1,0 +1,186 @@
+//! What a run leaves behind: a directory with `summary.json`, and `report.html`, one file that opens without a network.
+//!
+//! ```text
+//! runs/20260131-120000-crowd/
+//!   summary.json    the figures, see docs/run-summary.md
+//!   report.html     the same to look at: template + style + uPlot + the JSON, all inline
+//! ```
+
+mod page;
+mod stamp;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use thiserror::Error;
+
+use crate::summary::{RunSummary, SummaryError};
+
+pub use page::render;
+
+/// Name of the file with the figures.
+pub const SUMMARY_FILE: &str = "summary.json";
+/// Name of the file to look at.
+pub const REPORT_FILE: &str = "report.html";
+/// The largest summary that is read, in bytes.
+pub const MAX_SUMMARY_BYTES: u64 = 64 << 20;
+/// How many runs of one scenario may begin in one second.
+const MAX_RUNS_A_SECOND: u32 = 100;
+
+/// Why there is no report. Each text is one line that says what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// A file or directory could not be written.
+    #[error("cannot write {}: {source}; check the free space and the permissions, or choose another directory", path.display())]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The summary could not be read.
+    #[error("cannot read {}: {source}; give the directory of a run, such as runs/20260131-120000-crowd", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The summary is not one of this program's.
+    #[error("{}: {source}", path.display())]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SummaryError,
+    },
+    /// The page could not be made from the template, which is a defect of this program.
+    #[error("the report's template failed: {0}")]
+    Template(#[from] minijinja::Error),
+}
+
+impl ReportError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ReportError::Write { .. } => "write",
+            ReportError::Read { .. } => "read",
+            ReportError::Summary { .. } => "summary",
+            ReportError::Template(_) => "template",
+        }
+    }
+}
+
+/// The moment as the summary's `started_at` has it: `2026-01-31T12:00:00Z`.
+pub fn started_at(now: SystemTime) -> String {
+    stamp::Moment::of(now).long()
+}
+
+/// Writes the run's directory `<runs>/<stamp>-<scenario>`, made new, with both files. The path of the report,
+/// which is made from the summary as it was written.
+///
+/// # Errors
+/// If something cannot be written; what was written until then stays.
+pub fn write(runs: &Path, now: SystemTime, summary: &RunSummary) -> Result<PathBuf, ReportError> {
+    let dir = new_directory(runs, &format!("{}-{}", stamp::Moment::of(now).short(), summary.scenario))?;
+    write_file(&dir.join(SUMMARY_FILE), &summary.to_json())?;
+    rebuild(&dir)
+}
+
+/// Makes `report.html` again from the `summary.json` in `dir`. The path of the report.
+///
+/// # Errors
+/// If the summary cannot be read or the page cannot be written.
+pub fn rebuild(dir: &Path) -> Result<PathBuf, ReportError> {
+    let path = dir.join(REPORT_FILE);
+    write_file(&path, &render(&load(dir)?)?)?;
+    Ok(path)
+}
+
+/// The summary in a run's directory.
+///
+/// # Errors
+/// If there is none, or it is none of this program's.
+pub fn load(dir: &Path) -> Result<RunSummary, ReportError> {
+    let path = dir.join(SUMMARY_FILE);
+    let read = || {
+        if fs::metadata(&path)?.len() > MAX_SUMMARY_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 64 MiB"));
+        }
+        fs::read_to_string(&path)
+    };
+    match read() {
+        Ok(text) => RunSummary::from_json(&text).map_err(|source| ReportError::Summary { path, source }),
+        Err(source) => Err(ReportError::Read { path, source }),
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
+    fs::write(path, text).map_err(|source| ReportError::Write { path: path.to_owned(), source })
+}
+
+/// Two runs that begin in the same second do not share a directory.
+fn new_directory(runs: &Path, name: &str) -> Result<PathBuf, ReportError> {
+    let error = |path: &Path, source| ReportError::Write { path: path.to_owned(), source };
+    fs::create_dir_all(runs).map_err(|source| error(runs, source))?;
+    let mut dir = runs.join(name);
+    for number in 2..=MAX_RUNS_A_SECOND {
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => dir = runs.join(format!("{name}-{number}")),
+            Err(source) => return Err(error(&dir, source)),
+        }
+    }
+    Err(error(&dir, io::ErrorKind::AlreadyExists.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn noon() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800)
+    }
+
+    #[test]
+    fn a_run_gets_a_directory_of_its_own_with_both_files() {
+        let runs = tempfile::tempdir().unwrap();
+        let summary = RunSummary::example();
+        let first = write(&runs.path().join("deep/runs"), noon(), &summary).unwrap();
+        let second = write(&runs.path().join("deep/runs"), noon(), &summary).unwrap();
+        assert!(first.ends_with("deep/runs/20260131-120000-crowd/report.html"), "{first:?}");
+        assert!(second.ends_with("deep/runs/20260131-120000-crowd-2/report.html"), "{second:?}");
+        assert_eq!(load(first.parent().unwrap()).unwrap().to_json(), summary.to_json());
+    }
+
+    #[test]
+    fn a_report_is_rebuilt_from_its_summary_alone() {
+        let runs = tempfile::tempdir().unwrap();
+        let report = write(runs.path(), noon(), &RunSummary::example()).unwrap();
+        let before = fs::read_to_string(&report).unwrap();
+        fs::remove_file(&report).unwrap();
+        assert_eq!(rebuild(report.parent().unwrap()).unwrap(), report);
+        assert!(fs::read_to_string(&report).unwrap() == before, "the rebuilt page differs");
+    }
+
+    #[test]
+    fn what_is_not_a_run_is_refused_in_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = || {
+            let error = rebuild(dir.path()).unwrap_err();
+            assert!(!error.to_string().contains('\n'));
+            (error.tag(), error.to_string())
+        };
+        let (tag, text) = refused();
+        assert_eq!(tag, "read");
+        assert!(text.contains("give the directory of a run"), "{text}");
+        fs::write(dir.path().join(SUMMARY_FILE), "{}").unwrap();
+        assert_eq!(refused().0, "summary");
+        let file = dir.path().join(SUMMARY_FILE);
+        assert_eq!(write(&file, noon(), &RunSummary::example()).unwrap_err().tag(), "write");
+    }
+}

@@ -1,0 +1,148 @@
+//! The ranges of a scenario's values, and which of them must go together.
+
+use std::fmt::Display;
+
+use super::{Scenario, ScenarioError, Spawn, View};
+
+/// Errors name the key and, where there is one, the command-line option that sets it.
+pub(super) fn check(origin: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
+    let check = Check { origin };
+    check.name(&scenario.name)?;
+    check.time(scenario)?;
+    check.space(scenario)?;
+    check.view(scenario)?;
+    check.objects(scenario)?;
+    check.machines(scenario)
+}
+
+struct Check<'a> {
+    origin: &'a str,
+}
+
+type Checked = Result<(), ScenarioError>;
+
+impl Check<'_> {
+    fn name(&self, name: &str) -> Checked {
+        let fits = (1..=40).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        self.must(fits, "name", || format!("`{name}` must be 1 to 40 letters, digits, - or _"))
+    }
+
+    fn time(&self, s: &Scenario) -> Checked {
+        self.range("players (--players)", s.players, 1, 100_000)?;
+        self.range("tick_hz (--rate)", s.tick_hz, 1, 240)?;
+        self.range("input_hz", s.input_hz, 1, 240)?;
+        self.range("seconds (--seconds)", s.seconds, 1, 86_400)?;
+        self.range("warmup_seconds", s.warmup_seconds, 0, 3_600)?;
+        self.must(s.start_when_connected > 0.0 && s.start_when_connected <= 1.0, "start_when_connected", || {
+            format!("{} must be above 0 and at most 1", s.start_when_connected)
+        })
+    }
+
+    fn space(&self, s: &Scenario) -> Checked {
+        for side in s.area_m {
+            self.range("area_m (--area)", side, 1.0, 100_000.0)?;
+        }
+        self.range("height_m", s.height_m, 1.0, 10_000.0)?;
+        for side in s.cell_m {
+            self.range("cell_m", side, 1.0, 10_000.0)?;
+        }
+        self.range("obstacles", s.obstacles, 0, 64)?;
+        self.range("leash_m", s.leash_m, 0.0, 100_000.0)?;
+        self.spawn(s)
+    }
+
+    fn spawn(&self, s: &Scenario) -> Checked {
+        let [width, depth] = s.area_m;
+        match s.spawn {
+            Spawn::Uniform | Spawn::Spread => Ok(()),
+            Spawn::Disc { radius_m } => {
+                self.range("spawn.radius_m", radius_m, 0.0, 50_000.0)?;
+                self.must(radius_m * 2.0 <= width.min(depth), "spawn.radius_m", || {
+                    format!("a disc of {radius_m} m does not fit in {width} m x {depth} m: give a larger --area")
+                })
+            }
+            Spawn::Line { spacing_m } => {
+                self.range("spawn.spacing_m", spacing_m, 0.0, 1_000.0)?;
+                let length = spacing_m * (s.players - 1) as f32;
+                self.must(length <= width, "spawn.spacing_m", || {
+                    format!("a line of {length} m does not fit in {width} m: give a larger --area or fewer --players")
+                })
+            }
+        }
+    }
+
+    fn view(&self, s: &Scenario) -> Checked {
+        self.range("budget_kbit_per_s (--budget)", s.budget_kbit_per_s, 1, 1_000_000)?;
+        if s.view == View::Everything {
+            return self
+                .must(s.rings.is_empty(), "rings", || "view = \"everything\" has no rings: leave them out".into());
+        }
+        self.must((1..=8).contains(&s.rings.len()), "rings", || {
+            format!("view = \"rings\" needs 1 to 8 of them, not {}", s.rings.len())
+        })?;
+        for ring in &s.rings {
+            self.range("rings.radius_m", ring.radius_m, 0.1, 100_000.0)?;
+            self.range("rings.interval_ticks", ring.interval_ticks, 1, 3_600)?;
+        }
+        let outwards = s.rings.windows(2).all(|pair| pair[0].radius_m < pair[1].radius_m);
+        self.must(outwards, "rings", || "give them from the inside outwards, each wider than the one before".into())
+    }
+
+    fn objects(&self, s: &Scenario) -> Checked {
+        self.range("chests_per_player", s.chests_per_player, 0, 100)?;
+        self.range("chest_change_ticks", s.chest_change_ticks, 1, 36_000)?;
+        self.range("idle_objects", s.idle_objects, 0, 1_000_000)
+    }
+
+    fn machines(&self, s: &Scenario) -> Checked {
+        self.range("decoded_fraction", s.decoded_fraction, 0.0, 1.0)?;
+        self.range("server_threads (--server-threads)", s.server_threads, 1, 256)
+    }
+
+    /// NaN is in no range.
+    fn range<T: PartialOrd + Display>(&self, key: &'static str, value: T, low: T, high: T) -> Checked {
+        self.must(value >= low && value <= high, key, || format!("{value} must be from {low} to {high}"))
+    }
+
+    fn must(&self, holds: bool, key: &'static str, message: impl FnOnce() -> String) -> Checked {
+        if holds {
+            return Ok(());
+        }
+        Err(ScenarioError::Invalid { origin: self.origin.to_owned(), key, message: message() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Overrides, Ring};
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Scenario)) -> String {
+        let mut scenario = Scenario::resolve("crowd", &Overrides::default()).unwrap();
+        change(&mut scenario);
+        let error = check("crowd", &scenario).unwrap_err();
+        assert_eq!(error.tag(), "invalid");
+        let text = error.to_string();
+        assert!(!text.contains('\n'), "{text}");
+        text
+    }
+
+    #[test]
+    fn a_number_out_of_range_names_key_option_and_range() {
+        assert_eq!(refused(|s| s.players = 0), "scenario crowd: players (--players): 0 must be from 1 to 100000");
+        assert!(refused(|s| s.tick_hz = 1000).contains("--rate"));
+        assert!(refused(|s| s.area_m = [f32::NAN, 10.0]).contains("--area"));
+        assert!(refused(|s| s.start_when_connected = 0.0).contains("above 0"));
+        assert!(refused(|s| s.name = "../../etc".into()).contains("letters"));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        assert!(refused(|s| s.spawn = Spawn::Disc { radius_m: 800.0 }).contains("does not fit"));
+        assert!(refused(|s| s.spawn = Spawn::Line { spacing_m: 1.0 }).contains("line of 999 m"));
+        assert!(refused(|s| s.view = View::Everything).contains("no rings"));
+        assert!(refused(|s| s.rings.clear()).contains("1 to 8"));
+        assert!(refused(|s| s.rings.push(Ring { radius_m: 5.0, interval_ticks: 1 })).contains("outwards"));
+    }
+}

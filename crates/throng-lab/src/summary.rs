@@ -1,0 +1,483 @@
+//! What a run measured: the stable interface between a run and whoever reads its figures.
+//!
+//! `docs/run-summary.md` documents every key with its unit; a test keeps it and these types the same. Figures that a run
+//! could not measure are `null`, never made up. All numbers are finite.
+
+mod example;
+mod json;
+mod published;
+mod series;
+mod targets;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::environment::Environment;
+
+pub use published::Published;
+pub use series::{FrameSeries, SecondSeries, Series};
+pub use targets::{Bound, Target};
+
+/// Number of this layout of the summary. Rises when a key changes its meaning or goes away, not when one is added.
+pub const FORMAT: u32 = 1;
+
+/// Everything that a run measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Whether the figures may be quoted.
+    pub valid: bool,
+    /// Why not; empty if valid.
+    pub invalid_reasons: Vec<String>,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Bots that were asked to connect.
+    pub players: u32,
+    /// Ticks per second.
+    pub tick_hz: u32,
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// Start of the run, in UTC, as `2026-01-31T12:00:00Z`.
+    pub started_at: String,
+    /// Revision of the program, as git names it, `-dirty` if the tree was changed; or `unknown`.
+    pub revision: String,
+    /// The machine and the effective settings.
+    pub environment: Environment,
+    /// What the server spent.
+    pub server: Server,
+    /// What the same packets cost when they are only sealed and sent.
+    pub floor: Floor,
+    /// What a client was sent.
+    pub client: Client,
+    /// What the decoding bots saw of others, by distance.
+    pub neighbours: Neighbours,
+    /// How the bots did.
+    pub bots: Bots,
+    /// What happened to packets.
+    pub network: Network,
+    /// What the replication core did.
+    pub replication: Replication,
+    /// The stated targets for this scenario, and what was measured.
+    pub targets: Vec<Target>,
+    /// Figures published for comparable systems.
+    pub published: Vec<Published>,
+    /// Curves for plots.
+    pub series: Series,
+}
+
+/// A median and a tail. `null` where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Median.
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+}
+
+/// A time of a frame, or of a connection's share of it, split by subsystem. The parts add up to `total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Split {
+    /// Game code: moving the characters.
+    pub simulate: f64,
+    /// Deciding who is subscribed to what.
+    pub interest: f64,
+    /// Quantising and comparing touched objects.
+    pub quantise: f64,
+    /// Encoding frames of channels.
+    pub encode: f64,
+    /// Putting segments into connections' packets.
+    pub write: f64,
+    /// Encrypting packets.
+    pub seal: f64,
+    /// Handing packets to the kernel.
+    pub send: f64,
+    /// Taking packets from the kernel, opening and reading them.
+    pub receive: f64,
+    /// The rest of the frame.
+    pub other: f64,
+    /// The whole.
+    pub total: f64,
+}
+
+/// What the server spent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// Connections during the measured part (mean).
+    pub connections: f64,
+    /// Ticks in the measured part.
+    pub ticks: u64,
+    /// Ticks that were not done when the next was due.
+    pub missed_ticks: u64,
+    /// Length of a tick.
+    pub tick_ms: f64,
+    /// Working time of a frame.
+    pub frame_ms: FrameMs,
+    /// How the frames at certain percentiles were made up.
+    pub frames_at: Vec<FrameAt>,
+    /// Mean per connection and tick, in microseconds.
+    pub us_per_connection: Split,
+    /// Processor time by wall time, 1 is one core.
+    pub cpu_cores: f64,
+    /// Resident memory at the end of the measured part.
+    pub rss_bytes: u64,
+    /// Growth of resident memory since before the first connection, by connection.
+    pub rss_bytes_per_connection: f64,
+    /// Heap allocations per tick in the measured part, if the program counts them.
+    pub steady_state_allocations_per_tick: Option<f64>,
+}
+
+/// Working time of a frame, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FrameMs {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+/// The frames around a percentile, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FrameAt {
+    /// `p50`, `p90`, `p99`, `p99.9` or `max`.
+    pub percentile: String,
+    /// Mean of the frames around it, in milliseconds.
+    pub ms: Split,
+}
+
+/// What the same packets cost when they are only sealed and sent, measured in the same run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Floor {
+    /// Sealing and sending a tick's packets.
+    pub ms_per_tick: Option<f64>,
+    /// The server's outgoing work (interest, quantise, encode, write, seal, send) by the floor.
+    pub ratio: Option<f64>,
+    /// Datagrams per tick in both.
+    pub packets_per_tick: f64,
+}
+
+/// What a client was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Client {
+    /// UDP payload to a client.
+    pub kbit_per_s: Rate,
+    /// What it may be at most.
+    pub budget_kbit_per_s: f64,
+    /// Mean UDP payload to a client per second, by purpose.
+    pub bytes_per_s: Bytes,
+    /// Everything but packet header and seal, by object updates.
+    pub object_update_bytes: Mean,
+    /// UDP payload by object updates, by purpose.
+    pub bytes_per_object_update: Bytes,
+    /// Object updates to a client per second.
+    pub object_updates_per_s: f64,
+    /// Objects that a decoding client holds.
+    pub known_objects: Known,
+    /// Smallest share, over decoding clients and samples, of the objects within 40 m that the client held.
+    pub known_within_40_m: Option<f64>,
+}
+
+/// A rate over all clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Mean of the clients.
+    pub mean: f64,
+    /// The client at the 99th percentile.
+    pub p99: f64,
+}
+
+/// A mean. `null` where there was nothing to average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mean {
+    /// Mean.
+    pub mean: Option<f64>,
+}
+
+/// How many objects clients hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// 1st percentile over clients and samples.
+    pub p1: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+}
+
+/// Bytes by purpose. The parts add up to `total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// Packet headers and seals.
+    pub header: f64,
+    /// Object state, sent for the first time.
+    pub object: f64,
+    /// Object state, sent again.
+    pub resend: f64,
+    /// Messages, acknowledgements, subscriptions and the like.
+    pub control: f64,
+    /// The whole.
+    pub total: f64,
+}
+
+/// What decoding bots saw of other characters, against the server's truth at the same moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Neighbours {
+    /// 0 to 10 m.
+    pub near: Band,
+    /// 10 to 50 m.
+    pub middle: Band,
+    /// Beyond.
+    pub far: Band,
+}
+
+/// One distance band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Band {
+    /// Age of the newest applied state.
+    pub age_ms: Spread,
+    /// Distance between the applied position and the true one.
+    pub position_error_m: Spread,
+    /// How many times a neighbour was looked at.
+    pub samples: u64,
+}
+
+/// How the bots did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bots {
+    /// Bots that connected.
+    pub connected: u32,
+    /// Connections that ended before the run did.
+    pub disconnects: u32,
+    /// Bots that decoded everything.
+    pub decoded: u32,
+    /// Objects whose decoded state was not what the server had sent.
+    pub state_mismatches: u64,
+    /// Processor time by wall time, 1 is one core.
+    pub cpu_cores: f64,
+    /// Cores that the bots may use.
+    pub cores_available: f64,
+    /// Inputs that were sent, by inputs that were due.
+    pub inputs_sent_ratio: f64,
+    /// How late a bot's input was, 99th percentile.
+    pub input_delay_p99_ms: Option<f64>,
+    /// Whether the bots were too slow to be fair witnesses.
+    pub saturated: bool,
+}
+
+/// What happened to packets, seen by the server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Preset of the link conditioner.
+    pub preset: String,
+    /// Datagrams to clients.
+    pub sent_packets: u64,
+    /// Datagrams from clients.
+    pub received_packets: u64,
+    /// Datagrams that were taken for lost, by datagrams sent.
+    pub loss_ratio: f64,
+    /// Segments that were sent again.
+    pub resent_segments: u64,
+    /// Lost segments that needed no resend because newer state was on its way.
+    pub superseded_segments: u64,
+    /// Round-trip time as the server estimates it.
+    pub rtt_ms: Spread,
+    /// Datagrams that the server refused, by reason.
+    pub refused: Vec<Count>,
+}
+
+/// How often something happened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Count {
+    /// The stable name of what happened.
+    pub tag: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// What the replication core did. Means over the ticks of the measured part unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replication {
+    /// Objects that exist.
+    pub objects: f64,
+    /// Objects that the game touched per tick.
+    pub objects_touched_per_tick: f64,
+    /// Channels with at least one subscriber.
+    pub channels: f64,
+    /// Subscriptions by connections.
+    pub subscriptions_per_connection: f64,
+    /// Frames encoded per tick.
+    pub frames_encoded_per_tick: f64,
+    /// Frames handed to subscriptions, by frames encoded.
+    pub subscriptions_per_frame: f64,
+    /// Share of the handed-out frames that were not encoded for their subscription alone.
+    pub frames_shared_ratio: f64,
+    /// Cohorts per channel and frame.
+    pub cohorts_per_channel: f64,
+    /// Longest time that a due subscription waited for its turn in the whole run.
+    pub longest_wait_ticks: u64,
+    /// Connections times ticks in which more than the budget was written, in the whole run.
+    pub budget_overruns: u64,
+}
+
+/// Why a summary could not be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SummaryError {
+    /// The text is not a summary.
+    #[error("this is not a run summary: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Another version of the program wrote it.
+    #[error("the summary has format {found}, this program reads format {FORMAT}: use the program that wrote it")]
+    Format {
+        /// The format found.
+        found: u64,
+    },
+}
+
+impl SummaryError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            SummaryError::Malformed(_) => "malformed",
+            SummaryError::Format { .. } => "format",
+        }
+    }
+}
+
+impl RunSummary {
+    /// The summary as JSON: a key per line, six significant digits, a final line break.
+    ///
+    /// # Panics
+    /// Never: every part of a summary has a form in JSON.
+    pub fn to_json(&self) -> String {
+        json::to_text(self).expect("a summary holds nothing that JSON cannot")
+    }
+
+    /// A summary from JSON. Keys that this version does not know are ignored.
+    ///
+    /// # Errors
+    /// If the text is not a summary of this format.
+    pub fn from_json(text: &str) -> Result<RunSummary, SummaryError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u64,
+        }
+        let head: Head = serde_json::from_str(text)?;
+        if head.format != u64::from(FORMAT) {
+            return Err(SummaryError::Format { found: head.format });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// Fills in the targets and the published figures that belong to the scenario, and marks the run invalid for
+    /// everything that makes its figures unfit to quote. To be called last.
+    pub fn conclude(&mut self) {
+        self.published = published::for_run(self);
+        self.targets = targets::for_run(self);
+        for reason in reasons_against(self) {
+            if !self.invalid_reasons.contains(&reason) {
+                self.invalid_reasons.push(reason);
+            }
+        }
+        self.valid = self.invalid_reasons.is_empty();
+    }
+}
+
+impl Split {
+    /// The subsystems' names, in the order in which a frame runs.
+    pub const NAMES: [&'static str; 9] =
+        ["simulate", "interest", "quantise", "encode", "write", "seal", "send", "receive", "other"];
+
+    /// A split with the parts in the order of [`Split::NAMES`] except the last: what is missing from `total` is `other`.
+    /// If the parts are longer than `total`, their sum is the total.
+    pub fn new(parts: [f64; 8], total: f64) -> Split {
+        let sum: f64 = parts.iter().sum();
+        let [simulate, interest, quantise, encode, write, seal, send, receive] = parts;
+        let (other, total) = ((total - sum).max(0.0), total.max(sum));
+        Split { simulate, interest, quantise, encode, write, seal, send, receive, other, total }
+    }
+
+    /// The parts in the order of [`Split::NAMES`].
+    pub fn parts(&self) -> [f64; 9] {
+        [
+            self.simulate,
+            self.interest,
+            self.quantise,
+            self.encode,
+            self.write,
+            self.seal,
+            self.send,
+            self.receive,
+            self.other,
+        ]
+    }
+
+    /// Every part times `factor`.
+    pub fn scaled(&self, factor: f64) -> Split {
+        let [simulate, interest, quantise, encode, write, seal, send, receive, _] = self.parts();
+        let parts = [simulate, interest, quantise, encode, write, seal, send, receive].map(|part| part * factor);
+        Split::new(parts, self.total * factor)
+    }
+
+    /// The work of sending state: interest, quantise, encode, write, seal and send.
+    pub fn outgoing(&self) -> f64 {
+        self.interest + self.quantise + self.encode + self.write + self.seal + self.send
+    }
+}
+
+impl Bytes {
+    /// Parts and their sum.
+    pub fn new(header: f64, object: f64, resend: f64, control: f64) -> Bytes {
+        Bytes { header, object, resend, control, total: header + object + resend + control }
+    }
+}
+
+/// How far the parts of a split may be from its total.
+const SUM_TOLERANCE: f64 = 0.01;
+/// The share of due inputs below which the bots were too slow.
+const INPUTS_SENT_MIN: f64 = 0.98;
+
+fn reasons_against(run: &RunSummary) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut unless = |holds: bool, reason: String| {
+        if !holds {
+            reasons.push(reason);
+        }
+    };
+    let bots = &run.bots;
+    unless(
+        !bots.saturated,
+        format!("the bots were saturated ({:.2} of {} cores)", bots.cpu_cores, bots.cores_available),
+    );
+    unless(
+        bots.inputs_sent_ratio >= INPUTS_SENT_MIN,
+        format!("the bots sent only {:.1} % of their inputs", bots.inputs_sent_ratio * 100.0),
+    );
+    unless(bots.connected >= run.players, format!("only {} of {} bots connected", bots.connected, run.players));
+    unless(bots.disconnects == 0, format!("{} connections ended before the run did", bots.disconnects));
+    unless(
+        bots.state_mismatches == 0,
+        format!("{} decoded objects differed from what the server had sent", bots.state_mismatches),
+    );
+    unless(run.server.ticks > 0, "nothing was measured: the run ended during the warm-up".to_owned());
+    unless(adds_up(&run.server.us_per_connection), "the subsystems do not add up to the frame".to_owned());
+    unless(
+        run.environment.profile == "release",
+        format!("this is a {} build: use cargo run --release", run.environment.profile),
+    );
+    reasons
+}
+
+fn adds_up(split: &Split) -> bool {
+    let sum: f64 = split.parts().iter().sum();
+    (sum - split.total).abs() <= split.total * SUM_TOLERANCE
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+use super::*;
+use crate::frames::FrameLog;
+use crate::scenario::{Overrides, Scenario};
+
+const TICKS: usize = 600;
+const CONNECTIONS: f64 = 1000.0;
+
+impl RunSummary {
+    /// A made-up run of `crowd`, marked as such: for previews of the report and for tests.
+    ///
+    /// # Panics
+    /// Never: the scenario is part of the program.
+    pub fn example() -> RunSummary {
+        let frames = frames();
+        let profile = frames.profile();
+        let settings = Scenario::resolve("crowd", &Overrides::default()).expect("crowd is part of the program");
+        let mut run = RunSummary {
+            format: FORMAT,
+            valid: false,
+            invalid_reasons: Vec::new(),
+            scenario: settings.name.clone(),
+            players: settings.players,
+            tick_hz: settings.tick_hz,
+            seconds: 20.0,
+            started_at: "2026-01-31T12:00:00Z".to_owned(),
+            revision: "0123456789ab".to_owned(),
+            environment: Environment::example(settings),
+            server: Server {
+                connections: CONNECTIONS,
+                ticks: TICKS as u64,
+                missed_ticks: 0,
+                tick_ms: 1000.0 / 30.0,
+                frame_ms: profile.frame_ms,
+                frames_at: profile.frames_at,
+                us_per_connection: profile.mean_ms.scaled(1000.0 / CONNECTIONS),
+                cpu_cores: 0.38,
+                rss_bytes: 71_000_000,
+                rss_bytes_per_connection: 38_400.0,
+                steady_state_allocations_per_tick: Some(0.0),
+            },
+            floor: Floor {
+                ms_per_tick: Some(7.1),
+                ratio: Some(profile.mean_ms.outgoing() / 7.1),
+                packets_per_tick: 1_870.0,
+            },
+            client: client(),
+            neighbours: Neighbours {
+                near: band(38.0, 74.0, 0.14, 0.41, 61_200),
+                middle: band(108.0, 226.0, 0.52, 1.21, 902_400),
+                far: band(520.0, 1_034.0, 2.4, 5.6, 480_100),
+            },
+            bots: Bots {
+                connected: 1000,
+                disconnects: 0,
+                decoded: 20,
+                state_mismatches: 0,
+                cpu_cores: 0.62,
+                cores_available: 1.0,
+                inputs_sent_ratio: 0.9996,
+                input_delay_p99_ms: Some(2.4),
+                saturated: false,
+            },
+            network: Network {
+                preset: "none".to_owned(),
+                sent_packets: 1_122_000,
+                received_packets: 600_100,
+                loss_ratio: 0.0003,
+                resent_segments: 214,
+                superseded_segments: 122,
+                rtt_ms: Spread { p50: Some(18.2), p99: Some(36.0) },
+                refused: vec![Count { tag: "replayed".to_owned(), count: 2 }],
+            },
+            replication: Replication {
+                objects: 1000.0,
+                objects_touched_per_tick: 1000.0,
+                channels: 100.0,
+                subscriptions_per_connection: 98.2,
+                frames_encoded_per_tick: 74.0,
+                subscriptions_per_frame: 211.0,
+                frames_shared_ratio: 0.993,
+                cohorts_per_channel: 1.4,
+                longest_wait_ticks: 41,
+                budget_overruns: 0,
+            },
+            targets: Vec::new(),
+            published: Vec::new(),
+            series: Series { frames: frames.series(30), seconds: seconds() },
+        };
+        run.conclude();
+        run.valid = false;
+        run.invalid_reasons = vec!["these figures are made up, to show what a report looks like".to_owned()];
+        run
+    }
+}
+
+/// Frames that breathe, with a slow one now and then.
+fn frames() -> FrameLog {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut log = FrameLog::with_capacity(TICKS);
+    for tick in 0..TICKS {
+        let swell = 1.0 + 0.12 * (tick as f64 / 60.0).sin() + 0.1 * rng.f64();
+        let spike = if tick % 151 == 150 { 1.7 } else { 1.0 };
+        let parts = [0.05, 0.22, 0.06, 0.48, 0.61, 1.72, 4.1 * spike, 2.9 * spike].map(|ms| ms * swell);
+        log.push(Split::new(parts, parts.iter().sum::<f64>() + 0.21));
+    }
+    log
+}
+
+fn client() -> Client {
+    Client {
+        kbit_per_s: Rate { mean: 431.0, p99: 498.0 },
+        budget_kbit_per_s: 512.0,
+        bytes_per_s: Bytes::new(2_350.0, 50_900.0, 120.0, 505.0),
+        object_update_bytes: Mean { mean: Some(10.4) },
+        bytes_per_object_update: Bytes::new(0.48, 10.3, 0.02, 0.1),
+        object_updates_per_s: 4_940.0,
+        known_objects: Known { p1: Some(998.0), p50: Some(1000.0) },
+        known_within_40_m: Some(1.0),
+    }
+}
+
+fn band(age_p50: f64, age_p99: f64, error_p50: f64, error_p99: f64, samples: u64) -> Band {
+    Band {
+        age_ms: Spread { p50: Some(age_p50), p99: Some(age_p99) },
+        position_error_m: Spread { p50: Some(error_p50), p99: Some(error_p99) },
+        samples,
+    }
+}
+
+fn seconds() -> SecondSeries {
+    let curve = |mean: f64, swing: f64, period: f64| -> Vec<f64> {
+        (0..20).map(|second| mean + swing * (f64::from(second) / period).sin()).collect()
+    };
+    SecondSeries {
+        time_s: (1..=20).map(f64::from).collect(),
+        connections: vec![CONNECTIONS; 20],
+        kbit_per_s: curve(431.0, 12.0, 2.0),
+        near_age_p99_ms: curve(72.0, 6.0, 1.3).into_iter().map(Some).collect(),
+        loss_ratio: curve(0.0003, 0.0003, 0.9),
+        resent_segments_per_s: curve(11.0, 9.0, 0.9),
+        cohorts_per_channel: curve(1.4, 0.2, 1.7),
+        frames_encoded_per_tick: curve(74.0, 3.0, 1.7),
+        subscriptions_per_frame: curve(211.0, 8.0, 1.7),
+        server_cpu_cores: curve(0.38, 0.03, 2.3),
+        bots_cpu_cores: curve(0.62, 0.04, 2.9),
+    }
+}

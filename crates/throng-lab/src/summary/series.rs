@@ -1,0 +1,60 @@
+use serde::{Deserialize, Serialize};
+
+/// Curves for plots. All lists of a group are of the same length, at most [`Series::MAX_POINTS`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Frame times; where there are more frames than points, the longest frame of each stretch.
+    pub frames: FrameSeries,
+    /// One point per second (or per stretch of seconds).
+    pub seconds: SecondSeries,
+}
+
+impl Series {
+    /// Most points of a curve.
+    pub const MAX_POINTS: usize = 2000;
+}
+
+/// Frame times by subsystem, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the subsystems are described at Split")]
+pub struct FrameSeries {
+    /// Seconds since the start of the measured part.
+    pub time_s: Vec<f64>,
+    pub simulate: Vec<f64>,
+    pub interest: Vec<f64>,
+    pub quantise: Vec<f64>,
+    pub encode: Vec<f64>,
+    pub write: Vec<f64>,
+    pub seal: Vec<f64>,
+    pub send: Vec<f64>,
+    pub receive: Vec<f64>,
+    pub other: Vec<f64>,
+    pub total: Vec<f64>,
+}
+
+/// What is sampled once per second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SecondSeries {
+    /// Seconds since the start of the measured part.
+    pub time_s: Vec<f64>,
+    /// Connections.
+    pub connections: Vec<f64>,
+    /// Mean UDP payload to a client.
+    pub kbit_per_s: Vec<f64>,
+    /// 99th percentile of the age of near neighbours' state; `null` without samples.
+    pub near_age_p99_ms: Vec<Option<f64>>,
+    /// Datagrams taken for lost, by datagrams sent.
+    pub loss_ratio: Vec<f64>,
+    /// Segments sent again per second.
+    pub resent_segments_per_s: Vec<f64>,
+    /// Cohorts per channel and frame.
+    pub cohorts_per_channel: Vec<f64>,
+    /// Frames encoded per tick.
+    pub frames_encoded_per_tick: Vec<f64>,
+    /// Frames handed to subscriptions, by frames encoded.
+    pub subscriptions_per_frame: Vec<f64>,
+    /// Processor time of the server by wall time.
+    pub server_cpu_cores: Vec<f64>,
+    /// Processor time of the bots by wall time.
+    pub bots_cpu_cores: Vec<f64>,
+}

@@ -1,0 +1,119 @@
+use serde::{Deserialize, Serialize};
+
+use super::RunSummary;
+
+/// A stated target and what the run measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// What is measured.
+    pub name: String,
+    /// `at most` or `at least`.
+    pub bound: Bound,
+    /// The stated limit.
+    pub limit: f64,
+    /// Unit of limit and measurement; empty for counts and ratios.
+    pub unit: String,
+    /// What was measured; `null` if nothing was.
+    pub measured: Option<f64>,
+    /// Whether it keeps the limit; `null` if nothing was measured.
+    pub met: Option<bool>,
+}
+
+/// On which side of the limit a measurement should lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// The limit or less.
+    #[serde(rename = "at most")]
+    AtMost,
+    /// The limit or more.
+    #[serde(rename = "at least")]
+    AtLeast,
+}
+
+impl Bound {
+    /// The sign of the comparison.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Bound::AtMost => "≤",
+            Bound::AtLeast => "≥",
+        }
+    }
+}
+
+/// The targets of the run's scenario. The figures hold for the scenario as it is named; with other settings they are
+/// still shown.
+pub(super) fn for_run(run: &RunSummary) -> Vec<Target> {
+    match run.scenario.as_str() {
+        "dense" => dense(run),
+        "crowd" => crowd(run),
+        "crowd-10k" => crowd_10k(run),
+        "sparse" => sparse(run),
+        "sparse-10" | "sparse-20" | "converge" => vec![missed(run), allocations(run)],
+        _ => Vec::new(),
+    }
+}
+
+fn dense(run: &RunSummary) -> Vec<Target> {
+    let us = &run.server.us_per_connection;
+    let own = us.quantise + us.encode + us.write;
+    vec![
+        at_most("quantise + encode + write per connection and tick", 1.0, "µs", Some(own)),
+        at_most("outgoing work by the floor", 1.5, "", run.floor.ratio),
+        at_most("object update", 11.0, "B", run.client.object_update_bytes.mean),
+        missed(run),
+        allocations(run),
+    ]
+}
+
+fn crowd(run: &RunSummary) -> Vec<Target> {
+    vec![
+        missed(run),
+        at_most("frame, p99", 20.0, "ms", Some(run.server.frame_ms.p99)),
+        at_most("age of neighbours within 10 m, p99", 100.0, "ms", run.neighbours.near.age_ms.p99),
+        at_least("share of objects within 40 m known to a client", 1.0, "", run.client.known_within_40_m),
+        budget(run),
+        allocations(run),
+    ]
+}
+
+fn crowd_10k(run: &RunSummary) -> Vec<Target> {
+    vec![
+        missed(run),
+        at_most("frame, p99", run.server.tick_ms, "ms", Some(run.server.frame_ms.p99)),
+        budget(run),
+        at_most("server memory per connection", 64.0, "KiB", Some(run.server.rss_bytes_per_connection / 1024.0)),
+        allocations(run),
+    ]
+}
+
+fn sparse(run: &RunSummary) -> Vec<Target> {
+    let us = &run.server.us_per_connection;
+    let beyond_kernel = us.interest + us.quantise + us.encode + us.write + us.seal;
+    vec![
+        at_most("interest to seal per connection and tick", 3.0, "µs", Some(beyond_kernel)),
+        missed(run),
+        allocations(run),
+    ]
+}
+
+fn missed(run: &RunSummary) -> Target {
+    at_most("missed ticks", 0.0, "", Some(run.server.missed_ticks as f64))
+}
+
+fn budget(run: &RunSummary) -> Target {
+    at_most("sent to a client, p99", run.client.budget_kbit_per_s, "kbit/s", Some(run.client.kbit_per_s.p99))
+}
+
+fn allocations(run: &RunSummary) -> Target {
+    at_most("heap allocations per tick", 0.0, "", run.server.steady_state_allocations_per_tick)
+}
+
+fn at_most(name: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+    let met = measured.map(|measured| measured <= limit);
+    Target { name: name.to_owned(), bound: Bound::AtMost, limit, unit: unit.to_owned(), measured, met }
+}
+
+fn at_least(name: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+    let met = measured.map(|measured| measured >= limit);
+    Target { name: name.to_owned(), bound: Bound::AtLeast, limit, unit: unit.to_owned(), measured, met }
+}

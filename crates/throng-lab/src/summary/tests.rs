@@ -1,0 +1,128 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+
+/// Paths of all leaves; lists of objects are `name[]`, the effective settings and plain lists are leaves.
+fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) if path != "environment.settings" => {
+            for (key, value) in map {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                leaves(value, &path, into);
+            }
+        }
+        Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+            items.iter().for_each(|item| leaves(item, &format!("{path}[]"), into));
+        }
+        _ => {
+            into.insert(path.to_owned());
+        }
+    }
+}
+
+/// The first column of every table row that begins with code.
+fn documented(text: &str) -> BTreeSet<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split('`').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    let mut written = BTreeSet::new();
+    leaves(&serde_json::to_value(RunSummary::example()).unwrap(), "", &mut written);
+    let documented = documented(include_str!("../../../../docs/run-summary.md"));
+    let undocumented: Vec<_> = written.difference(&documented).collect();
+    let gone: Vec<_> = documented.difference(&written).collect();
+    assert!(undocumented.is_empty(), "not in docs/run-summary.md: {undocumented:#?}");
+    assert!(gone.is_empty(), "in docs/run-summary.md but not written: {gone:#?}");
+}
+
+#[test]
+fn every_setting_is_documented() {
+    let settings = serde_json::to_value(RunSummary::example().environment.settings).unwrap();
+    let written: BTreeSet<String> = settings.as_object().unwrap().keys().cloned().collect();
+    let text = include_str!("../../../../scenarios/README.md");
+    assert_eq!(documented(text.split("## Keys").nth(1).unwrap()), written);
+}
+
+#[test]
+fn a_summary_survives_json() {
+    let text = RunSummary::example().to_json();
+    let read = RunSummary::from_json(&text).unwrap();
+    assert!(text == read.to_json(), "the second writing differs from the first");
+    assert_eq!(read.environment, RunSummary::example().environment);
+}
+
+#[test]
+fn a_summary_of_another_format_is_refused_and_a_newer_key_ignored() {
+    let mut value = serde_json::to_value(RunSummary::example()).unwrap();
+    value["a_key_of_tomorrow"] = Value::Bool(true);
+    assert!(RunSummary::from_json(&value.to_string()).is_ok());
+    value["format"] = Value::from(FORMAT + 1);
+    assert_eq!(RunSummary::from_json(&value.to_string()).unwrap_err().tag(), "format");
+    assert_eq!(RunSummary::from_json("{}").unwrap_err().tag(), "malformed");
+    assert_eq!(RunSummary::from_json("not json").unwrap_err().tag(), "malformed");
+}
+
+#[test]
+fn the_parts_of_a_split_add_up() {
+    let split = Split::new([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 40.0);
+    assert_eq!((split.other, split.total, split.outgoing()), (4.0, 40.0, 27.0));
+    assert!(adds_up(&split) && adds_up(&split.scaled(0.001)) && adds_up(&Split::default()));
+    let overfull = Split::new([10.0; 8], 40.0);
+    assert_eq!((overfull.other, overfull.total), (0.0, 80.0));
+    assert!(!adds_up(&Split { total: 42.0, ..split }));
+    assert_eq!(Split::NAMES.len(), split.parts().len());
+}
+
+#[test]
+fn whatever_spoils_a_run_is_named() {
+    let spoilt = |change: fn(&mut RunSummary)| {
+        let mut run = RunSummary::example();
+        run.invalid_reasons.clear();
+        change(&mut run);
+        run.conclude();
+        assert_eq!(run.valid, run.invalid_reasons.is_empty());
+        run.invalid_reasons.join("; ")
+    };
+    assert_eq!(spoilt(|_| {}), "");
+    assert!(spoilt(|run| run.bots.saturated = true).contains("saturated"));
+    assert!(spoilt(|run| run.bots.inputs_sent_ratio = 0.5).contains("50.0 %"));
+    assert!(spoilt(|run| run.bots.connected = 3).contains("only 3 of 1000"));
+    assert!(spoilt(|run| run.bots.disconnects = 2).contains("2 connections"));
+    assert!(spoilt(|run| run.bots.state_mismatches = 1).contains("differed"));
+    assert!(spoilt(|run| run.server.us_per_connection.send *= 2.0).contains("add up"));
+    assert!(spoilt(|run| run.environment.profile = "debug".into()).contains("--release"));
+    assert!(spoilt(|run| run.server.ticks = 0).contains("nothing was measured"));
+}
+
+#[test]
+fn targets_and_published_figures_follow_the_scenario() {
+    let of = |scenario: &str| {
+        let mut run = RunSummary { scenario: scenario.to_owned(), ..RunSummary::example() };
+        run.conclude();
+        (run.targets.len(), run.published.len())
+    };
+    let (crowd, _) = of("crowd");
+    assert!(crowd >= 5);
+    for name in ["dense", "sparse", "sparse-10", "sparse-20", "converge"] {
+        assert!(of(name).1 >= 2, "{name} has published figures");
+    }
+    assert!(of("dense").0 >= 3 && of("sparse").0 >= 1 && of("crowd-10k").0 >= 3);
+    assert_eq!(of("mine"), (0, 0), "a scenario of one's own is compared with nothing");
+}
+
+#[test]
+fn a_target_without_a_measurement_is_neither_met_nor_missed() {
+    let mut run = RunSummary::example();
+    run.neighbours.near.age_ms.p99 = None;
+    run.conclude();
+    let age = run.targets.iter().find(|target| target.name.contains("10 m")).unwrap();
+    assert_eq!((age.measured, age.met), (None, None));
+    run.neighbours.near.age_ms.p99 = Some(150.0);
+    run.conclude();
+    let age = run.targets.iter().find(|target| target.name.contains("10 m")).unwrap();
+    assert_eq!(age.met, Some(false));
+}

@@ -1,0 +1,307 @@
+//! What stands in the terminal when a run is over: one screen, at most 100 columns wide.
+
+use std::path::Path;
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::summary::{Band, RunSummary, Split, Target};
+
+/// The run in one screen of text, with a line break at its end.
+pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
+    let mut text = headline(run);
+    text += &rows(&[
+        ("frame", frame(run)),
+        ("", resources(run)),
+        ("µs per connection", split(&run.server.us_per_connection)),
+        ("", floor(run)),
+        ("to a client", client(run)),
+        ("bytes per second", per_second(run)),
+        ("object update", per_update(run)),
+        ("replication", replication(run)),
+        ("network", network(run)),
+        ("bots", bots(run)),
+    ]);
+    text += &neighbours(run);
+    if !run.targets.is_empty() {
+        text += &targets(&run.targets);
+    }
+    text += &verdict(run);
+    if let Some(report) = report {
+        text += &format!("report: {}\n", report.display());
+    }
+    text
+}
+
+fn headline(run: &RunSummary) -> String {
+    let [width, depth] = run.environment.settings.area_m;
+    let rule = "─".repeat(96);
+    format!(
+        "\n{}: {} players at {} Hz for {} s in {width} m x {depth} m, revision {}\n{rule}\n",
+        run.scenario,
+        grouped(u64::from(run.players)),
+        run.tick_hz,
+        figure(run.seconds),
+        run.revision,
+    )
+}
+
+fn frame(run: &RunSummary) -> String {
+    let ms = &run.server.frame_ms;
+    let [p50, p90, p99, p999, max] = [ms.p50, ms.p90, ms.p99, ms.p999, ms.max].map(figure);
+    let tick = figure(run.server.tick_ms);
+    format!("p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p999}  max {max} ms of {tick}")
+}
+
+fn resources(run: &RunSummary) -> String {
+    let server = &run.server;
+    let per_connection = bytes(server.rss_bytes_per_connection);
+    format!(
+        "{} missed ticks of {}, {} cores, {} resident ({per_connection} per connection)",
+        grouped(server.missed_ticks),
+        grouped(server.ticks),
+        figure(server.cpu_cores),
+        bytes(server.rss_bytes as f64),
+    )
+}
+
+/// Two lines: game and core, then kernel and cryptography.
+fn split(split: &Split) -> String {
+    let parts: Vec<_> =
+        Split::NAMES.iter().zip(split.parts()).map(|(name, us)| format!("{name} {}", figure(us))).collect();
+    let (first, second) = parts.split_at(5);
+    format!("{}\n{}  = {}", first.join("  "), second.join("  "), figure(split.total))
+}
+
+fn floor(run: &RunSummary) -> String {
+    format!(
+        "outgoing {}, {} times the floor ({} ms per tick)",
+        figure(run.server.us_per_connection.outgoing()),
+        optional(run.floor.ratio),
+        optional(run.floor.ms_per_tick),
+    )
+}
+
+fn client(run: &RunSummary) -> String {
+    let client = &run.client;
+    format!(
+        "mean {}  p99 {} kbit/s of {}; knows p1 {}  p50 {} objects",
+        figure(client.kbit_per_s.mean),
+        figure(client.kbit_per_s.p99),
+        figure(client.budget_kbit_per_s),
+        optional(client.known_objects.p1),
+        optional(client.known_objects.p50),
+    )
+}
+
+fn per_second(run: &RunSummary) -> String {
+    let per_s = &run.client.bytes_per_s;
+    let [object, header, resend, control, total] =
+        [per_s.object, per_s.header, per_s.resend, per_s.control, per_s.total].map(figure);
+    format!("object {object}  header {header}  resend {resend}  control {control}  = {total}")
+}
+
+fn per_update(run: &RunSummary) -> String {
+    let mean = optional(run.client.object_update_bytes.mean);
+    format!("{mean} bytes without header and seal; {} updates per second", figure(run.client.object_updates_per_s))
+}
+
+fn replication(run: &RunSummary) -> String {
+    let replication = &run.replication;
+    format!(
+        "{} frames encoded per tick, each for {} subscriptions; {} cohorts per channel",
+        figure(replication.frames_encoded_per_tick),
+        figure(replication.subscriptions_per_frame),
+        figure(replication.cohorts_per_channel),
+    )
+}
+
+fn network(run: &RunSummary) -> String {
+    let network = &run.network;
+    format!(
+        "{} ({} % lost, {} segments resent), round trip p50 {} ms",
+        network.preset,
+        figure(network.loss_ratio * 100.0),
+        grouped(network.resent_segments),
+        optional(network.rtt_ms.p50),
+    )
+}
+
+fn bots(run: &RunSummary) -> String {
+    let bots = &run.bots;
+    format!(
+        "{} connected, {} decoded with {} mismatches, {} of {} cores",
+        grouped(u64::from(bots.connected)),
+        grouped(u64::from(bots.decoded)),
+        grouped(bots.state_mismatches),
+        figure(bots.cpu_cores),
+        figure(bots.cores_available),
+    )
+}
+
+fn neighbours(run: &RunSummary) -> String {
+    let mut table = plain_table();
+    table.add_row(["neighbours", "age p50", "age p99", "error p50", "error p99", "samples"]);
+    let bands =
+        [("0 to 10 m", run.neighbours.near), ("10 to 50 m", run.neighbours.middle), ("beyond", run.neighbours.far)];
+    for (name, Band { age_ms, position_error_m, samples }) in bands {
+        let ms = |value: Option<f64>| format!("{} ms", optional(value));
+        let metres = |value: Option<f64>| format!("{} m", optional(value));
+        let [age, late, error, worst] =
+            [ms(age_ms.p50), ms(age_ms.p99), metres(position_error_m.p50), metres(position_error_m.p99)];
+        table.add_row([format!("  {name}"), age, late, error, worst, grouped(samples)]);
+    }
+    format!("\n{}\n", table.trim_fmt())
+}
+
+fn targets(targets: &[Target]) -> String {
+    let mut table = plain_table();
+    table.add_row(["target", "limit", "measured", ""]);
+    for target in targets {
+        let with_unit = |value: String| format!("{value} {}", target.unit).trim_end().to_owned();
+        let limit = format!("{} {}", target.bound.sign(), with_unit(figure(target.limit)));
+        let verdict = match target.met {
+            Some(true) => "kept",
+            Some(false) => "not kept",
+            None => "not measured",
+        };
+        table.add_row([format!("  {}", target.name), limit, with_unit(optional(target.measured)), verdict.to_owned()]);
+    }
+    format!("\n{}\n", table.trim_fmt())
+}
+
+fn verdict(run: &RunSummary) -> String {
+    if run.valid {
+        return "\nvalid run\n".to_owned();
+    }
+    let mut reasons = run.invalid_reasons.clone();
+    let more = reasons.len().saturating_sub(3);
+    reasons.truncate(3);
+    let mut text = "\nNOT VALID: do not quote these figures\n".to_owned();
+    reasons.iter().for_each(|reason| text += &format!("  {reason}\n"));
+    if more > 0 {
+        text += &format!("  and {more} more reasons, see the report\n");
+    }
+    text
+}
+
+fn rows(rows: &[(&str, String)]) -> String {
+    let mut table = plain_table();
+    for (label, text) in rows {
+        table.add_row([*label, text.as_str()]);
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// A number with three significant digits, or whole with its thousands apart.
+pub(crate) fn figure(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if size >= 999.5 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", grouped(size.round() as u64));
+    }
+    if size == 0.0 || size < 0.0005 {
+        return "0".to_owned();
+    }
+    let decimals = match size {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.0995 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// [`figure`], or a dash where nothing was measured.
+pub(crate) fn optional(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), figure)
+}
+
+/// A whole number with commas between its thousands.
+pub(crate) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An amount of memory with a binary unit.
+pub(crate) fn bytes(value: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = value;
+    let mut unit = 0;
+    while value.abs() >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", figure(value), units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_fits_one_screen() {
+        let mut run = RunSummary::example();
+        run.revision = "0123456789ab-dirty".to_owned();
+        run.invalid_reasons = vec!["some reason of ordinary length that spoils the figures".to_owned(); 9];
+        let text = table(&run, Some(Path::new("runs/20260131-120000-crowd/report.html")));
+        assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());
+        let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+        assert!(widest <= 100, "{widest} columns:\n{text}");
+    }
+
+    #[test]
+    fn it_says_what_matters() {
+        let text = table(&RunSummary::example(), Some(Path::new("runs/x/report.html")));
+        for word in
+            ["crowd: 1,000 players at 30 Hz", "missed ticks", "µs per connection", "NOT VALID", "runs/x/report.html"]
+        {
+            assert!(text.contains(word), "no {word} in:\n{text}");
+        }
+        assert!(!text.contains("NaN"));
+        let run = RunSummary { valid: true, invalid_reasons: vec![], ..RunSummary::example() };
+        assert!(table(&run, None).ends_with("valid run\n"));
+    }
+
+    #[test]
+    fn numbers_have_three_significant_digits() {
+        let expected = [
+            (0.0, "0"),
+            (0.00001, "0"),
+            (0.0123, "0.012"),
+            (0.5, "0.5"),
+            (1.0, "1"),
+            (9.999, "10"),
+            (12.34, "12.3"),
+            (99.96, "100"),
+            (100.0, "100"),
+            (431.4, "431"),
+            (999.7, "1,000"),
+            (1_234_567.0, "1,234,567"),
+            (-1500.0, "-1,500"),
+            (f64::NAN, "–"),
+        ];
+        for (value, text) in expected {
+            assert_eq!(figure(value), text, "{value}");
+        }
+        assert_eq!(bytes(38_400.0), "37.5 KiB");
+        assert_eq!(bytes(512.0), "512 B");
+        assert_eq!(grouped(100), "100");
+    }
+}

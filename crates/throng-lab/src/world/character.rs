@@ -1,0 +1,224 @@
+use serde::{Deserialize, Serialize};
+
+use super::input::BotInput;
+use super::pillars::Pillars;
+use super::{GRAVITY_M_PER_S2, JUMP_M_PER_S, MAX_TURN_RAD_PER_S, MILL_RADIUS_M, Room, WALK_M_PER_S, family, mix, wrap};
+
+/// What everybody may know of a character.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CharacterState {
+    /// Feet, in metres from the centre of the area.
+    pub position: [f32; 3],
+    /// Metres per second.
+    pub velocity: [f32; 3],
+    /// Where the character looks and walks, from x towards y, −π up to π.
+    pub yaw: f32,
+    /// Up positive, at most [`MAX_PITCH_RAD`](super::MAX_PITCH_RAD) either way.
+    pub pitch: f32,
+    /// What the legs do.
+    pub mode: Mode,
+}
+
+/// What a character's legs do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Mode {
+    /// On the ground, not moving.
+    #[default]
+    Standing = 0,
+    /// On the ground, moving.
+    Walking = 1,
+    /// In the air.
+    Airborne = 2,
+}
+
+/// A character with what only the server knows of it.
+#[derive(Clone, Debug)]
+pub(super) struct Character {
+    pub(super) state: CharacterState,
+    input: BotInput,
+    /// Cosine and sine of the yaw: most ticks nobody turns.
+    direction: [f32; 2],
+    home: [f32; 2],
+    detour_ticks: u16,
+    rng: fastrand::Rng,
+}
+
+impl Character {
+    pub(super) fn new(home: [f32; 2], seed: u64, slot: u32) -> Character {
+        let mut rng = fastrand::Rng::with_seed(mix(seed, family::CHARACTER, u64::from(slot)));
+        let mut character = Character {
+            state: CharacterState { position: [home[0], home[1], 0.0], ..CharacterState::default() },
+            input: BotInput::default(),
+            direction: [1.0, 0.0],
+            home,
+            detour_ticks: 0,
+            rng: rng.fork(),
+        };
+        character.face(rng.f32() * std::f32::consts::TAU);
+        character
+    }
+
+    /// A jump that has not been done yet is kept.
+    pub(super) fn take(&mut self, input: BotInput) {
+        let jump = self.input.jump || input.jump;
+        self.input = BotInput { jump, ..input };
+    }
+
+    /// One tick on. Whether the state changed.
+    pub(super) fn step(&mut self, room: &Room, pillars: &Pillars) -> bool {
+        let before = self.state;
+        self.steer(room);
+        self.walk(room, pillars);
+        self.fall(room);
+        self.state.pitch = self.input.pitch_rad();
+        self.state.mode = if self.state.position[2] > 0.0 {
+            Mode::Airborne
+        } else if self.input.forward {
+            Mode::Walking
+        } else {
+            Mode::Standing
+        };
+        self.state != before
+    }
+
+    fn steer(&mut self, room: &Room) {
+        let turn = self.input.turn_share();
+        if turn != 0.0 {
+            self.face(self.state.yaw + turn * MAX_TURN_RAD_PER_S * room.tick_s);
+        }
+        if self.detour_ticks > 0 {
+            self.detour_ticks -= 1;
+        } else if self.input.seek_centre {
+            self.seek_centre();
+        }
+    }
+
+    fn seek_centre(&mut self) {
+        let [x, y, _] = self.state.position;
+        let distance_m2 = x * x + y * y;
+        if distance_m2 > MILL_RADIUS_M * MILL_RADIUS_M {
+            let distance_m = distance_m2.sqrt();
+            self.direction = [-x / distance_m, -y / distance_m];
+            self.state.yaw = wrap((-y).atan2(-x));
+        }
+    }
+
+    fn walk(&mut self, room: &Room, pillars: &Pillars) {
+        let speed = if self.input.forward { WALK_M_PER_S } else { 0.0 };
+        let [vx, vy] = self.direction.map(|share| share * speed);
+        let [x, y, z] = self.state.position;
+        self.state.velocity[0] = vx;
+        self.state.velocity[1] = vy;
+        if speed == 0.0 {
+            return;
+        }
+        let next = [x + vx * room.tick_s, y + vy * room.tick_s];
+        if self.may_go([x, y], next, room, pillars) {
+            self.state.position = [next[0], next[1], z];
+        } else {
+            self.turn_back(room);
+        }
+    }
+
+    /// Who is already beyond a border, in a pillar or beyond the leash may go on, but not further out.
+    fn may_go(&self, from: [f32; 2], to: [f32; 2], room: &Room, pillars: &Pillars) -> bool {
+        let within = |at: f32, half_m: f32| at.abs() <= half_m;
+        let leash_m2 = |at: [f32; 2]| (at[0] - self.home[0]).powi(2) + (at[1] - self.home[1]).powi(2);
+        let straying = leash_m2(to);
+        within(to[0], room.half_m[0])
+            && within(to[1], room.half_m[1])
+            && (straying <= room.leash_m2 || straying < leash_m2(from))
+            && (!pillars.block(to) || pillars.block(from))
+    }
+
+    /// About face, give or take 60 degrees, so that nobody paces up and down between two walls.
+    fn turn_back(&mut self, room: &Room) {
+        let off_course = (self.rng.f32() * 2.0 - 1.0) * std::f32::consts::FRAC_PI_3;
+        self.face(self.state.yaw + std::f32::consts::PI + off_course);
+        self.detour_ticks = room.detour_ticks;
+    }
+
+    fn fall(&mut self, room: &Room) {
+        let grounded = self.state.position[2] <= 0.0 && self.state.velocity[2] <= 0.0;
+        let jump = std::mem::take(&mut self.input.jump);
+        if grounded && !jump {
+            return;
+        }
+        let rise = if grounded { JUMP_M_PER_S } else { self.state.velocity[2] - GRAVITY_M_PER_S2 * room.tick_s };
+        let z = self.state.position[2] + rise * room.tick_s;
+        (self.state.position[2], self.state.velocity[2]) = match z {
+            z if z <= 0.0 => (0.0, 0.0),
+            z if z >= room.height_m => (room.height_m, 0.0),
+            z => (z, rise),
+        };
+    }
+
+    fn face(&mut self, yaw: f32) {
+        self.state.yaw = wrap(yaw);
+        let (sin, cos) = self.state.yaw.sin_cos();
+        self.direction = [cos, sin];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room =
+        Room { tick_s: 1.0 / 30.0, half_m: [50.0; 2], height_m: 20.0, leash_m2: f32::INFINITY, detour_ticks: 30 };
+
+    fn nobody() -> Character {
+        Character::new([0.0, 0.0], 1, 0)
+    }
+
+    #[test]
+    fn a_jump_goes_up_for_about_a_second_and_comes_down_to_the_ground() {
+        let mut character = nobody();
+        character.take(BotInput { jump: true, ..BotInput::default() });
+        let mut highest: f32 = 0.0;
+        let mut ticks = 0;
+        while character.step(&ROOM, &Pillars::default()) {
+            highest = highest.max(character.state.position[2]);
+            ticks += 1;
+            assert!(ticks < 100, "never landed");
+        }
+        assert!((1.0..1.6).contains(&highest), "{highest} m high");
+        assert!((28..36).contains(&ticks), "{ticks} ticks in the air");
+        assert_eq!((character.state.position[2], character.state.velocity[2]), (0.0, 0.0));
+        assert_eq!(character.state.mode, Mode::Standing);
+    }
+
+    #[test]
+    fn a_jump_survives_a_newer_input_in_the_same_tick() {
+        let mut character = nobody();
+        character.take(BotInput { jump: true, ..BotInput::default() });
+        character.take(BotInput::default());
+        character.step(&ROOM, &Pillars::default());
+        assert_eq!(character.state.mode, Mode::Airborne);
+    }
+
+    #[test]
+    fn a_full_turn_takes_two_seconds_at_the_largest_rate() {
+        let mut character = nobody();
+        let start = character.state.yaw;
+        character.take(BotInput { turn: 127, ..BotInput::default() });
+        for _ in 0..60 {
+            character.step(&ROOM, &Pillars::default());
+        }
+        assert!(wrap(character.state.yaw - start).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_leash_holds() {
+        let room = Room { leash_m2: 9.0, ..ROOM };
+        let mut character = nobody();
+        character.take(BotInput { forward: true, ..BotInput::default() });
+        let mut farthest: f32 = 0.0;
+        for _ in 0..600 {
+            character.step(&room, &Pillars::default());
+            farthest = farthest.max(character.state.position[0].hypot(character.state.position[1]));
+        }
+        assert!((2.8..=3.0).contains(&farthest), "{farthest}");
+    }
+}

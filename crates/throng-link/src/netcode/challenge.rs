@@ -1,0 +1,89 @@
+//! Challenge tokens: what a server asks a client to send back, so that it proves its address. Only the server that
+//! made one can read it.
+//!
+//! ```text
+//! client id          8
+//! user data        256
+//! connect token tag 16    the standard leaves this to zeros; ties the challenge to one connect token
+//! zeros              4
+//! tag               16    ChaCha20-Poly1305, no additional data, nonce from the challenge sequence number
+//! ```
+
+use super::USER_DATA_LEN;
+use super::aead::{Key, NotAuthentic, PacketKey, TAG_LEN};
+use super::fields::{FieldReader, FieldWriter};
+
+/// Bytes of a sealed challenge token.
+pub(super) const CHALLENGE_LEN: usize = 300;
+
+/// What a server wants to know again when the client proves its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Challenge {
+    pub(super) client_id: u64,
+    pub(super) user_data: [u8; USER_DATA_LEN],
+    pub(super) token_tag: [u8; TAG_LEN],
+}
+
+/// Seals and opens the challenges of one server. The key is made when the server starts and never leaves it.
+pub(super) struct ChallengeSealer {
+    key: PacketKey,
+    next_sequence: u64,
+}
+
+impl ChallengeSealer {
+    pub(super) fn new(key: &Key) -> ChallengeSealer {
+        ChallengeSealer { key: PacketKey::new(key), next_sequence: 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn starting_at(key: &Key, next_sequence: u64) -> ChallengeSealer {
+        ChallengeSealer { key: PacketKey::new(key), next_sequence }
+    }
+
+    /// The sequence number of the sealed challenge, and its bytes.
+    pub(super) fn seal(&mut self, challenge: &Challenge) -> (u64, [u8; CHALLENGE_LEN]) {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let mut sealed = [0; CHALLENGE_LEN];
+        let (body, tag) = sealed.split_last_chunk_mut::<TAG_LEN>().expect("a challenge is longer than a tag");
+        let mut w = FieldWriter::new(body);
+        w.u64(challenge.client_id);
+        w.bytes(&challenge.user_data);
+        w.bytes(&challenge.token_tag);
+        *tag = self.key.seal(sequence, &[], body);
+        (sequence, sealed)
+    }
+
+    pub(super) fn open(&self, sequence: u64, sealed: &mut [u8; CHALLENGE_LEN]) -> Result<Challenge, NotAuthentic> {
+        let body = self.key.open(sequence, &[], sealed)?;
+        let mut r = FieldReader::new(body);
+        let mut fields = || Some(Challenge { client_id: r.u64()?, user_data: r.array()?, token_tag: r.array()? });
+        Ok(fields().expect("a challenge has room for its fields"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netcode::KEY_LEN;
+
+    fn challenge() -> Challenge {
+        let user_data = std::array::from_fn(|i| i as u8);
+        Challenge { client_id: 0x0102_0304_0506_0708, user_data, token_tag: [0; TAG_LEN] }
+    }
+
+    #[test]
+    fn a_challenge_opens_only_unchanged_and_under_its_own_sequence_number() {
+        let mut sealer = ChallengeSealer::new(&Key::new([5; KEY_LEN]));
+        let (first, sealed) = sealer.seal(&challenge());
+        let (second, _) = sealer.seal(&challenge());
+        assert_ne!(first, second);
+        assert_eq!(sealer.open(first, &mut sealed.clone()), Ok(challenge()));
+        assert_eq!(sealer.open(second, &mut sealed.clone()), Err(NotAuthentic));
+        for at in [0, 8, 299] {
+            let mut forged = sealed;
+            forged[at] ^= 1;
+            assert_eq!(sealer.open(first, &mut forged), Err(NotAuthentic));
+        }
+    }
+}

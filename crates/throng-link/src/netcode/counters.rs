@@ -1,0 +1,188 @@
+use super::seal::OpenError;
+use std::fmt;
+
+/// Why a datagram was dropped, on either side. The order is that of [`DropReason::ALL`] and of the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum DropReason {
+    /// Too short for header and tag, or empty.
+    TooShort,
+    /// The standard knows no packet of this kind.
+    UnknownKind,
+    /// A kind that this side does not take, or not now.
+    UnexpectedKind,
+    /// The sequence number has no length from 1 to 8.
+    SequenceLength,
+    /// No packet of this kind has this length.
+    BodyLength,
+    /// Received before, or older than the replay window.
+    Replayed,
+    /// Not sealed with the right key for this protocol, or changed on the way.
+    NotAuthentic,
+    /// A request that is not 1078 bytes long.
+    RequestLength,
+    /// A request for another version of the standard.
+    RequestVersion,
+    /// A request for another protocol id.
+    RequestProtocol,
+    /// The connect token has expired.
+    TokenExpired,
+    /// The connect token was not made with our private key, or was changed.
+    TokenNotAuthentic,
+    /// The connect token is authentic but makes no sense: the backend is faulty.
+    TokenMalformed,
+    /// The connect token is for other servers.
+    TokenForOtherServer,
+    /// The connect token was shown from another address before.
+    TokenUsedElsewhere,
+    /// The connect token has led to a connection already.
+    TokenSpent,
+    /// The client is connected already, from another address.
+    ClientConnected,
+    /// A packet from an address that has not shown a token, or whose handshake is too old.
+    UnknownAddress,
+    /// The challenge token is not one of ours.
+    ChallengeNotAuthentic,
+    /// The challenge token answers a challenge for another connect token.
+    ChallengeForOtherToken,
+    /// The client's handshake was over.
+    HandshakeOver,
+}
+
+impl DropReason {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [DropReason; 21] = [
+        DropReason::TooShort,
+        DropReason::UnknownKind,
+        DropReason::UnexpectedKind,
+        DropReason::SequenceLength,
+        DropReason::BodyLength,
+        DropReason::Replayed,
+        DropReason::NotAuthentic,
+        DropReason::RequestLength,
+        DropReason::RequestVersion,
+        DropReason::RequestProtocol,
+        DropReason::TokenExpired,
+        DropReason::TokenNotAuthentic,
+        DropReason::TokenMalformed,
+        DropReason::TokenForOtherServer,
+        DropReason::TokenUsedElsewhere,
+        DropReason::TokenSpent,
+        DropReason::ClientConnected,
+        DropReason::UnknownAddress,
+        DropReason::ChallengeNotAuthentic,
+        DropReason::ChallengeForOtherToken,
+        DropReason::HandshakeOver,
+    ];
+
+    /// A short stable name, for metrics.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            DropReason::TooShort => "too_short",
+            DropReason::UnknownKind => "unknown_kind",
+            DropReason::UnexpectedKind => "unexpected_kind",
+            DropReason::SequenceLength => "sequence_length",
+            DropReason::BodyLength => "body_length",
+            DropReason::Replayed => "replayed",
+            DropReason::NotAuthentic => "not_authentic",
+            DropReason::RequestLength => "request_length",
+            DropReason::RequestVersion => "request_version",
+            DropReason::RequestProtocol => "request_protocol",
+            DropReason::TokenExpired => "token_expired",
+            DropReason::TokenNotAuthentic => "token_not_authentic",
+            DropReason::TokenMalformed => "token_malformed",
+            DropReason::TokenForOtherServer => "token_for_other_server",
+            DropReason::TokenUsedElsewhere => "token_used_elsewhere",
+            DropReason::TokenSpent => "token_spent",
+            DropReason::ClientConnected => "client_connected",
+            DropReason::UnknownAddress => "unknown_address",
+            DropReason::ChallengeNotAuthentic => "challenge_not_authentic",
+            DropReason::ChallengeForOtherToken => "challenge_for_other_token",
+            DropReason::HandshakeOver => "handshake_over",
+        }
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tag())
+    }
+}
+
+impl From<OpenError> for DropReason {
+    fn from(error: OpenError) -> DropReason {
+        match error {
+            OpenError::TooShort => DropReason::TooShort,
+            OpenError::UnknownKind => DropReason::UnknownKind,
+            OpenError::UnexpectedKind => DropReason::UnexpectedKind,
+            OpenError::SequenceLength => DropReason::SequenceLength,
+            OpenError::BodyLength => DropReason::BodyLength,
+            OpenError::Replayed => DropReason::Replayed,
+            OpenError::NotAuthentic => DropReason::NotAuthentic,
+        }
+    }
+}
+
+/// What a server's door has seen: every datagram is counted once, by its outcome.
+///
+/// Drops at the openers of connections can be counted here too ([`NetcodeCounters::drop`]), so that one table tells
+/// everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NetcodeCounters {
+    /// Requests that were answered with a challenge.
+    pub challenged: u64,
+    /// Requests and responses that were answered with a denial, because no seat was free.
+    pub denied: u64,
+    /// Responses that led to a connection.
+    pub accepted: u64,
+    /// Addresses forgotten before they could answer, because too many were pending.
+    pub pending_evicted: u64,
+    /// Connect tokens forgotten before they expired, because too many were in use.
+    pub used_tokens_evicted: u64,
+    dropped: [u64; DropReason::ALL.len()],
+}
+
+impl NetcodeCounters {
+    /// Counts a dropped datagram.
+    pub fn drop(&mut self, reason: impl Into<DropReason>) {
+        self.dropped[reason.into() as usize] += 1;
+    }
+
+    /// How many datagrams were dropped for this reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// How many datagrams were dropped for any reason.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// The drops by reason, those with 0 included, in the order of [`DropReason::ALL`].
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.into_iter().zip(self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_reason_has_its_own_counter_and_name() {
+        for (index, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+        }
+        let names: BTreeSet<_> = DropReason::ALL.iter().map(|reason| reason.tag()).collect();
+        assert_eq!(names.len(), DropReason::ALL.len());
+
+        let mut counters = NetcodeCounters::default();
+        counters.drop(OpenError::Replayed);
+        counters.drop(DropReason::TokenSpent);
+        counters.drop(DropReason::TokenSpent);
+        assert_eq!((counters.dropped(DropReason::Replayed), counters.dropped(DropReason::TokenSpent)), (1, 2));
+        assert_eq!((counters.dropped_total(), counters.drops().map(|(_, n)| n).sum::<u64>()), (3, 3));
+    }
+}

@@ -1,0 +1,110 @@
+//! The keys of addresses that have shown a valid token and have not proved their address yet.
+
+use super::aead::{Key, TAG_LEN};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use throng_wire::Time;
+
+/// What a server remembers between a request and its response.
+pub(super) struct Pending {
+    pub(super) client_to_server: Key,
+    pub(super) server_to_client: Key,
+    pub(super) token_tag: [u8; TAG_LEN],
+    pub(super) timeout_s: i32,
+    pub(super) expire_unix_s: u64,
+    /// Until when a response is accepted; `None` for tokens without a timeout.
+    pub(super) deadline: Option<Time>,
+}
+
+/// At most `len_max` addresses with their keys; when it is full the oldest gives way.
+///
+/// Ordered maps instead of hash maps: addresses are chosen by peers, and lookups must not degrade whatever they choose.
+pub(super) struct PendingTable {
+    len_max: usize,
+    by_address: BTreeMap<SocketAddr, (u64, Pending)>,
+    by_age: BTreeMap<u64, SocketAddr>,
+    next_age: u64,
+}
+
+impl PendingTable {
+    pub(super) fn new(len_max: usize) -> PendingTable {
+        PendingTable { len_max: len_max.max(1), by_address: BTreeMap::new(), by_age: BTreeMap::new(), next_age: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// Remembers `pending` as the youngest, instead of what was known about the address. Returns whether the oldest
+    /// other address had to give way.
+    pub(super) fn insert(&mut self, address: SocketAddr, pending: Pending) -> bool {
+        self.remove(address);
+        let is_full = self.by_address.len() >= self.len_max;
+        if is_full && let Some((_, oldest)) = self.by_age.pop_first() {
+            self.by_address.remove(&oldest);
+        }
+        let age = self.next_age;
+        self.next_age += 1;
+        self.by_age.insert(age, address);
+        self.by_address.insert(address, (age, pending));
+        is_full
+    }
+
+    /// What is known about the address, unless its deadline has passed: then it is forgotten.
+    pub(super) fn find(&mut self, address: SocketAddr, now: Time) -> Option<&Pending> {
+        let is_late = self.by_address.get(&address)?.1.deadline.is_some_and(|deadline| deadline <= now);
+        if is_late {
+            self.remove(address);
+        }
+        self.by_address.get(&address).map(|(_, pending)| pending)
+    }
+
+    /// Forgets the address and returns what was known about it.
+    pub(super) fn remove(&mut self, address: SocketAddr) -> Option<Pending> {
+        let (age, pending) = self.by_address.remove(&address)?;
+        self.by_age.remove(&age);
+        Some(pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(deadline_s: u64) -> Pending {
+        Pending {
+            client_to_server: Key::new([1; 32]),
+            server_to_client: Key::new([2; 32]),
+            token_tag: [0; TAG_LEN],
+            timeout_s: 5,
+            expire_unix_s: 0,
+            deadline: Some(Time::from_secs(deadline_s)),
+        }
+    }
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn the_oldest_gives_way_and_asking_again_makes_young() {
+        let mut table = PendingTable::new(2);
+        assert!(!table.insert(address(1), pending(9)));
+        assert!(!table.insert(address(2), pending(9)));
+        assert!(!table.insert(address(1), pending(9)));
+        assert!(table.insert(address(3), pending(9)));
+        assert_eq!(table.len(), 2);
+        let known: Vec<u16> = (1..=3).filter(|&p| table.find(address(p), Time(0)).is_some()).collect();
+        assert_eq!(known, [1, 3]);
+        assert_eq!(table.by_age.len(), 2);
+    }
+
+    #[test]
+    fn a_deadline_is_kept() {
+        let mut table = PendingTable::new(2);
+        table.insert(address(1), pending(9));
+        assert!(table.find(address(1), Time::from_millis(8_999)).is_some());
+        assert!(table.find(address(1), Time::from_secs(9)).is_none());
+        assert_eq!((table.len(), table.by_age.len()), (0, 0));
+    }
+}

@@ -1,0 +1,334 @@
+//! Sealing and opening the packets of one connection, in place and without allocation.
+
+use super::aead::{Key, PacketKey, TAG_LEN};
+use super::packet::{self, ADDITIONAL_LEN, KEEP_ALIVE_BODY_LEN, PacketKind, Side};
+use super::replay::ReplayWindow;
+use super::{PAYLOAD_MAX, header_len};
+use std::fmt;
+
+/// The first sequence number that a server uses for packets outside of a connection. A connection stays below, so
+/// that both can use the same key.
+pub(super) const UNCONNECTED_SEQUENCE: u64 = 1 << 63;
+
+/// Why a packet was not sealed. Always our misuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// The buffer does not hold header, 1 to [`PAYLOAD_MAX`] bytes of payload, and tag.
+    #[error("a packet of {packet_len} bytes does not hold a payload of 1 to {PAYLOAD_MAX} bytes with header and tag")]
+    PayloadLength {
+        /// Bytes of the buffer.
+        packet_len: usize,
+    },
+    /// 2^63 packets have been sealed: the connection must end.
+    #[error("the sequence numbers of this connection are used up")]
+    SequenceExhausted,
+}
+
+impl SealError {
+    /// A short stable name, for metrics.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            SealError::PayloadLength { .. } => "payload_length",
+            SealError::SequenceExhausted => "sequence_exhausted",
+        }
+    }
+}
+
+/// Seals the packets that one side sends over one connection: owns the key and counts the sequence numbers.
+///
+/// Not `Clone`: two sealers with the same key would use a nonce twice. `Send`, so that a worker thread can seal a
+/// connection's packets right where the kernel will take them:
+///
+/// ```
+/// use throng_link::netcode::{Key, Opener, PacketKind, SEAL_OVERHEAD_MAX, Sealer, Side, TAG_LEN};
+///
+/// let key = Key::new([7; 32]); // from a connect token, in real life
+/// let mut sealer = Sealer::new(&key, 42);
+/// let mut opener = Opener::new(&key, 42, Side::Client);
+///
+/// let mut buffer = [0; 1200 + SEAL_OVERHEAD_MAX];
+/// let start = sealer.header_len();
+/// buffer[start..start + 5].copy_from_slice(b"hello");
+/// let packet = &mut buffer[..start + 5 + TAG_LEN];
+/// let sequence = sealer.seal_payload(packet)?;
+///
+/// let opened = opener.open(packet).unwrap();
+/// assert_eq!((opened.kind, opened.sequence), (PacketKind::Payload, sequence));
+/// assert_eq!(opened.body, b"hello");
+/// # Ok::<(), throng_link::netcode::SealError>(())
+/// ```
+pub struct Sealer {
+    key: PacketKey,
+    /// Complete but for the prefix byte at its end.
+    additional: [u8; ADDITIONAL_LEN],
+    next_sequence: u64,
+}
+
+impl Sealer {
+    /// A sealer that starts at sequence number 0. There may be one only for each key, ever.
+    pub fn new(key: &Key, protocol_id: u64) -> Sealer {
+        Sealer { key: PacketKey::new(key), additional: packet::additional_data(protocol_id, 0), next_sequence: 0 }
+    }
+
+    /// The sequence number of the next packet.
+    #[inline]
+    pub fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Bytes in front of the payload of the next packet: 2 to 9.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        header_len(self.next_sequence)
+    }
+
+    /// Bytes in front of the payload of the packet after `ahead` more packets, for laying out several at once.
+    #[inline]
+    pub fn header_len_ahead(&self, ahead: u64) -> usize {
+        header_len(self.next_sequence.saturating_add(ahead))
+    }
+
+    /// Seals a payload in place and returns its sequence number.
+    ///
+    /// `packet` is [`header_len`](Sealer::header_len) bytes of any content, the payload (1 to [`PAYLOAD_MAX`] bytes),
+    /// and [`TAG_LEN`] bytes of any content. All of it is to be sent. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed and no sequence number used: see [`SealError`].
+    #[inline]
+    pub fn seal_payload(&mut self, packet: &mut [u8]) -> Result<u64, SealError> {
+        let payload_len = packet.len().saturating_sub(self.header_len() + TAG_LEN);
+        if !(1..=PAYLOAD_MAX).contains(&payload_len) {
+            return Err(SealError::PayloadLength { packet_len: packet.len() });
+        }
+        self.seal(PacketKind::Payload, packet)
+    }
+
+    /// Replaces `out` with a keep-alive. The client's index and the number of seats are the server's to say; a client
+    /// sends 0 for both. Returns the sequence number.
+    ///
+    /// # Errors
+    ///
+    /// [`SealError::SequenceExhausted`].
+    pub fn seal_keep_alive(
+        &mut self,
+        client_index: u32,
+        max_clients: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, SealError> {
+        let mut body = [0; KEEP_ALIVE_BODY_LEN];
+        body[..4].copy_from_slice(&client_index.to_le_bytes());
+        body[4..].copy_from_slice(&max_clients.to_le_bytes());
+        self.seal_body(PacketKind::KeepAlive, &body, out)
+    }
+
+    /// Replaces `out` with a disconnect packet. Returns the sequence number.
+    ///
+    /// # Errors
+    ///
+    /// [`SealError::SequenceExhausted`].
+    pub fn seal_disconnect(&mut self, out: &mut Vec<u8>) -> Result<u64, SealError> {
+        self.seal_body(PacketKind::Disconnect, &[], out)
+    }
+
+    pub(super) fn seal_body(&mut self, kind: PacketKind, body: &[u8], out: &mut Vec<u8>) -> Result<u64, SealError> {
+        lay_out(self.next_sequence, body, out);
+        self.seal(kind, out)
+    }
+
+    #[inline]
+    fn seal(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<u64, SealError> {
+        let sequence = self.next_sequence;
+        if sequence >= UNCONNECTED_SEQUENCE {
+            return Err(SealError::SequenceExhausted);
+        }
+        seal_in_place(&self.key, &mut self.additional, kind, sequence, packet);
+        self.next_sequence = sequence + 1;
+        Ok(sequence)
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealer").field("next_sequence", &self.next_sequence).finish_non_exhaustive()
+    }
+}
+
+/// Replaces `out` with a packet outside of a connection: denied or challenge. `sequence` has bit 63 set.
+pub(super) fn seal_unconnected(
+    key: &Key,
+    protocol_id: u64,
+    kind: PacketKind,
+    sequence: u64,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) {
+    lay_out(sequence, body, out);
+    seal_in_place(&PacketKey::new(key), &mut packet::additional_data(protocol_id, 0), kind, sequence, out);
+}
+
+/// Replaces `out` with room for a header, the body, and room for a tag.
+fn lay_out(sequence: u64, body: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(header_len(sequence), 0);
+    out.extend_from_slice(body);
+    out.resize(out.len() + TAG_LEN, 0);
+}
+
+#[inline]
+fn seal_in_place(
+    key: &PacketKey,
+    additional: &mut [u8; ADDITIONAL_LEN],
+    kind: PacketKind,
+    sequence: u64,
+    packet: &mut [u8],
+) {
+    let (prefix, header_len) = packet::write_header(kind, sequence, packet);
+    additional[ADDITIONAL_LEN - 1] = prefix;
+    let (body, tag) = packet[header_len..].split_last_chunk_mut::<TAG_LEN>().expect("a packet ends with its tag");
+    *tag = key.seal(sequence, additional, body);
+}
+
+/// Why a datagram was not accepted over a connection. Always the peer's fault, or that of somebody in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Too short for header and tag.
+    #[error("too short for a sealed packet")]
+    TooShort,
+    /// The standard knows no packet of this kind.
+    #[error("unknown kind of packet")]
+    UnknownKind,
+    /// This side does not take packets of this kind.
+    #[error("kind of packet that this side does not take")]
+    UnexpectedKind,
+    /// The sequence number has no length from 1 to 8.
+    #[error("sequence number of impossible length")]
+    SequenceLength,
+    /// No packet of this kind has this length.
+    #[error("impossible length for this kind of packet")]
+    BodyLength,
+    /// Received before, or older than the replay window.
+    #[error("replayed, or too old to tell")]
+    Replayed,
+    /// Not sealed with the peer's key for this protocol, or changed on the way.
+    #[error("not authentic")]
+    NotAuthentic,
+}
+
+impl OpenError {
+    /// A short stable name, for metrics.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            OpenError::TooShort => "too_short",
+            OpenError::UnknownKind => "unknown_kind",
+            OpenError::UnexpectedKind => "unexpected_kind",
+            OpenError::SequenceLength => "sequence_length",
+            OpenError::BodyLength => "body_length",
+            OpenError::Replayed => "replayed",
+            OpenError::NotAuthentic => "not_authentic",
+        }
+    }
+}
+
+/// An authentic packet.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// What it is for.
+    pub kind: PacketKind,
+    /// The sender's sequence number.
+    pub sequence: u64,
+    /// The decrypted body, inside of the datagram. Its length fits the kind: 1 to [`PAYLOAD_MAX`] for a payload.
+    pub body: &'a mut [u8],
+}
+
+/// Opens the packets that one side receives over one connection: owns the key and the replay window.
+pub struct Opener {
+    key: PacketKey,
+    /// Complete but for the prefix byte at its end.
+    additional: [u8; ADDITIONAL_LEN],
+    side: Side,
+    window: ReplayWindow,
+}
+
+impl Opener {
+    /// An opener for `side` that has received nothing yet.
+    pub fn new(key: &Key, protocol_id: u64, side: Side) -> Opener {
+        Opener {
+            key: PacketKey::new(key),
+            additional: packet::additional_data(protocol_id, 0),
+            side,
+            window: ReplayWindow::default(),
+        }
+    }
+
+    /// Authenticates and decrypts a datagram in place. Allocates nothing.
+    ///
+    /// Keep-alives, payloads and disconnects are accepted once. The other kinds belong to the handshake and may come
+    /// back as often as somebody repeats them: do nothing for them that must not happen twice.
+    ///
+    /// # Errors
+    ///
+    /// The datagram is to be dropped and counted; see [`OpenError`]. Its content is then undefined.
+    #[inline]
+    pub fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Result<Opened<'a>, OpenError> {
+        let header = packet::read_header(self.side, datagram)?;
+        let is_protected = header.kind.is_replay_protected();
+        if is_protected && self.window.is_replayed(header.sequence) {
+            return Err(OpenError::Replayed);
+        }
+        self.additional[ADDITIONAL_LEN - 1] = header.prefix;
+        let body = self
+            .key
+            .open(header.sequence, &self.additional, &mut datagram[header.len..])
+            .map_err(|_| OpenError::NotAuthentic)?;
+        if is_protected {
+            self.window.mark(header.sequence);
+        }
+        Ok(Opened { kind: header.kind, sequence: header.sequence, body })
+    }
+
+    /// Forgets what was received: the next server of a connect token starts its sequence numbers again.
+    pub(super) fn forget_received(&mut self) {
+        self.window = ReplayWindow::default();
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opener").field("side", &self.side).field("window", &self.window).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_never_reaches_the_sequence_numbers_outside_of_connections() {
+        let mut sealer = Sealer::new(&Key::new([1; 32]), 1);
+        sealer.next_sequence = UNCONNECTED_SEQUENCE - 1;
+        let mut out = Vec::new();
+        assert_eq!(sealer.seal_disconnect(&mut out), Ok(UNCONNECTED_SEQUENCE - 1));
+        assert_eq!(sealer.seal_disconnect(&mut out), Err(SealError::SequenceExhausted));
+        assert_eq!(sealer.next_sequence(), UNCONNECTED_SEQUENCE);
+    }
+
+    #[test]
+    fn packets_open_at_every_length_of_the_sequence_number() {
+        for bits in [0, 8, 16, 24, 32, 40, 48, 56, 62] {
+            for sequence in [(1u64 << bits) - 1, 1 << bits] {
+                let key = Key::new([bits; 32]);
+                let mut sealer = Sealer::new(&key, 1);
+                sealer.next_sequence = sequence;
+                let mut packet = vec![0x77; sealer.header_len() + 9 + TAG_LEN];
+                assert_eq!(sealer.seal_payload(&mut packet), Ok(sequence));
+                let mut opener = Opener::new(&key, 1, Side::Server);
+                let opened = opener.open(&mut packet).unwrap();
+                assert_eq!((opened.sequence, opened.body), (sequence, &mut [0x77; 9][..]));
+            }
+        }
+    }
+}

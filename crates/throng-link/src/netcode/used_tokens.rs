@@ -1,0 +1,118 @@
+//! Which connect tokens have been shown to this server, from where, and which of them have led to a connection.
+
+use super::aead::TAG_LEN;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+type TokenTag = [u8; TAG_LEN];
+
+struct Use {
+    address: SocketAddr,
+    is_spent: bool,
+}
+
+/// What the table says about a token that has been shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Never seen, or seen only from this address: it may go on.
+    Ours,
+    /// Shown from another address before.
+    Elsewhere,
+    /// Has led to a connection already.
+    Spent,
+}
+
+/// At most `len_max` tokens, recognised by their tags. When it is full the one that expires first gives way: what has
+/// expired needs no memory, because it is refused anyway.
+pub(super) struct UsedTokens {
+    len_max: usize,
+    uses: BTreeMap<TokenTag, Use>,
+    by_expiry: BTreeSet<(u64, TokenTag)>,
+}
+
+impl UsedTokens {
+    pub(super) fn new(len_max: usize) -> UsedTokens {
+        UsedTokens { len_max: len_max.max(1), uses: BTreeMap::new(), by_expiry: BTreeSet::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Claims an authentic token for an address, and forgets what has expired.
+    ///
+    /// The second value tells how many tokens had to give way although they can still be used: 0 or 1.
+    pub(super) fn claim(
+        &mut self,
+        tag: &TokenTag,
+        address: SocketAddr,
+        expire_unix_s: u64,
+        now_unix_s: u64,
+    ) -> (Claim, u64) {
+        if let Some(known) = self.uses.get(tag) {
+            let claim = match known {
+                Use { is_spent: true, .. } => Claim::Spent,
+                Use { address: first, .. } if *first != address => Claim::Elsewhere,
+                Use { .. } => Claim::Ours,
+            };
+            return (claim, 0);
+        }
+        while self.by_expiry.first().is_some_and(|&(expiry, _)| expiry <= now_unix_s) {
+            self.forget_first();
+        }
+        let is_full = self.uses.len() >= self.len_max;
+        if is_full {
+            self.forget_first();
+        }
+        self.uses.insert(*tag, Use { address, is_spent: false });
+        self.by_expiry.insert((expire_unix_s, *tag));
+        (Claim::Ours, u64::from(is_full))
+    }
+
+    /// Marks a token as spent. It cannot be claimed again, from whatever address.
+    pub(super) fn spend(&mut self, tag: &TokenTag, address: SocketAddr, expire_unix_s: u64) {
+        self.uses.insert(*tag, Use { address, is_spent: true });
+        self.by_expiry.insert((expire_unix_s, *tag));
+        if self.uses.len() > self.len_max {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((_, tag)) = self.by_expiry.pop_first() {
+            self.uses.remove(&tag);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn a_token_belongs_to_the_first_address_that_shows_it_until_it_is_spent() {
+        let mut used = UsedTokens::new(4);
+        assert_eq!(used.claim(&[1; 16], address(1), 50, 10), (Claim::Ours, 0));
+        assert_eq!(used.claim(&[1; 16], address(1), 50, 11), (Claim::Ours, 0));
+        assert_eq!(used.claim(&[1; 16], address(2), 50, 11), (Claim::Elsewhere, 0));
+        used.spend(&[1; 16], address(1), 50);
+        assert_eq!(used.claim(&[1; 16], address(1), 50, 11), (Claim::Spent, 0));
+        assert_eq!(used.claim(&[1; 16], address(2), 50, 11), (Claim::Spent, 0));
+        assert_eq!((used.len(), used.by_expiry.len()), (1, 1));
+    }
+
+    #[test]
+    fn the_first_to_expire_gives_way_and_the_expired_are_forgotten_for_free() {
+        let mut used = UsedTokens::new(2);
+        used.claim(&[1; 16], address(1), 60, 10);
+        used.claim(&[2; 16], address(2), 50, 10);
+        assert_eq!(used.claim(&[3; 16], address(3), 70, 10), (Claim::Ours, 1));
+        assert_eq!(used.claim(&[1; 16], address(9), 60, 10).0, Claim::Elsewhere);
+        assert_eq!(used.claim(&[4; 16], address(4), 90, 60), (Claim::Ours, 0));
+        assert_eq!((used.len(), used.by_expiry.len()), (2, 2));
+    }
+}

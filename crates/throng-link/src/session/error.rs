@@ -1,0 +1,249 @@
+//! What can go wrong in a session, and whose fault it is.
+
+use thiserror::Error;
+use throng_wire::ReadError;
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Blame {
+    /// The peer sent bytes that no implementation writes.
+    PeerMalformed,
+    /// The peer sent well-formed bytes that break a rule of the protocol.
+    PeerMisbehaved,
+    /// A named limit on our side was reached.
+    Limit,
+    /// The caller used the session wrongly.
+    OurMisuse,
+}
+
+/// Why a packet was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PacketError {
+    /// The payload is longer than a packet may be.
+    #[error("the payload is longer than a packet may be")]
+    TooLong,
+    /// The payload ended too early, or a number in it never ended.
+    #[error("the payload cannot be read: {0}")]
+    Unreadable(#[from] ReadError),
+    /// The flags contradict each other.
+    #[error("the flags contradict each other")]
+    BadFlags,
+    /// The close section has a text that is too long or not UTF-8.
+    #[error("the close section is malformed")]
+    BadClose,
+    /// The input section has no inputs, too many, or one that is too long.
+    #[error("the input section is malformed")]
+    BadInputs,
+    /// A message entry has unknown bits set, or a part lies outside its message.
+    #[error("a message entry is malformed")]
+    BadEntry,
+    /// The peer acknowledged a packet that was never sent.
+    #[error("a packet that was never sent was acknowledged")]
+    AckOfUnsentPacket,
+    /// The peer acknowledged an input that was never sent.
+    #[error("an input that was never sent was acknowledged")]
+    AckOfUnsentInput,
+    /// A message names a lane that does not exist.
+    #[error("a message names a lane that does not exist")]
+    UnknownLane,
+    /// A message is longer than its lane allows.
+    #[error("a message is longer than its lane allows")]
+    MessageTooLarge,
+    /// A message lies beyond the window, or more bytes are unfinished than the lane allows.
+    #[error("a message lies beyond the lane's window")]
+    WindowExceeded,
+    /// Two parts of a message disagree about its length.
+    #[error("two parts of a message disagree about its length")]
+    PartsDisagree,
+    /// Received messages wait to be polled and no more are taken. The packet counts as not received: the peer will
+    /// send its messages again.
+    #[error("too many received messages wait to be polled")]
+    InboxFull,
+}
+
+impl PacketError {
+    /// A stable short name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            PacketError::TooLong => "too_long",
+            PacketError::Unreadable(error) => error.tag(),
+            PacketError::BadFlags => "bad_flags",
+            PacketError::BadClose => "bad_close",
+            PacketError::BadInputs => "bad_inputs",
+            PacketError::BadEntry => "bad_entry",
+            PacketError::AckOfUnsentPacket => "ack_of_unsent_packet",
+            PacketError::AckOfUnsentInput => "ack_of_unsent_input",
+            PacketError::UnknownLane => "unknown_lane",
+            PacketError::MessageTooLarge => "message_too_large",
+            PacketError::WindowExceeded => "window_exceeded",
+            PacketError::PartsDisagree => "parts_disagree",
+            PacketError::InboxFull => "inbox_full",
+        }
+    }
+
+    /// Whose fault it is. Unless it is [`Blame::Limit`], the connection is best closed with
+    /// [`CloseCode::PROTOCOL`](super::CloseCode::PROTOCOL).
+    pub fn blame(self) -> Blame {
+        match self {
+            PacketError::TooLong
+            | PacketError::Unreadable(_)
+            | PacketError::BadFlags
+            | PacketError::BadClose
+            | PacketError::BadInputs
+            | PacketError::BadEntry => Blame::PeerMalformed,
+            PacketError::AckOfUnsentPacket
+            | PacketError::AckOfUnsentInput
+            | PacketError::UnknownLane
+            | PacketError::MessageTooLarge
+            | PacketError::WindowExceeded
+            | PacketError::PartsDisagree => Blame::PeerMisbehaved,
+            PacketError::InboxFull => Blame::Limit,
+        }
+    }
+}
+
+/// Why a packet was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BeginError {
+    /// The session is closed.
+    #[error("the session is closed")]
+    Closed,
+    /// The room is smaller than [`MIN_ROOM_BYTES`](super::MIN_ROOM_BYTES).
+    #[error("there is not even room for a header")]
+    RoomTooSmall,
+    /// The sequence is not above that of the packet before.
+    #[error("packet sequences must rise")]
+    SequenceNotRising,
+    /// [`Session::poll_delivery`](super::Session::poll_delivery) has not been drained for too long.
+    #[error("the delivery verdicts have not been drained")]
+    VerdictsNotDrained,
+}
+
+impl BeginError {
+    /// A stable short name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            BeginError::Closed => "closed",
+            BeginError::RoomTooSmall => "room_too_small",
+            BeginError::SequenceNotRising => "sequence_not_rising",
+            BeginError::VerdictsNotDrained => "verdicts_not_drained",
+        }
+    }
+
+    /// Whose fault it is: always the caller's.
+    pub fn blame(self) -> Blame {
+        Blame::OurMisuse
+    }
+}
+
+/// Why a message was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The session is closing or closed.
+    #[error("the session is closed")]
+    Closed,
+    /// There is no such lane.
+    #[error("there is no such lane")]
+    UnknownLane,
+    /// The message is longer than the lane's limit.
+    #[error("the message has {bytes} bytes, the lane allows {limit}")]
+    TooLarge {
+        /// Length of the message.
+        bytes: usize,
+        /// The lane's limit.
+        limit: usize,
+    },
+    /// The lane holds as many messages or bytes as it may.
+    #[error("the lane's queue is full")]
+    QueueFull,
+}
+
+impl SendError {
+    /// A stable short name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            SendError::Closed => "closed",
+            SendError::UnknownLane => "unknown_lane",
+            SendError::TooLarge { .. } => "too_large",
+            SendError::QueueFull => "queue_full",
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn blame(self) -> Blame {
+        match self {
+            SendError::QueueFull => Blame::Limit,
+            SendError::Closed | SendError::UnknownLane | SendError::TooLarge { .. } => Blame::OurMisuse,
+        }
+    }
+}
+
+/// Why an input was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The session is closing or closed.
+    #[error("the session is closed")]
+    Closed,
+    /// The input is longer than [`MAX_INPUT_BYTES`](super::MAX_INPUT_BYTES).
+    #[error("an input has at most {} bytes", super::MAX_INPUT_BYTES)]
+    TooLarge,
+}
+
+impl InputError {
+    /// A stable short name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            InputError::Closed => "closed",
+            InputError::TooLarge => "too_large",
+        }
+    }
+
+    /// Whose fault it is: always the caller's.
+    pub fn blame(self) -> Blame {
+        Blame::OurMisuse
+    }
+}
+
+/// Why options were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// There are more than [`MAX_LANES`](super::MAX_LANES) lanes.
+    #[error("there are more than {} lanes", super::MAX_LANES)]
+    TooManyLanes,
+    /// A lane's weight is 0, or one of its limits is 0 or contradicts another.
+    #[error("lane {lane}: {what}")]
+    BadLane {
+        /// Position of the lane.
+        lane: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Another value is out of its range.
+    #[error("{what}")]
+    OutOfRange {
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl OptionsError {
+    /// A stable short name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            OptionsError::TooManyLanes => "too_many_lanes",
+            OptionsError::BadLane { .. } => "bad_lane",
+            OptionsError::OutOfRange { .. } => "out_of_range",
+        }
+    }
+
+    /// Whose fault it is: always the caller's.
+    pub fn blame(self) -> Blame {
+        Blame::OurMisuse
+    }
+}

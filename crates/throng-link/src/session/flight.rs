@@ -1,0 +1,304 @@
+//! The packets that are under way, and the verdict on each.
+//!
+//! Every packet gets one verdict. It is *delivered* when the peer acknowledges it. It is *lost* when a packet some
+//! sequences newer has been acknowledged, or any newer one and enough time has passed (RFC 9002 section 6.1), or when
+//! nothing is heard of it for three probe timeouts, or when too many packets are under way. It is *discarded* when the
+//! session ends first. A verdict is final: an acknowledgement that comes after *lost* is counted and changes nothing, so
+//! "lost" can be wrong and "delivered" cannot.
+
+use std::collections::VecDeque;
+
+use throng_wire::Time;
+
+use super::error::PacketError;
+use super::lane::PieceRun;
+use super::wire::{ACK_REACH, Ack, expand_sequence};
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// The peer has it.
+    Delivered,
+    /// It has probably not arrived.
+    Lost,
+    /// The session ended before anything was known.
+    Discarded,
+}
+
+/// Late acknowledgements are recognised for this many lost packets.
+const MAX_LOST_REMEMBERED: usize = 64;
+
+/// A packet under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) sequence: u64,
+    pub(super) sent_at: Time,
+    /// The newest sequence that was received when it was written, if any.
+    pub(super) told: Option<u64>,
+    /// The newest input that it carries.
+    pub(super) newest_input: Option<u32>,
+    pub(super) bytes: u16,
+    pub(super) is_eliciting: bool,
+    is_settled: bool,
+    run_count: u16,
+    /// Position of its first run, counted from the start of the session, wrapping.
+    first_run: u32,
+}
+
+/// Receives the verdicts. The packet's runs of message pieces come with it.
+pub(super) trait Settle {
+    fn settle(&mut self, sent: &Sent, runs: impl Iterator<Item = PieceRun>, delivery: Delivery);
+}
+
+/// An acknowledgement with full sequences, checked against what was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckedAck {
+    newest: u64,
+    /// Bit i: `newest - i` was received.
+    bits: u128,
+}
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// In order of sequence. The front is never settled.
+    sent: VecDeque<Sent>,
+    /// The runs of all packets in `sent`, in the same order.
+    runs: VecDeque<PieceRun>,
+    /// Position of the front of `runs`.
+    runs_base: u32,
+    verdicts: VecDeque<(u64, Delivery)>,
+    /// Lost packets whose acknowledgement may still come.
+    lost: VecDeque<u64>,
+    newest_sent: Option<u64>,
+    newest_acked: Option<u64>,
+    first_sent: u64,
+    limit: usize,
+    /// No packet can be lost by time before this.
+    deadline: Option<Time>,
+}
+
+/// How long packets may be out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) packet_threshold: u64,
+    /// Once a newer one is acknowledged.
+    pub(super) loss_delay_micros: u64,
+    /// In any case.
+    pub(super) give_up_micros: u64,
+}
+
+impl Flight {
+    pub(super) fn new(limit: usize) -> Flight {
+        Flight {
+            sent: VecDeque::new(),
+            runs: VecDeque::new(),
+            runs_base: 0,
+            verdicts: VecDeque::new(),
+            lost: VecDeque::new(),
+            newest_sent: None,
+            newest_acked: None,
+            first_sent: 0,
+            limit,
+            deadline: None,
+        }
+    }
+
+    pub(super) fn newest_sent(&self) -> Option<u64> {
+        self.newest_sent
+    }
+
+    pub(super) fn is_undrained(&self) -> bool {
+        self.verdicts.len() >= 2 * self.limit
+    }
+
+    pub(super) fn poll_verdict(&mut self) -> Option<(u64, Delivery)> {
+        self.verdicts.pop_front()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    pub(super) fn packets(&self) -> usize {
+        self.sent.iter().filter(|sent| !sent.is_settled).count()
+    }
+
+    /// Makes room for one packet. Returns whether the oldest had to be declared lost for it.
+    pub(super) fn make_room(&mut self, settle: &mut impl Settle) -> bool {
+        if self.sent.len() < self.limit {
+            return false;
+        }
+        self.settle(0, Delivery::Lost, settle);
+        self.retire();
+        true
+    }
+
+    /// Enters a packet; its runs follow by [`Flight::add_run`].
+    pub(super) fn begin(&mut self, sequence: u64, sent_at: Time, told: Option<u64>) {
+        if self.newest_sent.is_none() {
+            self.first_sent = sequence;
+        }
+        self.newest_sent = Some(sequence);
+        self.sent.push_back(Sent {
+            sequence,
+            sent_at,
+            told,
+            newest_input: None,
+            bytes: 0,
+            is_eliciting: false,
+            is_settled: false,
+            run_count: 0,
+            first_run: self.runs_base.wrapping_add(self.runs.len() as u32),
+        });
+    }
+
+    /// A run of the newest packet.
+    pub(super) fn add_run(&mut self, run: PieceRun) {
+        if let Some(sent) = self.sent.back_mut() {
+            sent.run_count += 1;
+            self.runs.push_back(run);
+        }
+    }
+
+    /// The newest packet, while it has no verdict.
+    pub(super) fn newest_mut(&mut self) -> Option<&mut Sent> {
+        self.sent.back_mut()
+    }
+
+    /// Gives the newest packet its time to live.
+    pub(super) fn finish(&mut self, patience: Patience) {
+        let Some(sent) = self.sent.back() else { return };
+        let gives_up = Time(sent.sent_at.0.saturating_add(patience.give_up_micros));
+        self.deadline = Some(self.deadline.map_or(gives_up, |deadline| deadline.min(gives_up)));
+    }
+
+    /// Checks an acknowledgement against what was sent. Changes nothing.
+    pub(super) fn check(&self, ack: &Ack) -> Result<CheckedAck, PacketError> {
+        let newest_sent = self.newest_sent.ok_or(PacketError::AckOfUnsentPacket)?;
+        let newest = expand_sequence(ack.newest, newest_sent).ok_or(PacketError::AckOfUnsentPacket)?;
+        if newest > newest_sent || newest < self.first_sent {
+            return Err(PacketError::AckOfUnsentPacket);
+        }
+        let reach = newest.min(ACK_REACH) as u32;
+        let bits = (u128::from(ack.bits) << 1 | 1) & ((2u128 << reach) - 1);
+        let Some(front) = self.sent.front() else { return Ok(CheckedAck { newest, bits }) };
+        let mut known = 0u128;
+        for sent in self.sent.iter().rev().skip_while(|sent| sent.sequence > newest) {
+            match newest - sent.sequence {
+                behind if behind <= ACK_REACH => known |= 1 << behind,
+                _ => break,
+            }
+        }
+        // Sequences older than the front have had their verdict, the others are known or were never sent.
+        let checkable = match newest.checked_sub(front.sequence) {
+            Some(behind) if behind <= ACK_REACH => (2u128 << behind) - 1,
+            Some(_) => u128::MAX,
+            None => 0,
+        };
+        if bits & checkable & !known != 0 {
+            return Err(PacketError::AckOfUnsentPacket);
+        }
+        Ok(CheckedAck { newest, bits })
+    }
+
+    /// Gives the acknowledged packets their verdict. Returns when the newest was sent, if it had none before, and counts
+    /// the acknowledgements that came after all.
+    pub(super) fn acknowledge(&mut self, ack: CheckedAck, settle: &mut impl Settle) -> (Option<Time>, u64) {
+        self.newest_acked = self.newest_acked.max(Some(ack.newest));
+        let mut newest_sent_at = None;
+        for index in (0..self.sent.len()).rev() {
+            let sent = self.sent[index];
+            let Some(behind) = ack.newest.checked_sub(sent.sequence) else { continue };
+            if behind > ACK_REACH {
+                break;
+            }
+            if !sent.is_settled && ack.bits >> behind & 1 == 1 {
+                if behind == 0 {
+                    newest_sent_at = Some(sent.sent_at);
+                }
+                self.settle(index, Delivery::Delivered, settle);
+            }
+        }
+        let spurious = self.forget_lost(ack);
+        self.retire();
+        (newest_sent_at, spurious)
+    }
+
+    /// Forgets the lost packets that are acknowledged after all, and those that cannot be any more.
+    fn forget_lost(&mut self, ack: CheckedAck) -> u64 {
+        let mut spurious = 0;
+        self.lost.retain(|&sequence| match ack.newest.checked_sub(sequence) {
+            Some(behind) if behind > ACK_REACH => false,
+            Some(behind) if ack.bits >> behind & 1 == 1 => {
+                spurious += 1;
+                false
+            }
+            _ => true,
+        });
+        spurious
+    }
+
+    /// Declares lost what is lost by now.
+    pub(super) fn detect_losses(&mut self, now: Time, patience: Patience, settle: &mut impl Settle) {
+        self.deadline = None;
+        for index in 0..self.sent.len() {
+            let sent = self.sent[index];
+            if sent.is_settled {
+                continue;
+            }
+            let newer_acked = self.newest_acked.and_then(|newest| newest.checked_sub(sent.sequence)).unwrap_or(0);
+            let micros = if newer_acked > 0 {
+                patience.loss_delay_micros.min(patience.give_up_micros)
+            } else {
+                patience.give_up_micros
+            };
+            let deadline = Time(sent.sent_at.0.saturating_add(micros));
+            if newer_acked >= patience.packet_threshold || deadline <= now {
+                self.settle(index, Delivery::Lost, settle);
+                continue;
+            }
+            self.deadline = Some(self.deadline.map_or(deadline, |earliest| earliest.min(deadline)));
+            // Packets after this were sent later, so unless a shorter patience applies to them no more are lost.
+            if newer_acked == 0 {
+                break;
+            }
+        }
+        self.retire();
+    }
+
+    /// Gives every packet that has no verdict the last one.
+    pub(super) fn discard(&mut self, settle: &mut impl Settle) {
+        for index in 0..self.sent.len() {
+            self.settle(index, Delivery::Discarded, settle);
+        }
+        self.retire();
+        self.deadline = None;
+    }
+
+    fn settle(&mut self, index: usize, delivery: Delivery, settle: &mut impl Settle) {
+        let sent = &mut self.sent[index];
+        if sent.is_settled {
+            return;
+        }
+        sent.is_settled = true;
+        let first = sent.first_run.wrapping_sub(self.runs_base) as usize;
+        let runs = self.runs.range(first..first + usize::from(sent.run_count));
+        settle.settle(sent, runs.copied(), delivery);
+        self.verdicts.push_back((sent.sequence, delivery));
+        if delivery == Delivery::Lost {
+            if self.lost.len() == MAX_LOST_REMEMBERED {
+                self.lost.pop_front();
+            }
+            self.lost.push_back(sent.sequence);
+        }
+    }
+
+    /// Drops the settled packets at the front.
+    fn retire(&mut self) {
+        while let Some(sent) = self.sent.front().filter(|sent| sent.is_settled) {
+            self.runs.drain(..usize::from(sent.run_count));
+            self.runs_base = self.runs_base.wrapping_add(u32::from(sent.run_count));
+            self.sent.pop_front();
+        }
+    }
+}

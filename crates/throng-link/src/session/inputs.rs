@@ -1,0 +1,243 @@
+//! Inputs: small, numbered, sent several times instead of resent.
+//!
+//! A lost input is useless by the time that its loss is known. So each packet repeats the last few that may not have
+//! arrived, and the receiver takes each number once, in order, and goes on without those that never came.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::wire::{InputSection, MAX_INPUT_BYTES, expand_number};
+
+/// Received inputs that may wait to be polled; beyond, the oldest is dropped.
+pub const MAX_QUEUED_INPUTS: usize = 64;
+
+/// One input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Input {
+    /// Its number, counting from [`SessionOptions::first_input`](super::SessionOptions::first_input), wrapping.
+    pub number: u32,
+    length: u8,
+    bytes: [u8; MAX_INPUT_BYTES],
+}
+
+impl Input {
+    /// `content` has at most [`MAX_INPUT_BYTES`]; what is beyond is cut off.
+    fn new(number: u32, content: &[u8]) -> Input {
+        let length = content.len().min(MAX_INPUT_BYTES);
+        let mut bytes = [0; MAX_INPUT_BYTES];
+        bytes[..length].copy_from_slice(&content[..length]);
+        Input { number, length: length as u8, bytes }
+    }
+
+    /// What was pushed, at most [`MAX_INPUT_BYTES`].
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "input {} {:?}", self.number, self.bytes())
+    }
+}
+
+/// Whether `a` comes after `b` on the circle of numbers.
+fn is_newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+/// The inputs that may not have arrived.
+#[derive(Debug)]
+pub(super) struct InputSender {
+    /// Oldest first, numbers rising by one.
+    recent: VecDeque<Input>,
+    next: u32,
+    /// The newest that the peer has processed.
+    acked: Option<u32>,
+    redundancy: usize,
+    is_due: bool,
+    first: u32,
+}
+
+impl InputSender {
+    pub(super) fn new(first: u32, redundancy: usize) -> InputSender {
+        InputSender { recent: VecDeque::new(), next: first, acked: None, redundancy, is_due: false, first }
+    }
+
+    pub(super) fn push(&mut self, content: &[u8]) -> u32 {
+        if self.recent.len() == self.redundancy {
+            self.recent.pop_front();
+        }
+        let number = self.next;
+        self.recent.push_back(Input::new(number, content));
+        self.next = self.next.wrapping_add(1);
+        self.is_due = true;
+        number
+    }
+
+    /// Whether an input waits for its first sending, or the packet with the newest was lost.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    pub(super) fn acked(&self) -> Option<u32> {
+        self.acked
+    }
+
+    /// Appends an input section of at most `room` bytes. Returns the newest input's number if one was written.
+    pub(super) fn write(&mut self, room: usize, out: &mut Vec<u8>) -> Option<u32> {
+        const HEAD_BYTES: usize = 3;
+        let newest = self.recent.back()?;
+        let mut used = HEAD_BYTES;
+        let mut count = 0;
+        for input in self.recent.iter().rev() {
+            used += 1 + usize::from(input.length);
+            if used > room {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        out.extend_from_slice(&(newest.number as u16).to_le_bytes());
+        out.push(count);
+        for input in self.recent.iter().rev().take(usize::from(count)) {
+            out.push(input.length);
+            out.extend_from_slice(input.bytes());
+        }
+        self.is_due = false;
+        Some(newest.number)
+    }
+
+    /// A packet with everything up to `number` has arrived.
+    pub(super) fn on_delivered(&mut self, number: u32) {
+        while self.recent.front().is_some_and(|input| !is_newer(input.number, number)) {
+            self.recent.pop_front();
+        }
+        self.is_due &= !self.recent.is_empty();
+    }
+
+    /// A packet whose newest input was `number` is lost.
+    pub(super) fn on_lost(&mut self, number: u32) {
+        if self.recent.back().is_some_and(|input| input.number == number) {
+            self.is_due = true;
+        }
+    }
+
+    /// The peer says what it has processed. Returns false if that was never sent.
+    pub(super) fn on_processed(&mut self, low: u16) -> bool {
+        let number = expand_number(low, self.next.wrapping_sub(1));
+        let pushed = self.next.wrapping_sub(self.first);
+        if self.next.wrapping_sub(number).wrapping_sub(1) >= pushed {
+            return false;
+        }
+        if self.acked.is_none_or(|acked| is_newer(number, acked)) {
+            self.acked = Some(number);
+            self.on_delivered(number);
+        }
+        true
+    }
+}
+
+/// The inputs that wait to be polled.
+#[derive(Debug)]
+pub(super) struct InputReceiver {
+    queue: VecDeque<Input>,
+    /// The number that has to come next.
+    next: u32,
+}
+
+/// What happened to the inputs of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct InputTally {
+    pub(super) received: u64,
+    /// Skipped, because a newer one came first.
+    pub(super) lost: u64,
+    /// Dropped unpolled.
+    pub(super) overflowed: u64,
+}
+
+impl InputReceiver {
+    pub(super) fn new(first: u32) -> InputReceiver {
+        InputReceiver { queue: VecDeque::new(), next: first }
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Input> {
+        self.queue.pop_front()
+    }
+
+    /// Takes the inputs that are new.
+    pub(super) fn take(&mut self, section: &InputSection<'_>) -> InputTally {
+        let mut tally = InputTally::default();
+        let newest = expand_number(section.newest, self.next);
+        if is_newer(self.next, newest) {
+            return tally;
+        }
+        let wanted = newest.wrapping_sub(self.next) as usize + 1;
+        // The section has its newest first; taken from its end it is in order.
+        let mut items: [&[u8]; super::wire::MAX_INPUT_REDUNDANCY] = Default::default();
+        let mut count = 0;
+        let mut rest = section.items;
+        while let Some((&length, tail)) = rest.split_first() {
+            if count == wanted.min(items.len()) {
+                break;
+            }
+            let (item, tail) = tail.split_at(usize::from(length).min(tail.len()));
+            items[count] = item;
+            count += 1;
+            rest = tail;
+        }
+        tally.lost = (wanted - count) as u64;
+        for (behind, item) in items[..count].iter().enumerate().rev() {
+            if self.queue.len() == MAX_QUEUED_INPUTS {
+                self.queue.pop_front();
+                tally.overflowed += 1;
+            }
+            self.queue.push_back(Input::new(newest.wrapping_sub(behind as u32), item));
+            tally.received += 1;
+        }
+        self.next = newest.wrapping_add(1);
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(newest: u16, items: &[u8]) -> InputSection<'_> {
+        InputSection { newest, items }
+    }
+
+    #[test]
+    fn each_input_is_taken_once_and_in_order() {
+        let mut receiver = InputReceiver::new(u32::MAX);
+        let take = |r: &mut InputReceiver, newest, items: &[u8]| {
+            let tally = r.take(&section(newest, items));
+            let numbers: Vec<u32> = std::iter::from_fn(|| r.poll()).map(|input| input.number).collect();
+            (numbers, tally.lost)
+        };
+        assert_eq!(take(&mut receiver, 1, &[1, 9, 1, 8]), (vec![0, 1], 1));
+        assert_eq!(take(&mut receiver, 1, &[1, 9, 1, 8]), (vec![], 0));
+        assert_eq!(take(&mut receiver, 2, &[0, 1, 9, 1, 8]), (vec![2], 0));
+        assert_eq!(take(&mut receiver, 65_535, &[0]), (vec![], 0));
+        assert_eq!(take(&mut receiver, 5, &[0]), (vec![5], 2));
+    }
+
+    #[test]
+    fn only_what_was_pushed_can_be_acknowledged() {
+        let mut sender = InputSender::new(65_530, 4);
+        assert!(!sender.on_processed(65_530));
+        for _ in 0..10 {
+            sender.push(&[1]);
+        }
+        assert!(!sender.on_processed(65_529));
+        assert!(!sender.on_processed(4));
+        assert!(sender.on_processed(2));
+        assert_eq!(sender.acked(), Some(65_538));
+        assert!(sender.on_processed(65_535));
+        assert_eq!(sender.acked(), Some(65_538));
+        assert_eq!(sender.recent.len(), 1);
+    }
+}

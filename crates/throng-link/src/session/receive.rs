@@ -1,0 +1,120 @@
+//! Taking packets in.
+
+use throng_wire::{Tick, Time};
+
+use super::Session;
+use super::close::{CloseCause, CloseCode, CloseReason};
+use super::error::{Blame, PacketError};
+use super::flight::CheckedAck;
+use super::lane::ReceiveTally;
+use super::received::Novelty;
+use super::wire::{Ack, Payload};
+
+/// What a packet holds for the layers above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PacketInfo<'a> {
+    /// The sender's simulation tick.
+    pub tick: Tick,
+    /// Replication bytes; zeros at the end are padding.
+    pub rest: &'a [u8],
+}
+
+impl Session {
+    /// Takes in a packet that was opened and so comes from the peer. `None` for one that brings nothing: received
+    /// before, too old to tell, or after the end.
+    ///
+    /// # Errors
+    /// The packet breaks the protocol, and the session should be closed: what stood before the fault may have taken
+    /// effect. With [`PacketError::InboxFull`] the packet counts as not received and nothing else is wrong.
+    pub fn handle_packet<'a>(
+        &mut self,
+        now: Time,
+        sequence: u64,
+        payload: &'a [u8],
+    ) -> Result<Option<PacketInfo<'a>>, PacketError> {
+        if self.is_closed() {
+            return Ok(None);
+        }
+        match self.received.novelty(sequence) {
+            Novelty::New => {}
+            Novelty::Duplicate => {
+                self.counters.packets_duplicate += 1;
+                return Ok(None);
+            }
+            Novelty::TooOld => {
+                self.counters.packets_too_old += 1;
+                return Ok(None);
+            }
+        }
+        let result = self.take_packet(now, sequence, payload);
+        match result {
+            Err(error) if error.blame() == Blame::Limit => self.counters.packets_refused += 1,
+            Err(_) => self.counters.packets_bad += 1,
+            Ok(_) => {}
+        }
+        result.map(Some)
+    }
+
+    fn take_packet<'a>(&mut self, now: Time, sequence: u64, bytes: &'a [u8]) -> Result<PacketInfo<'a>, PacketError> {
+        let payload = Payload::read(bytes)?;
+        if !payload.messages.is_empty() && self.lanes.is_inbox_full() {
+            return Err(PacketError::InboxFull);
+        }
+        let ack = match &payload.ack {
+            Some(ack) => Some((ack, self.flight.check(ack)?)),
+            None => None,
+        };
+        if payload.input_ack.is_some_and(|low| !self.inputs_out.on_processed(low)) {
+            return Err(PacketError::AckOfUnsentInput);
+        }
+        self.note_received(now, sequence, bytes.len(), payload.is_eliciting);
+        if let Some((ack, checked)) = ack {
+            self.take_ack(now, ack, checked);
+        }
+        if let Some(section) = &payload.inputs {
+            let tally = self.inputs_in.take(section);
+            self.counters.inputs_received += tally.received;
+            self.counters.inputs_lost += tally.lost;
+            self.counters.inputs_overflowed += tally.overflowed;
+        }
+        self.take_messages(now, payload.messages)?;
+        if let Some((code, text)) = payload.close {
+            self.end(CloseCause::Peer(CloseReason::new(CloseCode(code), text)));
+        }
+        Ok(PacketInfo { tick: payload.tick, rest: payload.rest })
+    }
+
+    fn note_received(&mut self, now: Time, sequence: u64, bytes: usize, is_eliciting: bool) {
+        let next_sent = self.flight.newest_sent().map_or(0, |newest| newest + 1);
+        self.received.insert(now, sequence, next_sent);
+        if is_eliciting {
+            self.received.note_waiting(now);
+        }
+        self.last_received_at = now;
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += bytes as u64;
+    }
+
+    fn take_ack(&mut self, now: Time, ack: &Ack, checked: CheckedAck) {
+        let (flight, mut concerned) = self.flight_and_concerned();
+        let (newest_sent_at, spurious) = flight.acknowledge(checked, &mut concerned);
+        self.counters.packets_spurious += spurious;
+        if let (Some(sent_at), Some(delay)) = (newest_sent_at, ack.delay.micros()) {
+            let micros = self.round_trip.sample(now, now.micros_since(sent_at), delay);
+            self.pacer.on_round_trip(micros);
+        }
+        self.detect_losses(now);
+    }
+
+    fn take_messages(&mut self, now: Time, section: &[u8]) -> Result<(), PacketError> {
+        if section.is_empty() {
+            return Ok(());
+        }
+        let mut tally = ReceiveTally::default();
+        let result = self.lanes.take(now, section, &mut tally);
+        self.counters.messages_received += tally.received;
+        self.counters.reassemblies_evicted += tally.evicted;
+        result
+    }
+}

@@ -1,0 +1,144 @@
+//! What the netcode tests share: a backend, one server with its seats, clients, and no network between them.
+#![allow(dead_code, unreachable_pub)] // each test file uses a part of it
+
+use std::net::SocketAddr;
+use throng_link::netcode::*;
+use throng_wire::Time;
+
+pub const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
+pub const UNIX_S: u64 = 1_800_000_000;
+pub const TIMEOUT_S: i32 = 5;
+
+pub fn random(seed: u64) -> impl FnMut(&mut [u8]) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    move |bytes| rng.fill(bytes)
+}
+
+pub fn private_key() -> Key {
+    Key::new([0x42; 32])
+}
+
+pub fn server_address() -> SocketAddr {
+    "10.0.0.1:40000".parse().unwrap()
+}
+
+pub fn client_address(number: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 1, 1], 1000 + number))
+}
+
+/// A token for client `client_id`; each id has keys of its own.
+pub fn token_options(client_id: u64) -> ConnectTokenOptions {
+    ConnectTokenOptions {
+        protocol_id: PROTOCOL_ID,
+        client_id,
+        create_unix_s: UNIX_S,
+        expire_unix_s: UNIX_S + 30,
+        timeout_s: TIMEOUT_S,
+        servers: vec![server_address()],
+        user_data: [client_id as u8; USER_DATA_LEN],
+    }
+}
+
+pub fn token(client_id: u64) -> ConnectToken {
+    token_with(token_options(client_id))
+}
+
+pub fn token_with(options: ConnectTokenOptions) -> ConnectToken {
+    ConnectToken::generate(&options, &private_key(), &mut random(options.client_id)).unwrap()
+}
+
+/// A server: its door, and the connections that came in through it.
+pub struct Server {
+    pub door: ServerHandshake,
+    pub seats: u32,
+    pub connected: Vec<(SocketAddr, Accepted)>,
+    pub unix_s: u64,
+}
+
+impl Server {
+    pub fn new(seats: u32) -> Server {
+        Server::with(seats, ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]))
+    }
+
+    pub fn with(seats: u32, options: ServerOptions) -> Server {
+        let door = ServerHandshake::new(options, &mut random(77));
+        Server { door, seats, connected: Vec::new(), unix_s: UNIX_S }
+    }
+
+    /// Lets the door handle a datagram. The answer, if any, and whether somebody was let in.
+    ///
+    /// Checks what holds for every datagram: one outcome is counted, ignored ones are not answered, and no answer is
+    /// longer than the question.
+    pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<Vec<u8>, DropReason> {
+        let before = outcomes(&self.door);
+        let taken: Vec<u64> = self.connected.iter().map(|(_, accepted)| accepted.client_id).collect();
+        let seats = Seats {
+            free: (taken.len() < self.seats as usize).then_some(taken.len() as u32),
+            max_clients: self.seats,
+            is_connected: &|id| taken.contains(&id),
+        };
+        let mut reply = vec![0xee; 3];
+        let now = Now { unix_s: self.unix_s, time: now };
+        let outcome = self.door.handle(now, from, &mut datagram.to_vec(), &seats, &mut reply);
+        assert_eq!(outcomes(&self.door), before + 1);
+        assert!(reply.len() <= datagram.len(), "{} bytes answered with {}", datagram.len(), reply.len());
+        match outcome {
+            Outcome::Ignored(reason) => {
+                assert!(reply.is_empty());
+                Err(reason)
+            }
+            Outcome::Reply => Ok(reply),
+            Outcome::Accept(accepted) => {
+                self.connected.push((from, *accepted));
+                Ok(reply)
+            }
+        }
+    }
+}
+
+fn outcomes(door: &ServerHandshake) -> u64 {
+    let counters = door.counters();
+    counters.challenged + counters.denied + counters.accepted + counters.dropped_total()
+}
+
+/// The request with which a token is shown.
+pub fn request(token: &ConnectToken) -> Vec<u8> {
+    let mut request = Vec::new();
+    ClientHandshake::new(token.clone(), Time(0)).poll_transmit(Time(0), &mut request).unwrap();
+    request
+}
+
+/// Takes a client's next packet, which must be due.
+pub fn poll(client: &mut ClientHandshake, now: Time) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let to = client.poll_transmit(now, &mut packet).expect("a packet is due");
+    assert_eq!(to, client.server());
+    packet
+}
+
+/// Delivers the server's answer to a client.
+pub fn deliver(client: &mut ClientHandshake, now: Time, mut packet: Vec<u8>) -> ClientOutcome {
+    let from = client.server();
+    client.handle(now, from, &mut packet)
+}
+
+/// Connects a client without loss. Its end; the server's end is the last of `connected`.
+pub fn connect(server: &mut Server, now: Time, from: SocketAddr, token: ConnectToken) -> Connected {
+    let mut client = ClientHandshake::new(token, now);
+    let challenge = server.handle(now, from, &poll(&mut client, now)).unwrap();
+    assert!(matches!(deliver(&mut client, now, challenge), ClientOutcome::Progress));
+    let keep_alive = server.handle(now, from, &poll(&mut client, now)).unwrap();
+    match deliver(&mut client, now, keep_alive) {
+        ClientOutcome::Connected(connected) => *connected,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Seals a payload into a packet of its own.
+pub fn seal(sealer: &mut Sealer, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; sealer.header_len()];
+    packet.extend_from_slice(payload);
+    packet.resize(packet.len() + TAG_LEN, 0);
+    sealer.seal_payload(&mut packet).unwrap();
+    packet
+}

@@ -1,0 +1,80 @@
+//! Sessions end with a reason, or by silence.
+
+mod session_pair;
+
+use session_pair::{CLIENT, Link, Pair, SERVER};
+use throng_link::session::{
+    BeginError, CloseCause, CloseCode, CloseReason, LaneId, PacketPlan, SendError, SessionOptions,
+};
+use throng_wire::Tick;
+
+#[test]
+fn the_reason_of_a_close_arrives_even_when_half_of_the_packets_do_not() {
+    let mut arrived = 0;
+    for seed in 0..100 {
+        let mut pair =
+            Pair::new(seed, SessionOptions::default(), Link { delay_ms: 30, loss_percent: 50, ..Link::default() });
+        pair.run(1);
+        let reason = CloseReason::new(CloseCode(300), "the match is over");
+        pair.ends[SERVER].session.close(pair.now, reason.clone());
+        assert_eq!(pair.ends[SERVER].session.send(LaneId(0), b"too late"), Err(SendError::Closed));
+        pair.run(2);
+        assert_eq!(pair.ends[SERVER].close, Some(CloseCause::Local(reason.clone())));
+        match pair.ends[CLIENT].close.take() {
+            Some(cause) => {
+                assert_eq!(cause, CloseCause::Peer(reason));
+                arrived += 1;
+            }
+            None => assert!(pair.run_until(12, |pair| pair.ends[CLIENT].close == Some(CloseCause::IdleTimeout))),
+        }
+    }
+    assert!(arrived > 90, "{arrived} of 100");
+}
+
+#[test]
+fn an_end_that_stops_is_noticed_by_the_other() {
+    let mut pair = Pair::new(1, SessionOptions::default(), Link { delay_ms: 30, ..Link::default() });
+    pair.ends[SERVER].offered_bytes = 300;
+    pair.run(20);
+    assert!(pair.ends.iter().all(|end| end.close.is_none()));
+    pair.ends[CLIENT].is_running = false;
+    pair.run(9);
+    assert_eq!(pair.ends[SERVER].close, None);
+    pair.run(2);
+    assert_eq!(pair.ends[SERVER].close, Some(CloseCause::IdleTimeout));
+    assert_eq!(pair.ends[SERVER].verdicts.len(), pair.ends[SERVER].sent.len());
+}
+
+#[test]
+fn two_idle_ends_keep_each_other_alive_with_a_few_packets_a_second() {
+    let mut pair = Pair::new(1, SessionOptions::default(), Link { delay_ms: 30, ..Link::default() });
+    pair.run(60);
+    for end in &pair.ends {
+        assert_eq!(end.close, None);
+        assert!((60..200).contains(&end.sent.len()), "{} packets", end.sent.len());
+    }
+}
+
+#[test]
+fn a_closed_session_takes_and_gives_nothing() {
+    let mut pair = Pair::new(1, SessionOptions::default(), Link::default());
+    pair.ends[CLIENT].session.close(pair.now, CloseReason::new(CloseCode::DONE, ""));
+    pair.run(1);
+    let (now, session) = (pair.now, &mut pair.ends[SERVER].session);
+    assert!(session.is_closed() && !session.has_pending(now) && session.next_deadline().is_none());
+    assert_eq!(session.handle_packet(now, 1_000, &[0, 0, 0, 0, 0]), Ok(None));
+    let refused = session.begin_packet(now, PacketPlan::new(1_000, Tick(0)), &mut Vec::new());
+    assert_eq!(refused, Err(BeginError::Closed));
+}
+
+#[test]
+fn the_deadline_is_when_something_happens_and_not_before() {
+    let mut pair = Pair::new(1, SessionOptions::default(), Link { delay_ms: 30, ..Link::default() });
+    for _ in 0..3000 {
+        for end in &pair.ends {
+            let is_later = end.session.next_deadline().is_some_and(|deadline| deadline > pair.now);
+            assert!(!(is_later && end.session.has_pending(pair.now)), "due before its deadline at {:?}", pair.now);
+        }
+        pair.step();
+    }
+}

@@ -1,0 +1,77 @@
+//! Inputs come at most once and in order, and all of them come while losses stay below the redundancy.
+
+mod session_pair;
+
+use session_pair::{CLIENT, Link, Pair, SERVER};
+use throng_link::session::{InputError, SessionOptions};
+
+fn play(pair: &mut Pair, inputs: u32) {
+    for number in 0..inputs {
+        pair.ends[CLIENT].session.push_input(&number.to_le_bytes()).expect("it is short");
+        pair.step();
+    }
+    pair.run(2);
+}
+
+#[test]
+fn inputs_come_in_order_and_at_most_once_through_a_storm() {
+    for seed in 0..10 {
+        println!("seed {seed}");
+        let first_input = u32::MAX - 300;
+        let link = Link { delay_ms: 30, jitter_ms: 60, loss_percent: 30, duplicate_percent: 10, ..Link::default() };
+        let mut pair = Pair::new(seed, SessionOptions { first_input, ..SessionOptions::default() }, link);
+        play(&mut pair, 1000);
+        let got: Vec<u32> =
+            pair.ends[SERVER].inputs.iter().map(|input| input.number.wrapping_sub(first_input)).collect();
+        assert!(got.is_sorted_by(|a, b| a < b), "seed {seed}: {got:?}");
+        for input in &pair.ends[SERVER].inputs {
+            assert_eq!(input.bytes(), input.number.wrapping_sub(first_input).to_le_bytes(), "seed {seed}");
+        }
+        assert!(got.len() > 700, "seed {seed}: only {} of 1000 came", got.len());
+        let counters = pair.ends[SERVER].session.statistics().counters;
+        assert_eq!(counters.inputs_received + counters.inputs_lost, 1000, "seed {seed}: {counters:?}");
+        assert_eq!(counters.inputs_received, got.len() as u64);
+    }
+}
+
+#[test]
+fn no_input_is_lost_while_fewer_packets_in_a_row_are_lost_than_it_is_repeated() {
+    let mut pair = Pair::new(1, SessionOptions { input_redundancy: 4, ..SessionOptions::default() }, Link::default());
+    for number in 0..1000u32 {
+        pair.ends[CLIENT].link.loss_percent = if number % 4 == 3 { 0 } else { 100 };
+        pair.ends[CLIENT].session.push_input(&number.to_le_bytes()).expect("it is short");
+        pair.step();
+    }
+    pair.settle();
+    assert_eq!(pair.ends[SERVER].inputs.len(), 1000);
+    assert_eq!(pair.ends[SERVER].session.statistics().counters.inputs_lost, 0);
+}
+
+#[test]
+fn the_last_input_is_sent_again_until_it_has_arrived() {
+    for seed in 0..10 {
+        println!("seed {seed}");
+        let mut pair =
+            Pair::new(seed, SessionOptions::default(), Link { delay_ms: 20, loss_percent: 60, ..Link::default() });
+        pair.ends[CLIENT].session.push_input(b"jump").expect("it is short");
+        let came = pair.run_until(10, |pair| !pair.ends[SERVER].inputs.is_empty());
+        assert!(came, "seed {seed}: the input never came");
+        assert!(pair.run_until(10, |pair| pair.ends[CLIENT].session.input_acked() == Some(0)), "seed {seed}: no reply");
+    }
+}
+
+#[test]
+fn arrived_inputs_are_not_repeated() {
+    let mut pair = Pair::new(1, SessionOptions { input_redundancy: 16, ..SessionOptions::default() }, Link::default());
+    play(&mut pair, 1000);
+    let counters = pair.ends[CLIENT].session.statistics().counters;
+    assert!(counters.bytes_sent < 45 * counters.packets_sent, "{} bytes", counters.bytes_sent);
+    assert_eq!(pair.ends[CLIENT].session.input_acked(), Some(999));
+}
+
+#[test]
+fn an_input_that_is_too_long_is_refused() {
+    let mut pair = Pair::new(1, SessionOptions::default(), Link::default());
+    assert_eq!(pair.ends[CLIENT].session.push_input(&[0; 65]), Err(InputError::TooLarge));
+    assert_eq!(pair.ends[CLIENT].session.push_input(&[0; 64]), Ok(0));
+}

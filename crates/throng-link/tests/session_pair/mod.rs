@@ -1,0 +1,255 @@
+//! Two sessions, joined by a link that loses, delays, doubles and reorders, in virtual time.
+//!
+//! The pair watches what must hold in every run: each packet gets one verdict, "delivered" is never said of a packet that
+//! was not taken in, and what comes out is an error of nobody.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use throng_link::session::{CloseCause, Delivery, Input, LaneId, PacketPlan, Session, SessionOptions};
+use throng_wire::{Tick, Time};
+
+pub(crate) const CLIENT: usize = 0;
+pub(crate) const SERVER: usize = 1;
+
+/// One direction of the link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Link {
+    pub(crate) delay_ms: u64,
+    pub(crate) jitter_ms: u64,
+    pub(crate) loss_percent: u64,
+    pub(crate) duplicate_percent: u64,
+    /// Bytes per second, 0 for unlimited. What would wait longer than `queue_ms` is dropped.
+    pub(crate) rate_bytes_per_s: u64,
+    pub(crate) queue_ms: u64,
+}
+
+pub(crate) struct End {
+    pub(crate) session: Session,
+    pub(crate) link: Link,
+    pub(crate) next_sequence: u64,
+    pub(crate) sent: BTreeMap<u64, Time>,
+    pub(crate) verdicts: BTreeMap<u64, Delivery>,
+    /// Sequences of the peer's packets that this end took in.
+    pub(crate) taken: BTreeSet<u64>,
+    pub(crate) messages: Vec<(LaneId, Vec<u8>)>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) close: Option<CloseCause>,
+    /// Replication bytes offered per tick.
+    pub(crate) offered_bytes: usize,
+    /// Whether the end does anything at all.
+    pub(crate) is_running: bool,
+    pub(crate) replication_bytes_sent: u64,
+    pub(crate) replication_bytes_received: u64,
+    link_free_at: Time,
+}
+
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) tick: Duration,
+    pub(crate) ends: [End; 2],
+    random: fastrand::Rng,
+    wire: BTreeMap<(Time, u64), (usize, u64, Vec<u8>)>,
+    put_on_wire: u64,
+    ticks: u32,
+}
+
+impl Pair {
+    pub(crate) fn new(seed: u64, options: SessionOptions, link: Link) -> Pair {
+        Pair::starting_at(seed, options, link, 0)
+    }
+
+    pub(crate) fn starting_at(seed: u64, options: SessionOptions, link: Link, first_sequence: u64) -> Pair {
+        let options = Arc::new(options);
+        let end = || End {
+            session: Session::new(options.clone(), Time(0)).expect("good options"),
+            link,
+            next_sequence: first_sequence,
+            sent: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            messages: Vec::new(),
+            inputs: Vec::new(),
+            close: None,
+            offered_bytes: 0,
+            is_running: true,
+            replication_bytes_sent: 0,
+            replication_bytes_received: 0,
+            link_free_at: Time(0),
+        };
+        Pair {
+            now: Time(0),
+            tick: Duration::from_millis(10),
+            ends: [end(), end()],
+            random: fastrand::Rng::with_seed(seed),
+            wire: BTreeMap::new(),
+            put_on_wire: 0,
+            ticks: 0,
+        }
+    }
+
+    /// One tick of both ends.
+    pub(crate) fn step(&mut self) {
+        self.now = self.now.after(self.tick);
+        self.ticks += 1;
+        self.deliver();
+        for end in 0..2 {
+            if self.ends[end].is_running {
+                self.ends[end].session.handle_timeout(self.now);
+                self.drain(end);
+                self.transmit(end);
+            }
+        }
+    }
+
+    pub(crate) fn run(&mut self, seconds: u64) {
+        let end = self.now.after(Duration::from_secs(seconds));
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    /// Steps until `done`, at most for `seconds`. Returns whether it came to pass.
+    pub(crate) fn run_until(&mut self, seconds: u64, mut done: impl FnMut(&mut Pair) -> bool) -> bool {
+        let end = self.now.after(Duration::from_secs(seconds));
+        while self.now < end {
+            if done(self) {
+                return true;
+            }
+            self.step();
+        }
+        false
+    }
+
+    fn deliver(&mut self) {
+        while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (to, sequence, payload) = entry.remove();
+            let end = &mut self.ends[to];
+            if !end.is_running {
+                continue;
+            }
+            match end.session.handle_packet(self.now, sequence, &payload) {
+                Ok(Some(packet)) => {
+                    assert!(end.taken.insert(sequence), "packet {sequence} was taken twice");
+                    end.replication_bytes_received += packet.rest.len() as u64;
+                    assert!(packet.rest.iter().all(|&byte| byte == 0xEE), "replication bytes were changed");
+                }
+                Ok(None) => {}
+                Err(error) => panic!("an honest packet was refused: {error}"),
+            }
+        }
+    }
+
+    fn drain(&mut self, index: usize) {
+        let [client, server] = &mut self.ends;
+        let (end, peer) = if index == CLIENT { (client, server) } else { (server, client) };
+        while let Some((sequence, delivery)) = end.session.poll_delivery() {
+            assert!(end.sent.contains_key(&sequence), "a verdict on packet {sequence}, which was never sent");
+            assert!(end.verdicts.insert(sequence, delivery).is_none(), "two verdicts on packet {sequence}");
+            if delivery == Delivery::Delivered {
+                assert!(peer.taken.contains(&sequence), "packet {sequence} did not arrive");
+            }
+        }
+        while let Some((lane, message)) = end.session.poll_message() {
+            end.messages.push((lane, message.clone()));
+            end.session.recycle(message);
+        }
+        while let Some(input) = end.session.poll_input() {
+            end.session.set_input_ack(input.number);
+            end.inputs.push(input);
+        }
+        if let Some(cause) = end.session.poll_close() {
+            assert!(end.close.replace(cause).is_none(), "closed twice");
+        }
+    }
+
+    fn transmit(&mut self, index: usize) {
+        let now = self.now;
+        let mut offered = self.ends[index].offered_bytes;
+        for _ in 0..200 {
+            let end = &mut self.ends[index];
+            let allowance = end.session.sending_allowance_bytes(now);
+            let may_send = allowance >= 400;
+            let wants = offered > 0 || end.session.has_pending(now);
+            if end.session.is_closed() || !(wants && may_send || end.session.has_urgent(now)) {
+                return;
+            }
+            let sequence = end.next_sequence;
+            let room_bytes = if may_send { allowance.min(1200) } else { 400 };
+            let message_bytes = if !may_send {
+                0
+            } else if offered > 0 {
+                room_bytes / 2
+            } else {
+                room_bytes
+            };
+            let plan = PacketPlan { sequence, tick: Tick(self.ticks), room_bytes, message_bytes };
+            let mut payload = Vec::new();
+            let written = end.session.begin_packet(now, plan, &mut payload).expect("a packet can be begun");
+            assert_eq!(written, payload.len());
+            assert!(written <= room_bytes, "{written} bytes in a room of {room_bytes}");
+            let replication = if may_send { offered.min(room_bytes - written) } else { 0 };
+            payload.resize(written + replication, 0xEE);
+            offered -= replication;
+            end.session.finish_packet(payload.len());
+            end.replication_bytes_sent += replication as u64;
+            end.next_sequence += 1;
+            end.sent.insert(sequence, now);
+            self.put_on_wire(index, sequence, payload);
+        }
+    }
+
+    fn put_on_wire(&mut self, from: usize, sequence: u64, payload: Vec<u8>) {
+        let link = self.ends[from].link;
+        let mut sent_at = self.now;
+        let transfer_micros = (payload.len() as u64 * 1_000_000).checked_div(link.rate_bytes_per_s);
+        if let Some(micros) = transfer_micros {
+            let free_at = self.ends[from].link_free_at.max(self.now);
+            if free_at.micros_since(self.now) > link.queue_ms * 1000 {
+                return;
+            }
+            sent_at = Time(free_at.0 + micros);
+            self.ends[from].link_free_at = sent_at;
+        }
+        let copies = if self.random.u64(0..100) < link.duplicate_percent { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.random.u64(0..100) < link.loss_percent {
+                continue;
+            }
+            let delay = link.delay_ms * 1000 + self.random.u64(0..=link.jitter_ms * 1000);
+            self.put_on_wire += 1;
+            self.wire.insert((Time(sent_at.0 + delay), self.put_on_wire), (1 - from, sequence, payload.clone()));
+        }
+    }
+
+    /// Lets the link carry everything from now on and both ends come to rest; then every packet must have its verdict.
+    pub(crate) fn settle(&mut self) {
+        for end in &mut self.ends {
+            end.link = Link { delay_ms: end.link.delay_ms, ..Link::default() };
+            end.offered_bytes = 0;
+        }
+        self.run(8);
+        for end in &self.ends {
+            for (sequence, sent_at) in &end.sent {
+                let is_late = self.now.micros_since(*sent_at) > 5_100_000;
+                assert!(!is_late || end.verdicts.contains_key(sequence), "packet {sequence} has no verdict after 5 s");
+            }
+        }
+    }
+}
+
+/// A message that says its number and has `length` bytes, at least 4.
+pub(crate) fn numbered(number: u32, length: usize) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    let mut random = fastrand::Rng::with_seed(u64::from(number));
+    while bytes.len() < length {
+        bytes.push(random.u8(..));
+    }
+    bytes
+}
+
+pub(crate) fn number_of(message: &[u8]) -> u32 {
+    u32::from_le_bytes(message[..4].try_into().expect("four bytes"))
+}

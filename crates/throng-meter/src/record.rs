@@ -1,0 +1,76 @@
+//! What is known about one finished tick.
+
+use crate::Subsystem;
+use std::ops::AddAssign;
+
+/// What was done in a tick, in numbers. Each worker counts for itself; the meter adds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams handed to the kernel.
+    pub packets_sent: u64,
+    /// Bytes in them, as sealed, without the headers of UDP and below.
+    pub bytes_sent: u64,
+    /// Datagrams taken from the kernel.
+    pub packets_received: u64,
+    /// Bytes in them, without the headers of UDP and below.
+    pub bytes_received: u64,
+    /// Segments copied into packets, resends included.
+    pub segments_copied: u64,
+    /// Frames that had to be encoded.
+    pub frames_encoded: u64,
+    /// Times that a subscription was served by a frame that had been encoded already.
+    pub frames_shared: u64,
+    /// Objects quantised and compared.
+    pub objects_quantised: u64,
+    /// Segments sent again because they were lost.
+    pub resends: u64,
+    /// Connections served. A worker counts those that it serves.
+    pub connections: u64,
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        self.packets_sent += other.packets_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.packets_received += other.packets_received;
+        self.bytes_received += other.bytes_received;
+        self.segments_copied += other.segments_copied;
+        self.frames_encoded += other.frames_encoded;
+        self.frames_shared += other.frames_shared;
+        self.objects_quantised += other.objects_quantised;
+        self.resends += other.resends;
+        self.connections += other.connections;
+    }
+}
+
+/// One finished tick.
+///
+/// `subsystem_ns` adds up to `total_ns` exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TickRecord {
+    /// The tick's number.
+    pub tick: u32,
+    /// When it began, in nanoseconds since the caller's origin.
+    pub start_ns: u64,
+    /// Wall time from begin to end, in nanoseconds.
+    pub total_ns: u64,
+    /// Wall time by subsystem, in nanoseconds, in the order of [`Subsystem::ALL`].
+    pub subsystem_ns: [u64; Subsystem::COUNT],
+    /// Work by subsystem over all threads, in nanoseconds. The same as `subsystem_ns` unless workers ran in parallel:
+    /// then it may be more.
+    pub work_ns: [u64; Subsystem::COUNT],
+    /// What was done.
+    pub counters: Counters,
+}
+
+impl TickRecord {
+    /// Wall time of a subsystem, in nanoseconds.
+    pub fn ns(&self, subsystem: Subsystem) -> u64 {
+        self.subsystem_ns[subsystem.index()]
+    }
+
+    /// When the tick ended, in nanoseconds since the caller's origin.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.total_ns)
+    }
+}

@@ -1,0 +1,12 @@
+//! Real sockets.
+
+mod buffers;
+mod driver;
+mod options;
+mod os_error;
+mod socket;
+
+pub use buffers::ReceiveBuffers;
+pub use driver::UdpDriver;
+pub use options::{BindError, Segmentation, SocketBuffers, UdpOptions};
+pub use socket::LightUdpSocket;

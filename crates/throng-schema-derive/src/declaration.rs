@@ -1,0 +1,223 @@
+//! What a struct declares, read from its tokens.
+
+use crate::attribute::{Entry, Errors, entries};
+use crate::quantiser::{self, Quantiser};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Field, Fields, FieldsNamed, Ident, LitStr, Path, Result, Type, Visibility};
+
+/// As many as a field mask has bits.
+const MAX_FIELDS: usize = 64;
+/// Longest name of a kind, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// A struct whose attributes are right.
+pub(crate) struct Declaration<'a> {
+    pub(crate) ident: &'a Ident,
+    pub(crate) visibility: &'a Visibility,
+    /// Name of the kind.
+    pub(crate) name: String,
+    /// Path of the crate `throng_schema`.
+    pub(crate) schema: Path,
+    /// The fields that are replicated, in order.
+    pub(crate) fields: Vec<FieldDeclaration<'a>>,
+}
+
+/// One replicated field.
+pub(crate) struct FieldDeclaration<'a> {
+    pub(crate) ident: &'a Ident,
+    /// Name without `r#`.
+    pub(crate) name: String,
+    pub(crate) ty: &'a Type,
+    pub(crate) quantiser: Quantiser,
+    pub(crate) condition: Condition,
+    pub(crate) notify: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Condition {
+    Public,
+    OwnerOnly,
+    SkipOwner,
+    InitialOnly,
+}
+
+impl<'a> Declaration<'a> {
+    /// Reads a struct.
+    pub(crate) fn of(input: &'a DeriveInput) -> Result<Declaration<'a>> {
+        let named = named_fields(input)?;
+        let mut errors = Errors::default();
+        let mut declaration = Declaration {
+            ident: &input.ident,
+            visibility: &input.vis,
+            name: input.ident.unraw().to_string(),
+            schema: syn::parse_quote!(::throng_schema),
+            fields: Vec::new(),
+        };
+        for entry in entries(&input.attrs, &mut errors) {
+            errors.keep(declaration.set(&entry));
+        }
+        for field in &named.named {
+            declaration.fields.extend(FieldDeclaration::of(field, &mut errors));
+        }
+        errors.keep(declaration.check());
+        errors.into_result().map(|()| declaration)
+    }
+
+    /// Takes an entry of the struct's own attribute.
+    fn set(&mut self, entry: &Entry) -> Result<()> {
+        let text = entry.value.as_ref().and_then(|value| value.text());
+        match (entry.word.to_string().as_str(), text) {
+            ("name", Some(name)) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
+                self.name = name;
+                Ok(())
+            }
+            ("crate", Some(path)) => {
+                self.schema = LitStr::new(&path, entry.word.span()).parse()?;
+                Ok(())
+            }
+            ("name", _) => {
+                Err(entry.error(format_args!("the name of a kind is a text of 1 to {MAX_NAME_BYTES} bytes")))
+            }
+            ("crate", _) => Err(entry.error("crate is the path of throng_schema as a text: crate = \"game::schema\"")),
+            (other, _) => Err(entry.error(format_args!(
+                "unknown word `{other}` for a struct: allowed are name = \"...\" and crate = \"...\""
+            ))),
+        }
+    }
+
+    /// Checks what concerns more than one field.
+    fn check(&self) -> Result<()> {
+        if self.fields.len() > MAX_FIELDS {
+            let message = format!(
+                "`{}` has {} replicated fields, and at most {MAX_FIELDS} are possible: split it, or make arrays",
+                self.ident,
+                self.fields.len()
+            );
+            return Err(Error::new(self.fields[MAX_FIELDS].ident.span(), message));
+        }
+        let mut positions = self.fields.iter().filter(|field| matches!(field.quantiser, Quantiser::Position { .. }));
+        if let (Some(first), Some(second)) = (positions.next(), positions.next()) {
+            let message = format!(
+                "field `{}`: a kind has one position, and `{}` is it; allowed here is fixed(min, max, step)",
+                second.name, first.name
+            );
+            return Err(Error::new(second.ident.span(), message));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> FieldDeclaration<'a> {
+    /// Reads a field; `None` if it is skipped or wrong.
+    fn of(field: &'a Field, errors: &mut Errors) -> Option<FieldDeclaration<'a>> {
+        let ident = field.ident.as_ref()?;
+        let error = |span, message: String| Error::new(span, format!("field `{ident}`: {message}"));
+        let mut broken = Errors::default();
+        let entries = entries(&field.attrs, &mut broken);
+        if let Err(unreadable) = broken.into_result() {
+            errors.push(error(unreadable.span(), unreadable.to_string()));
+            return None;
+        }
+        if let [entry] = entries.as_slice()
+            && entry.word == "skip"
+            && entry.is_bare()
+        {
+            return None;
+        }
+        let mut words = Words::default();
+        for entry in &entries {
+            if let Err(message) = words.take(entry) {
+                errors.push(error(entry.word.span(), message));
+                return None;
+            }
+        }
+        let Some(entry) = words.quantiser else {
+            let message = format!("a quantiser is missing: #[replicate(skip)], or one of {}", quantiser::ALLOWED);
+            errors.push(error(ident.span(), message));
+            return None;
+        };
+        Some(FieldDeclaration {
+            ident,
+            name: ident.unraw().to_string(),
+            ty: &field.ty,
+            quantiser: errors.keep(Quantiser::of(entry, ident, &field.ty))?,
+            condition: words.condition.unwrap_or(Condition::Public),
+            notify: words.notify,
+        })
+    }
+}
+
+/// The words of a field's attribute.
+#[derive(Default)]
+struct Words<'a> {
+    quantiser: Option<&'a Entry>,
+    condition: Option<Condition>,
+    notify: bool,
+}
+
+impl<'a> Words<'a> {
+    fn take(&mut self, entry: &'a Entry) -> std::result::Result<(), String> {
+        let word = entry.word.to_string();
+        if quantiser::is_quantiser(&entry.word) {
+            return match self.quantiser.replace(entry) {
+                Some(first) => Err(format!("two quantisers, `{}` and `{word}`: a field has one", first.word)),
+                None => Ok(()),
+            };
+        }
+        if let Some(condition) = Condition::of(&word) {
+            return match (entry.is_bare(), self.condition.replace(condition)) {
+                (true, None) => Ok(()),
+                (true, Some(_)) => Err("a field has one condition".to_owned()),
+                (false, _) => Err(format!("`{word}` takes no parameters")),
+            };
+        }
+        match word.as_str() {
+            "notify" if entry.is_bare() => {
+                self.notify = true;
+                Ok(())
+            }
+            "notify" => Err("`notify` takes no parameters".to_owned()),
+            "skip" => Err("`skip` stands alone: a skipped field is not sent".to_owned()),
+            "enum" => Err("unknown word `enum`: the quantiser of enums is `enumeration`".to_owned()),
+            _ if entry.is_bare() => Err(format!(
+                "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, initial_only, the \
+                 word notify, and the quantisers {}",
+                quantiser::ALLOWED
+            )),
+            _ => Err(format!("unknown quantiser `{word}`: allowed are {}", quantiser::ALLOWED)),
+        }
+    }
+}
+
+impl Condition {
+    fn of(word: &str) -> Option<Condition> {
+        match word {
+            "public" => Some(Condition::Public),
+            "owner_only" => Some(Condition::OwnerOnly),
+            "skip_owner" => Some(Condition::SkipOwner),
+            "initial_only" => Some(Condition::InitialOnly),
+            _ => None,
+        }
+    }
+}
+
+fn named_fields(input: &DeriveInput) -> Result<&FieldsNamed> {
+    let name = &input.ident;
+    if !input.generics.params.is_empty() {
+        let message =
+            format!("`{name}` is generic: a kind has one layout, so Replicate takes structs without parameters");
+        return Err(Error::new(input.generics.span(), message));
+    }
+    match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(named) => Ok(named),
+            _ => Err(Error::new(name.span(), format!("`{name}` must have named fields: they name what is replicated"))),
+        },
+        Data::Enum(_) => {
+            let message = format!("`{name}` is an enum: Replicate takes structs; a field of it derives ReplicateEnum");
+            Err(Error::new(name.span(), message))
+        }
+        Data::Union(_) => Err(Error::new(name.span(), format!("`{name}` is a union: Replicate takes structs"))),
+    }
+}

@@ -1,0 +1,67 @@
+use std::fmt;
+
+/// Who is sent a field, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// Everybody who may see the object.
+    #[default]
+    Public,
+    /// Only the connection that owns the object.
+    OwnerOnly,
+    /// Everybody who may see the object, except its owner (who predicts the value itself).
+    SkipOwner,
+    /// Everybody who may see the object, once: when the object is introduced. Later changes stay on the server.
+    InitialOnly,
+}
+
+impl Condition {
+    /// The facet, and with it the audience, to which a field of this condition belongs.
+    pub const fn facet(self) -> Facet {
+        match self {
+            Condition::Public | Condition::InitialOnly => Facet::Public,
+            Condition::OwnerOnly => Facet::Owner,
+            Condition::SkipOwner => Facet::Others,
+        }
+    }
+
+    /// The word of the attribute that chooses this condition; part of the schema's hash.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Condition::Public => "public",
+            Condition::OwnerOnly => "owner_only",
+            Condition::SkipOwner => "skip_owner",
+            Condition::InitialOnly => "initial_only",
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The part of an object that is meant for one audience. Every field is in exactly one facet.
+///
+/// Facets never share a buffer: each is sent through a channel of its own, so what is not meant for an audience is not
+/// in any byte that the audience is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Facet {
+    /// [`Condition::Public`] and [`Condition::InitialOnly`] fields.
+    Public = 0,
+    /// [`Condition::OwnerOnly`] fields.
+    Owner = 1,
+    /// [`Condition::SkipOwner`] fields.
+    Others = 2,
+}
+
+impl Facet {
+    /// All facets, in order of [`Facet::index`].
+    pub const ALL: [Facet; 3] = [Facet::Public, Facet::Owner, Facet::Others];
+
+    /// The number of the facet, below `Facet::ALL.len()`.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}

@@ -1,0 +1,100 @@
+use crate::{Condition, Quantiser};
+
+/// One field of a kind: what is declared about it, and where its value lies in [`Values`](crate::Values).
+///
+/// ```
+/// use throng_schema::{Condition, Field, Quantiser};
+///
+/// let ammunition = Field::new("ammunition", Quantiser::Integer { min: 0, max: 30 })
+///     .elements(4)
+///     .condition(Condition::OwnerOnly);
+/// assert_eq!(ammunition.max_bits(), 20);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Name of the field, unique in its kind.
+    pub name: &'static str,
+    /// How each element is quantised.
+    pub quantiser: Quantiser,
+    /// Number of elements, 1 to 255: an array is one field, which is sent whole. A direction or rotation is one
+    /// element; a position is always three, its axes.
+    pub elements: u8,
+    /// Who is sent the field.
+    pub condition: Condition,
+    /// Index of the first word. Set by [`Kind::new`](crate::Kind::new).
+    pub word: u16,
+    /// Number of words; 0 for a text or byte string. Set by [`Kind::new`](crate::Kind::new).
+    pub words: u16,
+    /// Index of the blob of a text or byte string. Set by [`Kind::new`](crate::Kind::new).
+    pub blob: Option<u16>,
+    /// Whether the client raises an event when the field changes.
+    pub notify: bool,
+    /// Names of the variants of an enum, in order; otherwise empty. They count for the hash.
+    pub variants: &'static [&'static str],
+}
+
+impl Field {
+    /// A public field of one element (three for a position).
+    pub fn new(name: &'static str, quantiser: Quantiser) -> Field {
+        Field {
+            name,
+            quantiser,
+            elements: if matches!(quantiser, Quantiser::Position { .. }) { 3 } else { 1 },
+            condition: Condition::Public,
+            word: 0,
+            words: 0,
+            blob: None,
+            notify: false,
+            variants: &[],
+        }
+    }
+
+    /// An array of `elements` elements.
+    #[must_use]
+    pub fn elements(self, elements: u8) -> Field {
+        Field { elements, ..self }
+    }
+
+    /// Who is sent the field.
+    #[must_use]
+    pub fn condition(self, condition: Condition) -> Field {
+        Field { condition, ..self }
+    }
+
+    /// Raises an event on the client when the field changes.
+    #[must_use]
+    pub fn notify(self) -> Field {
+        Field { notify: true, ..self }
+    }
+
+    /// Names of the enum's variants, in order.
+    #[must_use]
+    pub fn variants(self, variants: &'static [&'static str]) -> Field {
+        Field { variants, ..self }
+    }
+
+    /// The most bits that the field can take on the wire, a position in the widest space.
+    pub fn max_bits(&self) -> u32 {
+        self.quantiser.max_bits() * u32::from(self.encoded_elements())
+    }
+
+    /// Elements that are written one after the other: a position is written as one.
+    pub(crate) fn encoded_elements(&self) -> u8 {
+        if matches!(self.quantiser, Quantiser::Position { .. }) { 1 } else { self.elements }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        self.quantiser.check()?;
+        match self.quantiser {
+            Quantiser::Position { .. } if self.elements != 3 => Err("a position has three elements"),
+            Quantiser::Text { .. } | Quantiser::Bytes { .. } if self.elements != 1 => {
+                Err("a text or byte string cannot be an array")
+            }
+            Quantiser::Enum { count } if !self.variants.is_empty() && self.variants.len() != count as usize => {
+                Err("the names of the variants must be as many as the variants")
+            }
+            _ if self.elements == 0 => Err("an array needs at least one element"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+use crate::hash::{Fnv, description};
+use crate::wire::Step;
+use crate::{Facet, Field, FieldMask, MAX_FIELDS, MAX_NAME_BYTES, Quantiser, SchemaError, Values, ValuesMut};
+use std::collections::HashSet;
+
+/// One kind of object: its fields, and where their values lie.
+///
+/// Made by [`Kind::new`], for most kinds by `#[derive(Replicate)]`. What is public is for reading: the private parts
+/// are computed from it once.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Name of the kind, unique in its schema.
+    pub name: &'static str,
+    /// The fields, in order of their bits in a [`FieldMask`]; at most [`MAX_FIELDS`].
+    pub fields: Vec<Field>,
+    /// Number of words of an object.
+    pub words: usize,
+    /// Number of texts and byte strings of an object.
+    pub blobs: usize,
+    /// Index of the position field, if there is one.
+    pub position: Option<usize>,
+    /// Hash of all that both ends must agree about; the same for every compiler and machine.
+    pub hash: u64,
+    facet_masks: [FieldMask; 3],
+    initial_only: FieldMask,
+    notify: FieldMask,
+    /// For each word, the bit of its field.
+    word_bits: Vec<FieldMask>,
+    /// For each blob, the bit of its field.
+    blob_bits: Vec<FieldMask>,
+    /// For each field, how it is written.
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Kind {
+    /// Lays out the values of `fields` in their order.
+    ///
+    /// # Errors
+    /// If the name is empty or too long, there are too many fields, two of them have the same name or are positions,
+    /// or the parameters of one are out of range.
+    pub fn new(name: &'static str, fields: Vec<Field>) -> Result<Kind, SchemaError> {
+        check(name, &fields)?;
+        let mut kind = Kind {
+            name,
+            words: 0,
+            blobs: 0,
+            position: fields.iter().position(is_position),
+            hash: Fnv::new().write(description(name, &fields).as_bytes()).finish(),
+            facet_masks: [0; 3],
+            initial_only: 0,
+            notify: 0,
+            word_bits: Vec::new(),
+            blob_bits: Vec::new(),
+            steps: Vec::with_capacity(fields.len()),
+            fields,
+        };
+        for index in 0..kind.fields.len() {
+            kind.place(index);
+        }
+        Ok(kind)
+    }
+
+    /// Gives the field its words or blob, and enters it in the masks. All fields before it have theirs.
+    fn place(&mut self, index: usize) {
+        let field = &mut self.fields[index];
+        let bit = 1 << index;
+        field.word = self.words as u16;
+        field.words = (field.quantiser.words() * usize::from(field.encoded_elements())) as u16;
+        field.blob = field.quantiser.is_blob().then_some(self.blobs as u16);
+        self.words += usize::from(field.words);
+        self.word_bits.resize(self.words, bit);
+        if field.blob.is_some() {
+            self.blobs += 1;
+            self.blob_bits.push(bit);
+        }
+        self.facet_masks[field.condition.facet().index()] |= bit;
+        if field.condition == crate::Condition::InitialOnly {
+            self.initial_only |= bit;
+        }
+        if field.notify {
+            self.notify |= bit;
+        }
+        self.steps.push(Step::of(field));
+    }
+
+    /// All fields.
+    pub fn all_mask(&self) -> FieldMask {
+        self.facet_masks.iter().fold(0, |all, mask| all | mask)
+    }
+
+    /// The fields of a facet.
+    #[inline]
+    pub fn facet_mask(&self, facet: Facet) -> FieldMask {
+        self.facet_masks[facet.index()]
+    }
+
+    /// The fields that are sent only when an object is introduced; all of them are in [`Facet::Public`].
+    #[inline]
+    pub fn initial_only_mask(&self) -> FieldMask {
+        self.initial_only
+    }
+
+    /// The fields whose change raises an event on the client.
+    #[inline]
+    pub fn notify_mask(&self) -> FieldMask {
+        self.notify
+    }
+
+    /// The fields of `mask` with their indices, in order.
+    pub fn fields_of(&self, mask: FieldMask) -> impl Iterator<Item = (usize, &Field)> {
+        self.fields.iter().enumerate().filter(move |(index, _)| mask >> index & 1 == 1)
+    }
+
+    /// The most bits that the fields of `mask` can take on the wire, positions in the widest space.
+    pub fn max_bits(&self, mask: FieldMask) -> u64 {
+        self.fields_of(mask).map(|(_, field)| u64::from(field.max_bits())).sum()
+    }
+
+    /// Values of this shape, all zero and empty: where a copy of an object begins.
+    pub fn empty_values(&self) -> (Vec<u32>, Vec<Vec<u8>>) {
+        (vec![0; self.words], vec![Vec::new(); self.blobs])
+    }
+
+    /// The fields that differ between two values of this kind.
+    ///
+    /// # Panics
+    /// In debug builds if the values are not shaped like the kind.
+    #[inline]
+    pub fn compare(&self, old: Values<'_>, new: Values<'_>) -> FieldMask {
+        self.debug_assert_shape(old);
+        self.debug_assert_shape(new);
+        let mut changed = 0;
+        for ((old, new), &bit) in old.words.iter().zip(new.words).zip(&self.word_bits) {
+            changed |= if old == new { 0 } else { bit };
+        }
+        for ((old, new), &bit) in old.blobs.iter().zip(new.blobs).zip(&self.blob_bits) {
+            changed |= if old == new { 0 } else { bit };
+        }
+        changed
+    }
+
+    /// Copies the fields of `mask`. Bits beyond the last field mean nothing.
+    ///
+    /// Allocates only when a text or byte string is longer than any before it in its place.
+    ///
+    /// # Panics
+    /// In debug builds if the values are not shaped like the kind.
+    #[inline]
+    pub fn copy(&self, mask: FieldMask, from: Values<'_>, to: ValuesMut<'_>) {
+        self.debug_assert_shape(from);
+        self.debug_assert_shape(to.as_values());
+        for ((to, from), &bit) in to.words.iter_mut().zip(from.words).zip(&self.word_bits) {
+            *to = if mask & bit == 0 { *to } else { *from };
+        }
+        for ((to, from), &bit) in to.blobs.iter_mut().zip(from.blobs).zip(&self.blob_bits) {
+            if mask & bit != 0 {
+                to.clone_from(from);
+            }
+        }
+    }
+
+    pub(crate) fn debug_assert_shape(&self, values: Values<'_>) {
+        debug_assert_eq!(values.words.len(), self.words, "words of kind {}", self.name);
+        debug_assert_eq!(values.blobs.len(), self.blobs, "blobs of kind {}", self.name);
+    }
+}
+
+fn is_position(field: &Field) -> bool {
+    matches!(field.quantiser, Quantiser::Position { .. })
+}
+
+fn check(name: &str, fields: &[Field]) -> Result<(), SchemaError> {
+    let kind = || name.to_owned();
+    if !(1..=MAX_NAME_BYTES).contains(&name.len()) {
+        return Err(SchemaError::KindName { kind: kind() });
+    }
+    if fields.len() > MAX_FIELDS {
+        return Err(SchemaError::TooManyFields { kind: kind(), count: fields.len() });
+    }
+    let mut names = HashSet::new();
+    for field in fields {
+        if !names.insert(field.name) {
+            return Err(SchemaError::DuplicateField { kind: kind(), field: field.name.to_owned() });
+        }
+        field.check().map_err(|reason| SchemaError::Field { kind: kind(), field: field.name.to_owned(), reason })?;
+    }
+    let mut positions = fields.iter().filter(|field| is_position(field));
+    match (positions.next(), positions.next()) {
+        (Some(first), Some(second)) => Err(SchemaError::TwoPositions {
+            kind: kind(),
+            first: first.name.to_owned(),
+            second: second.name.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}

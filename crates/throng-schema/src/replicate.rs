@@ -1,0 +1,38 @@
+use crate::{FieldMask, Kind, Values, ValuesMut};
+
+/// A type whose values are replicated: `#[derive(Replicate)]`.
+pub trait Replicate: Default + Send + 'static {
+    /// The declared fields. Allocates; a [`Schema`](crate::Schema) asks once.
+    fn kind() -> Kind;
+
+    /// Writes all fields, quantised, over whatever `to` held. Allocates only when a text or byte string is longer
+    /// than any before it in its place.
+    ///
+    /// # Panics
+    /// If `to` is not shaped like the kind.
+    fn quantise(&self, to: ValuesMut<'_>);
+
+    /// Takes over the fields of `mask`. Skipped fields and those outside the mask stay as they are.
+    ///
+    /// # Panics
+    /// If `from` is not shaped like the kind.
+    fn apply(&mut self, mask: FieldMask, from: Values<'_>);
+}
+
+/// An enum without data that can be a field: `#[derive(ReplicateEnum)]`.
+///
+/// Codes count the variants in order of declaration, whatever their discriminants are.
+#[diagnostic::on_unimplemented(
+    message = "the enum `{Self}` cannot be a replicated field",
+    note = "add #[derive(ReplicateEnum)] to `{Self}`"
+)]
+pub trait ReplicateEnum: Copy + 'static {
+    /// Names of the variants in order, 1 to 65,536. They are part of the schema's hash.
+    const VARIANTS: &'static [&'static str];
+
+    /// The number of the variant.
+    fn code(&self) -> u32;
+
+    /// The variant of a number; the first one if there is no such variant (which decoding refuses).
+    fn from_code(code: u32) -> Self;
+}

@@ -1,0 +1,296 @@
+//! How fields are written: those of the mask, in order, without gaps and without the mask, lowest bit first.
+//!
+//! ```text
+//! fixed, angle, bool, enumeration, integer   the code, as many bits as the highest code has
+//! unit_vector                                u: bits | v: bits
+//! quaternion                                 left out: 2 | three others: bits each
+//! float16, float32                           the IEEE 754 bits: 16 or 32
+//! position                                   x, y, z: distance from the space's origin, as many bits as it says
+//! object                                     varint index + 1 | generation: 16          none: varint 0, nothing more
+//! text, bytes                                length: as many bits as the maximum has | the bytes, 8 bits each
+//! ```
+//!
+//! The elements of an array follow each other. What no value is written as is refused when reading: codes above the
+//! highest, positions beyond the world of 2^32 steps, NaN, lengths above the maximum, text that is not UTF-8.
+
+use crate::arithmetic::{Fixed, Float16, Float32, IntegerRange, Octahedral, SmallestThree, bits_for};
+use crate::{DecodeError, Field, FieldMask, Kind, Quantiser, Space, Values, ValuesMut};
+use throng_wire::{BitReader, BitWriter, ObjectId};
+
+/// How one field is written, ready for the hot path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    form: Form,
+    word: u16,
+    blob: u16,
+    elements: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// One word, codes up to `last`.
+    Code {
+        bits: u8,
+        last: u32,
+    },
+    /// Two words, codes up to `last`.
+    LongCode {
+        bits: u8,
+        last: u64,
+    },
+    Position,
+    UnitVector(Octahedral, u8),
+    Quaternion(SmallestThree, u8),
+    Float16,
+    Float32,
+    Object,
+    Blob {
+        length_bits: u8,
+        max_bytes: u16,
+        text: bool,
+    },
+}
+
+impl Step {
+    /// The step of a field that has its words and its blob.
+    pub(crate) fn of(field: &Field) -> Step {
+        Step {
+            form: Form::of(field.quantiser),
+            word: field.word,
+            blob: field.blob.unwrap_or(0),
+            elements: field.encoded_elements(),
+        }
+    }
+}
+
+impl Form {
+    fn of(quantiser: Quantiser) -> Form {
+        match quantiser {
+            Quantiser::Fixed { min, max, step } => Form::code(u64::from(Fixed::new(min, max, step).last())),
+            Quantiser::Position { .. } => Form::Position,
+            Quantiser::Angle { bits } => Form::code((1 << bits) - 1),
+            Quantiser::UnitVector { bits } => Form::UnitVector(Octahedral::new(bits), 2 * bits as u8),
+            Quantiser::Quaternion { bits } => Form::Quaternion(SmallestThree::new(bits), 2 + 3 * bits as u8),
+            Quantiser::Integer { min, max } => Form::code(IntegerRange::new(min, max).last()),
+            Quantiser::Bool => Form::code(1),
+            Quantiser::Enum { count } => Form::code(u64::from(count) - 1),
+            Quantiser::Float16 => Form::Float16,
+            Quantiser::Float32 => Form::Float32,
+            Quantiser::Text { max_bytes } => Form::blob(max_bytes, true),
+            Quantiser::Bytes { max_bytes } => Form::blob(max_bytes, false),
+            Quantiser::ObjectRef => Form::Object,
+        }
+    }
+
+    fn code(last: u64) -> Form {
+        let bits = bits_for(last) as u8;
+        if bits <= 32 { Form::Code { bits, last: last as u32 } } else { Form::LongCode { bits, last } }
+    }
+
+    fn blob(max_bytes: u32, text: bool) -> Form {
+        Form::Blob { length_bits: bits_for(u64::from(max_bytes)) as u8, max_bytes: max_bytes as u16, text }
+    }
+}
+
+impl Kind {
+    /// Writes the fields of `mask`, in order. The mask itself is not written; bits beyond the last field mean nothing.
+    ///
+    /// A position outside `space` is moved to its border: things fall out of worlds.
+    ///
+    /// # Panics
+    /// If the values are not shaped like the kind.
+    #[inline]
+    pub fn encode(&self, mask: FieldMask, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
+        self.debug_assert_shape(values);
+        for (step, _) in self.steps_of(mask) {
+            step.encode(values, space, w);
+        }
+    }
+
+    /// Reads what [`Kind::encode`] wrote with the same mask and space.
+    ///
+    /// Fields outside `mask` stay as they are; bits beyond the last field mean nothing. Allocates at most the largest
+    /// size that the fields declare.
+    ///
+    /// # Errors
+    /// If the bytes end early or hold what no value is written as. The fields of `mask` are then partly overwritten.
+    ///
+    /// # Panics
+    /// If the values are not shaped like the kind; never because of the bytes.
+    #[inline]
+    pub fn decode(
+        &self,
+        mask: FieldMask,
+        mut values: ValuesMut<'_>,
+        space: &Space,
+        r: &mut BitReader<'_>,
+    ) -> Result<(), DecodeError> {
+        self.debug_assert_shape(values.as_values());
+        for (step, index) in self.steps_of(mask) {
+            step.decode(values.reborrow(), space, r).map_err(|refusal| refusal.of(self.fields[index].name))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn steps_of(&self, mask: FieldMask) -> impl Iterator<Item = (&Step, usize)> {
+        let mut rest = mask;
+        std::iter::from_fn(move || {
+            let index = rest.trailing_zeros() as usize;
+            rest &= rest.wrapping_sub(1);
+            self.steps.get(index).map(|step| (step, index))
+        })
+    }
+}
+
+impl Step {
+    #[inline]
+    fn encode(&self, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
+        let elements = usize::from(self.elements);
+        let words = &values.words[usize::from(self.word)..];
+        match self.form {
+            Form::Code { bits, .. } => words[..elements].iter().for_each(|&code| w.write(code.into(), bits.into())),
+            Form::UnitVector(_, bits) => words[..elements].iter().for_each(|&code| w.write(code.into(), bits.into())),
+            Form::Float16 => words[..elements].iter().for_each(|&code| w.write(code.into(), 16)),
+            Form::Float32 => words[..elements].iter().for_each(|&code| w.write(code.into(), 32)),
+            Form::LongCode { bits, .. } | Form::Quaternion(_, bits) => {
+                pairs(words, elements).for_each(|[low, high]| w.write(long(low, high), bits.into()));
+            }
+            Form::Position => {
+                for (axis, &word) in words[..3].iter().enumerate() {
+                    w.write(space.code(axis, word as i32).into(), space.bits[axis].into());
+                }
+            }
+            Form::Object => pairs(words, elements).for_each(|[index, generation]| write_object(index, generation, w)),
+            Form::Blob { length_bits, max_bytes, .. } => {
+                let blob = &values.blobs[usize::from(self.blob)];
+                debug_assert!(blob.len() <= usize::from(max_bytes), "{} bytes in a blob of {max_bytes}", blob.len());
+                let blob = &blob[..blob.len().min(max_bytes.into())];
+                w.write(blob.len() as u64, length_bits.into());
+                w.write_bytes(blob);
+            }
+        }
+    }
+
+    #[inline]
+    fn decode(&self, values: ValuesMut<'_>, space: &Space, r: &mut BitReader<'_>) -> Result<(), Refusal> {
+        let elements = usize::from(self.elements);
+        let words = &mut values.words[usize::from(self.word)..];
+        match self.form {
+            Form::Code { bits, last } => read_codes(&mut words[..elements], bits, r, |code| code <= last),
+            Form::UnitVector(octahedral, bits) => {
+                read_codes(&mut words[..elements], bits, r, |code| octahedral.is_code(code))
+            }
+            Form::Float16 => read_codes(&mut words[..elements], 16, r, |code| Float16.is_code(code)),
+            Form::Float32 => read_codes(&mut words[..elements], 32, r, |code| Float32.is_code(code)),
+            Form::LongCode { bits, last } => read_long_codes(&mut words[..2 * elements], bits, r, |code| code <= last),
+            Form::Quaternion(smallest_three, bits) => {
+                read_long_codes(&mut words[..2 * elements], bits, r, |code| smallest_three.is_code(code))
+            }
+            Form::Position => {
+                for (axis, word) in words[..3].iter_mut().enumerate() {
+                    let code = r.read(space.bits[axis].into())? as u32;
+                    *word = space.value(axis, code).ok_or(Refusal::OutOfRange)? as u32;
+                }
+                Ok(())
+            }
+            Form::Object => words[..2 * elements].chunks_exact_mut(2).try_for_each(|pair| read_object(pair, r)),
+            Form::Blob { length_bits, max_bytes, text } => {
+                let length = r.read(length_bits.into())? as usize;
+                if length > usize::from(max_bytes) {
+                    return Err(Refusal::TooLong);
+                }
+                let blob = &mut values.blobs[usize::from(self.blob)];
+                blob.clear();
+                r.read_bytes(length, blob)?;
+                if text && std::str::from_utf8(blob).is_err() {
+                    return Err(Refusal::InvalidText);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[inline]
+fn long(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+#[inline]
+fn pairs(words: &[u32], count: usize) -> impl Iterator<Item = [u32; 2]> {
+    words[..2 * count].chunks_exact(2).map(|pair| [pair[0], pair[1]])
+}
+
+#[inline]
+fn read_codes(words: &mut [u32], bits: u8, r: &mut BitReader<'_>, good: impl Fn(u32) -> bool) -> Result<(), Refusal> {
+    for word in words {
+        *word = r.read(bits.into())? as u32;
+        if !good(*word) {
+            return Err(Refusal::OutOfRange);
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn read_long_codes(
+    words: &mut [u32],
+    bits: u8,
+    r: &mut BitReader<'_>,
+    good: impl Fn(u64) -> bool,
+) -> Result<(), Refusal> {
+    for pair in words.chunks_exact_mut(2) {
+        let code = r.read(bits.into())?;
+        if !good(code) {
+            return Err(Refusal::OutOfRange);
+        }
+        pair.copy_from_slice(&[code as u32, (code >> 32) as u32]);
+    }
+    Ok(())
+}
+
+fn write_object(index: u32, generation: u32, w: &mut BitWriter<'_>) {
+    if index == ObjectId::NONE.index {
+        w.write_varint(0);
+    } else {
+        w.write_varint(u64::from(index) + 1);
+        w.write(generation.into(), 16);
+    }
+}
+
+fn read_object(pair: &mut [u32], r: &mut BitReader<'_>) -> Result<(), Refusal> {
+    let (index, generation) = match r.read_varint()? {
+        0 => (ObjectId::NONE.index, u32::from(ObjectId::NONE.generation)),
+        number @ 1..=0xFFFF_FFFF => ((number - 1) as u32, r.read(16)? as u32),
+        _ => return Err(Refusal::OutOfRange),
+    };
+    pair.copy_from_slice(&[index, generation]);
+    Ok(())
+}
+
+/// A [`DecodeError`] that does not know its field yet.
+enum Refusal {
+    Read(throng_wire::ReadError),
+    OutOfRange,
+    TooLong,
+    InvalidText,
+}
+
+impl Refusal {
+    #[cold]
+    fn of(self, field: &'static str) -> DecodeError {
+        match self {
+            Refusal::Read(error) => DecodeError::Read(error),
+            Refusal::OutOfRange => DecodeError::OutOfRange { field },
+            Refusal::TooLong => DecodeError::TooLong { field },
+            Refusal::InvalidText => DecodeError::InvalidText { field },
+        }
+    }
+}
+
+impl From<throng_wire::ReadError> for Refusal {
+    fn from(error: throng_wire::ReadError) -> Refusal {
+        Refusal::Read(error)
+    }
+}

@@ -1,0 +1,1 @@
+//! Virtual time, simulated network, oracle world, generators.

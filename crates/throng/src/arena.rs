@@ -1,0 +1,132 @@
+//! The game's values, as it wrote them: one arena per kind.
+
+use std::any::{Any, TypeId};
+
+use rustc_hash::FxHashMap;
+use throng_schema::{Replicate, ValuesMut};
+use throng_wire::ObjectId;
+
+/// All values of one kind.
+trait Arena: Send {
+    fn quantise(&self, row: u32, to: ValuesMut<'_>);
+    fn remove(&mut self, row: u32);
+    fn as_any(&self) -> &dyn Any;
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+#[derive(Default)]
+struct TypedArena<T> {
+    values: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T: Replicate> Arena for TypedArena<T> {
+    fn quantise(&self, row: u32, to: ValuesMut<'_>) {
+        self.values[row as usize].quantise(to);
+    }
+
+    fn remove(&mut self, row: u32) {
+        self.values[row as usize] = T::default();
+        self.free.push(row);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// The values of all objects, and which of them were touched since the last commit.
+#[derive(Default)]
+pub(crate) struct Values {
+    arenas: Vec<Box<dyn Arena>>,
+    by_type: FxHashMap<TypeId, u16>,
+    /// By object index.
+    places: Vec<Place>,
+    touched: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    arena: u16,
+    generation: u16,
+    row: u32,
+    alive: bool,
+    touched: bool,
+}
+
+impl Values {
+    pub(crate) fn insert<T: Replicate>(&mut self, id: ObjectId, value: T) {
+        let arena = self.arena_of::<T>();
+        let typed: &mut TypedArena<T> = self.arenas[usize::from(arena)].as_any_mut().downcast_mut().expect("its type");
+        let row = match typed.free.pop() {
+            Some(row) => {
+                typed.values[row as usize] = value;
+                row
+            }
+            None => {
+                typed.values.push(value);
+                typed.values.len() as u32 - 1
+            }
+        };
+        let index = id.index as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, Place::default());
+        }
+        let touched = self.places[index].touched;
+        self.places[index] = Place { arena, generation: id.generation, row, alive: true, touched };
+    }
+
+    pub(crate) fn get<T: Replicate>(&self, id: ObjectId) -> Option<&T> {
+        let place = self.place(id)?;
+        let typed: &TypedArena<T> = self.arenas[usize::from(place.arena)].as_any().downcast_ref()?;
+        typed.values.get(place.row as usize)
+    }
+
+    /// The value, marked as touched.
+    pub(crate) fn touch<T: Replicate>(&mut self, id: ObjectId) -> Option<&mut T> {
+        let place = self.place(id)?;
+        let typed: &mut TypedArena<T> = self.arenas[usize::from(place.arena)].as_any_mut().downcast_mut()?;
+        if !place.touched {
+            self.places[id.index as usize].touched = true;
+            self.touched.push(id.index);
+        }
+        typed.values.get_mut(place.row as usize)
+    }
+
+    pub(crate) fn remove(&mut self, id: ObjectId) {
+        if let Some(place) = self.place(id) {
+            self.places[id.index as usize].alive = false;
+            self.arenas[usize::from(place.arena)].remove(place.row);
+        }
+    }
+
+    /// Calls `commit` for each object touched since the last call, in the order in which they were touched first.
+    pub(crate) fn drain_touched(&mut self, mut commit: impl FnMut(ObjectId, &dyn Fn(ValuesMut<'_>))) {
+        for index in self.touched.drain(..) {
+            let place = &mut self.places[index as usize];
+            place.touched = false;
+            if place.alive {
+                let (arena, row) = (&self.arenas[usize::from(place.arena)], place.row);
+                let id = ObjectId { index, generation: place.generation };
+                commit(id, &|to| arena.quantise(row, to));
+            }
+        }
+    }
+
+    fn place(&self, id: ObjectId) -> Option<Place> {
+        let place = self.places.get(id.index as usize)?;
+        (place.alive && place.generation == id.generation).then_some(*place)
+    }
+
+    fn arena_of<T: Replicate>(&mut self) -> u16 {
+        let arenas = &mut self.arenas;
+        *self.by_type.entry(TypeId::of::<T>()).or_insert_with(|| {
+            arenas.push(Box::new(TypedArena::<T> { values: Vec::new(), free: Vec::new() }));
+            arenas.len() as u16 - 1
+        })
+    }
+}

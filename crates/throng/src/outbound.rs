@@ -1,0 +1,184 @@
+//! What goes out: write, seal and send, in small groups of connections so that the bytes stay in the cache.
+
+use std::time::Instant;
+
+use rayon::ThreadPool;
+use throng_link::session::Delivery;
+use throng_meter::{Lap, Subsystem};
+use throng_net::{Driver, LightUdpSocket, Transmit};
+use throng_replica::{ConnectionSlot, Executor, ObjectLog, Outgoing};
+use throng_wire::{Tick, Time};
+
+use crate::peer::{Peer, Span, Stage};
+
+/// Connections that are written before they are sealed, and sealed before they are sent.
+const GROUP: usize = 16;
+
+/// The clock of the measurements: nanoseconds since the server was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(pub(crate) Instant);
+
+impl Stopwatch {
+    pub(crate) fn ns(self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+/// The buffers of one thread that writes.
+#[derive(Default)]
+pub(crate) struct Worker {
+    buffer: Vec<u8>,
+    spans: Vec<Span>,
+    pub(crate) lap: Lap,
+    /// This thread's own handle of the socket; without one, the driver sends when all are done.
+    sender: Option<LightUdpSocket>,
+    keep_alive: Vec<u8>,
+    pub(crate) send_errors: u64,
+}
+
+/// Where datagrams go.
+pub(crate) enum Way<'a> {
+    /// Through the driver, at once.
+    Driver(&'a mut dyn Driver),
+    /// Through the worker's own socket, or into its buffer for later.
+    Own,
+}
+
+/// Everything that the writers of one tick share.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) now: Time,
+    pub(crate) tick: Tick,
+    pub(crate) max_clients: u32,
+    pub(crate) outgoing: Outgoing<'a, ObjectLog>,
+    pub(crate) stopwatch: Stopwatch,
+}
+
+impl Worker {
+    pub(crate) fn with_sender(sender: Option<LightUdpSocket>) -> Worker {
+        Worker { sender, ..Worker::default() }
+    }
+
+    /// Writes, seals and sends for these connections, the first of which has index `base`.
+    pub(crate) fn serve(
+        &mut self,
+        job: Job<'_>,
+        base: usize,
+        (peers, slots): (&mut [Option<Box<Peer>>], &mut [ConnectionSlot]),
+        mut way: Way<'_>,
+    ) {
+        self.lap.reset();
+        self.buffer.clear();
+        self.spans.clear();
+        let keeps = matches!(way, Way::Own) && self.sender.is_none();
+        for (group, (peers, slots)) in peers.chunks_mut(GROUP).zip(slots.chunks_mut(GROUP)).enumerate() {
+            let base = base + group * GROUP;
+            if !keeps {
+                self.buffer.clear();
+                self.spans.clear();
+            }
+            let first_span = self.spans.len();
+            self.write_group(job, peers, slots);
+            self.seal_group(job, base, peers, first_span);
+            match &mut way {
+                Way::Driver(driver) => self.send(job, base, peers, |transmit| driver.send(job.now, transmit).is_ok()),
+                Way::Own => {
+                    if let Some(mut sender) = self.sender.take() {
+                        self.send(job, base, peers, |transmit| sender.send(job.now, transmit).is_ok());
+                        self.sender = Some(sender);
+                    }
+                }
+            }
+        }
+        self.lap.pause(job.stopwatch.ns());
+    }
+
+    fn write_group(&mut self, job: Job<'_>, peers: &mut [Option<Box<Peer>>], slots: &mut [ConnectionSlot]) {
+        self.lap.enter(Subsystem::Write, job.stopwatch.ns());
+        for (peer, slot) in peers.iter_mut().zip(slots) {
+            let (Some(peer), Some(connection)) = (peer, &mut slot.connection) else { continue };
+            if peer.stage == Stage::Unconfirmed {
+                self.write_keep_alive(job, peer);
+            } else {
+                peer.write_packets(job.now, job.tick, connection, job.outgoing, (&mut self.buffer, &mut self.spans));
+            }
+        }
+    }
+
+    /// Until the client has answered, it may not know that it is connected. The packet comes sealed.
+    fn write_keep_alive(&mut self, job: Job<'_>, peer: &mut Peer) {
+        if job.now < peer.next_keep_alive {
+            return;
+        }
+        peer.next_keep_alive = job.now.after(throng_link::netcode::SEND_INTERVAL);
+        if peer.sealer.seal_keep_alive(peer.id.index, job.max_clients, &mut self.keep_alive).is_err() {
+            return;
+        }
+        let span = Span { peer: peer.id.index, start: self.buffer.len() as u32, len: self.keep_alive.len() as u32 };
+        self.buffer.extend_from_slice(&self.keep_alive);
+        self.spans.push(span);
+    }
+
+    fn seal_group(&mut self, job: Job<'_>, base: usize, peers: &mut [Option<Box<Peer>>], first_span: usize) {
+        self.lap.enter(Subsystem::Seal, job.stopwatch.ns());
+        for span in &self.spans[first_span..] {
+            let Some(peer) = &mut peers[span.peer as usize - base] else { continue };
+            if peer.stage == Stage::Unconfirmed {
+                continue;
+            }
+            let packet = &mut self.buffer[span.start as usize..][..span.len as usize];
+            if peer.sealer.seal_payload(packet).is_err() {
+                self.send_errors += 1;
+            }
+        }
+    }
+
+    /// Sends what the buffer holds, all of it for these connections.
+    fn send(
+        &mut self,
+        job: Job<'_>,
+        base: usize,
+        peers: &[Option<Box<Peer>>],
+        mut send: impl FnMut(&Transmit<'_>) -> bool,
+    ) {
+        self.lap.enter(Subsystem::Send, job.stopwatch.ns());
+        for batch in self.spans.chunk_by(|a, b| a.peer == b.peer) {
+            let (first, last) = (batch[0], batch[batch.len() - 1]);
+            let Some(peer) = &peers[first.peer as usize - base] else { continue };
+            let bytes = &self.buffer[first.start as usize..(last.start + last.len) as usize];
+            self.lap.counters.packets_sent += batch.len() as u64;
+            self.lap.counters.bytes_sent += bytes.len() as u64;
+            let transmit = Transmit { to: peer.address, bytes, segment_bytes: first.len as usize };
+            self.send_errors += u64::from(!send(&transmit));
+        }
+    }
+
+    /// Sends what was kept, for drivers that have no handle for each thread.
+    pub(crate) fn send_kept(&mut self, job: Job<'_>, peers: &[Option<Box<Peer>>], driver: &mut dyn Driver) {
+        self.send(job, 0, peers, |transmit| driver.send(job.now, transmit).is_ok());
+        self.lap.pause(job.stopwatch.ns());
+    }
+
+    pub(crate) fn keeps(&self) -> bool {
+        self.sender.is_none()
+    }
+}
+
+/// Runs the core's jobs on a pool.
+pub(crate) struct Pool<'a>(pub(crate) &'a ThreadPool);
+
+impl Executor for Pool<'_> {
+    fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
+        use rayon::prelude::*;
+        self.0.install(|| items.par_iter_mut().with_min_len(8).for_each(job));
+    }
+}
+
+/// What the verdict on a packet means for replication.
+pub(crate) fn is_delivered(delivery: Delivery) -> Option<bool> {
+    match delivery {
+        Delivery::Delivered => Some(true),
+        Delivery::Lost => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,194 @@
+//! One client as the server keeps it.
+
+use std::net::SocketAddr;
+
+use rustc_hash::FxHashMap;
+use throng_interest::Viewer;
+use throng_link::netcode::{Accepted, OpenError, Opener, PacketKind, SEND_INTERVAL, Sealer, TAG_LEN, USER_DATA_LEN};
+use throng_link::session::{Blame, CloseCause, CloseCode, CloseReason, PacketPlan, Session};
+use throng_replica::{ChannelKey, Connection, ObjectLog, Outgoing, SubscriptionId};
+use throng_wire::{ConnectionId, ObjectId, Tick, Time};
+
+use crate::options::DATAGRAM_BYTES;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The link is up; the client has not yet shown that it knows.
+    Unconfirmed,
+    /// Control messages are exchanged.
+    Greeting,
+    /// The client can read everything.
+    Live,
+}
+
+pub(crate) struct Peer {
+    pub(crate) id: ConnectionId,
+    pub(crate) address: SocketAddr,
+    pub(crate) client_id: u64,
+    pub(crate) stage: Stage,
+    pub(crate) session: Session,
+    pub(crate) sealer: Sealer,
+    opener: Opener,
+    pub(crate) next_keep_alive: Time,
+    /// What the token's issuer said, until the game is told.
+    pub(crate) user_data: Option<Box<[u8; USER_DATA_LEN]>>,
+    /// Our answer to its hello is on its way.
+    pub(crate) welcomed: bool,
+    /// One for each grid.
+    pub(crate) viewers: Vec<Viewer>,
+    pub(crate) viewpoint: Option<[f64; 3]>,
+    pub(crate) viewpoint_moved: bool,
+    /// What the game subscribed to by hand, and the client's own channel.
+    pub(crate) explicit: FxHashMap<ChannelKey, SubscriptionId>,
+    /// Others' facets that follow from the cells in view.
+    pub(crate) followed: FxHashMap<ObjectId, SubscriptionId>,
+    /// The next piece needs a whole packet: wait until the budget allows one.
+    needs_full_packet: bool,
+    /// Ended without the session's doing.
+    pub(crate) gone: Option<CloseCause>,
+}
+
+/// Below this many bytes of budget, no packet of replication is begun.
+const MIN_REPLICATION_ROOM_BYTES: usize = 440;
+
+/// Where one sealed datagram lies in the worker's buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) peer: u32,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        id: ConnectionId,
+        address: SocketAddr,
+        accepted: Accepted,
+        session: Session,
+        grids: usize,
+        now: Time,
+    ) -> Peer {
+        Peer {
+            id,
+            address,
+            client_id: accepted.client_id,
+            stage: Stage::Unconfirmed,
+            session,
+            sealer: accepted.sealer,
+            opener: accepted.opener,
+            next_keep_alive: now.after(SEND_INTERVAL),
+            user_data: Some(Box::new(accepted.user_data)),
+            welcomed: false,
+            viewers: vec![Viewer::new(); grids],
+            viewpoint: None,
+            viewpoint_moved: false,
+            explicit: FxHashMap::default(),
+            followed: FxHashMap::default(),
+            needs_full_packet: false,
+            gone: None,
+        }
+    }
+
+    /// Takes in a datagram from the client's address.
+    pub(crate) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> Result<(), OpenError> {
+        let opened = self.opener.open(datagram)?;
+        match opened.kind {
+            PacketKind::Payload => {
+                if self.stage == Stage::Unconfirmed {
+                    self.stage = Stage::Greeting;
+                }
+                if let Err(error) = self.session.handle_packet(now, opened.sequence, opened.body)
+                    && error.blame() != Blame::Limit
+                {
+                    self.session.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
+                }
+            }
+            PacketKind::KeepAlive if self.stage == Stage::Unconfirmed => self.stage = Stage::Greeting,
+            // The client has not heard that it is connected: say it again at once.
+            PacketKind::Response => self.next_keep_alive = now,
+            PacketKind::Disconnect => {
+                self.gone.get_or_insert(CloseCause::Peer(CloseReason::new(CloseCode::DONE, "disconnected")));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length.
+    pub(crate) fn write_packets(
+        &mut self,
+        now: Time,
+        tick: Tick,
+        connection: &mut Connection,
+        outgoing: Outgoing<'_, ObjectLog>,
+        (buffer, spans): (&mut Vec<u8>, &mut Vec<Span>),
+    ) {
+        let mut allowance_bytes = self.session.sending_allowance_bytes(now);
+        connection.begin_write(outgoing, allowance_bytes);
+        let mut ahead = 0;
+        while let Some(kind) = self.next_packet(now, ahead, allowance_bytes, connection) {
+            let header = self.sealer.header_len_ahead(ahead);
+            let full = DATAGRAM_BYTES - header - TAG_LEN;
+            let sequence = self.sealer.next_sequence() + ahead;
+            let room = match kind {
+                Packet::Replication => full.min(allowance_bytes),
+                Packet::Session | Packet::Urgent => full,
+            };
+            let message_bytes = match kind {
+                Packet::Replication => room / 2,
+                Packet::Session => room,
+                Packet::Urgent => 0,
+            };
+            let plan = PacketPlan { sequence, tick, room_bytes: room, message_bytes };
+            let start = buffer.len();
+            buffer.resize(start + header, 0);
+            let Ok(own) = self.session.begin_packet(now, plan, buffer) else {
+                buffer.truncate(start);
+                return;
+            };
+            let body = buffer.len();
+            buffer.resize(start + header + room, 0);
+            let mut written = 0;
+            if kind == Packet::Replication {
+                written = connection.write_packet(outgoing, sequence, &mut buffer[body..]);
+                self.needs_full_packet = written == 0 && connection.has_more();
+            }
+            ahead += 1;
+            allowance_bytes = allowance_bytes.saturating_sub(own + written);
+            let more = room == full && self.next_packet(now, ahead, allowance_bytes, connection).is_some();
+            let payload = if more { full } else { own + written };
+            self.session.finish_packet(payload);
+            buffer.resize(start + header + payload + TAG_LEN, 0);
+            let len = (buffer.len() - start) as u32;
+            spans.push(Span { peer: self.id.index, start: start as u32, len });
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn next_packet(&self, now: Time, ahead: u64, allowance_bytes: usize, connection: &Connection) -> Option<Packet> {
+        let needed = match self.needs_full_packet {
+            true => DATAGRAM_BYTES - TAG_LEN - self.sealer.header_len_ahead(ahead),
+            false => MIN_REPLICATION_ROOM_BYTES,
+        };
+        if connection.has_more() && allowance_bytes >= needed {
+            return Some(Packet::Replication);
+        }
+        if allowance_bytes >= MIN_REPLICATION_ROOM_BYTES {
+            return self.session.has_pending(now).then_some(Packet::Session);
+        }
+        (ahead == 0 && self.session.has_urgent(now)).then_some(Packet::Urgent)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Packet {
+    /// With replication behind the session's part.
+    Replication,
+    /// The session's part alone.
+    Session,
+    /// What the session must say even though the budget is spent.
+    Urgent,
+}

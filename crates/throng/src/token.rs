@@ -1,0 +1,47 @@
+//! Connect tokens from this process's own clock and random numbers.
+
+use std::net::SocketAddr;
+
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, TokenError, USER_DATA_LEN};
+
+use crate::server::{random, unix_s};
+
+/// Issues connect tokens: what a matchmaking backend does, for games that have none, and for tests.
+#[derive(Clone, Debug)]
+pub struct TokenIssuer {
+    /// Names the game and its version; the same as the server's.
+    pub protocol_id: u64,
+    /// The key shared with the servers.
+    pub private_key: Key,
+    /// Seconds for which a token lets somebody in.
+    pub lifetime_s: u64,
+    /// Seconds of silence after which either side gives up.
+    pub timeout_s: i32,
+}
+
+impl TokenIssuer {
+    /// An issuer of tokens that are good for 30 seconds.
+    pub fn new(protocol_id: u64, private_key: Key) -> TokenIssuer {
+        TokenIssuer { protocol_id, private_key, lifetime_s: 30, timeout_s: 10 }
+    }
+
+    /// A token for one connection of this client to one of these servers.
+    pub fn issue(&self, client_id: u64, servers: &[SocketAddr]) -> Result<ConnectToken, TokenError> {
+        let create_unix_s = unix_s();
+        let options = ConnectTokenOptions {
+            protocol_id: self.protocol_id,
+            client_id,
+            create_unix_s,
+            expire_unix_s: create_unix_s.saturating_add(self.lifetime_s),
+            timeout_s: self.timeout_s,
+            servers: servers.to_vec(),
+            user_data: [0; USER_DATA_LEN],
+        };
+        ConnectToken::generate(&options, &self.private_key, &mut random)
+    }
+}
+
+/// A key from the system's random numbers.
+pub fn random_key() -> Key {
+    Key::generate(&mut random)
+}

@@ -1,0 +1,152 @@
+//! What each connection sees: cells by distance, and what follows from them.
+
+use throng_interest::{CellId, RingInterest, Scratch, Sink};
+use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
+use throng_schema::Facet;
+use throng_wire::{ConnectionId, ObjectId};
+
+use crate::peer::{Peer, Stage};
+
+/// A subscription that could not be made because a limit was reached.
+const NO_SUBSCRIPTION: u32 = 0;
+
+/// The grids' rings, and how often a subscription was refused.
+pub(crate) struct Views {
+    interests: Vec<RingInterest>,
+    scratch: Scratch,
+    /// Whether any kind has fields for everyone but the owner.
+    has_others: bool,
+    wanted: Vec<(ObjectId, u16)>,
+    pub(crate) refused: u64,
+}
+
+impl Views {
+    pub(crate) fn new(interests: Vec<RingInterest>, has_others: bool) -> Views {
+        Views { interests, scratch: Scratch::new(), has_others, wanted: Vec::new(), refused: 0 }
+    }
+
+    /// Subscribes the connection to the cells around its viewpoint, if that has moved.
+    pub(crate) fn update(&mut self, peer: &mut Peer, replicator: &mut Replicator) {
+        let Some(viewpoint) = peer.viewpoint.filter(|_| peer.viewpoint_moved && peer.stage == Stage::Live) else {
+            return;
+        };
+        peer.viewpoint_moved = false;
+        for (grid, (interest, viewer)) in self.interests.iter().zip(&mut peer.viewers).enumerate() {
+            let mut sink =
+                CellSink { connection: peer.id, grid: grid as u8, interest, replicator, refused: &mut self.refused };
+            interest.update(viewer, viewpoint, &mut self.scratch, &mut sink);
+        }
+    }
+
+    /// Whether a change of tenants may concern the facets for everyone but the owner.
+    pub(crate) fn follows(&self, placed: &[Placed]) -> bool {
+        self.has_others && !placed.is_empty()
+    }
+
+    /// Whether any kind has fields for everyone but the owner.
+    pub(crate) fn has_others(&self) -> bool {
+        self.has_others
+    }
+
+    /// Subscribes the connection to the facets for everyone but the owner, of all objects in the channels that it
+    /// sees, and ends what it no longer sees.
+    pub(crate) fn follow(&mut self, peer: &mut Peer, replicator: &mut Replicator) {
+        self.wanted.clear();
+        for viewer in peer.viewers.iter().zip(&self.interests).enumerate() {
+            let (grid, (viewer, interest)) = viewer;
+            for held in viewer.held() {
+                let CellId { x, y, z } = held.cell;
+                let interval = interest.rings().interval_ticks(held.ring) as u16;
+                let key = ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] };
+                collect_others(replicator, key, interval, peer.id, &mut self.wanted);
+            }
+        }
+        for &key in peer.explicit.keys() {
+            collect_others(replicator, key, 1, peer.id, &mut self.wanted);
+        }
+        self.wanted.sort_unstable();
+        let wanted = &self.wanted;
+        peer.followed.retain(|object, subscription| {
+            let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok();
+            if !stays {
+                replicator.hub().unsubscribe(peer.id, *subscription);
+            }
+            stays
+        });
+        for &(object, interval) in wanted {
+            if peer.followed.contains_key(&object) {
+                continue;
+            }
+            let key = ChannelKey::Entity { object, facet: Facet::Others };
+            match subscribe(replicator, peer.id, key, interval, 1) {
+                Some(subscription) => {
+                    peer.followed.insert(object, subscription);
+                }
+                None => self.refused += 1,
+            }
+        }
+    }
+}
+
+fn collect_others(
+    replicator: &Replicator,
+    key: ChannelKey,
+    interval: u16,
+    viewer: ConnectionId,
+    wanted: &mut Vec<(ObjectId, u16)>,
+) {
+    let Some(channel) = replicator.hub_ref().find(key) else { return };
+    let store = replicator.store();
+    for (object, facet) in replicator.hub_ref().state(channel).objects() {
+        let id = store.id_at(object);
+        let kind = store.schema().kind(store.kind_id(object));
+        if facet == Facet::Public && kind.facet_mask(Facet::Others) != 0 && replicator.owner(id) != Some(viewer) {
+            wanted.push((id, interval));
+        }
+    }
+}
+
+/// Subscribes a connection to a channel by name.
+pub(crate) fn subscribe(
+    replicator: &mut Replicator,
+    connection: ConnectionId,
+    key: ChannelKey,
+    interval_ticks: u16,
+    weight: u8,
+) -> Option<SubscriptionId> {
+    let channel = replicator.channel(key).ok()?;
+    replicator.hub().subscribe(connection, channel, interval_ticks, weight).ok()
+}
+
+struct CellSink<'a> {
+    connection: ConnectionId,
+    grid: u8,
+    interest: &'a RingInterest,
+    replicator: &'a mut Replicator,
+    refused: &'a mut u64,
+}
+
+impl Sink for CellSink<'_> {
+    fn enter(&mut self, cell: CellId, ring: u8) -> u32 {
+        let key = ChannelKey::Cell { grid: self.grid, cell: [cell.x, cell.y, cell.z] };
+        let interval = self.interest.rings().interval_ticks(ring) as u16;
+        match subscribe(self.replicator, self.connection, key, interval, 1) {
+            Some(subscription) => u32::from(subscription.number()),
+            None => {
+                *self.refused += 1;
+                NO_SUBSCRIPTION
+            }
+        }
+    }
+
+    fn change(&mut self, _cell: CellId, tag: u32, ring: u8) {
+        let interval = self.interest.rings().interval_ticks(ring) as u16;
+        if let Some(connection) = self.replicator.hub().connection_mut(self.connection) {
+            connection.set_rate(SubscriptionId::from_number(tag as u16), interval, 1);
+        }
+    }
+
+    fn leave(&mut self, _cell: CellId, tag: u32) {
+        self.replicator.hub().unsubscribe(self.connection, SubscriptionId::from_number(tag as u16));
+    }
+}
