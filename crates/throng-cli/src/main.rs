@@ -1,1 +1,132 @@
-fn main() {}
+//! The `throng` command.
+
+mod allocation;
+mod args;
+mod exit;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use throng_lab::bots::{self, BotsOptions, BotsReport, Progress};
+use throng_lab::report;
+use throng_lab::run::{self, RunOptions};
+use throng_lab::scenario::Scenario;
+use throng_lab::terminal;
+
+use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
+use exit::{Failure, Outcome};
+
+#[global_allocator]
+static ALLOCATOR: allocation::Counting = allocation::Counting;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        Command::Crowd(arguments) => crowd(&arguments),
+        Command::Serve(arguments) => serve(&arguments),
+        Command::Bots(arguments) => play(&arguments),
+        Command::Report(arguments) => rebuild(&arguments),
+        Command::BotsForRun => play_for_host(),
+    };
+    exit::report(outcome)
+}
+
+fn crowd(arguments: &CrowdArguments) -> Outcome {
+    let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
+    let stop = stop_on_interrupt()?;
+    let program = std::env::current_exe().context("this program cannot find itself")?;
+    let options = RunOptions {
+        scenario,
+        runs: arguments.runs.clone(),
+        bots_command: vec![program.into(), args::BOTS_FOR_RUN.into()],
+        show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
+        allocations: Some(allocation::of_this_thread),
+    };
+    let result = run::run(&options, &stop)?;
+    if arguments.json {
+        print!("{}", result.summary.to_json());
+    } else {
+        println!("{}", terminal::table(&result.summary, Some(&result.folder)));
+    }
+    Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+}
+
+fn serve(arguments: &ServeArguments) -> Outcome {
+    let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
+    let stop = stop_on_interrupt()?;
+    eprintln!("serving {} at {} (Ctrl-C ends)", scenario.name, arguments.listen);
+    run::serve(&scenario, (arguments.listen, arguments.key()), &stop, |connected, longest_ms| {
+        eprintln!("{connected} connected, longest frame of the last second {longest_ms:.2} ms");
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn play(arguments: &BotsArguments) -> Outcome {
+    let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
+    bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(|error| Failure::Usage(error.into()))?;
+    let stop = stop_on_interrupt()?;
+    let options = BotsOptions { server: arguments.connect, key: arguments.key(), scenario, truth: None, cores: None };
+    let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report).context("the report cannot be written")?);
+    } else {
+        show_report(arguments.connect, &report);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn play_for_host() -> Outcome {
+    let options = run::read_order()?;
+    // The host is told by the pipe what went wrong, and tells the user.
+    bots::play_for_host(&options).map_err(|_| Failure::Silent)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rebuild(arguments: &ReportArguments) -> Outcome {
+    let page = report::rebuild(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
+    println!("{}", page.display());
+    if arguments.table {
+        let summary = report::load(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
+        println!("{}", terminal::table(&summary, Some(Path::new(&arguments.folder))));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scenario(name: &str, overrides: &throng_lab::scenario::Overrides) -> Result<Scenario, Failure> {
+    Scenario::resolve(name, overrides).map_err(|error| Failure::Usage(error.into()))
+}
+
+/// A flag that the first Ctrl-C sets; the second ends the program at once.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(exit::INTERRUPTED));
+        }
+    })
+    .context("Ctrl-C cannot be caught")?;
+    Ok(stop)
+}
+
+fn show_progress(progress: &Progress) {
+    eprintln!(
+        "{} connected, {} ended, {:.0} kbit/s each, {:.2} cores, late p99 {:.1} ms",
+        progress.connected, progress.ended, progress.kbit_per_s, progress.cpu_cores, progress.late_p99_ms
+    );
+}
+
+fn show_report(server: SocketAddr, report: &BotsReport) {
+    println!("{} bots played at {server}, {} connections ended early", report.connected, report.disconnects);
+    for (reason, count) in &report.ends {
+        println!("  {count} x {reason}");
+    }
+    println!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
+    println!("  {:.1} % of the inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
+}

@@ -25,11 +25,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod bots;
+pub mod clock;
+mod control;
 pub mod environment;
+mod floor;
 pub mod frames;
+pub mod host;
+pub mod kinds;
 pub mod neighbours;
 pub mod report;
+pub mod run;
 pub mod scenario;
 pub mod summary;
 pub mod terminal;
+mod truth;
 pub mod world;
+
+pub use throng::Key;

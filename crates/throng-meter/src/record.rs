@@ -20,6 +20,8 @@ pub struct Counters {
     pub frames_encoded: u64,
     /// Times that a subscription was served by a frame that had been encoded already.
     pub frames_shared: u64,
+    /// Channels of which at least one frame was encoded.
+    pub channels_encoded: u64,
     /// Objects quantised and compared.
     pub objects_quantised: u64,
     /// Segments sent again because they were lost.
@@ -37,6 +39,7 @@ impl AddAssign for Counters {
         self.segments_copied += other.segments_copied;
         self.frames_encoded += other.frames_encoded;
         self.frames_shared += other.frames_shared;
+        self.channels_encoded += other.channels_encoded;
         self.objects_quantised += other.objects_quantised;
         self.resends += other.resends;
         self.connections += other.connections;

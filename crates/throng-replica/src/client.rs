@@ -23,6 +23,12 @@ use crate::grid::{CellGrid, GridError, GridShape};
 use crate::key::{ChannelName, KeyError};
 use crate::objects::{HomeView, Objects, ReplicaObject};
 
+/// No piece is older: half of what ticks can tell apart, so that what is young now stays older than what is to come.
+const AGE_MAX_TICKS: u64 = 1 << 30;
+
+/// How often one packet may make a client add or pass over as many slots as it may hold.
+const VISITS_PER_SLOT: usize = 4;
+
 /// Bounds and times of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
@@ -74,6 +80,9 @@ pub enum ApplyError {
     /// A channel lies in a grid that was not agreed on: peer misbehaved.
     #[error("grid {0} is not known")]
     UnknownGrid(u8),
+    /// A piece says that it or its subscription is older than can be: peer malformed.
+    #[error("an age of {0} ticks is not possible")]
+    Age(u64),
     /// One slot was said to be of two kinds: peer misbehaved.
     #[error("slot {0} changes its kind")]
     KindChanged(u32),
@@ -95,6 +104,7 @@ impl ApplyError {
             ApplyError::Name(_) => "name",
             ApplyError::Segment(_) => "segment",
             ApplyError::UnknownGrid(_) => "unknown_grid",
+            ApplyError::Age(_) => "age",
             ApplyError::KindChanged(_) => "kind_changed",
             ApplyError::Limit { .. } => "limit",
         }
@@ -112,6 +122,8 @@ pub struct ReplicaClient {
     objects: Objects,
     scratch: Scratch,
     slots_used: usize,
+    /// Slots that the packet at hand has added or passed over.
+    slots_visited: usize,
     newest_tick: Option<Tick>,
     counters: ClientCounters,
 }
@@ -129,6 +141,19 @@ pub struct ClientCounters {
     pub bytes: u64,
     /// Events dropped because nobody polled them.
     pub events_dropped: u64,
+}
+
+/// How much a client holds at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientOccupancy {
+    /// Objects, those included that are not there yet or no longer; at most [`ClientOptions::objects`].
+    pub objects: usize,
+    /// Slots of all channels together; at most [`ClientOptions::slots`].
+    pub slots: usize,
+    /// Events that wait to be polled; at most [`ClientOptions::events`].
+    pub events: usize,
+    /// Length of the queue of objects without a home; at most about twice the objects.
+    pub homeless: usize,
 }
 
 /// The uses of one subscription number: the present one, and when the last one ended.
@@ -179,6 +204,7 @@ impl ReplicaClient {
             objects: Objects::new(options.events),
             scratch: Scratch::default(),
             slots_used: 0,
+            slots_visited: 0,
             newest_tick: None,
             counters: ClientCounters::default(),
         })
@@ -186,6 +212,7 @@ impl ReplicaClient {
 
     /// Applies the replication part of a packet that the server wrote at `tick`.
     pub fn apply(&mut self, tick: Tick, bytes: &[u8]) -> Result<(), ApplyError> {
+        self.slots_visited = 0;
         let mut r = BitReader::new(bytes);
         while r.remaining_bits() > 0 && r.rest()[0] != 0 {
             let head = read_head(&mut r, tick)?;
@@ -224,6 +251,16 @@ impl ReplicaClient {
     /// The newest tick of which anything was heard.
     pub fn newest_tick(&self) -> Option<Tick> {
         self.newest_tick
+    }
+
+    /// How much is held.
+    pub fn occupancy(&self) -> ClientOccupancy {
+        ClientOccupancy {
+            objects: self.objects.held_count(),
+            slots: self.slots_used,
+            events: self.objects.waiting_events(),
+            homeless: self.objects.homeless_count(),
+        }
     }
 
     /// The channels subscribed to, as far as the client knows.
@@ -344,7 +381,7 @@ impl ReplicaClient {
                 Item::Tombstone { slot, destroyed } => self.bury(reader, head, slot, destroyed)?,
                 Item::Entry { .. } => {
                     if let (Some((first, end)), Item::Entry { slot, .. }) = (&mut range, item) {
-                        self.bury_unlisted(reader, head, *first, slot.min(*end));
+                        self.bury_unlisted(reader, head, *first, slot.min(*end))?;
                         *first = slot.saturating_add(1);
                     }
                     self.apply_entry(reader, head, item, scratch.values())?;
@@ -352,19 +389,27 @@ impl ReplicaClient {
             }
         }
         if let Some((first, end)) = range {
-            self.bury_unlisted(reader, head, first, end);
+            self.bury_unlisted(reader, head, first, end)?;
         }
         Ok(())
     }
 
     /// A complete segment passed over these slots: whoever it does not list is gone.
-    fn bury_unlisted(&mut self, reader: &mut Reader, head: &PieceHead, first: u32, end: u32) {
-        let end = (end as usize).min(reader.slots.len());
-        for slot in first as usize..end {
+    fn bury_unlisted(
+        &mut self,
+        reader: &mut Reader,
+        head: &PieceHead,
+        first: u32,
+        end: u32,
+    ) -> Result<(), ApplyError> {
+        let slots = first as usize..(end as usize).min(reader.slots.len());
+        self.visit(slots.len())?;
+        for slot in slots {
             if reader.slots[slot].object.is_some() {
                 self.bury_at(reader, head, slot as u32, false);
             }
         }
+        Ok(())
     }
 
     fn bury(&mut self, reader: &mut Reader, head: &PieceHead, slot: u32, destroyed: bool) -> Result<(), ApplyError> {
@@ -447,7 +492,7 @@ impl ReplicaClient {
     ) -> Result<Option<u32>, ApplyError> {
         let view = reader.slots[slot as usize];
         if let (Some(introduced), Some(object)) = (view.introduced, view.object) {
-            if self.objects.id(object) == id {
+            if self.objects.id(object) == id && view.facet == facet.index() {
                 let view = &mut reader.slots[slot as usize];
                 view.introduced = Some(introduced.newest(head.tick));
                 return Ok(Some(object));
@@ -455,6 +500,10 @@ impl ReplicaClient {
             if introduced.is_newer_than(head.tick) {
                 return Ok(None);
             }
+        }
+        let nameless = view.object.filter(|_| view.introduced.is_none());
+        if nameless.is_some_and(|nameless| self.objects.kind(nameless) != Some(kind)) {
+            return Err(ApplyError::KindChanged(slot));
         }
         let known = match self.objects.find(id) {
             Some(known) => known,
@@ -481,12 +530,23 @@ impl ReplicaClient {
         Ok(Some(known))
     }
 
+    /// Counts slots that a few bytes make us look at. An honest packet passes over each slot once or twice.
+    fn visit(&mut self, slots: usize) -> Result<(), ApplyError> {
+        self.slots_visited += slots;
+        let limit = self.options.slots.saturating_mul(VISITS_PER_SLOT);
+        match self.slots_visited > limit {
+            true => Err(ApplyError::Limit { what: "slots in one packet", limit }),
+            false => Ok(()),
+        }
+    }
+
     fn slot_view<'r>(&mut self, reader: &'r mut Reader, slot: u32) -> Result<&'r mut SlotView, ApplyError> {
         let needed = (slot as usize + 1).saturating_sub(reader.slots.len());
         if needed > 0 {
             if self.slots_used + needed > self.options.slots {
                 return Err(ApplyError::Limit { what: "slots", limit: self.options.slots });
             }
+            self.visit(needed)?;
             self.slots_used += needed;
             reader.slots.resize(slot as usize + 1, SlotView::default());
         }
@@ -500,15 +560,24 @@ fn read_head(r: &mut BitReader<'_>, packet_tick: Tick) -> Result<PieceHead, Appl
     if number > 0x3FFF {
         return Err(ApplyError::Limit { what: "subscriptions", limit: 0x3FFF });
     }
-    let age = if head & 1 == 1 { r.read_varint()? as u32 } else { 0 };
+    let age = if head & 1 == 1 { read_age(r)? } else { 0 };
     let name = match head & 2 {
         0 => None,
         _ => {
             let name = ChannelName::decode(r)?;
-            Some((name, packet_tick.before(r.read_varint()? as u32)))
+            Some((name, packet_tick.before(read_age(r)?)))
         }
     };
     let length = r.read_varint()?;
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     Ok(PieceHead { number: number as u16, tick: packet_tick.before(age), name, length })
+}
+
+/// Ticks before the packet's.
+fn read_age(r: &mut BitReader<'_>) -> Result<u32, ApplyError> {
+    let age = r.read_varint()?;
+    if age > AGE_MAX_TICKS {
+        return Err(ApplyError::Age(age));
+    }
+    Ok(age as u32)
 }

@@ -38,9 +38,31 @@ pub enum SegmentError {
         /// Where it ends.
         end: u32,
     },
+    /// A complete segment names a slot outside of its range, or not in rising order.
+    #[error("a complete segment names slot {0} out of order")]
+    SlotOrder(u32),
+    /// An entry introduces the id that no object has.
+    #[error("an entry introduces no object")]
+    NoObject,
     /// Bits that must be zero are not.
     #[error("reserved bits are set")]
     Reserved,
+}
+
+impl SegmentError {
+    /// A stable short name, for metric labels.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            SegmentError::Read(error) => error.tag(),
+            SegmentError::Field(error) => error.tag(),
+            SegmentError::SlotBits(_) => "slot_bits",
+            SegmentError::UnknownRun(_) => "unknown_run",
+            SegmentError::Range { .. } => "range",
+            SegmentError::SlotOrder(_) => "slot_order",
+            SegmentError::NoObject => "no_object",
+            SegmentError::Reserved => "reserved",
+        }
+    }
 }
 
 /// Room for the values of one entry.
@@ -72,7 +94,10 @@ pub(crate) struct SegmentReader<'a, F> {
     schema: &'a Schema,
     space_of: F,
     slot_bits: u32,
+    /// The range of a complete segment, until it has been handed out.
     range: Option<(u32, u32)>,
+    /// The slots that a complete segment may still name.
+    listed: Option<(u32, u32)>,
     tombstones: u32,
     run: Option<(KindId, Facet)>,
     entries: u32,
@@ -99,7 +124,7 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
             range = Some((first, end));
         }
         let tombstones = if has_tombstones { r.read(8)? as u32 + 1 } else { 0 };
-        Ok(SegmentReader { r, schema, space_of, slot_bits, range, tombstones, run: None, entries: 0 })
+        Ok(SegmentReader { r, schema, space_of, slot_bits, range, listed: range, tombstones, run: None, entries: 0 })
     }
 
     /// The next item; the values of an entry are put into `scratch`.
@@ -144,12 +169,22 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         let (kind_id, facet) = self.run.expect("an entry stands in a run");
         let kind = self.schema.kind(kind_id);
         let slot = self.r.read(self.slot_bits)? as u32;
+        if let Some((first, end)) = &mut self.listed {
+            if !(*first..*end).contains(&slot) {
+                return Err(SegmentError::SlotOrder(slot));
+            }
+            *first = slot + 1;
+        }
         let all = kind.facet_mask(facet);
         let mut introduced = None;
         let mask = if self.r.read_bool()? {
             let index = self.r.read_varint()?;
             let index = u32::try_from(index).map_err(|_| ReadError::VarintTooLong)?;
-            introduced = Some(ObjectId { index, generation: self.r.read(16)? as u16 });
+            let id = ObjectId { index, generation: self.r.read(16)? as u16 };
+            if id.is_none() {
+                return Err(SegmentError::NoObject);
+            }
+            introduced = Some(id);
             all
         } else {
             read_mask(all & !kind.initial_only_mask(), &mut self.r)?

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! segment   [slot_bits: 5][complete: 1][tombstones: 1][0: 1]
-//!           complete:    [first: 24][end: 24]     all live slots in [first, end) are listed here; others there are gone
+//!           complete:    [first: 24][end: 24]     all live slots in [first, end) are listed here, in rising order;
+//!                                                 others there are gone
 //!           tombstones:  [count - 1: 8] then for each [slot: slot_bits][destroyed: 1], zero bits to the byte
 //!           runs until the segment's end
 //! run       [kind << 2 | facet: varint][count - 1: 8] then entries, zero bits to the byte

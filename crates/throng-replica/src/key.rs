@@ -156,6 +156,17 @@ pub enum KeyError {
     OutOfRange,
 }
 
+impl KeyError {
+    /// A stable short name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            KeyError::Read(error) => error.tag(),
+            KeyError::UnknownTag(_) => "unknown_tag",
+            KeyError::OutOfRange => "out_of_range",
+        }
+    }
+}
+
 fn narrow<T: TryFrom<u64>>(value: u64) -> Result<T, KeyError> {
     T::try_from(value).map_err(|_| KeyError::OutOfRange)
 }

@@ -22,8 +22,8 @@ pub struct ReplicaObject {
     /// Whether an event that will carry `changed` is queued.
     noted: bool,
     present: bool,
-    /// Since when it has no home and may find another.
-    limbo: Option<Tick>,
+    /// The ticket of its wait for another home, if it has none.
+    limbo: Option<u64>,
     /// Slots, of all subscriptions, that point here.
     references: u32,
 }
@@ -73,6 +73,9 @@ impl ReplicaObject {
     }
 }
 
+/// How many ended waits the queue of homeless objects may hold before it is cleared of them.
+const LIMBO_SLACK: usize = 16;
+
 /// All objects of a client, by slab index and by id. Some have no id yet: they are known by a slot only.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -84,7 +87,16 @@ pub(crate) struct Objects {
     events_limit: usize,
     events_dropped: u64,
     /// Objects without a home, in the order in which they lost it. Some have found another since.
-    limbo: VecDeque<(u32, Tick)>,
+    limbo: VecDeque<Homeless>,
+    next_ticket: u64,
+}
+
+/// An object that lost its last home. The wait is over when the object no longer holds this ticket.
+#[derive(Clone, Copy, Debug)]
+struct Homeless {
+    index: u32,
+    ticket: u64,
+    since: Tick,
 }
 
 impl Objects {
@@ -98,6 +110,7 @@ impl Objects {
             events_limit: events_limit.max(1),
             events_dropped: 0,
             limbo: VecDeque::new(),
+            next_ticket: 0,
         }
     }
 
@@ -127,6 +140,18 @@ impl Objects {
 
     pub(crate) fn present_count(&self) -> usize {
         self.present
+    }
+
+    pub(crate) fn held_count(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    pub(crate) fn waiting_events(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(crate) fn homeless_count(&self) -> usize {
+        self.limbo.len()
     }
 
     pub(crate) fn events_dropped(&self) -> u64 {
@@ -253,23 +278,42 @@ impl Objects {
         if destroyed {
             self.remove(index);
         } else {
-            object.limbo = Some(place.tick);
-            self.limbo.push_back((index, place.tick));
+            self.await_home(index, place.tick);
         }
     }
 
     /// Removes the objects that have been without a home for longer than `limbo_ticks`.
     pub(crate) fn end_limbo(&mut self, now: Tick, limbo_ticks: u32) {
-        while let Some(&(index, since)) = self.limbo.front() {
-            if now.since(since) <= limbo_ticks {
+        while let Some(&homeless) = self.limbo.front() {
+            if now.since(homeless.since) <= limbo_ticks {
                 return;
             }
             self.limbo.pop_front();
-            if self.get(index).is_some_and(|object| object.limbo == Some(since)) {
-                self.remove(index);
-                self.forget_if_unused(index);
+            if self.is_waiting(homeless) {
+                self.remove(homeless.index);
+                self.forget_if_unused(homeless.index);
             }
         }
+    }
+
+    /// Queues an object that has just lost its last home. The queue stays in proportion to the objects, however often
+    /// they come and go in between.
+    fn await_home(&mut self, index: u32, since: Tick) {
+        if self.limbo.len() >= 2 * self.slab.len() + LIMBO_SLACK {
+            let mut limbo = std::mem::take(&mut self.limbo);
+            limbo.retain(|&homeless| self.is_waiting(homeless));
+            self.limbo = limbo;
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        if let Some(object) = self.get_mut(index) {
+            object.limbo = Some(ticket);
+            self.limbo.push_back(Homeless { index, ticket, since });
+        }
+    }
+
+    fn is_waiting(&self, homeless: Homeless) -> bool {
+        self.get(homeless.index).is_some_and(|object| object.limbo == Some(homeless.ticket))
     }
 
     /// The next event; a change carries all fields changed since the last.

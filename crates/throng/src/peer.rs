@@ -41,8 +41,10 @@ pub(crate) struct Peer {
     pub(crate) viewpoint_moved: bool,
     /// What the game subscribed to by hand, and the client's own channel.
     pub(crate) explicit: FxHashMap<ChannelKey, SubscriptionId>,
-    /// Others' facets that follow from the cells in view.
-    pub(crate) followed: FxHashMap<ObjectId, SubscriptionId>,
+    /// `explicit` is not what it was when `followed` was worked out.
+    pub(crate) explicit_changed: bool,
+    /// Others' facets that follow from the channels in view, and the interval at which each is sent.
+    pub(crate) followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
     /// The next piece needs a whole packet: wait until the budget allows one.
     needs_full_packet: bool,
     /// Ended without the session's doing.
@@ -84,6 +86,7 @@ impl Peer {
             viewpoint: None,
             viewpoint_moved: false,
             explicit: FxHashMap::default(),
+            explicit_changed: false,
             followed: FxHashMap::default(),
             needs_full_packet: false,
             gone: None,

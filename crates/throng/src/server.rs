@@ -282,6 +282,7 @@ impl Server {
 
     /// Gives an object to another connection, or to none.
     pub fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
+        self.views.note_owner_change();
         self.replicator.set_owner(id, owner)
     }
 
@@ -317,6 +318,7 @@ impl Server {
         let index = self.replicator.channel(channel)?;
         let subscription = self.replicator.hub().subscribe(connection, index, interval_ticks, 1)?;
         peer.explicit.insert(channel, subscription);
+        peer.explicit_changed = true;
         Ok(())
     }
 
@@ -324,6 +326,7 @@ impl Server {
     pub fn unsubscribe(&mut self, connection: ConnectionId, channel: ChannelKey) {
         let Some(peer) = self.peers.get_mut(connection) else { return };
         if let Some(subscription) = peer.explicit.remove(&channel) {
+            peer.explicit_changed = true;
             self.replicator.hub().unsubscribe(connection, subscription);
         }
     }
@@ -369,6 +372,7 @@ impl Server {
         let counters = self.meter.counters();
         counters.frames_encoded = hub.frames_encoded;
         counters.frames_shared = hub.frames_shared;
+        counters.channels_encoded = hub.channels_encoded;
         counters.connections = self.peers.len() as u64;
         self.replicator.begin_tick();
         self.last_record = *self.meter.end(self.stopwatch.ns());
@@ -388,6 +392,16 @@ impl Server {
     /// The connections that can read everything.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.peers.slots.iter().flatten().filter(|peer| peer.stage == Stage::Live).map(|peer| peer.id)
+    }
+
+    /// Where a client sends from.
+    pub fn address(&self, connection: ConnectionId) -> Option<SocketAddr> {
+        self.peers.get(connection).map(|peer| peer.address)
+    }
+
+    /// The driver, for what goes beside the connections: measurements, discovery.
+    pub fn driver_mut(&mut self) -> &mut dyn Driver {
+        &mut *self.driver
     }
 
     /// What was measured of one connection's link.
@@ -450,9 +464,9 @@ impl Server {
         self.meter.enter(Subsystem::Interest, self.stopwatch.ns());
         let follows = self.views.follows(self.replicator.placed());
         for peer in self.peers.slots.iter_mut().flatten() {
-            let moved = peer.viewpoint_moved;
+            let changed = peer.viewpoint_moved | std::mem::take(&mut peer.explicit_changed);
             self.views.update(peer, &mut self.replicator);
-            if peer.stage == Stage::Live && (follows || moved && self.views.has_others()) {
+            if peer.stage == Stage::Live && (follows || changed && self.views.has_others()) {
                 self.views.follow(peer, &mut self.replicator);
             }
         }

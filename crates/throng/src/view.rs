@@ -17,12 +17,14 @@ pub(crate) struct Views {
     /// Whether any kind has fields for everyone but the owner.
     has_others: bool,
     wanted: Vec<(ObjectId, u16)>,
+    /// Objects have changed hands since the last look.
+    owners_changed: bool,
     pub(crate) refused: u64,
 }
 
 impl Views {
     pub(crate) fn new(interests: Vec<RingInterest>, has_others: bool) -> Views {
-        Views { interests, scratch: Scratch::new(), has_others, wanted: Vec::new(), refused: 0 }
+        Views { interests, scratch: Scratch::new(), has_others, wanted: Vec::new(), owners_changed: false, refused: 0 }
     }
 
     /// Subscribes the connection to the cells around its viewpoint, if that has moved.
@@ -38,9 +40,15 @@ impl Views {
         }
     }
 
-    /// Whether a change of tenants may concern the facets for everyone but the owner.
-    pub(crate) fn follows(&self, placed: &[Placed]) -> bool {
-        self.has_others && !placed.is_empty()
+    /// An object belongs to somebody else, who must not follow it any longer, and whose predecessor now may.
+    pub(crate) fn note_owner_change(&mut self) {
+        self.owners_changed = true;
+    }
+
+    /// Whether a change of tenants or owners may concern the facets for everyone but the owner. Asked once per tick.
+    pub(crate) fn follows(&mut self, placed: &[Placed]) -> bool {
+        let changed = std::mem::take(&mut self.owners_changed) || !placed.is_empty();
+        self.has_others && changed
     }
 
     /// Whether any kind has fields for everyone but the owner.
@@ -66,7 +74,7 @@ impl Views {
         }
         self.wanted.sort_unstable();
         let wanted = &self.wanted;
-        peer.followed.retain(|object, subscription| {
+        peer.followed.retain(|object, (subscription, _)| {
             let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok();
             if !stays {
                 replicator.hub().unsubscribe(peer.id, *subscription);
@@ -74,13 +82,19 @@ impl Views {
             stays
         });
         for &(object, interval) in wanted {
-            if peer.followed.contains_key(&object) {
+            if let Some((subscription, present)) = peer.followed.get_mut(&object) {
+                if *present != interval
+                    && let Some(connection) = replicator.hub().connection_mut(peer.id)
+                {
+                    connection.set_rate(*subscription, interval, 1);
+                    *present = interval;
+                }
                 continue;
             }
             let key = ChannelKey::Entity { object, facet: Facet::Others };
             match subscribe(replicator, peer.id, key, interval, 1) {
                 Some(subscription) => {
-                    peer.followed.insert(object, subscription);
+                    peer.followed.insert(object, (subscription, interval));
                 }
                 None => self.refused += 1,
             }

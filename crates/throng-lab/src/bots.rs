@@ -1,0 +1,157 @@
+//! Bots: honest clients, as light as they can be.
+//!
+//! Each has its own socket, token, keys and session: it does the whole handshake, opens every packet, acknowledges it and
+//! sends its inputs. A sample of them decodes everything, and compares it with the server's truth.
+
+mod bot;
+mod fleet;
+mod pipe;
+mod witness;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use std::time::Duration;
+
+use thiserror::Error;
+use throng::Key;
+use throng::net::BindError;
+
+use crate::scenario::Scenario;
+
+pub use crate::control::{BotsReport, Progress};
+pub(crate) use fleet::Fleet;
+
+/// What a load of bots is told.
+#[derive(Clone, Debug)]
+pub struct BotsOptions {
+    /// The server.
+    pub server: SocketAddr,
+    /// The key that its tokens are sealed with.
+    pub key: Key,
+    /// What they play.
+    pub scenario: Scenario,
+    /// Where the server writes its truth, if it is on this machine.
+    pub truth: Option<PathBuf>,
+    /// The cores that they may use, if they are to be kept off others.
+    pub cores: Option<Vec<usize>>,
+}
+
+/// Why the bots could not play.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BotsError {
+    /// A socket could not be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The target is not on this machine.
+    #[error("{0} is not a loopback address: add --i-own-this-target if the server is yours")]
+    NotLoopback(SocketAddr),
+    /// Nobody answered.
+    #[error("{server} does not answer (waited {waited_s} s): check that a server runs there with the same key")]
+    NoAnswer {
+        /// The address.
+        server: SocketAddr,
+        /// How long.
+        waited_s: u64,
+    },
+    /// The process may not open enough sockets.
+    #[error("{needed} sockets are needed and {allowed} allowed: raise the limit with `ulimit -n {needed}`")]
+    TooFewSockets {
+        /// How many.
+        needed: u64,
+        /// How many at most.
+        allowed: u64,
+    },
+    /// The truth cannot be read.
+    #[error("{path} cannot be read: {source}")]
+    Truth {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl BotsError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            BotsError::Bind(error) => error.tag(),
+            BotsError::NotLoopback(_) => "not_loopback",
+            BotsError::NoAnswer { .. } => "no_answer",
+            BotsError::TooFewSockets { .. } => "too_few_sockets",
+            BotsError::Truth { .. } => "truth",
+        }
+    }
+}
+
+/// Refuses servers that are not on this machine, unless the user has said that they are his own.
+pub fn check_target(server: SocketAddr, is_own: bool) -> Result<(), BotsError> {
+    match server.ip().is_loopback() || is_own {
+        true => Ok(()),
+        false => Err(BotsError::NotLoopback(server)),
+    }
+}
+
+/// Plays for the scenario's time, or until `stop` is set, and calls `progress` every second.
+pub fn play(
+    options: &BotsOptions,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&Progress),
+) -> Result<BotsReport, BotsError> {
+    let mut fleet = Fleet::new(options)?;
+    let scenario = &options.scenario;
+    let warm = Duration::from_secs(u64::from(scenario.warmup_seconds));
+    let length = Duration::from_secs(u64::from(scenario.seconds));
+    let mut measured_since = None;
+    let mut full_since = None;
+    while !stop.load(Ordering::Relaxed) {
+        fleet.turn()?;
+        if let Some(latest) = fleet.take_progress() {
+            progress(&latest);
+        }
+        let now = crate::clock::now();
+        if full_since.is_none() && fleet.all_have_tried() {
+            full_since = Some(now);
+        }
+        match (measured_since, full_since) {
+            (None, Some(full)) if now.since(full) >= warm => {
+                fleet.begin_measurement();
+                measured_since = Some(now);
+            }
+            (Some(since), _) if now.since(since) >= length => break,
+            _ => {}
+        }
+    }
+    fleet.end_measurement();
+    Ok(fleet.finish(false))
+}
+
+/// Plays as the second process of a run: told by its standard input what to do, telling on its standard output.
+pub fn play_for_host(options: &BotsOptions) -> Result<(), BotsError> {
+    pipe::play(options)
+}
+
+/// Raises the limit of open files as far as allowed.
+fn allow_sockets(needed: u64) -> Result<(), BotsError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let raised = Rlimit { current: limit.maximum.or(Some(needed)), maximum: limit.maximum };
+    let allowed = limit.maximum.unwrap_or(u64::MAX);
+    if allowed < needed || setrlimit(Resource::Nofile, raised).is_err() {
+        return Err(BotsError::TooFewSockets { needed, allowed });
+    }
+    Ok(())
+}
+
+/// Keeps this thread, and those it starts, on these cores as far as the library lets it: on the first of them.
+pub(crate) fn pin(cores: &[usize]) {
+    if let Some(&first) = cores.first() {
+        core_affinity::set_for_current(core_affinity::CoreId { id: first });
+    }
+}

@@ -1,0 +1,99 @@
+//! One bot.
+
+use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
+use throng::{ClientCore, ClientEvent, EndReason, Time};
+
+use crate::scenario::NetPreset;
+use crate::world::BotBrain;
+
+pub(crate) struct Bot {
+    pub(super) core: ClientCore,
+    pub(super) socket: LightUdpSocket,
+    pub(super) link: Option<Box<Link>>,
+    pub(super) brain: BotBrain,
+    pub(super) next_turn: Time,
+    pub(super) is_decoder: bool,
+    /// Index of the connection at the server.
+    pub(super) connection: Option<u32>,
+    pub(super) end: Option<EndReason>,
+    pub(super) received_bytes: u64,
+    pub(super) measured_from_bytes: u64,
+}
+
+/// A conditioned way to the server and back.
+pub(crate) struct Link {
+    out: Conditioner,
+    back: Conditioner,
+}
+
+impl Link {
+    pub(super) fn new(preset: NetPreset, seed: u64, bot: u32) -> Option<Box<Link>> {
+        if preset == NetPreset::None {
+            return None;
+        }
+        let condition: Condition = preset.name().parse().expect("both lists have the same names");
+        let way = |seed| {
+            let conditioner = Conditioner::new(condition.clone(), seed, InFlightLimit::PEER);
+            conditioner.expect("a preset is a possible condition")
+        };
+        let seed = seed.wrapping_mul(2_000_003).wrapping_add(u64::from(bot) * 2);
+        Some(Box::new(Link { out: way(seed), back: way(seed + 1) }))
+    }
+}
+
+impl Bot {
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Takes in what has come.
+    pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers) {
+        let Bot { core, link, received_bytes, socket, .. } = self;
+        // A socket that fails brings nothing; the connection will time out and say so.
+        let _ = socket.receive_with(buffers, &mut |from, datagram: &mut [u8]| {
+            *received_bytes += datagram.len() as u64;
+            match link {
+                Some(link) => link.back.push(now, datagram),
+                None => core.handle(now, from, datagram),
+            }
+        });
+        if let (Some(link), Some(server)) = (link, core.server()) {
+            while let Some(arrival) = link.back.pop(now) {
+                core.handle(now, server, arrival.bytes);
+            }
+        }
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                ClientEvent::Connected { connection, .. } => self.connection = Some(connection.index),
+                ClientEvent::Ended(reason) => self.end = Some(reason),
+                _ => {}
+            }
+        }
+    }
+
+    /// Decides and queues the next input. Says whether it could.
+    pub(super) fn send_input(&mut self) -> bool {
+        self.core.is_connected() && self.core.send_input(&self.brain.decide().encode()).is_ok()
+    }
+
+    /// Sends what is due.
+    pub(super) fn transmit(&mut self, now: Time, out: &mut Vec<u8>) {
+        while self.core.poll_transmit(now, out) {
+            match &mut self.link {
+                Some(link) => link.out.push(now, out),
+                None => send(&mut self.socket, now, out),
+            }
+        }
+        if let Some(link) = &mut self.link {
+            while let Some(arrival) = link.out.pop(now) {
+                send(&mut self.socket, now, arrival.bytes);
+            }
+        }
+    }
+}
+
+fn send(socket: &mut LightUdpSocket, now: Time, datagram: &[u8]) {
+    let Some(to) = socket.peer() else { return };
+    // What cannot be sent is a lost packet; the socket counts it.
+    let _ = socket.send(now, &Transmit::single(to, datagram));
+}

@@ -1,0 +1,310 @@
+//! All bots of a process, each at its own moment of the tick.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use throng::net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
+use throng::{ClientCore, ClientOptions, Decode, Schema, Time, TokenIssuer};
+
+use super::bot::{Bot, Link};
+use super::witness::Witness;
+use super::{BotsError, BotsOptions, BotsReport, Progress, allow_sockets, pin};
+use crate::clock;
+use crate::kinds;
+use crate::scenario::Scenario;
+use crate::world::BotBrain;
+
+/// Bots that begin to connect per millisecond.
+const CONNECTS_PER_MS: u64 = 2;
+/// A decoding bot looks at its socket this often, as a game does that draws frames.
+const LOOK_INTERVAL: Duration = Duration::from_millis(16);
+/// Without any connection for this long, the server is taken for absent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Below this much time to the next bot, waiting is not worth a system call.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(150);
+/// Bots served before the clock, the truth and the commands are looked at again.
+const BATCH: usize = 64;
+
+pub(crate) struct Fleet {
+    bots: Vec<Bot>,
+    scenario: Scenario,
+    schema: Arc<Schema>,
+    options: [Arc<ClientOptions>; 2],
+    issuer: TokenIssuer,
+    server: SocketAddr,
+    witness: Witness,
+    buffers: ReceiveBuffers,
+    out: Vec<u8>,
+    started: Time,
+    next: usize,
+    next_look: Time,
+    interval: Duration,
+    measuring: Option<Measuring>,
+    measured: Measured,
+    second: Second,
+}
+
+/// Counted from the beginning of the measurement.
+struct Measuring {
+    since: Time,
+    cpu_s: f64,
+}
+
+/// What was counted, and what came of it.
+struct Measured {
+    inputs_due: u64,
+    inputs_sent: u64,
+    late_us: Histogram<u64>,
+    cpu_cores: f64,
+    kbit_per_s: (f64, f64),
+}
+
+/// The last second.
+struct Second {
+    since: Time,
+    cpu_s: f64,
+    bytes: u64,
+    late_us: Histogram<u64>,
+}
+
+impl Fleet {
+    pub(crate) fn new(options: &BotsOptions) -> Result<Fleet, BotsError> {
+        allow_sockets(u64::from(options.scenario.players) + 64)?;
+        if let Some(cores) = &options.cores {
+            pin(cores);
+        }
+        let scenario = options.scenario.clone();
+        let light = ClientOptions { bytes_per_s: 64_000, decode: Decode::Nothing, ..ClientOptions::default() };
+        let decoding = ClientOptions { decode: Decode::Objects, ..light.clone() };
+        let now = clock::now();
+        Ok(Fleet {
+            bots: Vec::with_capacity(scenario.players as usize),
+            schema: kinds::schema(),
+            options: [Arc::new(light), Arc::new(decoding)],
+            issuer: TokenIssuer::new(crate::host::PROTOCOL_ID, options.key.clone()),
+            server: options.server,
+            witness: Witness::new(options.truth.as_deref(), &scenario)?,
+            buffers: ReceiveBuffers::new(4),
+            out: Vec::new(),
+            started: now,
+            next: 0,
+            next_look: now,
+            interval: Duration::from_secs(1) / scenario.input_hz.max(1),
+            measuring: None,
+            measured: Measured {
+                inputs_due: 0,
+                inputs_sent: 0,
+                late_us: late_histogram(),
+                cpu_cores: 0.0,
+                kbit_per_s: (0.0, 0.0),
+            },
+            second: Second { since: now, cpu_s: clock::process_cpu_s(), bytes: 0, late_us: late_histogram() },
+            scenario,
+        })
+    }
+
+    /// Lets every bot that is due take its turn, or waits a moment.
+    pub(crate) fn turn(&mut self) -> Result<(), BotsError> {
+        let now = clock::now();
+        self.open_bots(now)?;
+        self.witness.look(now, &self.bots, self.measuring.is_some());
+        self.look(now);
+        let mut served = 0;
+        while served < BATCH && !self.bots.is_empty() {
+            if self.next >= self.bots.len() {
+                self.next = 0;
+            }
+            let now = clock::now();
+            if self.bots[self.next].next_turn > now {
+                break;
+            }
+            self.serve(self.next, now);
+            self.next += 1;
+            served += 1;
+        }
+        if served == 0 {
+            self.rest();
+        }
+        self.give_up_if_alone()
+    }
+
+    /// The figures of the last second, once a second.
+    pub(crate) fn take_progress(&mut self) -> Option<Progress> {
+        let now = clock::now();
+        let elapsed_s = now.since(self.second.since).as_secs_f64();
+        if elapsed_s < 1.0 {
+            return None;
+        }
+        let cpu_s = clock::process_cpu_s();
+        let bytes: u64 = self.bots.iter().map(|bot| bot.received_bytes).sum();
+        let per_bot = (bytes - self.second.bytes) as f64 / self.connected().max(1) as f64;
+        let progress = Progress {
+            connected: self.connected(),
+            ended: self.bots.iter().filter(|bot| bot.has_ended()).count() as u32,
+            kbit_per_s: per_bot * 8.0 / 1e3 / elapsed_s,
+            near_age_p99_ms: self.witness.take_near_age_p99_ms(),
+            cpu_cores: (cpu_s - self.second.cpu_s) / elapsed_s,
+            late_p99_ms: self.second.late_us.value_at_quantile(0.99) as f64 / 1e3,
+        };
+        self.second.late_us.reset();
+        (self.second.since, self.second.cpu_s, self.second.bytes) = (now, cpu_s, bytes);
+        Some(progress)
+    }
+
+    pub(crate) fn connected(&self) -> u32 {
+        self.bots.iter().filter(|bot| bot.core.is_connected()).count() as u32
+    }
+
+    /// Whether every bot is connected or has failed to.
+    pub(crate) fn all_have_tried(&self) -> bool {
+        self.bots.len() == self.scenario.players as usize
+            && self.bots.iter().all(|bot| bot.core.is_connected() || bot.has_ended())
+    }
+
+    pub(crate) fn begin_measurement(&mut self) {
+        self.measuring = Some(Measuring { since: clock::now(), cpu_s: clock::process_cpu_s() });
+        self.witness.begin();
+        self.bots.iter_mut().for_each(|bot| bot.measured_from_bytes = bot.received_bytes);
+    }
+
+    pub(crate) fn end_measurement(&mut self) {
+        let Some(measuring) = self.measuring.take() else { return };
+        let elapsed_s = clock::now().since(measuring.since).as_secs_f64().max(1e-6);
+        self.measured.cpu_cores = (clock::process_cpu_s() - measuring.cpu_s) / elapsed_s;
+        let rate = |bot: &Bot| (bot.received_bytes - bot.measured_from_bytes) as f64 * 8.0 / 1e3 / elapsed_s;
+        let mut rates: Vec<f64> = self.bots.iter().map(rate).collect();
+        rates.sort_by(f64::total_cmp);
+        let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+        let p99 = rates.get((rates.len() * 99 / 100).min(rates.len().saturating_sub(1))).copied();
+        self.measured.kbit_per_s = (mean, p99.unwrap_or(0.0));
+    }
+
+    /// Compares with the final truth, if there is to be one, leaves, and reports.
+    pub(crate) fn finish(mut self, compare: bool) -> BotsReport {
+        let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
+        let connected = self.bots.iter().filter(|bot| bot.connection.is_some()).count() as u32;
+        if compare {
+            self.witness.compare_final(&self.bots);
+        }
+        let now = clock::now();
+        for bot in &mut self.bots {
+            bot.core.close(now, "the run is over");
+            bot.transmit(now, &mut self.out);
+        }
+        let measured = &self.measured;
+        BotsReport {
+            connected,
+            disconnects,
+            ends: self.ends(),
+            decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
+            state_mismatches: self.witness.mismatches(),
+            cpu_cores: measured.cpu_cores,
+            inputs_sent_ratio: measured.inputs_sent as f64 / measured.inputs_due.max(1) as f64,
+            input_delay_p99_ms: (!measured.late_us.is_empty())
+                .then(|| measured.late_us.value_at_quantile(0.99) as f64 / 1e3),
+            kbit_per_s: measured.kbit_per_s,
+            known: self.witness.known(),
+            known_within_40_m: self.witness.known_within_40_m(),
+            neighbours: self.witness.figures(),
+        }
+    }
+
+    /// Why connections ended, and how many.
+    fn ends(&self) -> Vec<(String, u32)> {
+        let mut ends: Vec<(String, u32)> = Vec::new();
+        for reason in self.bots.iter().filter_map(|bot| bot.end.as_ref()) {
+            let text = reason.to_string();
+            match ends.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, count)) => *count += 1,
+                None => ends.push((text, 1)),
+            }
+        }
+        ends
+    }
+
+    fn open_bots(&mut self, now: Time) -> Result<(), BotsError> {
+        let players = self.scenario.players as usize;
+        let due = (now.micros_since(self.started) / 1_000 * CONNECTS_PER_MS + 1).min(players as u64) as usize;
+        while self.bots.len() < due {
+            let number = self.bots.len() as u32;
+            let is_decoder = number < self.scenario.decoded_bots();
+            let token = self.issuer.issue(u64::from(number) + 1, &[self.server]).expect("one server, in order");
+            let options = Arc::clone(&self.options[usize::from(is_decoder)]);
+            let core = ClientCore::new(token, Arc::clone(&self.schema), options, now).expect("default options");
+            let socket = LightUdpSocket::connect(self.server, &UdpOptions::client())?;
+            let offset = self.interval * number / self.scenario.players.max(1);
+            self.bots.push(Bot {
+                core,
+                socket,
+                link: Link::new(self.scenario.net, self.scenario.seed, number),
+                brain: BotBrain::new(&self.scenario, number),
+                next_turn: first_turn(self.started, now, self.interval, offset),
+                is_decoder,
+                connection: None,
+                end: None,
+                received_bytes: 0,
+                measured_from_bytes: 0,
+            });
+            // The newcomer's turn may be the next of all.
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    /// Decoding bots take in what has come, between their turns.
+    fn look(&mut self, now: Time) {
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now.after(LOOK_INTERVAL);
+        for bot in self.bots.iter_mut().filter(|bot| bot.is_decoder) {
+            bot.receive(now, &mut self.buffers);
+        }
+    }
+
+    fn serve(&mut self, index: usize, now: Time) {
+        let bot = &mut self.bots[index];
+        let late_us = now.micros_since(bot.next_turn);
+        let turns = 1 + late_us / self.interval.as_micros() as u64;
+        bot.next_turn = bot.next_turn.after(self.interval * turns as u32);
+        bot.receive(now, &mut self.buffers);
+        let sent = bot.send_input();
+        bot.transmit(now, &mut self.out);
+        self.second.late_us.saturating_record(late_us);
+        if self.measuring.is_some() && bot.connection.is_some() {
+            self.measured.inputs_due += turns;
+            self.measured.inputs_sent += u64::from(sent);
+            self.measured.late_us.saturating_record(late_us);
+        }
+    }
+
+    fn rest(&self) {
+        let next = self.bots.get(self.next).map_or(self.next_look, |bot| bot.next_turn);
+        let pause = next.min(self.next_look).since(clock::now()).min(Duration::from_millis(1));
+        if pause > SHORTEST_SLEEP {
+            std::thread::sleep(pause - SHORTEST_SLEEP / 2);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn give_up_if_alone(&self) -> Result<(), BotsError> {
+        let waited = clock::now().since(self.started);
+        if waited > PATIENCE && self.bots.iter().all(|bot| bot.connection.is_none()) {
+            return Err(BotsError::NoAnswer { server: self.server, waited_s: waited.as_secs() });
+        }
+        Ok(())
+    }
+}
+
+/// The first moment from `now` on that lies `offset` behind a multiple of the interval.
+fn first_turn(started: Time, now: Time, interval: Duration, offset: Duration) -> Time {
+    let rounds = now.micros_since(started) / interval.as_micros().max(1) as u64;
+    started.after(interval * rounds as u32 + offset)
+}
+
+fn late_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 2).expect("the bounds are possible")
+}

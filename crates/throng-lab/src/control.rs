@@ -1,0 +1,90 @@
+//! What the two processes of a run tell each other, one line each.
+//!
+//! ```text
+//! host -> bots, standard input    measure | settle | stop            (the end of the input means stop)
+//! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::summary::{Known, Neighbours};
+
+/// What the bots are told to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// The warm-up is over: measure from now on.
+    Measure,
+    /// The measurement is over: go on playing.
+    Settle,
+    /// Compare with the final truth, leave and report.
+    Stop,
+}
+
+impl Command {
+    pub(crate) fn line(self) -> &'static str {
+        match self {
+            Command::Measure => "measure\n",
+            Command::Settle => "settle\n",
+            Command::Stop => "stop\n",
+        }
+    }
+
+    pub(crate) fn read(line: &str) -> Option<Command> {
+        [Command::Measure, Command::Settle, Command::Stop].into_iter().find(|c| c.line().trim() == line.trim())
+    }
+}
+
+/// A line of the bots.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BotsLine {
+    Progress(Progress),
+    Done(Box<BotsReport>),
+    Failed(String),
+}
+
+/// What the bots have to say once a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Bots that are connected.
+    pub connected: u32,
+    /// Connections that ended.
+    pub ended: u32,
+    /// Mean payload to a bot in the last second, in kbit/s.
+    pub kbit_per_s: f64,
+    /// Age of near neighbours' state in the last second, 99th percentile, in milliseconds.
+    pub near_age_p99_ms: Option<f64>,
+    /// Processor time by wall time in the last second.
+    pub cpu_cores: f64,
+    /// How late the bots are, 99th percentile of the last second, in milliseconds.
+    pub late_p99_ms: f64,
+}
+
+/// What the bots have measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BotsReport {
+    /// Bots that connected.
+    pub connected: u32,
+    /// Connections that ended before they were to.
+    pub disconnects: u32,
+    /// Why, with numbers.
+    pub ends: Vec<(String, u32)>,
+    /// Bots that decoded.
+    pub decoded: u32,
+    /// Objects that were not what the server had sent.
+    pub state_mismatches: u64,
+    /// Of the measured part.
+    pub cpu_cores: f64,
+    /// Inputs sent by inputs due.
+    pub inputs_sent_ratio: f64,
+    /// 99th percentile, in milliseconds.
+    pub input_delay_p99_ms: Option<f64>,
+    /// Payload to each bot, mean and 99th percentile of the bots, in kbit/s.
+    pub kbit_per_s: (f64, f64),
+    /// What decoding bots held.
+    pub known: Known,
+    /// Smallest share of the characters within 40 m that a decoding bot held.
+    pub known_within_40_m: Option<f64>,
+    /// What decoding bots saw.
+    pub neighbours: Neighbours,
+}

@@ -1,0 +1,269 @@
+//! The server of a workload: a world that is replicated, tick by tick.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use throng::{
+    ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Server, ServerEvent, ServerOptions,
+    StartError, Tick, Time,
+};
+
+use crate::clock;
+use crate::kinds::{self, Character, Chest, Prop};
+use crate::scenario::{Scenario, View};
+use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
+
+/// Names the lab's protocol: its tokens are good for nothing else.
+pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
+
+/// A server with a world behind it.
+pub struct Host {
+    server: Server,
+    world: World,
+    scenario: Scenario,
+    /// By connection index.
+    players: Vec<Option<Player>>,
+    /// By character.
+    bodies: Vec<Option<Body>>,
+    is_moving: bool,
+    is_frozen: bool,
+    pace: Pace,
+    connected: u32,
+    /// Connections that ended.
+    ended: u32,
+    bad_inputs: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Player {
+    connection: ConnectionId,
+    character: CharacterId,
+}
+
+struct Body {
+    object: ObjectId,
+    connection: ConnectionId,
+    chests: Vec<ObjectId>,
+}
+
+/// When ticks are due, and how many were late.
+struct Pace {
+    interval: Duration,
+    next: Time,
+    missed: u64,
+}
+
+impl Host {
+    /// A server for the scenario at an address.
+    pub fn new(scenario: &Scenario, address: SocketAddr, key: Key) -> Result<Host, StartError> {
+        let interval = Duration::from_secs(1) / scenario.tick_hz;
+        let options = ServerOptions {
+            protocol_id: PROTOCOL_ID,
+            private_key: key,
+            tick_interval: interval,
+            max_clients: scenario.players,
+            client_bytes_per_s: scenario.budget_bytes_per_s(),
+            grids: vec![grid_of(scenario)],
+            threads: scenario.server_threads as usize,
+            ..ServerOptions::default()
+        };
+        let mut host = Host {
+            server: Server::bind(address, kinds::schema(), options)?,
+            world: World::new(scenario),
+            scenario: scenario.clone(),
+            players: vec![None; scenario.players as usize],
+            bodies: Vec::new(),
+            is_moving: false,
+            is_frozen: false,
+            pace: Pace { interval, next: clock::now(), missed: 0 },
+            connected: 0,
+            ended: 0,
+            bad_inputs: 0,
+        };
+        for position in IdleObjects::new(scenario) {
+            host.server
+                .spawn(Prop { position }, Placement::Cell(0))
+                .map_err(|_| StartError::Options("there are more idle objects than the server takes"))?;
+        }
+        Ok(host)
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The server, to be used beside its world.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
+    /// Clients that play.
+    pub fn connected(&self) -> u32 {
+        self.connected
+    }
+
+    /// Connections that ended.
+    pub fn ended(&self) -> u32 {
+        self.ended
+    }
+
+    /// Ticks that were not done when the next was due.
+    pub fn missed_ticks(&self) -> u64 {
+        self.pace.missed
+    }
+
+    /// Inputs that made no sense.
+    pub fn bad_inputs(&self) -> u64 {
+        self.bad_inputs
+    }
+
+    /// Whether enough clients have connected for the characters to move.
+    pub fn is_moving(&self) -> bool {
+        self.is_moving
+    }
+
+    /// Nothing moves any more.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    /// The characters' objects.
+    pub fn characters(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.bodies.iter().flatten().map(|body| body.object)
+    }
+
+    /// Waits for the next tick to be due.
+    pub fn wait(&self) {
+        std::thread::sleep(self.pace.next.since(clock::now()));
+    }
+
+    /// The pause until the next tick is due starts anew.
+    pub fn resume(&mut self) {
+        self.pace.next = clock::now();
+    }
+
+    /// Plays one tick, and returns its number.
+    pub fn tick(&mut self) -> Tick {
+        // A socket that fails now and then is a lossy network; one that always fails loses its clients.
+        let _ = self.server.receive(clock::now());
+        self.take_events();
+        while let Some((connection, input)) = self.server.poll_input() {
+            self.take_input(connection, &input);
+        }
+        self.is_moving |= self.connected >= self.scenario.start_at_connected();
+        let tick = self.server.current_tick();
+        if self.is_moving && !self.is_frozen {
+            self.step(tick);
+        }
+        self.server.tick(clock::now());
+        self.pace.advance();
+        tick
+    }
+
+    fn step(&mut self, tick: Tick) {
+        let (server, bodies) = (&mut self.server, &self.bodies);
+        self.world.step(|character, state| {
+            let Some(Some(body)) = bodies.get(character.0 as usize) else { return };
+            if let Some(value) = server.get_mut::<Character>(body.object) {
+                *value = Character::from(state);
+            }
+            server.set_viewpoint(body.connection, state.position.map(f64::from));
+        });
+        if self.scenario.chests_per_player > 0 && tick.0.is_multiple_of(self.scenario.chest_change_ticks) {
+            for (slot, body) in self.bodies.iter().enumerate() {
+                let chests = body.iter().flat_map(|body| &body.chests);
+                for (number, &chest) in chests.enumerate() {
+                    if let Some(value) = self.server.get_mut::<Chest>(chest) {
+                        value.contents = chest_contents(&self.scenario, tick.0, slot as u32, number as u32);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                ServerEvent::Connected { connection, .. } => self.enter(connection),
+                ServerEvent::Disconnected { connection, .. } => self.leave(connection),
+                _ => {}
+            }
+        }
+    }
+
+    fn enter(&mut self, connection: ConnectionId) {
+        let character = self.world.spawn();
+        let Some(state) = self.world.state(character) else { return };
+        let position = state.position;
+        let placement = Placement::Cell(0);
+        let Ok(object) = self.server.spawn_owned(Character::from(state), placement, Some(connection)) else {
+            return self.world.despawn(character);
+        };
+        self.server.set_viewpoint(connection, position.map(f64::from));
+        let chests = (0..self.scenario.chests_per_player).filter_map(|chest| {
+            let position = chest_position(&self.scenario, character.0, chest);
+            self.server.spawn(Chest { position, contents: 0 }, placement).ok()
+        });
+        let body = Body { object, connection, chests: chests.collect() };
+        let slot = character.0 as usize;
+        if self.bodies.len() <= slot {
+            self.bodies.resize_with(slot + 1, || None);
+        }
+        self.bodies[slot] = Some(body);
+        self.players[connection.index as usize] = Some(Player { connection, character });
+        self.connected += 1;
+    }
+
+    fn leave(&mut self, connection: ConnectionId) {
+        let player = self.players[connection.index as usize].take_if(|player| player.connection == connection);
+        let Some(player) = player else { return };
+        if let Some(body) = self.bodies[player.character.0 as usize].take() {
+            self.server.despawn(body.object);
+            body.chests.into_iter().for_each(|chest| self.server.despawn(chest));
+        }
+        self.world.despawn(player.character);
+        self.connected -= 1;
+        self.ended += 1;
+    }
+
+    fn take_input(&mut self, connection: ConnectionId, input: &Input) {
+        self.server.acknowledge_input(connection, input.number);
+        let player = self.players.get(connection.index as usize).copied().flatten();
+        match (player.filter(|player| player.connection == connection), BotInput::decode(input.bytes())) {
+            (Some(player), Ok(decided)) => self.world.apply(player.character, decided),
+            (Some(_), Err(_)) => self.bad_inputs += 1,
+            (None, _) => {}
+        }
+    }
+}
+
+impl Pace {
+    fn advance(&mut self) {
+        self.next = self.next.after(self.interval);
+        let late = clock::now().since(self.next);
+        if !late.is_zero() {
+            let missed = 1 + (late.as_micros() / self.interval.as_micros().max(1)) as u64;
+            self.missed += missed;
+            // The ticks that are lost are not made up for: that would only make the next ones late.
+            self.next = self.next.after(self.interval * (missed - 1) as u32);
+        }
+    }
+}
+
+fn grid_of(scenario: &Scenario) -> GridOptions {
+    let rings = match scenario.view {
+        View::Rings => {
+            let ring = |ring: &crate::scenario::Ring| throng::Ring {
+                radius_m: f64::from(ring.radius_m),
+                interval_ticks: ring.interval_ticks,
+            };
+            scenario.rings.iter().map(ring).collect()
+        }
+        View::Everything => {
+            let [width, depth] = scenario.area_m.map(f64::from);
+            vec![throng::Ring { radius_m: width.hypot(depth), interval_ticks: 1 }]
+        }
+    };
+    GridOptions { shape: GridShape::flat(scenario.cell_m.map(f64::from)), rings }
+}

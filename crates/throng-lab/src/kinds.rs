@@ -1,0 +1,84 @@
+//! What the lab's server replicates.
+
+use std::sync::Arc;
+
+use throng::{Replicate, ReplicateEnum, Schema};
+
+use crate::world::{CharacterState, Mode};
+
+/// A player's character.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+#[replicate(crate = "throng::schema")]
+pub struct Character {
+    /// Feet, in metres.
+    #[replicate(position(step = 0.01))]
+    pub position: [f32; 3],
+    /// In metres per second.
+    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.1))]
+    pub velocity: [f32; 3],
+    /// Where it looks, in radians.
+    #[replicate(angle(bits = 9))]
+    pub yaw: f32,
+    /// Up is positive, in radians.
+    #[replicate(fixed(min = -1.5, max = 1.5, step = 0.02))]
+    pub pitch: f32,
+    /// What the legs do.
+    #[replicate(enumeration)]
+    pub stance: Stance,
+}
+
+/// What a character's legs do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ReplicateEnum)]
+#[replicate(crate = "throng::schema")]
+pub enum Stance {
+    /// On the ground, not moving.
+    #[default]
+    Standing,
+    /// On the ground, moving.
+    Walking,
+    /// In the air.
+    Airborne,
+}
+
+/// A chest beside a character's spawn point; its contents change all the time.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+#[replicate(crate = "throng::schema")]
+pub struct Chest {
+    /// In metres.
+    #[replicate(position(step = 0.01))]
+    pub position: [f32; 3],
+    /// A generated property.
+    #[replicate(integer)]
+    pub contents: u16,
+}
+
+/// Something that never changes.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+#[replicate(crate = "throng::schema")]
+pub struct Prop {
+    /// In metres.
+    #[replicate(position(step = 0.01))]
+    pub position: [f32; 3],
+}
+
+/// The kinds of all workloads.
+pub fn schema() -> Arc<Schema> {
+    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().build();
+    Arc::new(schema.expect("the lab's kinds are possible"))
+}
+
+impl From<&CharacterState> for Character {
+    fn from(state: &CharacterState) -> Character {
+        Character {
+            position: state.position,
+            velocity: state.velocity,
+            yaw: state.yaw,
+            pitch: state.pitch,
+            stance: match state.mode {
+                Mode::Standing => Stance::Standing,
+                Mode::Walking => Stance::Walking,
+                Mode::Airborne => Stance::Airborne,
+            },
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A whole run: the server here, the bots in a second process, and what came of it.
+
+mod child;
+mod ledger;
+mod progress;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use throng::{Key, Time};
+
+use crate::bots::BotsReport;
+use crate::clock;
+use crate::control::Command;
+use crate::environment;
+use crate::floor;
+use crate::host::Host;
+use crate::report;
+use crate::scenario::Scenario;
+use crate::summary::RunSummary;
+use crate::truth::TruthWriter;
+use child::Child;
+pub use child::read_order;
+use ledger::Ledger;
+use progress::Display;
+
+/// What a run is told besides its scenario.
+pub struct RunOptions {
+    /// What is played.
+    pub scenario: Scenario,
+    /// Where the folder of the run is made.
+    pub runs: PathBuf,
+    /// The command that plays the bots when it is given [`BotsOptions`](crate::bots::BotsOptions) on its standard input.
+    pub bots_command: Vec<OsString>,
+    /// Whether progress is shown.
+    pub show_progress: bool,
+    /// Heap allocations of the calling thread so far, if the program counts them.
+    pub allocations: Option<fn() -> u64>,
+}
+
+/// What a run leaves behind.
+pub struct RunResult {
+    /// The figures.
+    pub summary: RunSummary,
+    /// The folder with `summary.json` and `report.html`.
+    pub folder: PathBuf,
+}
+
+/// Time for the connections, and a second for each so many bots.
+const CONNECT_PATIENCE_S: u64 = 20;
+const CONNECTS_PER_S: u64 = 400;
+/// The pause between the last movement and the comparison: everything must have been sent, lost and sent again.
+const SETTLE: Duration = Duration::from_millis(3_000);
+/// Length of the floor's measurement.
+const FLOOR: Duration = Duration::from_millis(1_500);
+/// The bots have this long to report.
+const REPORT_PATIENCE: Duration = Duration::from_secs(15);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Plays the scenario and writes the report. Ends early, but properly, when `stop` is set.
+pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
+    let started_at = SystemTime::now();
+    let mut play = Play::begin(options, stop)?;
+    let display = Display::new(options.show_progress, &options.scenario);
+    play.connect(&display)?;
+    play.warm_up(&display)?;
+    play.measure(&display)?;
+    play.floor();
+    let bots = play.settle(&display)?;
+    let summary = play.summary(&bots, started_at);
+    let folder = report::write(&options.runs, started_at, &summary)
+        .with_context(|| format!("the report could not be written to {}", options.runs.display()))?;
+    Ok(RunResult { summary, folder })
+}
+
+struct Play<'a> {
+    options: &'a RunOptions,
+    stop: &'a AtomicBool,
+    host: Host,
+    bots: Child,
+    truth: TruthWriter,
+    truth_interval_ticks: u32,
+    ledger: Ledger,
+    floor_ms: Option<f64>,
+}
+
+impl<'a> Play<'a> {
+    fn begin(options: &'a RunOptions, stop: &'a AtomicBool) -> Result<Play<'a>> {
+        let scenario = &options.scenario;
+        let key = throng::random_key();
+        let address: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let host = Host::new(scenario, address, key.clone()).context("the server could not be started")?;
+        let objects = scenario.players as usize * (1 + scenario.chests_per_player as usize);
+        let truth = TruthWriter::create(objects + scenario.idle_objects as usize)
+            .context("the file with the server's truth could not be made")?;
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let is_pinned = scenario.pin && cores.len() > 1;
+        let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
+        let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
+        if is_pinned {
+            core_affinity::set_for_current(cores[0]);
+        }
+        Ok(Play {
+            ledger: Ledger::new(options, cores.len()),
+            options,
+            stop,
+            host,
+            bots,
+            truth,
+            // Ten looks a second, fewer where there is much to look at.
+            truth_interval_ticks: (scenario.tick_hz / if objects > 4_000 { 4 } else { 10 }).max(1),
+            floor_ms: None,
+        })
+    }
+
+    fn connect(&mut self, display: &Display) -> Result<()> {
+        let scenario = &self.options.scenario;
+        let patience_s = CONNECT_PATIENCE_S + u64::from(scenario.players) / CONNECTS_PER_S;
+        let until = clock::now().after(Duration::from_secs(patience_s));
+        while self.host.connected() + self.host.ended() < scenario.players && clock::now() < until {
+            self.tick()?;
+            display.connecting(self.host.connected());
+            if self.stops() {
+                break;
+            }
+        }
+        if self.host.connected() == 0 && !self.stops() {
+            bail!("no bot has connected in {patience_s} s");
+        }
+        Ok(())
+    }
+
+    fn warm_up(&mut self, display: &Display) -> Result<()> {
+        let length = Duration::from_secs(u64::from(self.options.scenario.warmup_seconds));
+        self.for_a_while(length, |_, elapsed| display.warming(elapsed, length))
+    }
+
+    fn measure(&mut self, display: &Display) -> Result<()> {
+        let length = Duration::from_secs(u64::from(self.options.scenario.seconds));
+        self.bots.tell(Command::Measure);
+        self.ledger.begin(&self.host);
+        self.for_a_while(length, |play, elapsed| {
+            let (host, bots) = (&play.host, play.bots.progress());
+            if play.ledger.second_is_over() {
+                play.ledger.take_second(host, bots);
+            }
+            display.measuring(elapsed, length, &play.ledger, bots);
+        })?;
+        self.ledger.end(&self.host);
+        self.bots.tell(Command::Settle);
+        Ok(())
+    }
+
+    /// Ticks for so long, or until the run is stopped, and calls `each` after each tick.
+    fn for_a_while(&mut self, length: Duration, mut each: impl FnMut(&mut Self, Duration)) -> Result<()> {
+        let began = clock::now();
+        while clock::now().since(began) < length && !self.stops() {
+            self.tick()?;
+            each(self, clock::now().since(began));
+        }
+        Ok(())
+    }
+
+    fn floor(&mut self) {
+        if self.stops() {
+            return;
+        }
+        let interval = SECOND / self.options.scenario.tick_hz;
+        let ticks = (FLOOR.as_micros() / interval.as_micros().max(1)).max(1) as u32;
+        let server = self.host.server();
+        let clients: Vec<SocketAddr> = server.connections().filter_map(|id| server.address(id)).collect();
+        let load = self.ledger.load();
+        self.floor_ms = floor::measure(self.host.server_mut().driver_mut(), &clients, load, (ticks, interval));
+        self.host.resume();
+    }
+
+    /// Lets everything arrive, has the bots compare it with the truth, and takes their report.
+    fn settle(&mut self, display: &Display) -> Result<BotsReport> {
+        self.host.freeze();
+        display.settling();
+        let until = clock::now().after(SETTLE);
+        while clock::now() < until {
+            self.tick()?;
+        }
+        let tick = self.host.tick();
+        let ids: Vec<_> = self.host.server().replicator().store().ids().collect();
+        self.truth
+            .write(self.host.server(), (tick, clock::now()), true, ids.into_iter())
+            .context("the server's truth could not be written")?;
+        self.bots.tell(Command::Stop);
+        let until = clock::now().after(REPORT_PATIENCE);
+        loop {
+            self.host.wait();
+            self.host.tick();
+            self.bots.listen()?;
+            if let Some(report) = self.bots.take_report() {
+                return Ok(report);
+            }
+            if clock::now() > until {
+                bail!("the bots did not report within {} s", REPORT_PATIENCE.as_secs());
+            }
+        }
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        self.host.wait();
+        let count = self.options.allocations;
+        let before = count.map(|count| count());
+        let tick = self.host.tick();
+        let allocations = count.zip(before).map(|(count, before)| count() - before);
+        self.ledger.take_tick(self.host.server().last_tick(), allocations);
+        if tick.0.is_multiple_of(self.truth_interval_ticks) {
+            let characters = self.host.characters();
+            self.truth
+                .write(self.host.server(), (tick, clock::now()), false, characters)
+                .context("the server's truth could not be written")?;
+        }
+        self.bots.listen()
+    }
+
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
+        let mut summary = self.ledger.summary(&self.host, bots, self.floor_ms);
+        summary.started_at = report::started_at(started_at);
+        summary.revision = environment::revision();
+        if self.stops() {
+            summary.invalid_reasons.push("the run was stopped before its end".to_owned());
+        }
+        summary.conclude();
+        summary
+    }
+}
+
+/// Serves the scenario at an address until `stop` is set, and calls `each_second` with the clients that play and the
+/// longest frame of the last second in milliseconds.
+pub fn serve(
+    scenario: &Scenario,
+    (address, key): (SocketAddr, Key),
+    stop: &AtomicBool,
+    mut each_second: impl FnMut(u32, f64),
+) -> Result<()> {
+    let mut host = Host::new(scenario, address, key)?;
+    let mut second: Time = clock::now();
+    let mut longest_ms = 0f64;
+    while !stop.load(Ordering::Relaxed) {
+        host.wait();
+        host.tick();
+        longest_ms = longest_ms.max(host.server().last_tick().total_ns as f64 / 1e6);
+        if clock::now().since(second) >= SECOND {
+            each_second(host.connected(), longest_ms);
+            (second, longest_ms) = (clock::now(), 0.0);
+        }
+    }
+    host.server_mut().shut_down(clock::now(), "the server ends");
+    let until = clock::now().after(SECOND);
+    while host.server().connection_count() > 0 && clock::now() < until {
+        host.wait();
+        host.tick();
+    }
+    Ok(())
+}

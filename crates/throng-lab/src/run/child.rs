@@ -1,0 +1,143 @@
+//! The second process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command as Process, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use throng::Key;
+
+use super::RunOptions;
+use crate::bots::{BotsOptions, BotsReport, Progress};
+use crate::control::{BotsLine, Command};
+use crate::scenario::Scenario;
+
+/// Lines of the bots that wait to be read.
+const LINES: usize = 256;
+
+/// The bots' process.
+pub(super) struct Child {
+    process: std::process::Child,
+    commands: Option<ChildStdin>,
+    lines: Receiver<String>,
+    progress: Progress,
+    report: Option<BotsReport>,
+}
+
+/// [`BotsOptions`] as they pass through the pipe.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    server: SocketAddr,
+    key: [u8; 32],
+    scenario: Scenario,
+    truth: Option<PathBuf>,
+    cores: Option<Vec<usize>>,
+}
+
+/// Starts the bots.
+pub(super) fn start(
+    options: &RunOptions,
+    server: SocketAddr,
+    key: Key,
+    truth: &Path,
+    cores: Option<Vec<usize>>,
+) -> Result<Child> {
+    let (program, arguments) = options.bots_command.split_first().context("no command for the bots")?;
+    let mut process = Process::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("the bots could not be started with {}", program.display()))?;
+    let mut commands = process.stdin.take().context("the bots have no input")?;
+    let out = process.stdout.take().context("the bots have no output")?;
+    let order = Order {
+        server,
+        key: *key.as_bytes(),
+        scenario: options.scenario.clone(),
+        truth: Some(truth.to_owned()),
+        cores,
+    };
+    writeln!(commands, "{}", serde_json::to_string(&order)?).context("the bots did not take their order")?;
+    let (sender, lines) = sync_channel(LINES);
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(std::io::Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(Child { process, commands: Some(commands), lines, progress: Progress::default(), report: None })
+}
+
+/// What a host has written into our standard input.
+pub fn read_order() -> Result<BotsOptions> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("no order on the standard input")?;
+    let order: Order = serde_json::from_str(&line).context("the order on the standard input makes no sense")?;
+    Ok(BotsOptions {
+        server: order.server,
+        key: Key::new(order.key),
+        scenario: order.scenario,
+        truth: order.truth,
+        cores: order.cores,
+    })
+}
+
+impl Child {
+    pub(super) fn tell(&mut self, command: Command) {
+        if let Some(commands) = &mut self.commands {
+            // Bots that cannot hear have ended; `listen` finds out.
+            let _ = commands.write_all(command.line().as_bytes());
+            let _ = commands.flush();
+        }
+    }
+
+    /// Reads what the bots have said.
+    pub(super) fn listen(&mut self) -> Result<()> {
+        loop {
+            match self.lines.try_recv() {
+                Ok(line) => self.take_line(&line)?,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) if self.report.is_some() => return Ok(()),
+                Err(TryRecvError::Disconnected) => bail!("the bots ended without a report"),
+            }
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    pub(super) fn take_report(&mut self) -> Option<BotsReport> {
+        self.report.take()
+    }
+
+    fn take_line(&mut self, line: &str) -> Result<()> {
+        match serde_json::from_str(line).with_context(|| format!("the bots said: {line}"))? {
+            BotsLine::Progress(progress) => self.progress = progress,
+            BotsLine::Done(report) => self.report = Some(*report),
+            BotsLine::Failed(error) => bail!("the bots failed: {error}"),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The end of its input tells the process to end; one that does not is ended.
+        self.commands = None;
+        for _ in 0..200 {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

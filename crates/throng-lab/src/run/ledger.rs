@@ -1,0 +1,402 @@
+//! Everything that is counted on the server's side of a run.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use throng::meter::{Subsystem, TickRecord};
+use throng::replica::ConnectionCounters;
+use throng::{ConnectionId, Server, Time};
+
+use super::RunOptions;
+use crate::bots::{BotsReport, Progress};
+use crate::clock;
+use crate::environment::{self, Environment};
+use crate::floor::Load;
+use crate::frames::FrameLog;
+use crate::host::Host;
+use crate::scenario::Scenario;
+use crate::summary::{
+    Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication, RunSummary, SecondSeries, Series,
+    Server as ServerFigures, Split, Spread,
+};
+
+/// Bytes of IP, UDP, netcode prefix and seal with each datagram, which the budget includes.
+const DATAGRAM_OVERHEAD_BYTES: u64 = 47;
+/// What a connection may have saved up, as a share of a second's budget.
+const BURST_S: f64 = 0.3;
+/// Late by more than this, at the 99th percentile, bots see the world too seldom to be witnesses.
+const LATE_LIMIT_SHARE: f64 = 1.0;
+
+pub(super) struct Ledger {
+    scenario: Scenario,
+    cores: usize,
+    counts_allocations: bool,
+    frames: FrameLog,
+    rss_before: u64,
+    is_measuring: bool,
+    began: Time,
+    ended: Time,
+    cpu_s: f64,
+    cpu_cores: f64,
+    rss_after: u64,
+    missed_before: u64,
+    missed: u64,
+    totals: Totals,
+    replicated: [ConnectionCounters; 2],
+    links: [LinkTotals; 2],
+    rtt_ms: Spread,
+    subscriptions: f64,
+    second: Second,
+    seconds: SecondSeries,
+    sent_by: HashMap<ConnectionId, u64>,
+    budget_overruns: u64,
+    latest_ms: f64,
+}
+
+/// Sums over the measured ticks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    ticks: u64,
+    connections: u64,
+    packets_sent: u64,
+    bytes_sent: u64,
+    packets_received: u64,
+    touched: u64,
+    frames_encoded: u64,
+    frames_shared: u64,
+    channels_encoded: u64,
+    allocations: u64,
+}
+
+/// Sums over the connections.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkTotals {
+    sent: u64,
+    lost: u64,
+}
+
+/// The last second.
+struct Second {
+    since: Time,
+    cpu_s: f64,
+    totals: Totals,
+    links: LinkTotals,
+    resent: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(options: &RunOptions, cores: usize) -> Ledger {
+        let scenario = options.scenario.clone();
+        let frames = scenario.seconds as usize * scenario.tick_hz as usize + scenario.tick_hz as usize;
+        let now = clock::now();
+        let second =
+            Second { since: now, cpu_s: 0.0, totals: Totals::default(), links: LinkTotals::default(), resent: 0 };
+        Ledger {
+            cores,
+            counts_allocations: options.allocations.is_some(),
+            frames: FrameLog::with_capacity(frames),
+            rss_before: environment::rss_bytes().unwrap_or(0),
+            is_measuring: false,
+            began: now,
+            ended: now,
+            cpu_s: 0.0,
+            cpu_cores: 0.0,
+            rss_after: 0,
+            missed_before: 0,
+            missed: 0,
+            totals: Totals::default(),
+            replicated: [ConnectionCounters::default(); 2],
+            links: [LinkTotals::default(); 2],
+            rtt_ms: Spread::default(),
+            subscriptions: 0.0,
+            second,
+            seconds: SecondSeries::default(),
+            sent_by: HashMap::new(),
+            budget_overruns: 0,
+            latest_ms: 0.0,
+            scenario,
+        }
+    }
+
+    pub(super) fn begin(&mut self, host: &Host) {
+        self.is_measuring = true;
+        self.began = clock::now();
+        self.cpu_s = clock::process_cpu_s();
+        self.missed_before = host.missed_ticks();
+        self.replicated[0] = replicated(host.server());
+        self.links[0] = links(host.server());
+        self.second = Second {
+            since: self.began,
+            cpu_s: self.cpu_s,
+            totals: self.totals,
+            links: self.links[0],
+            resent: self.replicated[0].resent_segments,
+        };
+        self.note_overruns(host.server(), 0.0);
+    }
+
+    pub(super) fn end(&mut self, host: &Host) {
+        self.is_measuring = false;
+        self.ended = clock::now();
+        self.cpu_cores = (clock::process_cpu_s() - self.cpu_s) / self.seconds_measured().max(1e-9);
+        self.missed = host.missed_ticks() - self.missed_before;
+        self.rss_after = environment::rss_bytes().unwrap_or(0);
+        self.replicated[1] = replicated(host.server());
+        self.links[1] = links(host.server());
+        self.rtt_ms = round_trips(host.server());
+        let hub = host.server().replicator().hub_ref();
+        let connections: Vec<_> = host.server().connections().filter_map(|id| hub.connection(id)).collect();
+        let subscriptions: usize = connections.iter().map(|connection| connection.subscription_count()).sum();
+        self.subscriptions = subscriptions as f64 / connections.len().max(1) as f64;
+    }
+
+    pub(super) fn take_tick(&mut self, record: &TickRecord, allocations: Option<u64>) {
+        self.latest_ms = record.total_ns as f64 / 1e6;
+        if !self.is_measuring {
+            return;
+        }
+        let ms = |subsystem| record.ns(subsystem) as f64 / 1e6;
+        let parts = [
+            Subsystem::Simulate,
+            Subsystem::Interest,
+            Subsystem::Quantise,
+            Subsystem::Encode,
+            Subsystem::Write,
+            Subsystem::Seal,
+            Subsystem::Send,
+            Subsystem::Receive,
+        ];
+        self.frames.push(Split::new(parts.map(ms), self.latest_ms));
+        let (totals, counters) = (&mut self.totals, &record.counters);
+        totals.ticks += 1;
+        totals.connections += counters.connections;
+        totals.packets_sent += counters.packets_sent;
+        totals.bytes_sent += counters.bytes_sent;
+        totals.packets_received += counters.packets_received;
+        totals.touched += counters.objects_quantised;
+        totals.frames_encoded += counters.frames_encoded;
+        totals.frames_shared += counters.frames_shared;
+        totals.channels_encoded += counters.channels_encoded;
+        totals.allocations += allocations.unwrap_or(0);
+    }
+
+    pub(super) fn second_is_over(&self) -> bool {
+        clock::now().since(self.second.since) >= Duration::from_secs(1)
+    }
+
+    pub(super) fn take_second(&mut self, host: &Host, bots: Progress) {
+        let now = clock::now();
+        let elapsed_s = now.since(self.second.since).as_secs_f64();
+        let (cpu_s, totals) = (clock::process_cpu_s(), self.totals);
+        let (links, resent) = (links(host.server()), replicated(host.server()).resent_segments);
+        let before = &self.second;
+        let ticks = (totals.ticks - before.totals.ticks).max(1) as f64;
+        let encoded = (totals.frames_encoded - before.totals.frames_encoded) as f64;
+        let shared = (totals.frames_shared - before.totals.frames_shared) as f64;
+        let channels = (totals.channels_encoded - before.totals.channels_encoded) as f64;
+        let bytes = (totals.bytes_sent - before.totals.bytes_sent) as f64;
+        let connections = f64::from(host.connected()).max(1.0);
+        let series = &mut self.seconds;
+        series.time_s.push(now.since(self.began).as_secs_f64());
+        series.connections.push(f64::from(host.connected()));
+        series.kbit_per_s.push(bytes * 8.0 / 1e3 / elapsed_s / connections);
+        series.near_age_p99_ms.push(bots.near_age_p99_ms);
+        series.loss_ratio.push(ratio((links.lost - before.links.lost) as f64, (links.sent - before.links.sent) as f64));
+        series.resent_segments_per_s.push((resent - before.resent) as f64 / elapsed_s);
+        series.cohorts_per_channel.push(ratio(encoded, channels));
+        series.frames_encoded_per_tick.push(encoded / ticks);
+        series.subscriptions_per_frame.push(ratio(shared, encoded));
+        series.server_cpu_cores.push((cpu_s - before.cpu_s) / elapsed_s);
+        series.bots_cpu_cores.push(bots.cpu_cores);
+        self.second = Second { since: now, cpu_s, totals, links, resent };
+        self.note_overruns(host.server(), elapsed_s);
+    }
+
+    pub(super) fn latest_frame_ms(&self) -> f64 {
+        self.latest_ms
+    }
+
+    /// What a tick sent to each connection.
+    pub(super) fn load(&self) -> Load {
+        let each = self.totals.connections.max(1) as f64;
+        Load { bytes: self.totals.bytes_sent as f64 / each, packets: self.totals.packets_sent as f64 / each }
+    }
+
+    pub(super) fn summary(&self, host: &Host, bots: &BotsReport, floor_ms: Option<f64>) -> RunSummary {
+        let profile = self.frames.profile();
+        let ticks = self.totals.ticks.max(1) as f64;
+        let connections = self.totals.connections as f64 / ticks;
+        let growth = self.rss_after.saturating_sub(self.rss_before) as f64;
+        RunSummary {
+            format: FORMAT,
+            valid: false,
+            invalid_reasons: Vec::new(),
+            scenario: self.scenario.name.clone(),
+            players: self.scenario.players,
+            tick_hz: self.scenario.tick_hz,
+            seconds: self.seconds_measured(),
+            started_at: String::new(),
+            revision: String::new(),
+            environment: Environment::capture(&self.scenario),
+            server: ServerFigures {
+                connections,
+                ticks: self.totals.ticks,
+                missed_ticks: self.missed,
+                tick_ms: 1e3 / f64::from(self.scenario.tick_hz),
+                frame_ms: profile.frame_ms,
+                frames_at: profile.frames_at,
+                us_per_connection: profile.mean_ms.scaled(1e3 / connections.max(1.0)),
+                cpu_cores: self.cpu_cores,
+                rss_bytes: self.rss_after,
+                rss_bytes_per_connection: growth / connections.max(1.0),
+                steady_state_allocations_per_tick: self
+                    .counts_allocations
+                    .then_some(self.totals.allocations as f64 / ticks),
+            },
+            floor: Floor {
+                ms_per_tick: floor_ms,
+                ratio: floor_ms.map(|floor_ms| profile.mean_ms.outgoing() / floor_ms.max(1e-9)),
+                packets_per_tick: self.totals.packets_sent as f64 / ticks,
+            },
+            client: self.client(connections, bots),
+            neighbours: bots.neighbours,
+            bots: self.bots(bots),
+            network: self.network(host.server()),
+            replication: self.replication(host.server()),
+            targets: Vec::new(),
+            published: Vec::new(),
+            series: Series { frames: self.frames.series(self.scenario.tick_hz), seconds: self.seconds.clone() },
+        }
+    }
+
+    fn client(&self, connections: f64, bots: &BotsReport) -> Client {
+        let [before, after] = &self.replicated;
+        let object = (after.object_bytes - before.object_bytes) as f64;
+        let resend = (after.resent_bytes - before.resent_bytes) as f64;
+        let control = (after.control_bytes - before.control_bytes) as f64;
+        let updates = (after.object_updates - before.object_updates) as f64;
+        let header = (self.totals.bytes_sent as f64 - object - resend - control).max(0.0);
+        let split = |by: f64| {
+            let by = by.max(1e-9);
+            Bytes::new(header / by, object / by, resend / by, control / by)
+        };
+        let client_seconds = connections * self.seconds_measured();
+        Client {
+            kbit_per_s: Rate { mean: bots.kbit_per_s.0, p99: bots.kbit_per_s.1 },
+            budget_kbit_per_s: f64::from(self.scenario.budget_kbit_per_s),
+            bytes_per_s: split(client_seconds),
+            object_update_bytes: Mean { mean: (updates > 0.0).then_some((object + resend + control) / updates) },
+            bytes_per_object_update: if updates > 0.0 { split(updates) } else { Bytes::default() },
+            object_updates_per_s: updates / client_seconds.max(1e-9),
+            known_objects: bots.known,
+            known_within_40_m: bots.known_within_40_m,
+        }
+    }
+
+    fn bots(&self, bots: &BotsReport) -> Bots {
+        let cores_available = if self.scenario.pin { self.cores.saturating_sub(1).max(1) } else { self.cores.max(1) };
+        let turn_ms = 1e3 / f64::from(self.scenario.input_hz.max(1));
+        let late = bots.input_delay_p99_ms.is_some_and(|late_ms| late_ms > turn_ms * LATE_LIMIT_SHARE);
+        Bots {
+            connected: bots.connected,
+            disconnects: bots.disconnects,
+            decoded: bots.decoded,
+            state_mismatches: bots.state_mismatches,
+            cpu_cores: bots.cpu_cores,
+            // The bots play in one thread.
+            cores_available: (cores_available as f64).min(1.0),
+            inputs_sent_ratio: bots.inputs_sent_ratio,
+            input_delay_p99_ms: bots.input_delay_p99_ms,
+            saturated: late,
+        }
+    }
+
+    fn network(&self, server: &Server) -> Network {
+        let [before, after] = &self.replicated;
+        let [links_before, links_after] = &self.links;
+        let sent = (links_after.sent - links_before.sent) as f64;
+        let refused = server.door_counters().drops().filter(|(_, count)| *count > 0);
+        Network {
+            preset: self.scenario.net.name().to_owned(),
+            sent_packets: self.totals.packets_sent,
+            received_packets: self.totals.packets_received,
+            loss_ratio: ratio((links_after.lost - links_before.lost) as f64, sent),
+            resent_segments: after.resent_segments - before.resent_segments,
+            superseded_segments: after.superseded_segments - before.superseded_segments,
+            rtt_ms: self.rtt_ms,
+            refused: refused.map(|(reason, count)| Count { tag: reason.tag().to_owned(), count }).collect(),
+        }
+    }
+
+    fn replication(&self, server: &Server) -> Replication {
+        let ticks = self.totals.ticks.max(1) as f64;
+        let (encoded, shared) = (self.totals.frames_encoded as f64, self.totals.frames_shared as f64);
+        let replicator = server.replicator();
+        let hub = replicator.hub_ref();
+        Replication {
+            objects: replicator.store().object_count() as f64,
+            objects_touched_per_tick: self.totals.touched as f64 / ticks,
+            channels: hub.channels().filter(|(_, channel)| hub.subscriber_count(*channel) > 0).count() as f64,
+            subscriptions_per_connection: self.subscriptions,
+            frames_encoded_per_tick: encoded / ticks,
+            subscriptions_per_frame: ratio(shared, encoded),
+            frames_shared_ratio: ratio(shared - encoded, shared),
+            cohorts_per_channel: ratio(encoded, self.totals.channels_encoded as f64),
+            longest_wait_ticks: u64::from(self.replicated[1].longest_wait_ticks),
+            budget_overruns: self.budget_overruns,
+        }
+    }
+
+    fn seconds_measured(&self) -> f64 {
+        self.ended.since(self.began).as_secs_f64()
+    }
+
+    /// Counts the connections that were sent more in the last second than their budget and what they had saved.
+    fn note_overruns(&mut self, server: &Server, elapsed_s: f64) {
+        let allowed = f64::from(self.scenario.budget_bytes_per_s()) * (elapsed_s + BURST_S);
+        for id in server.connections() {
+            let Some(statistics) = server.link_statistics(id) else { continue };
+            let counters = statistics.counters;
+            let sent = counters.bytes_sent + counters.packets_sent * DATAGRAM_OVERHEAD_BYTES;
+            let before = self.sent_by.insert(id, sent).unwrap_or(sent);
+            self.budget_overruns += u64::from(elapsed_s > 0.0 && (sent - before) as f64 > allowed);
+        }
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+fn replicated(server: &Server) -> ConnectionCounters {
+    let mut sum = ConnectionCounters::default();
+    for counters in server.connections().filter_map(|id| server.replication_counters(id)) {
+        sum.segments += counters.segments;
+        sum.object_bytes += counters.object_bytes;
+        sum.object_updates += counters.object_updates;
+        sum.resent_segments += counters.resent_segments;
+        sum.resent_bytes += counters.resent_bytes;
+        sum.superseded_segments += counters.superseded_segments;
+        sum.control_bytes += counters.control_bytes;
+        sum.held_back += counters.held_back;
+        sum.longest_wait_ticks = sum.longest_wait_ticks.max(counters.longest_wait_ticks);
+    }
+    sum
+}
+
+fn links(server: &Server) -> LinkTotals {
+    let mut sum = LinkTotals::default();
+    for statistics in server.connections().filter_map(|id| server.link_statistics(id)) {
+        sum.sent += statistics.counters.packets_sent;
+        sum.lost += statistics.counters.packets_lost;
+    }
+    sum
+}
+
+fn round_trips(server: &Server) -> Spread {
+    let round_trips = server.connections().filter_map(|id| server.link_statistics(id)?.round_trip);
+    let mut ms: Vec<f64> = round_trips.map(|round_trip| round_trip.as_secs_f64() * 1e3).collect();
+    ms.sort_by(f64::total_cmp);
+    let at = |share: usize| ms.get((ms.len() * share / 100).min(ms.len().saturating_sub(1))).copied();
+    Spread { p50: at(50), p99: at(99) }
+}

@@ -1,0 +1,178 @@
+//! The server's truth, for the bots to compare with: a file in memory, written beside the server's work.
+//!
+//! ```text
+//! header   [version: u64][place of the newest snapshot: u64]
+//! places   two, used in turn: [version: u64][tick: u32][count: u32][time in µs: u64][final: u64]
+//!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 9 x u32]
+//! ```
+//!
+//! The version is written before and after: a reader that finds the same in header and place has a whole snapshot.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use throng::{ObjectId, Server, Tick, Time};
+
+/// Words of the kind with the most.
+pub(crate) const WORDS: usize = 9;
+const ENTRY_BYTES: usize = 16 + WORDS * 4;
+const HEAD_BYTES: usize = 32;
+const NO_OWNER: u32 = u32::MAX;
+
+/// One object at the moment of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrueObject {
+    pub(crate) id: ObjectId,
+    /// Index of the connection that owns it.
+    pub(crate) owner: Option<u32>,
+    pub(crate) kind: u16,
+    pub(crate) words: [u32; WORDS],
+}
+
+impl TrueObject {
+    /// In metres; the lab's kinds begin with a position in centimetres.
+    pub(crate) fn position_m(&self) -> [f64; 3] {
+        std::array::from_fn(|axis| f64::from(self.words[axis] as i32) / 100.0)
+    }
+}
+
+/// All objects at the end of a tick.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) version: u64,
+    pub(crate) tick: Tick,
+    pub(crate) time: Time,
+    /// Nothing changes any more.
+    pub(crate) is_final: bool,
+    pub(crate) objects: Vec<TrueObject>,
+}
+
+/// Writes snapshots.
+#[derive(Debug)]
+pub(crate) struct TruthWriter {
+    path: PathBuf,
+    file: File,
+    version: u64,
+    place_bytes: u64,
+    bytes: Vec<u8>,
+}
+
+impl TruthWriter {
+    /// Creates the file, with room for `objects`, in memory if the machine has a place for that.
+    pub(crate) fn create(objects: usize) -> io::Result<TruthWriter> {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = folder.join(format!("throng-truth-{}-{}", std::process::id(), crate::clock::now().0));
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES) as u64;
+        Ok(TruthWriter { path, file, version: 0, place_bytes, bytes: Vec::with_capacity(place_bytes as usize) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what the server holds of these objects. `tick` is the one that was sent last.
+    pub(crate) fn write(
+        &mut self,
+        server: &Server,
+        (tick, time): (Tick, Time),
+        is_final: bool,
+        objects: impl Iterator<Item = ObjectId>,
+    ) -> io::Result<()> {
+        self.version += 1;
+        self.bytes.clear();
+        self.bytes.resize(HEAD_BYTES, 0);
+        let store = server.replicator().store();
+        let mut count = 0u32;
+        for id in objects {
+            if self.bytes.len() + ENTRY_BYTES > self.place_bytes as usize {
+                break;
+            }
+            let owner = server.replicator().owner(id).map_or(NO_OWNER, |owner| owner.index);
+            let kind = store.kind_id(id.index);
+            for number in [id.index, u32::from(id.generation), owner, u32::from(kind.0)] {
+                self.bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            let words = store.values(id.index).words;
+            for word in 0..WORDS {
+                self.bytes.extend_from_slice(&words.get(word).copied().unwrap_or(0).to_le_bytes());
+            }
+            count += 1;
+        }
+        self.bytes[0..8].copy_from_slice(&self.version.to_le_bytes());
+        self.bytes[8..12].copy_from_slice(&tick.0.to_le_bytes());
+        self.bytes[12..16].copy_from_slice(&count.to_le_bytes());
+        self.bytes[16..24].copy_from_slice(&time.0.to_le_bytes());
+        self.bytes[24..32].copy_from_slice(&u64::from(is_final).to_le_bytes());
+        let place = self.version % 2;
+        self.file.write_all_at(&self.bytes, 16 + place * self.place_bytes)?;
+        let mut header = [0; 16];
+        header[..8].copy_from_slice(&self.version.to_le_bytes());
+        header[8..].copy_from_slice(&(16 + place * self.place_bytes).to_le_bytes());
+        self.file.write_all_at(&header, 0)
+    }
+}
+
+impl Drop for TruthWriter {
+    fn drop(&mut self) {
+        // Nothing can be done about a file that cannot be removed.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Reads snapshots.
+#[derive(Debug)]
+pub(crate) struct TruthReader {
+    file: File,
+    bytes: Vec<u8>,
+    newest: Snapshot,
+}
+
+impl TruthReader {
+    pub(crate) fn open(path: &Path) -> io::Result<TruthReader> {
+        Ok(TruthReader { file: File::open(path)?, bytes: Vec::new(), newest: Snapshot::default() })
+    }
+
+    /// The newest snapshot, if it is newer than the last that was returned.
+    pub(crate) fn poll(&mut self) -> Option<&Snapshot> {
+        let mut header = [0; 16];
+        self.file.read_exact_at(&mut header, 0).ok()?;
+        let (version, place) = (long(&header[..8]), long(&header[8..]));
+        if version <= self.newest.version {
+            return None;
+        }
+        let mut head = [0; HEAD_BYTES];
+        self.file.read_exact_at(&mut head, place).ok()?;
+        let count = word(&head[12..16]) as usize;
+        self.bytes.resize(count.checked_mul(ENTRY_BYTES).filter(|&bytes| bytes < 1 << 30)?, 0);
+        self.file.read_exact_at(&mut self.bytes, place + HEAD_BYTES as u64).ok()?;
+        let mut again = [0; 8];
+        self.file.read_exact_at(&mut again, place).ok()?;
+        if long(&head[..8]) != version || long(&again) != version {
+            return None;
+        }
+        self.newest.version = version;
+        self.newest.tick = Tick(word(&head[8..12]));
+        self.newest.time = Time(long(&head[16..24]));
+        self.newest.is_final = long(&head[24..]) == 1;
+        self.newest.objects.clear();
+        self.newest.objects.extend(self.bytes.chunks_exact(ENTRY_BYTES).map(|entry| TrueObject {
+            id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) as u16 },
+            owner: Some(word(&entry[8..12])).filter(|&owner| owner != NO_OWNER),
+            kind: word(&entry[12..16]) as u16,
+            words: std::array::from_fn(|at| word(&entry[16 + at * 4..][..4])),
+        }));
+        Some(&self.newest)
+    }
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(bytes.try_into().expect("four bytes"))
+}
+
+fn long(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}

@@ -1,0 +1,137 @@
+//! What one packet costs in a session and in the cipher. See docs/benchmarking.md.
+#![allow(missing_docs)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use throng_link::netcode::{Key, Opener, Sealer, Side, TAG_LEN};
+use throng_link::session::{PacketPlan, Session, SessionOptions};
+use throng_wire::{Tick, Time};
+
+const TICK_US: u64 = 33_333;
+
+/// Payloads of a server's full packet and of a client's input packet, in bytes.
+const PAYLOAD_BYTES: [usize; 2] = [1_180, 40];
+
+/// A server's session and a client's, which exchange a packet each way per tick.
+struct Pair {
+    server: Session,
+    client: Session,
+    packet: Vec<u8>,
+    sequence: u64,
+    now: Time,
+}
+
+/// The steps of a server's tick with one client.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    /// Begin and finish a packet.
+    Write,
+    /// Take in the client's packet with an input, and everything polled after it.
+    Handle,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let options = Arc::new(SessionOptions::default());
+        let session = || Session::new(Arc::clone(&options), Time(0)).expect("good options");
+        let mut pair = Pair { server: session(), client: session(), packet: Vec::new(), sequence: 0, now: Time(0) };
+        pair.time_of(Step::Write, 1_000);
+        pair
+    }
+
+    /// Runs so many ticks and adds up the time of one step.
+    fn time_of(&mut self, step: Step, ticks: u64) -> Duration {
+        let mut total = Duration::ZERO;
+        for _ in 0..ticks {
+            for (name, run) in [(Step::Write, Pair::write as fn(&mut Pair)), (Step::Handle, Pair::handle)] {
+                match name {
+                    Step::Write => {}
+                    Step::Handle => self.answer(),
+                }
+                let start = Instant::now();
+                run(self);
+                if name == step {
+                    total += start.elapsed();
+                }
+            }
+        }
+        total
+    }
+
+    fn write(&mut self) {
+        self.now = self.now.after(Duration::from_micros(TICK_US));
+        self.packet.clear();
+        let plan = PacketPlan::new(self.sequence, Tick(self.sequence as u32));
+        let own = self.server.begin_packet(self.now, plan, &mut self.packet).expect("an open session");
+        self.server.finish_packet(black_box(own + 1_000));
+    }
+
+    fn answer(&mut self) {
+        self.packet.resize(self.packet.len() + 1_000, 0);
+        self.client.handle_packet(self.now, self.sequence, &self.packet).expect("a good packet");
+        self.client.push_input(&[7; 8]).expect("an open session");
+        self.packet.clear();
+        let plan = PacketPlan::new(self.sequence, Tick(self.sequence as u32));
+        let own = self.client.begin_packet(self.now, plan, &mut self.packet).expect("an open session");
+        self.client.finish_packet(own);
+        self.client.handle_timeout(self.now);
+        while self.client.poll_delivery().is_some() {}
+    }
+
+    fn handle(&mut self) {
+        self.server.handle_packet(self.now, self.sequence, black_box(&self.packet)).expect("a good packet");
+        self.server.handle_timeout(self.now);
+        while self.server.poll_delivery().is_some() {}
+        while self.server.poll_input().is_some() {}
+        assert!(self.server.poll_message().is_none() && self.server.poll_close().is_none());
+        self.sequence += 1;
+    }
+}
+
+fn session(c: &mut Criterion) {
+    let mut pair = Pair::new();
+    c.bench_function("session/begin_finish", |b| b.iter_custom(|ticks| pair.time_of(Step::Write, ticks)));
+    c.bench_function("session/handle_input_and_ack", |b| b.iter_custom(|ticks| pair.time_of(Step::Handle, ticks)));
+}
+
+fn cipher(c: &mut Criterion) {
+    let key = Key::new([7; 32]);
+    let mut group = c.benchmark_group("cipher");
+    for payload in PAYLOAD_BYTES {
+        let mut sealer = Sealer::new(&key, 1);
+        let mut packet = vec![0; 9 + payload + TAG_LEN];
+        group.throughput(Throughput::Bytes(payload as u64));
+        group.bench_function(BenchmarkId::new("seal", payload), |b| {
+            b.iter(|| {
+                let len = sealer.header_len() + payload + TAG_LEN;
+                sealer.seal_payload(black_box(&mut packet[..len])).expect("a good length")
+            })
+        });
+        let mut sealer = Sealer::new(&key, 1);
+        let mut opener = Opener::new(&key, 1, Side::Server);
+        group.bench_function(BenchmarkId::new("open", payload), |b| {
+            b.iter_custom(|packets| {
+                let mut total = Duration::ZERO;
+                for _ in 0..packets {
+                    let len = sealer.header_len() + payload + TAG_LEN;
+                    sealer.seal_payload(&mut packet[..len]).expect("a good length");
+                    let start = Instant::now();
+                    black_box(opener.open(black_box(&mut packet[..len])).expect("just sealed"));
+                    total += start.elapsed();
+                }
+                total
+            })
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = parts;
+    config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
+    targets = session, cipher
+}
+criterion_main!(parts);

@@ -1,0 +1,303 @@
+//! A crowd on a square, and the connections that watch it, tick by tick: what the benches of this crate measure.
+#![allow(dead_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use throng_replica::{
+    ChannelKey, ClientOptions, GridShape, Inline, Placement, ReplicaClient, Replicator, ReplicatorOptions,
+};
+use throng_schema::{Replicate, ReplicateEnum, Schema};
+use throng_wire::{ConnectionId, ObjectId, Tick};
+
+/// Bytes of a packet that replication may fill.
+pub(crate) const PACKET_ROOM_BYTES: usize = 1_160;
+/// Ticks between a packet and the verdict on it.
+const ROUND_TRIP_TICKS: u32 = 3;
+/// Ticks until every buffer has its working size.
+const WARM_UP_TICKS: u32 = 90;
+const WALK_M_PER_S: f32 = 4.0;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, ReplicateEnum)]
+pub(crate) enum Mode {
+    #[default]
+    Standing,
+    Walking,
+    Airborne,
+}
+
+/// What everybody may know of a character.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Character {
+    #[replicate(position(step = 0.01))]
+    pub position: [f32; 3],
+    #[replicate(fixed(min = -40.0, max = 40.0, step = 0.1))]
+    pub velocity: [f32; 3],
+    #[replicate(angle(bits = 9))]
+    pub yaw: f32,
+    #[replicate(fixed(min = -1.5, max = 1.5, step = 0.025))]
+    pub pitch: f32,
+    #[replicate(enumeration)]
+    pub mode: Mode,
+}
+
+/// Everything within `radius_m` is sent every `interval_ticks`.
+pub(crate) type Ring = (f32, u16);
+
+/// Who watches whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub players: usize,
+    pub area_m: f32,
+    pub cell_m: f32,
+    pub tick_hz: f32,
+    pub budget_bytes: usize,
+    pub rings: &'static [Ring],
+}
+
+/// 100 characters on 200 m, everybody is sent every change of everybody every tick.
+pub(crate) const DENSE_100: Shape = Shape {
+    players: 100,
+    area_m: 200.0,
+    cell_m: 100.0,
+    tick_hz: 30.0,
+    budget_bytes: 16_000,
+    rings: &[(1_000.0, 1)],
+};
+
+/// 1,000 characters on 100 m, near ones often, far ones seldom, on 512 kbit/s.
+pub(crate) const CROWD_1000: Shape = Shape {
+    players: 1_000,
+    area_m: 100.0,
+    cell_m: 10.0,
+    tick_hz: 30.0,
+    budget_bytes: 2_133,
+    rings: &[(10.0, 2), (50.0, 6), (150.0, 30)],
+};
+
+/// 10,000 characters on 300 m at 10 Hz on 256 kbit/s, each connection with about 130 subscriptions.
+pub(crate) const CROWD_10K: Shape = Shape {
+    players: 10_000,
+    area_m: 300.0,
+    cell_m: 10.0,
+    tick_hz: 10.0,
+    budget_bytes: 3_200,
+    rings: &[(10.0, 1), (30.0, 10), (65.0, 60)],
+};
+
+/// 100 characters far apart: each sees only itself.
+pub(crate) const SPARSE_100: Shape =
+    Shape { players: 100, area_m: 8_000.0, cell_m: 400.0, tick_hz: 30.0, budget_bytes: 4_000, rings: &[(1.0, 1)] };
+
+struct Watcher {
+    id: ConnectionId,
+    sequence: u64,
+    in_flight: VecDeque<(Tick, u64)>,
+}
+
+pub(crate) struct Scene {
+    shape: Shape,
+    rng: Rng,
+    server: Replicator,
+    characters: Vec<(ObjectId, Character)>,
+    watchers: Vec<Watcher>,
+    /// Of ten thousand packets, so many are lost.
+    loss: u32,
+    packet: Vec<u8>,
+    last_packets: Vec<Vec<u8>>,
+    client: Option<ReplicaClient>,
+    pub bytes_written: u64,
+}
+
+impl Scene {
+    /// The scene after its warm-up.
+    pub(crate) fn new(shape: Shape) -> Scene {
+        let mut scene = Scene::cold(shape);
+        for _ in 0..WARM_UP_TICKS {
+            scene.tick();
+        }
+        scene
+    }
+
+    fn cold(shape: Shape) -> Scene {
+        let schema = Arc::new(Schema::builder().kind::<Character>().build().expect("a good schema"));
+        let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default()).expect("short entries");
+        let cell_m = f64::from(shape.cell_m);
+        let grid = GridShape::flat([cell_m, cell_m, 20.0]);
+        server.add_grid(grid).expect("a good grid");
+        let mut scene = Scene {
+            rng: Rng::with_seed(1),
+            characters: Vec::new(),
+            watchers: Vec::new(),
+            loss: 0,
+            packet: vec![0; PACKET_ROOM_BYTES],
+            last_packets: Vec::new(),
+            client: Some(ReplicaClient::new(schema, &[grid], ClientOptions::default()).expect("the same grid")),
+            bytes_written: 0,
+            server,
+            shape,
+        };
+        scene.server.begin_tick();
+        for _ in 0..shape.players {
+            scene.spawn();
+        }
+        scene
+    }
+
+    fn spawn(&mut self) {
+        let half = self.shape.area_m / 2.0;
+        let position = [(self.rng.f32() * 2.0 - 1.0) * half, (self.rng.f32() * 2.0 - 1.0) * half, 0.0];
+        let mut character = Character { position, mode: Mode::Walking, ..Character::default() };
+        turn(&mut character, self.rng.f32() * 6.28);
+        let kind = self.server.store().schema().kind_id::<Character>().expect("in the schema");
+        let object = self.server.spawn(kind, Placement::Cell(0), None, |to| character.quantise(to)).expect("room");
+        self.characters.push((object, character));
+        let id = self.server.hub().connect().expect("room");
+        self.watchers.push(Watcher { id, sequence: 0, in_flight: VecDeque::new() });
+        self.look(id, position);
+    }
+
+    /// Subscribes a connection to the cells around a place.
+    fn look(&mut self, id: ConnectionId, [x, y, _]: [f32; 3]) {
+        let size = self.shape.cell_m;
+        let cells = (self.shape.area_m / 2.0 / size).ceil() as i32;
+        for (cx, cy) in (-cells..cells).flat_map(|cx| (-cells..cells).map(move |cy| (cx, cy))) {
+            let beyond = |at: f32, cell: i32| {
+                let low = cell as f32 * size;
+                (low - at).max(at - low - size).max(0.0)
+            };
+            let distance_m = beyond(x, cx).hypot(beyond(y, cy));
+            let Some(&(_, interval)) = self.shape.rings.iter().find(|ring| distance_m < ring.0) else { continue };
+            let channel = self.server.channel(ChannelKey::Cell { grid: 0, cell: [cx, cy, 0] }).expect("room");
+            self.server.hub().subscribe(id, channel, interval, 1).expect("room");
+        }
+    }
+
+    /// From now on some packets are lost: this many of ten thousand.
+    pub(crate) fn lose(&mut self, of_10_000: u32) {
+        self.loss = of_10_000;
+        for _ in 0..30 {
+            self.tick();
+        }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.watchers.len()
+    }
+
+    /// Mean bytes of memory of a connection.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let all = self.watchers.iter().filter_map(|watcher| self.server.hub_ref().connection(watcher.id));
+        all.map(|connection| connection.memory_bytes()).sum::<usize>() / self.watchers.len()
+    }
+
+    /// Mean number of subscriptions of a connection.
+    pub(crate) fn subscriptions(&self) -> usize {
+        let all = self.watchers.iter().filter_map(|watcher| self.server.hub_ref().connection(watcher.id));
+        all.map(|connection| connection.subscription_count()).sum::<usize>() / self.watchers.len()
+    }
+
+    /// One whole tick.
+    pub(crate) fn tick(&mut self) {
+        self.settle();
+        self.simulate();
+        self.commit();
+        self.plan();
+        self.encode();
+        self.write();
+        self.apply();
+    }
+
+    /// Everybody walks on; now and then somebody turns.
+    pub(crate) fn simulate(&mut self) {
+        self.server.begin_tick();
+        let (half, step) = (self.shape.area_m / 2.0, 1.0 / self.shape.tick_hz);
+        for (_, character) in &mut self.characters {
+            if self.rng.u32(..50) == 0 {
+                turn(character, self.rng.f32() * 6.28);
+            }
+            for axis in 0..2 {
+                let next = character.position[axis] + character.velocity[axis] * step;
+                if next.abs() > half {
+                    character.velocity[axis] = -character.velocity[axis];
+                } else {
+                    character.position[axis] = next;
+                }
+            }
+        }
+    }
+
+    /// Quantises and compares what was touched: everything.
+    pub(crate) fn commit(&mut self) {
+        for (object, character) in &self.characters {
+            self.server.update(*object, |to| character.quantise(to)).expect("room");
+        }
+    }
+
+    pub(crate) fn plan(&mut self) {
+        self.server.plan();
+    }
+
+    pub(crate) fn encode(&mut self) {
+        self.server.encode(&Inline);
+    }
+
+    /// Writes the packets of all connections. What the first is sent is kept for [`Scene::apply`].
+    pub(crate) fn write(&mut self) {
+        let now = self.server.now();
+        let (outgoing, slots) = self.server.hub().writers();
+        self.last_packets.clear();
+        for (index, watcher) in self.watchers.iter_mut().enumerate() {
+            let connection = slots[watcher.id.index as usize].connection.as_mut().expect("connected");
+            let mut budget = self.shape.budget_bytes;
+            connection.begin_write(outgoing, budget);
+            while connection.has_more() && budget > 300 {
+                let room = budget.min(PACKET_ROOM_BYTES);
+                let written = connection.write_packet(outgoing, watcher.sequence, &mut self.packet[..room]);
+                if written == 0 {
+                    break;
+                }
+                if index == 0 {
+                    self.last_packets.push(self.packet[..written].to_vec());
+                }
+                watcher.in_flight.push_back((now, watcher.sequence));
+                watcher.sequence += 1;
+                budget -= written;
+                self.bytes_written += written as u64;
+            }
+        }
+    }
+
+    /// Tells the hub what became of the packets of some ticks ago.
+    pub(crate) fn settle(&mut self) {
+        let now = self.server.now();
+        for watcher in &mut self.watchers {
+            while let Some(&(_, sequence)) =
+                watcher.in_flight.front().filter(|sent| now.since(sent.0) + 1 >= ROUND_TRIP_TICKS)
+            {
+                watcher.in_flight.pop_front();
+                if self.loss > 0 && self.rng.u32(..10_000) < self.loss {
+                    self.server.lost(watcher.id, sequence);
+                } else {
+                    self.server.hub().delivered(watcher.id, sequence);
+                }
+            }
+        }
+    }
+
+    /// Applies at a client what the first connection was sent.
+    pub(crate) fn apply(&mut self) {
+        let now = self.server.now();
+        let Some(client) = &mut self.client else { return };
+        for packet in &self.last_packets {
+            client.apply(now, packet).expect("just written");
+        }
+        while client.poll_event().is_some() {}
+    }
+}
+
+fn turn(character: &mut Character, yaw: f32) {
+    character.yaw = yaw;
+    character.velocity = [WALK_M_PER_S * yaw.cos(), WALK_M_PER_S * yaw.sin(), 0.0];
+}

@@ -1,0 +1,237 @@
+//! The rules of the house that a compiler does not check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
+/// ARCHITECTURE.md has the same table with the reasons.
+const FLOORS: [(&str, &[&str]); 8] = [
+    ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
+    ("core", &["throng-schema", "throng-link", "throng-interest"]),
+    ("core", &["throng-replica"]),
+    ("edge", &["throng-net"]),
+    ("edge", &["throng"]),
+    ("top", &["throng-lab"]),
+    ("top", &["throng-cli"]),
+    ("dev", &["throng-testkit"]),
+];
+
+/// What nothing at or below core may know: sockets, clocks, the process's surroundings, threads, output, globals.
+const WORDS_ABOVE_CORE: [&str; 8] =
+    ["UdpSocket", "TcpStream", "Instant", "SystemTime", "rayon", "getrandom", "thread_local", "socket2"];
+const PATHS_ABOVE_CORE: [&str; 7] =
+    ["std::env", "std::fs", "std::thread", "std::process", "println!", "eprintln!", "static mut"];
+
+const LINES_MAX: usize = 1_000;
+
+/// Written by others and kept as they came.
+const VENDORED: &str = "assets/uplot";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All files below `folder` that end in one of `endings`, without what is built, generated or vendored.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let skipped = ["target", "runs", ".git", "corpus", "artifacts"].contains(&name.as_str());
+            if path.is_dir() {
+                if !skipped && !path.ends_with(VENDORED) {
+                    folders.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no {endings:?} in {}", folder.display());
+    found.sort();
+    found
+}
+
+fn crates() -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(root().join("crates"))
+        .expect("there are crates")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The names in the sections of a manifest that `wanted` accepts, as `[dependencies]`.
+fn dependencies(name: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+    let mut section = "";
+    let mut names = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if wanted(section) && !line.is_empty() && !line.starts_with('#') {
+            let end = line.find(['.', ' ', '=']).unwrap_or(line.len());
+            names.push(line[..end].to_owned());
+        }
+    }
+    names
+}
+
+fn floor_of(name: &str) -> usize {
+    FLOORS
+        .iter()
+        .position(|(_, crates)| crates.contains(&name))
+        .unwrap_or_else(|| panic!("{name} has no floor: add it to the table of this test and of ARCHITECTURE.md"))
+}
+
+fn fail_if_any(faults: Vec<String>) {
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn crates_depend_on_lower_floors_only() {
+    let mut faults = Vec::new();
+    for name in crates() {
+        for dependency in dependencies(&name, |section| section == "[dependencies]") {
+            let ours = dependency.starts_with("throng");
+            if ours && floor_of(&dependency) >= floor_of(&name) {
+                faults.push(format!("{name} depends on {dependency}, which is not below it"));
+            }
+        }
+    }
+    fail_if_any(faults);
+}
+
+#[test]
+fn the_architecture_page_has_the_same_floors() {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    for (floor, crates) in FLOORS {
+        for name in crates {
+            let row = page.lines().find(|line| line.contains(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for {name}"));
+            assert!(row.starts_with(&format!("| {floor} |")), "{name} stands on another floor there: {row}");
+        }
+    }
+}
+
+#[test]
+fn nothing_at_or_below_core_knows_sockets_clocks_or_threads() {
+    let mut faults = Vec::new();
+    for name in FLOORS.iter().filter(|(floor, _)| ["ground", "core"].contains(floor)).flat_map(|(_, crates)| *crates) {
+        for file in files(&root().join("crates").join(name).join("src"), &[".rs"]) {
+            for (number, line) in read(&file).lines().enumerate() {
+                let code = line.trim();
+                if code.starts_with("//") {
+                    continue;
+                }
+                let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+                if words.any(|word| WORDS_ABOVE_CORE.contains(&word))
+                    || PATHS_ABOVE_CORE.iter().any(|path| code.contains(path))
+                {
+                    faults.push(format!("{}:{}: {code}", file.display(), number + 1));
+                }
+            }
+        }
+    }
+    fail_if_any(faults);
+}
+
+#[test]
+fn every_crate_forbids_unsafe_code() {
+    for name in crates() {
+        let source = root().join("crates").join(&name).join("src");
+        let roots: Vec<PathBuf> =
+            ["lib.rs", "main.rs"].map(|file| source.join(file)).into_iter().filter(|file| file.exists()).collect();
+        assert!(!roots.is_empty(), "{name} has no source");
+        for file in roots {
+            assert!(read(&file).contains("#![forbid(unsafe_code)]"), "{} allows unsafe code", file.display());
+        }
+    }
+}
+
+#[test]
+fn files_are_short_and_finished() {
+    // Spelled apart, so that this file does not find itself.
+    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+    let mut faults = Vec::new();
+    for file in files(&root(), &[".rs", ".md", ".toml", ".js", ".css", ".jinja", "run"]) {
+        let text = read(&file);
+        if text.lines().count() > LINES_MAX {
+            faults.push(format!("{} has more than {LINES_MAX} lines", file.display()));
+        }
+        for (number, line) in text.lines().enumerate() {
+            if marks.iter().any(|mark| line.contains(mark)) {
+                faults.push(format!("{}:{}: {}", file.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    fail_if_any(faults);
+}
+
+#[test]
+fn the_quick_start_of_the_readme_is_the_example() {
+    let readme = read(&root().join("README.md"));
+    let example = read(&root().join("crates/throng/examples/quick_start.rs"));
+    let code = example.split_once("\n\n").expect("a head, then code").1.replace("pub(crate) fn main", "fn main");
+    assert!(code.lines().count() <= 60, "the quick start has more than 60 lines");
+    assert!(
+        readme.contains(&format!("```rust\n{code}```\n")),
+        "the README's quick start is not what is in crates/throng/examples/quick_start.rs"
+    );
+}
+
+#[test]
+fn every_direct_dependency_is_explained() {
+    let page = read(&root().join("docs/dependencies.md"));
+    let explained: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name).collect();
+    let used: Vec<(String, String)> = crates()
+        .into_iter()
+        .flat_map(|name| {
+            let names = dependencies(&name, |section| section.ends_with("dependencies]"));
+            names.into_iter().map(move |dependency| (dependency, name.clone()))
+        })
+        .filter(|(dependency, _)| !dependency.starts_with("throng"))
+        .collect();
+    assert!(used.len() > 20, "the manifests were not understood: {used:?}");
+    let mut faults = Vec::new();
+    for (dependency, name) in &used {
+        if !explained.contains(&dependency.as_str()) {
+            faults.push(format!("docs/dependencies.md does not explain {dependency}, which {name} needs"));
+        }
+    }
+    for name in explained {
+        if !used.iter().any(|(dependency, _)| dependency == name) {
+            faults.push(format!("docs/dependencies.md explains {name}, which no crate names"));
+        }
+    }
+    fail_if_any(faults);
+}
+
+#[test]
+fn links_of_the_documents_lead_somewhere() {
+    let mut faults = Vec::new();
+    let mut links = 0;
+    for file in files(&root(), &[".md"]) {
+        let folder = file.parent().expect("a file lies in a folder");
+        for target in read(&file).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+                continue;
+            }
+            links += 1;
+            if !folder.join(path).exists() {
+                faults.push(format!("{}: {target} does not exist", file.display()));
+            }
+        }
+    }
+    assert!(links > 20, "only {links} links were found");
+    fail_if_any(faults);
+}

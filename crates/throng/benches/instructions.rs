@@ -1,0 +1,51 @@
+//! Instructions of a whole server's tick beyond the system calls, with limits. See docs/benchmarking.md.
+#![allow(missing_docs)]
+
+mod town;
+
+use std::hint::black_box;
+
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
+use town::{CROWD_1000, DENSE_100, SPARSE_100, Shape, Town};
+
+/// Fails above this many instructions.
+fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::with_args(["--cache-sim=no"]).hard_limits([(EventKind::Ir, instructions)]));
+    config
+}
+
+fn at_receive(shape: Shape) -> Town {
+    let mut town = Town::new(shape);
+    town.clients_turn();
+    town
+}
+
+fn at_tick(shape: Shape) -> Town {
+    let mut town = at_receive(shape);
+    town.receive();
+    town.simulate();
+    town
+}
+
+#[library_benchmark]
+#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(1))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(1))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(1))]
+fn receive(mut town: Town) -> Town {
+    black_box(&mut town).receive();
+    town
+}
+
+#[library_benchmark]
+#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(1))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(1))]
+fn tick(mut town: Town) -> Town {
+    black_box(&mut town).tick();
+    town
+}
+
+library_benchmark_group!(name = server, benchmarks = [receive, tick]);
+
+main!(library_benchmark_groups = server);

@@ -1,0 +1,149 @@
+//! A steady-state server tick allocates nothing.
+#![allow(unsafe_code, reason = "a global allocator that counts has to be one")]
+
+mod harness;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
+
+use harness::{World, WorldOptions};
+use throng::{ObjectId, Placement};
+use throng_testkit::{Steering, Walker};
+
+/// Counts the allocations of the thread that asks for it.
+struct Counting;
+
+thread_local! {
+    static IS_COUNTING: Cell<bool> = const { Cell::new(false) };
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+    static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn note() {
+    // While the thread ends its cells are gone, and nothing is to be counted.
+    if IS_COUNTING.try_with(Cell::get).unwrap_or(false) {
+        IS_COUNTING.set(false);
+        COUNT.set(COUNT.get() + 1);
+        if COUNT.get() == 1 {
+            let trace = Backtrace::force_capture().to_string();
+            FIRST.with(|first| *first.borrow_mut() = Some(trace));
+        }
+        IS_COUNTING.set(true);
+    }
+}
+
+// SAFETY: every call is handed on to the system's allocator unchanged; counting touches no memory of the caller.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `work` and returns how often it asked for memory.
+fn allocations(work: impl FnOnce()) -> u64 {
+    COUNT.set(0);
+    IS_COUNTING.set(true);
+    work();
+    IS_COUNTING.set(false);
+    COUNT.get()
+}
+
+fn first_allocation() -> String {
+    FIRST.with(|first| first.borrow_mut().take()).unwrap_or_default()
+}
+
+const GUESTS: usize = 64;
+const WARM_UP_TICKS: u32 = 400;
+const TICKS: u32 = 200;
+
+/// Everybody walks in a circle of their own, through several cells, and turns.
+fn walk(world: &mut World, walkers: &[ObjectId], tick: u32) {
+    for (number, &id) in walkers.iter().enumerate() {
+        let angle = (tick as f32 + number as f32 * 7.0) * 0.05;
+        let walker = world.server.get_mut::<Walker>(id).expect("it is there");
+        walker.position = [angle.cos() * 12.0, angle.sin() * 12.0, 1.0];
+        walker.health = (tick % 1_000) as u16;
+        walker.ammunition = tick;
+        walker.yaw = angle % 6.0;
+        let position = walker.position.map(f64::from);
+        let connection = world.connection(number);
+        world.server.set_viewpoint(connection, position);
+    }
+}
+
+#[test]
+fn the_counting_allocator_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1u8)))), 1);
+    assert!(first_allocation().contains("the_counting_allocator_counts"));
+    assert_eq!(allocations(|| {}), 0);
+}
+
+#[test]
+fn a_steady_state_tick_allocates_nothing() {
+    let mut options = WorldOptions::new(3);
+    options.server.client_bytes_per_s = 250_000;
+    let mut world = World::with_guests(options, GUESTS);
+    let walkers: Vec<ObjectId> = (0..GUESTS)
+        .map(|guest| {
+            let owner = Some(world.connection(guest));
+            world.server.spawn_owned(Walker::default(), Placement::Cell(0), owner).expect("room")
+        })
+        .collect();
+    let mut counted = 0;
+    let mut ticks_with = 0;
+    for tick in 0..WARM_UP_TICKS + TICKS {
+        for guest in &mut world.guests {
+            guest.client.send_typed_input(&Steering { number: tick, direction: 1.0 }).expect("connected");
+            guest.client.flush(world.now);
+        }
+        world.now = world.now.after(std::time::Duration::from_micros(33_333));
+        let now = world.now;
+        let mut inputs = 0;
+        let mut received = 0;
+        received += allocations(|| world.server.receive(now).expect("in memory"));
+        received += allocations(|| {
+            while let Some((connection, input)) = world.server.poll_input() {
+                world.server.acknowledge_input(connection, input.number);
+                inputs += 1;
+            }
+        });
+        let walked = allocations(|| walk(&mut world, &walkers, tick));
+        let sent = allocations(|| world.server.tick(now));
+        for guest in &mut world.guests {
+            guest.client.update(now).expect("in memory");
+            while guest.client.poll_event().is_some() {}
+        }
+        if tick >= WARM_UP_TICKS {
+            assert!(inputs >= GUESTS, "inputs arrive: {inputs}");
+            assert_eq!(world.server.last_tick().counters.objects_quantised, GUESTS as u64);
+            let all = received + walked + sent;
+            if all > 0 && counted == 0 {
+                eprintln!("tick {tick}: receive {received}, walk {walked}, tick {sent}\n{}", first_allocation());
+            }
+            ticks_with += u32::from(all > 0);
+            counted += all;
+        } else {
+            first_allocation();
+        }
+    }
+    let seen = world.guests[0].client.replica().expect("connected").object_count();
+    assert!(seen > 40, "clients see each other: {seen}");
+    assert_eq!(counted, 0, "allocations in {TICKS} ticks, in {ticks_with} of them");
+}

@@ -1,0 +1,283 @@
+//! One server and some clients on a simulated network, on virtual time and seeds.
+//!
+//! ```text
+//! step():   time goes on by a tick
+//!           server.receive, its events and inputs are noted     (the test changes the world before or in between)
+//!           server.tick
+//!           each client: update, its events are noted
+//! ```
+#![allow(dead_code, unreachable_pub, reason = "every test file is a crate of its own and uses a part of this")]
+
+pub mod oracle;
+pub mod storm;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use throng::net::{Condition, Driver, MemoryNetwork};
+use throng::replica::ClientOptions as ReplicaOptions;
+use throng::{
+    Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, EndReason, GridOptions, GridShape, Input, Key,
+    Ring, Schema, Server, ServerEvent, ServerOptions, Time,
+};
+use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
+use throng_testkit::{Tap, Tapped};
+
+/// The protocol of all tests.
+pub const PROTOCOL_ID: u64 = 0x7465_7374;
+/// Tokens are made at this moment, far enough in the future that no test's run time matters.
+const TOKEN_UNIX_S: u64 = 4_000_000_000;
+
+/// The server's address.
+pub fn server_address() -> SocketAddr {
+    "10.0.0.1:40000".parse().expect("an address")
+}
+
+/// The address of the `number`th client ever made.
+pub fn client_address(number: usize) -> SocketAddr {
+    SocketAddr::from(([10, 1, (number >> 8) as u8, number as u8], 50_000))
+}
+
+/// What the tests vary.
+#[derive(Clone)]
+pub struct WorldOptions {
+    pub seed: u64,
+    pub schema: Arc<Schema>,
+    pub server: ServerOptions,
+    pub client: ClientOptions,
+}
+
+impl WorldOptions {
+    /// 30 Hz, one grid of stacked 8 m cells seen up to 12 m every tick and up to 24 m every third, 64 kB/s, 4 s of
+    /// silence.
+    pub fn new(seed: u64) -> WorldOptions {
+        let grid = GridOptions {
+            shape: GridShape::stacked([8.0; 3]),
+            rings: vec![Ring { radius_m: 12.0, interval_ticks: 1 }, Ring { radius_m: 24.0, interval_ticks: 3 }],
+        };
+        let server = ServerOptions {
+            protocol_id: PROTOCOL_ID,
+            private_key: Key::new([7; 32]),
+            grids: vec![grid],
+            max_clients: 64,
+            idle_timeout: Duration::from_secs(4),
+            ..ServerOptions::default()
+        };
+        let client = ClientOptions {
+            idle_timeout: Duration::from_secs(4),
+            replica: ReplicaOptions { limbo_ticks: 20, ..ReplicaOptions::default() },
+            ..ClientOptions::default()
+        };
+        WorldOptions { seed, schema: throng_testkit::schema(), server, client }
+    }
+}
+
+/// One client, and what it has told.
+pub struct Guest {
+    pub client: Client,
+    pub token: ConnectToken,
+    pub address: SocketAddr,
+    pub client_id: u64,
+    /// What the server calls it, once it is connected.
+    pub connection: Option<ConnectionId>,
+    pub events: Vec<ClientEvent>,
+    /// It does nothing: a process that is suspended.
+    pub is_frozen: bool,
+}
+
+impl Guest {
+    /// Why it ended.
+    pub fn end(&self) -> Option<&EndReason> {
+        self.client.end_reason()
+    }
+}
+
+/// Server, clients, network.
+pub struct World {
+    pub network: MemoryNetwork,
+    pub server: Server,
+    pub tap: Tap,
+    pub guests: Vec<Guest>,
+    pub now: Time,
+    pub rng: Rng,
+    pub schema: Arc<Schema>,
+    pub events: Vec<ServerEvent>,
+    pub inputs: Vec<(ConnectionId, Input)>,
+    options: WorldOptions,
+    made: usize,
+}
+
+impl World {
+    /// A server without clients, on a perfect network.
+    pub fn new(options: WorldOptions) -> World {
+        let network = MemoryNetwork::new(Condition::NONE, options.seed).expect("a good condition");
+        let tap = Tap::new();
+        let driver = Tapped::new(network.endpoint(server_address()).expect("a free address"), tap.clone());
+        let schema = Arc::clone(&options.schema);
+        let server = Server::new(Box::new(driver), Arc::clone(&schema), options.server.clone()).expect("good options");
+        World {
+            network,
+            server,
+            tap,
+            guests: Vec::new(),
+            now: Time(0),
+            rng: Rng::with_seed(options.seed),
+            schema,
+            events: Vec::new(),
+            inputs: Vec::new(),
+            options,
+            made: 0,
+        }
+    }
+
+    /// A world of `guests` connected clients.
+    pub fn with_guests(options: WorldOptions, guests: usize) -> World {
+        let mut world = World::new(options);
+        for _ in 0..guests {
+            world.join();
+        }
+        world.connect_all();
+        world
+    }
+
+    /// A token for the server, from the world's own random numbers.
+    pub fn token(&mut self, client_id: u64) -> ConnectToken {
+        self.token_with(client_id, self.options.server.private_key.clone())
+    }
+
+    /// A token sealed with another key.
+    pub fn token_with(&mut self, client_id: u64, key: Key) -> ConnectToken {
+        let options = ConnectTokenOptions {
+            protocol_id: PROTOCOL_ID,
+            client_id,
+            create_unix_s: TOKEN_UNIX_S,
+            expire_unix_s: TOKEN_UNIX_S + 600,
+            timeout_s: 5,
+            servers: vec![server_address()],
+            user_data: [0; USER_DATA_LEN],
+        };
+        let rng = &mut self.rng;
+        ConnectToken::generate(&options, &key, &mut |bytes| rng.fill(bytes)).expect("good token options")
+    }
+
+    /// One more client begins to connect. Returns its index in [`World::guests`].
+    pub fn join(&mut self) -> usize {
+        let client_id = self.made as u64 + 1;
+        let token = self.token(client_id);
+        let (schema, options) = (Arc::clone(&self.schema), self.options.client.clone());
+        self.join_with(client_id, token, schema, options)
+    }
+
+    /// One more client, with everything about it given.
+    pub fn join_with(
+        &mut self,
+        client_id: u64,
+        token: ConnectToken,
+        schema: Arc<Schema>,
+        options: ClientOptions,
+    ) -> usize {
+        let address = client_address(self.made);
+        self.made += 1;
+        let driver = self.network.endpoint(address).expect("a free address");
+        let client = Client::new(Box::new(driver), token.clone(), schema, options, self.now).expect("good options");
+        let events = Vec::new();
+        self.guests.push(Guest { client, token, address, client_id, connection: None, events, is_frozen: false });
+        self.guests.len() - 1
+    }
+
+    /// The client's process is gone: no good-bye.
+    pub fn kill(&mut self, guest: usize) -> Guest {
+        self.guests.remove(guest)
+    }
+
+    /// Time goes on by one tick; everybody does what is due.
+    pub fn step(&mut self) {
+        self.begin_step();
+        self.end_step();
+    }
+
+    /// The first half of a step: what the clients sent is there, and the world may be changed.
+    pub fn begin_step(&mut self) {
+        self.now = self.now.after(self.options.server.tick_interval);
+        self.server.receive(self.now).expect("the network is in memory");
+        while let Some(event) = self.server.poll_event() {
+            match &event {
+                ServerEvent::Connected { connection, client_id, .. } => {
+                    if let Some(guest) = self.guests.iter_mut().find(|guest| guest.client_id == *client_id) {
+                        guest.connection = Some(*connection);
+                    }
+                }
+                ServerEvent::Disconnected { connection, .. } => {
+                    for guest in self.guests.iter_mut().filter(|guest| guest.connection == Some(*connection)) {
+                        guest.connection = None;
+                    }
+                }
+                _ => {}
+            }
+            self.events.push(event);
+        }
+        while let Some(input) = self.server.poll_input() {
+            self.inputs.push(input);
+        }
+    }
+
+    /// The second half: the server sends, the clients take it in.
+    pub fn end_step(&mut self) {
+        self.server.tick(self.now);
+        for guest in self.guests.iter_mut().filter(|guest| !guest.is_frozen) {
+            guest.client.update(self.now).expect("the network is in memory");
+            while let Some(event) = guest.client.poll_event() {
+                guest.events.push(event);
+            }
+        }
+    }
+
+    /// Many steps.
+    pub fn steps(&mut self, count: usize) {
+        for _ in 0..count {
+            self.step();
+        }
+    }
+
+    /// Steps until `done`, at most `limit` times. Returns how many it took.
+    pub fn steps_until(&mut self, limit: usize, mut done: impl FnMut(&World) -> bool) -> Option<usize> {
+        for taken in 0..limit {
+            if done(self) {
+                return Some(taken);
+            }
+            self.step();
+        }
+        done(self).then_some(limit)
+    }
+
+    /// Steps until all clients are connected.
+    pub fn connect_all(&mut self) {
+        let all = |world: &World| world.guests.iter().all(|guest| guest.connection.is_some());
+        self.steps_until(300, all).expect("all clients get in");
+    }
+
+    /// What the server calls a guest.
+    ///
+    /// # Panics
+    /// If it is not connected.
+    pub fn connection(&self, guest: usize) -> ConnectionId {
+        self.guests[guest].connection.expect("the guest is connected")
+    }
+
+    /// The weather changes for everybody.
+    pub fn set_condition(&mut self, condition: Condition) {
+        self.network.set_condition(condition).expect("a good condition");
+    }
+
+    /// The weather changes on the way from the server to one guest.
+    pub fn set_way_to(&mut self, guest: usize, condition: Condition) {
+        self.network.set_way(server_address(), self.guests[guest].address, condition).expect("a good condition");
+    }
+}
+
+/// The driver of an endpoint that is no client at all.
+pub fn stranger(world: &World, number: u8) -> impl Driver + use<> {
+    world.network.endpoint(SocketAddr::from(([10, 9, 9, number], 666))).expect("a free address")
+}

@@ -1,0 +1,147 @@
+//! What each client should hold, worked out the slow way from the server's store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use throng::schema::Values;
+use throng::FieldMask;
+use throng::{ChannelKey, ConnectionId, Facet, GridOptions, ObjectId, Server};
+
+/// What the test has told the server about one client.
+#[derive(Clone, Debug, Default)]
+pub struct Audience {
+    /// Subscribed to by hand.
+    pub channels: BTreeSet<ChannelKey>,
+    /// Where it looks from.
+    pub viewpoint: Option<[f64; 3]>,
+}
+
+/// Whether something has to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Must,
+    /// Between where a ring ends and where its margin does.
+    May,
+    MustNot,
+}
+
+impl Audience {
+    /// Whether this audience gets what lives in a channel.
+    pub fn hears(&self, key: ChannelKey, connection: ConnectionId, grids: &[GridOptions]) -> Verdict {
+        if key == ChannelKey::Owner(connection) || self.channels.contains(&key) {
+            return Verdict::Must;
+        }
+        let (ChannelKey::Cell { grid, cell }, Some(viewpoint)) = (key, self.viewpoint) else {
+            return Verdict::MustNot;
+        };
+        let options = &grids[usize::from(grid)];
+        let reach_m = options.rings.last().expect("a grid has rings").radius_m;
+        let (distance_m, slack_m) = distance_to_cell(options, cell, viewpoint);
+        if distance_m < reach_m {
+            Verdict::Must
+        } else if distance_m > reach_m + slack_m {
+            Verdict::MustNot
+        } else {
+            Verdict::May
+        }
+    }
+}
+
+/// How far the cell is, and by how much the server's own measure may differ: it looks from sub-cells, with a margin.
+fn distance_to_cell(options: &GridOptions, cell: [i32; 3], viewpoint: [f64; 3]) -> (f64, f64) {
+    let is_single = options.shape.layers == throng::replica::Layers::Single;
+    let (mut distance, mut diagonal) = (0.0f64, 0.0f64);
+    for axis in 0..if is_single { 2 } else { 3 } {
+        let size = options.shape.cell_m[axis];
+        let low = f64::from(cell[axis]) * size;
+        let outside = (low - viewpoint[axis]).max(viewpoint[axis] - low - size).max(0.0);
+        distance += outside * outside;
+        diagonal += size * size;
+    }
+    (distance.sqrt(), diagonal.sqrt())
+}
+
+/// What a client should hold of one object.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    pub id: ObjectId,
+    /// Whether it should hold it at all.
+    pub verdict: Verdict,
+    /// The fields that must be as at the server.
+    pub fields: FieldMask,
+    /// The fields that this client must not be sent any more.
+    pub forbidden: FieldMask,
+}
+
+/// What a client should hold.
+pub fn sights(server: &Server, grids: &[GridOptions], audience: &Audience, connection: ConnectionId) -> Vec<Sight> {
+    let replicator = server.replicator();
+    let store = replicator.store();
+    let channel = |id, facet| replicator.home(id, facet).map(|home| replicator.hub_ref().key(home));
+    let sight = |id: ObjectId| {
+        let kind = store.schema().kind(store.kind_id(id.index));
+        let public = channel(id, Facet::Public).map(|key| audience.hears(key, connection, grids));
+        let is_owner = replicator.owner(id) == Some(connection);
+        let mut verdict = public.unwrap_or(Verdict::MustNot);
+        let mut fields = 0;
+        if verdict == Verdict::Must {
+            fields |= kind.facet_mask(Facet::Public);
+            // Who sees an object sees what is for others, unless it is the owner.
+            fields |= if is_owner { 0 } else { kind.facet_mask(Facet::Others) };
+        }
+        if is_owner && kind.facet_mask(Facet::Owner) != 0 {
+            verdict = Verdict::Must;
+            fields |= kind.facet_mask(Facet::Owner);
+        }
+        let mut forbidden = if is_owner { kind.facet_mask(Facet::Others) } else { kind.facet_mask(Facet::Owner) };
+        if public == Some(Verdict::MustNot) {
+            forbidden |= kind.facet_mask(Facet::Public) | kind.facet_mask(Facet::Others);
+        }
+        Sight { id, verdict, fields, forbidden }
+    };
+    store.ids().map(sight).collect()
+}
+
+/// The first difference between what a client holds and what it should hold.
+pub fn compare(
+    server: &Server,
+    grids: &[GridOptions],
+    audience: &Audience,
+    connection: ConnectionId,
+    client: &throng::Client,
+) -> Result<(), String> {
+    let Some(replica) = client.replica() else { return Err("is not connected".to_owned()) };
+    let store = server.replicator().store();
+    let mut seen = BTreeMap::new();
+    for object in replica.objects() {
+        seen.insert(object.id(), object);
+    }
+    for Sight { id, verdict, fields, forbidden } in sights(server, grids, audience, connection) {
+        let kind = store.schema().kind(store.kind_id(id.index));
+        let Some(object) = seen.remove(&id) else {
+            match verdict {
+                Verdict::Must => return Err(format!("does not see {id} ({})", kind.name)),
+                Verdict::May | Verdict::MustNot => continue,
+            }
+        };
+        if verdict == Verdict::MustNot {
+            return Err(format!("still sees {id} ({})", kind.name));
+        }
+        let told = object.known_fields();
+        let held = object.facets().fold(0, |mask, facet| mask | kind.facet_mask(facet));
+        if held & forbidden != 0 {
+            let names: Vec<&str> = kind.fields_of(held & forbidden).map(|(_, field)| field.name).collect();
+            return Err(format!("{id} ({}) is still followed for {names:?}", kind.name));
+        }
+        let lasting = (fields | held) & !kind.initial_only_mask();
+        let values: Values<'_> = store.values(id.index);
+        let difference = kind.compare(values, object.values()) & lasting | (fields & !told);
+        if difference != 0 {
+            let names: Vec<&str> = kind.fields_of(difference).map(|(_, field)| field.name).collect();
+            return Err(format!("{id} ({}) differs in {names:?}", kind.name));
+        }
+    }
+    match seen.keys().next() {
+        Some(id) => Err(format!("still sees {id}, which has ended")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,337 @@
+//! Everything at once: a world that changes at random, clients that come and go, weather, and audits all the while.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use fastrand::Rng;
+use throng::net::Condition;
+use throng::{ChannelKey, ConnectionId, Facet, GridOptions, ObjectId, Placement};
+use throng_testkit::{Beacon, BudgetAudit, Mode, Score, Steering, Walker, storm};
+
+use super::oracle::{Audience, compare};
+use super::{World, WorldOptions};
+
+const WORLD_M: f32 = 30.0;
+
+/// What the storms vary.
+#[derive(Clone, Copy, Debug)]
+pub struct StormOptions {
+    pub clients: usize,
+    pub storm_ticks: usize,
+    /// Settling is given up after this many ticks.
+    pub calm_ticks: usize,
+    pub changes_per_tick: usize,
+    /// Whether clients come and go.
+    pub churn: bool,
+    /// Whether there is weather.
+    pub weather: bool,
+    /// Whether clients send inputs.
+    pub inputs: bool,
+    /// Send intervals of subscriptions made by hand, one of which is taken.
+    pub intervals_ticks: [u16; 4],
+}
+
+impl Default for StormOptions {
+    fn default() -> StormOptions {
+        StormOptions {
+            clients: 3,
+            storm_ticks: 120,
+            calm_ticks: 900,
+            changes_per_tick: 5,
+            churn: true,
+            weather: true,
+            inputs: true,
+            intervals_ticks: [1, 1, 2, 5],
+        }
+    }
+}
+
+/// A world in a storm.
+pub struct Storm {
+    pub world: World,
+    pub audiences: BTreeMap<u64, Audience>,
+    pub walkers: Vec<ObjectId>,
+    pub scores: Vec<ObjectId>,
+    pub beacons: Vec<ObjectId>,
+    pub audits: BTreeMap<SocketAddr, BudgetAudit>,
+    grids: Vec<GridOptions>,
+    rate_bytes_per_s: u32,
+    options: StormOptions,
+    rng: Rng,
+}
+
+impl Storm {
+    pub fn new(world_options: WorldOptions, options: StormOptions) -> Storm {
+        let grids = world_options.server.grids.clone();
+        let rate_bytes_per_s = world_options.server.client_bytes_per_s;
+        let rng = Rng::with_seed(world_options.seed ^ 0x5707);
+        let mut world = World::new(world_options);
+        world.tap.open();
+        for _ in 0..options.clients {
+            world.join();
+        }
+        Storm {
+            world,
+            audiences: BTreeMap::new(),
+            walkers: Vec::new(),
+            scores: Vec::new(),
+            beacons: Vec::new(),
+            audits: BTreeMap::new(),
+            grids,
+            rate_bytes_per_s,
+            options,
+            rng,
+        }
+    }
+
+    /// The storm, the calm after it, and the comparison. Returns the ticks that it took to settle.
+    pub fn run(&mut self) -> Result<usize, String> {
+        for step in 0..self.options.storm_ticks {
+            if self.options.weather && step % 40 == 0 {
+                let condition = storm(&mut self.rng);
+                self.world.set_condition(condition);
+            }
+            self.stormy_tick();
+            self.check_ends()?;
+        }
+        self.world.set_condition(Condition::NONE);
+        for ticks in 0..self.options.calm_ticks {
+            self.calm_tick();
+            if ticks % 10 == 9 && self.compare().is_ok() {
+                // Late packets and forgotten things must not undo it.
+                (0..30).for_each(|_| self.calm_tick());
+                return self.compare().map(|()| ticks);
+            }
+        }
+        self.compare().map(|()| self.options.calm_ticks)
+    }
+
+    /// A tick in which nothing changes.
+    pub fn calm_tick(&mut self) {
+        self.world.step();
+        self.note_datagrams();
+    }
+
+    /// A tick in which everything may happen.
+    pub fn stormy_tick(&mut self) {
+        self.stormy_tick_unaudited();
+        self.note_datagrams();
+    }
+
+    /// The same, and the tap is left to the caller.
+    pub fn stormy_tick_unaudited(&mut self) {
+        self.world.begin_step();
+        if self.options.churn {
+            self.come_and_go();
+        }
+        for _ in 0..self.rng.usize(..=self.options.changes_per_tick) {
+            self.change_something();
+        }
+        for guest in 0..self.world.guests.len() {
+            self.change_audience(guest);
+            if self.options.inputs {
+                let input = Steering { number: self.rng.u32(..), direction: 1.0 };
+                // Before the connection is open and after its end there is nobody to tell.
+                let _ = self.world.guests[guest].client.send_typed_input(&input);
+            }
+        }
+        self.world.end_step();
+    }
+
+    /// What every connected client holds, against what it should hold.
+    pub fn compare(&self) -> Result<(), String> {
+        for guest in &self.world.guests {
+            let Some(connection) = guest.connection else {
+                return Err(format!("client {} is not connected: {:?}", guest.client_id, guest.end()));
+            };
+            let audience = self.audiences.get(&guest.client_id).cloned().unwrap_or_default();
+            compare(&self.world.server, &self.grids, &audience, connection, &guest.client)
+                .map_err(|difference| format!("client {}: {difference}", guest.client_id))?;
+        }
+        Ok(())
+    }
+
+    /// Nobody is thrown out for a storm, except for silence.
+    fn check_ends(&self) -> Result<(), String> {
+        for guest in &self.world.guests {
+            if let Some(end) = guest.end().filter(|end| end.tag() != "idle_timeout") {
+                return Err(format!("client {} ended: {end}", guest.client_id));
+            }
+        }
+        Ok(())
+    }
+
+    fn note_datagrams(&mut self) {
+        for wire in self.world.tap.take() {
+            let audit = self.audits.entry(wire.to).or_insert_with(|| BudgetAudit::new(self.rate_bytes_per_s));
+            audit.note(wire.at, wire.bytes.len());
+        }
+    }
+
+    fn come_and_go(&mut self) {
+        if self.rng.f64() < 0.01 && !self.world.guests.is_empty() {
+            let guest = self.rng.usize(..self.world.guests.len());
+            let now = self.world.now;
+            match (self.rng.u32(..3), self.world.guests[guest].connection) {
+                (0, _) => self.world.guests[guest].client.close(now, "had enough"),
+                (1, Some(connection)) => self.world.server.disconnect(connection, now, "thrown out"),
+                _ => {}
+            }
+            // Those who were told to go are not waited for: their last words are part of the storm.
+            self.world.kill(guest);
+        }
+        if self.world.guests.len() < self.options.clients && self.rng.f64() < 0.1 {
+            self.world.join();
+        }
+    }
+
+    fn change_something(&mut self) {
+        match self.rng.u32(..100) {
+            0..=14 => self.spawn_walker(),
+            15..=18 => {
+                let score = Score { points: self.rng.u32(..100_000), open: self.rng.bool() };
+                let key = if self.rng.bool() { ChannelKey::Global(0) } else { ChannelKey::Custom(self.rng.u32(..3)) };
+                self.scores.push(self.world.server.spawn(score, Placement::Channel(key)).expect("room"));
+            }
+            19..=22 => {
+                let beacon = Beacon { position: self.anywhere(), number: 0 };
+                self.beacons.push(self.world.server.spawn(beacon, Placement::Cell(0)).expect("room"));
+            }
+            23..=29 => self.despawn_something(),
+            30..=37 if !self.scores.is_empty() => {
+                let id = self.scores[self.rng.usize(..self.scores.len())];
+                let points = self.rng.u32(..100_000);
+                self.world.server.get_mut::<Score>(id).expect("it is there").points = points;
+            }
+            38..=45 if !self.beacons.is_empty() => {
+                let id = self.beacons[self.rng.usize(..self.beacons.len())];
+                let position = self.anywhere();
+                self.world.server.get_mut::<Beacon>(id).expect("it is there").position = position;
+            }
+            _ if !self.walkers.is_empty() => self.change_walker(),
+            _ => {}
+        }
+    }
+
+    fn spawn_walker(&mut self) {
+        let walker = Walker {
+            position: self.anywhere(),
+            health: self.rng.u16(..1000),
+            name: self.a_name(),
+            team: self.rng.u8(..10),
+            ammunition: self.rng.u32(..),
+            secret: self.some_bytes(),
+            yaw: self.rng.f32() * 6.0,
+            rumour: self.some_bytes(),
+            ..Walker::default()
+        };
+        let (placement, owner) = (self.a_placement(), self.somebody());
+        self.walkers.push(self.world.server.spawn_owned(walker, placement, owner).expect("room"));
+    }
+
+    fn despawn_something(&mut self) {
+        let list = match self.rng.u32(..3) {
+            0 => &mut self.scores,
+            1 => &mut self.beacons,
+            _ => &mut self.walkers,
+        };
+        if !list.is_empty() {
+            let id = list.swap_remove(self.rng.usize(..list.len()));
+            self.world.server.despawn(id);
+        }
+    }
+
+    fn change_walker(&mut self) {
+        let id = self.walkers[self.rng.usize(..self.walkers.len())];
+        let (position, name, bytes) = (self.anywhere(), self.a_name(), self.some_bytes());
+        let target = self.walkers[self.rng.usize(..self.walkers.len())];
+        match self.rng.u32(..12) {
+            0 => {
+                let owner = self.somebody();
+                return self.world.server.set_owner(id, owner).expect("room");
+            }
+            1 => {
+                let placement = self.a_placement();
+                return self.world.server.set_placement(id, placement).expect("room");
+            }
+            _ => {}
+        }
+        let walker = self.world.server.get_mut::<Walker>(id).expect("it is there");
+        match self.rng.u32(..10) {
+            0 => walker.position = position,
+            1..=3 => walker.position[0] = (walker.position[0] + self.rng.f32() * 4.0 - 2.0).clamp(-WORLD_M, WORLD_M),
+            4 => walker.health = self.rng.u16(..1000),
+            5 => walker.name = name,
+            6 => walker.secret = bytes,
+            7 => walker.yaw = self.rng.f32() * 6.0,
+            8 => walker.rumour = bytes,
+            _ => (walker.target, walker.mode) = (target, Mode::Flying),
+        }
+    }
+
+    fn change_audience(&mut self, guest: usize) {
+        let Some(connection) = self.world.guests[guest].connection else { return };
+        let client_id = self.world.guests[guest].client_id;
+        let is_new = !self.audiences.contains_key(&client_id);
+        if is_new || self.rng.f64() < 0.15 {
+            let step = |rng: &mut Rng, from: f64| from + rng.f64() * 12.0 - 6.0;
+            let before = self.audiences.get(&client_id).and_then(|audience| audience.viewpoint);
+            let viewpoint = match before.filter(|_| self.rng.f64() < 0.8) {
+                Some(before) => before.map(|from| step(&mut self.rng, from)),
+                None => self.anywhere().map(f64::from),
+            };
+            self.world.server.set_viewpoint(connection, viewpoint);
+            self.audiences.entry(client_id).or_default().viewpoint = Some(viewpoint);
+        }
+        if is_new || self.rng.f64() < 0.1 {
+            self.change_subscription(client_id, connection);
+        }
+    }
+
+    fn change_subscription(&mut self, client_id: u64, connection: ConnectionId) {
+        let key = match self.rng.u32(..6) {
+            0 => ChannelKey::Global(0),
+            1 | 2 => ChannelKey::Custom(self.rng.u32(..3)),
+            3 => ChannelKey::Custom(3),
+            _ if self.walkers.is_empty() => return,
+            _ => {
+                let object = self.walkers[self.rng.usize(..self.walkers.len())];
+                ChannelKey::Entity { object, facet: Facet::Public }
+            }
+        };
+        let audience = self.audiences.entry(client_id).or_default();
+        if audience.channels.contains(&key) && self.rng.f64() < 0.5 {
+            self.world.server.unsubscribe(connection, key);
+            audience.channels.remove(&key);
+        } else {
+            let interval_ticks = self.options.intervals_ticks[self.rng.usize(..4)];
+            self.world.server.subscribe(connection, key, interval_ticks).expect("room");
+            audience.channels.insert(key);
+        }
+    }
+
+    fn a_placement(&mut self) -> Placement {
+        match self.rng.u32(..8) {
+            0 => Placement::Entity,
+            1 => Placement::Channel(ChannelKey::Custom(self.rng.u32(..3))),
+            _ => Placement::Cell(0),
+        }
+    }
+
+    fn somebody(&mut self) -> Option<ConnectionId> {
+        let guests = &self.world.guests;
+        if guests.is_empty() { None } else { guests[self.rng.usize(..guests.len())].connection }
+    }
+
+    fn anywhere(&mut self) -> [f32; 3] {
+        [WORLD_M, WORLD_M, 6.0].map(|half| (self.rng.f32() * 2.0 - 1.0) * half)
+    }
+
+    fn a_name(&mut self) -> String {
+        (0..self.rng.usize(..40)).map(|_| self.rng.alphanumeric()).collect()
+    }
+
+    fn some_bytes(&mut self) -> Vec<u8> {
+        (0..self.rng.usize(..16)).map(|_| self.rng.u8(..)).collect()
+    }
+}

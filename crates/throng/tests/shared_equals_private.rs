@@ -1,0 +1,99 @@
+//! Shared frames say the same as a private encoder for each connection would.
+//!
+//! The oracle is [`throng_testkit::NaiveSender`]: it remembers what each connection was sent, and encodes for each one
+//! what differs, from scratch. `THRONG_SEED=<seed> cargo test -p throng --test shared_equals_private` replays a seed.
+
+mod harness;
+
+use std::collections::BTreeMap;
+
+use harness::WorldOptions;
+use harness::oracle::{Sight, Verdict, sights};
+use harness::storm::{Storm, StormOptions};
+use throng::{GridOptions, GridShape, Ring};
+use throng_testkit::{NaiveReplica, NaiveSender, NaiveSight, for_seeds};
+
+const COMMAND: &str = "cargo test -p throng --test shared_equals_private";
+
+/// Every tick is sent at once and nothing is lost, so that both paths can be compared after each tick.
+fn plain(seed: u64) -> WorldOptions {
+    let mut options = WorldOptions::new(seed);
+    let rings = vec![Ring { radius_m: 20.0, interval_ticks: 1 }];
+    options.server.grids = vec![GridOptions { shape: GridShape::stacked([8.0; 3]), rings }];
+    options.server.client_bytes_per_s = 2_000_000;
+    options.client.replica.limbo_ticks = 3;
+    options
+}
+
+type Naive = BTreeMap<u64, (NaiveSender, NaiveReplica)>;
+
+/// Sends this tick the naive way, and compares what each client has.
+fn compare_tick(storm: &Storm, grids: &[GridOptions], naive: &mut Naive) -> Result<u64, String> {
+    let (world, mut compared) = (&storm.world, 0);
+    let store = world.server.replicator().store();
+    for guest in &world.guests {
+        let (Some(connection), Some(replica)) = (guest.connection, guest.client.replica()) else { continue };
+        let audience = storm.audiences.get(&guest.client_id).cloned().unwrap_or_default();
+        let seen: Vec<Sight> = sights(&world.server, grids, &audience, connection);
+        let schema = &world.schema;
+        let (sender, oracle) = naive
+            .entry(guest.client_id)
+            .or_insert_with(|| (NaiveSender::new(schema.clone()), NaiveReplica::new(schema.clone())));
+        let chosen = seen.iter().filter(|sight| sight.verdict == Verdict::Must);
+        let bytes = sender.encode(chosen.map(|sight| NaiveSight {
+            id: sight.id,
+            kind: store.kind_id(sight.id.index),
+            visible: sight.fields,
+            values: store.values(sight.id.index),
+        }));
+        oracle.apply(&bytes).map_err(|error| error.to_string())?;
+        for (&id, private) in oracle.objects() {
+            let kind = schema.kind(private.kind);
+            let Some(shared) = replica.object(id) else {
+                return Err(format!("client {}: only the private path has {id} ({})", guest.client_id, kind.name));
+            };
+            let fields = private.visible & !kind.initial_only_mask();
+            let difference = kind.compare(private.values(), shared.values()) & fields;
+            if difference != 0 || private.visible & !shared.known_fields() != 0 {
+                return Err(format!("client {}: {id} ({}) differs in {difference:b}", guest.client_id, kind.name));
+            }
+            compared += 1;
+        }
+    }
+    Ok(compared)
+}
+
+#[test]
+fn after_every_tick_both_paths_have_led_to_the_same_state() {
+    let mut compared = 0;
+    for_seeds(COMMAND, 60, |seed| {
+        let options = plain(seed);
+        let grids = options.server.grids.clone();
+        let storm_options = StormOptions {
+            churn: seed % 3 == 0,
+            weather: false,
+            intervals_ticks: [1; 4],
+            ..StormOptions::default()
+        };
+        let mut storm = Storm::new(options, storm_options);
+        let mut naive = Naive::new();
+        for _ in 0..120 {
+            storm.stormy_tick();
+            compared += compare_tick(&storm, &grids, &mut naive)
+                .map_err(|difference| format!("tick {:?}: {difference}", storm.world.server.current_tick()))?;
+        }
+        Ok(())
+    });
+    assert!(compared > 5_000, "only {compared} objects were compared");
+}
+
+#[test]
+fn after_a_storm_over_a_bad_network_both_paths_agree() {
+    for_seeds(COMMAND, 60, |seed| {
+        let options = WorldOptions::new(seed);
+        let grids = options.server.grids.clone();
+        let mut storm = Storm::new(options, StormOptions::default());
+        storm.run()?;
+        compare_tick(&storm, &grids, &mut Naive::new()).map(drop)
+    });
+}

@@ -1,0 +1,58 @@
+//! Kinds with every sort of field, and some that invite trouble.
+
+use std::sync::Arc;
+
+use throng_schema::{Replicate, Schema};
+use throng_wire::ObjectId;
+
+/// A field of every quantiser, in every facet.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Everything {
+    #[replicate(position(step = 0.01))]
+    pub(crate) position: [f32; 3],
+    #[replicate(fixed(min = -40.0, max = 40.0, step = 0.1))]
+    pub(crate) velocity: [f32; 3],
+    #[replicate(angle(bits = 9), skip_owner)]
+    pub(crate) yaw: f32,
+    #[replicate(unit_vector(bits = 10))]
+    pub(crate) normal: [f32; 3],
+    #[replicate(quaternion(bits = 10), skip_owner)]
+    pub(crate) rotation: [f32; 4],
+    #[replicate(integer(min = -5, max = 100))]
+    pub(crate) health: i16,
+    #[replicate(integer, owner_only)]
+    pub(crate) experience: u64,
+    #[replicate(bool)]
+    pub(crate) flags: [bool; 3],
+    #[replicate(float16)]
+    pub(crate) temperature: f32,
+    #[replicate(float32, owner_only)]
+    pub(crate) stamina: f64,
+    #[replicate(text(max_bytes = 12), initial_only)]
+    pub(crate) name: String,
+    #[replicate(bytes(max_bytes = 300))]
+    pub(crate) blob: Vec<u8>,
+    #[replicate(object)]
+    pub(crate) targets: [ObjectId; 2],
+}
+
+/// A kind without a position, all of it public: its other facets have no fields, and entries of two bits.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Score {
+    #[replicate(integer(min = 0, max = 100_000))]
+    pub(crate) points: u32,
+    #[replicate(bool)]
+    pub(crate) open: bool,
+}
+
+/// A kind whose only field is sent once.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Label {
+    #[replicate(text(max_bytes = 30), initial_only)]
+    pub(crate) text: String,
+}
+
+pub(crate) fn schema() -> Arc<Schema> {
+    let schema = Schema::builder().kind::<Everything>().kind::<Score>().kind::<Label>().build();
+    Arc::new(schema.expect("three good kinds"))
+}

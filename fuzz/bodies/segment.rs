@@ -1,0 +1,163 @@
+//! Packets for a `ReplicaClient` that no server wrote.
+
+use throng_replica::{ClientOptions, GridShape, ReplicaClient};
+use throng_schema::Schema;
+use throng_wire::Tick;
+
+use super::choices::Choices;
+
+pub(crate) const LIMITS: ClientOptions = ClientOptions { objects: 24, slots: 64, events: 16, limbo_ticks: 5 };
+pub(crate) const GRID: GridShape = GridShape { cell_m: [8.0; 3], layers: throng_replica::Layers::Stacked };
+
+/// Ticks wrap around within the run.
+const FIRST_TICK: Tick = Tick(u32::MAX - 100);
+
+/// A sequence of packets, in any of three shapes: any bytes, pieces with a good head, and pieces with a good head and
+/// the head of a good segment. An error ends nothing: the client goes on.
+pub(crate) fn run(schema: &std::sync::Arc<Schema>, input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let mut client = ReplicaClient::new(schema.clone(), &[GRID], LIMITS).expect("a good grid");
+    let mut tick = FIRST_TICK;
+    let mut packet = Vec::new();
+    while !choices.is_empty() {
+        packet.clear();
+        match choices.below(4) {
+            0 => {
+                let count = choices.below(64);
+                packet.extend_from_slice(choices.bytes(count));
+            }
+            _ => (0..=choices.below(4)).for_each(|_| piece(&mut choices, &mut packet)),
+        }
+        tick = tick.after(choices.byte().into());
+        apply(&mut client, tick, &packet);
+        for _ in 0..choices.below(4) {
+            client.poll_event();
+        }
+    }
+    end(client, tick);
+}
+
+/// Applies a packet and looks at everything that can be looked at.
+pub(crate) fn apply(client: &mut ReplicaClient, tick: Tick, packet: &[u8]) {
+    if let Err(error) = client.apply(tick, packet) {
+        assert!(!error.tag().is_empty() && !error.to_string().is_empty());
+    }
+    check(client);
+}
+
+/// What holds whatever was applied.
+pub(crate) fn check(client: &ReplicaClient) {
+    let held = client.occupancy();
+    assert!(held.objects <= LIMITS.objects && held.slots <= LIMITS.slots && held.events <= LIMITS.events, "{held:?}");
+    assert!(held.homeless <= 2 * LIMITS.objects + 16, "{held:?}");
+    assert_eq!(client.objects().count(), client.object_count());
+    for object in client.objects() {
+        assert!(object.facets().next().is_some() || held.homeless > 0, "{object:?} waits for nothing");
+        let found = client.object(object.id()).expect("an object that is there is found by its id");
+        assert_eq!(found.kind(), object.kind());
+        let kind = client.schema().kind(object.kind());
+        assert_eq!(kind.compare(object.values(), found.values()), 0);
+    }
+}
+
+/// When all subscriptions are closed and the wait is over, nothing is left: no object, no slot.
+pub(crate) fn end(mut client: ReplicaClient, tick: Tick) {
+    let tick = tick.after(1 << 20);
+    let closes: Vec<u8> = (0..=0x3FFFu64).flat_map(|number| [varint(number << 2 | 0), vec![0]].concat()).collect();
+    // Number 0 is padding at the start of a piece, and closed by its longer form.
+    client.apply(tick, &[0x80, 0, 0]).expect("a close");
+    client.apply(tick, &closes[2..]).expect("closes");
+    client.apply(tick.after(LIMITS.limbo_ticks + 1), &[]).expect("nothing");
+    assert_eq!(client.channels().count(), 0);
+    let held = client.occupancy();
+    assert_eq!((client.object_count(), held.objects, held.slots, held.homeless), (0, 0, 0, 0));
+    while client.poll_event().is_some() {}
+}
+
+/// A piece with a good head, a name for the most part, and a body that begins like a segment for the most part.
+fn piece(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    let shape = choices.byte();
+    let number = match shape & 3 {
+        3 => u64::from(choices.number() & 0x3FFF),
+        low => u64::from(low) + 1,
+    };
+    let age = (shape >> 2 & 1 == 1).then(|| age(choices));
+    let named = shape >> 3 & 3 != 3;
+    out.extend(varint(number << 2 | u64::from(named) << 1 | u64::from(age.is_some())));
+    out.extend(age.into_iter().flat_map(varint));
+    if named {
+        name(choices, out);
+        out.extend(varint(age.unwrap_or(0) + u64::from(choices.byte())));
+    }
+    let mut body = Vec::new();
+    match shape >> 5 {
+        0 => {}
+        1 => {
+            let count = choices.below(40);
+            body.extend_from_slice(choices.bytes(count));
+        }
+        _ => segment(choices, &mut body),
+    }
+    out.extend(varint(body.len() as u64));
+    out.extend(body);
+}
+
+fn age(choices: &mut Choices<'_>) -> u64 {
+    match choices.below(8) {
+        0 => u64::from(choices.number()),
+        _ => u64::from(choices.byte()),
+    }
+}
+
+fn name(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    match choices.below(6) {
+        0 => out.extend([0, choices.byte() & 0x7F]),
+        1 => {
+            out.extend([1, 0]);
+            (0..3).for_each(|_| out.extend(varint(u64::from(choices.number() & 0x3F))));
+        }
+        2 => {
+            out.extend([1, choices.byte() & 1]);
+            (0..3).for_each(|_| out.extend(varint(u64::from(choices.number()))));
+        }
+        3 => out.extend([2, choices.byte() & 0x7F, 0, choices.byte() & 3]),
+        4 => out.push(3),
+        _ => {
+            let count = choices.below(8);
+            out.extend_from_slice(choices.bytes(count));
+        }
+    }
+}
+
+/// `[slot_bits: 5][complete: 1][tombstones: 1][0: 1]`, what belongs to it, and then a run of any bytes.
+fn segment(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    let flags = choices.byte();
+    let slot_bits = [0, 2, 3, 4, 6, 16, 24, 25][usize::from(flags & 7)];
+    let (complete, tombstones) = (flags & 0x20, flags & 0x40);
+    out.push(slot_bits | complete | tombstones);
+    if complete != 0 {
+        let (first, end) = if flags & 8 == 0 { (0, choices.number()) } else { (choices.number(), choices.number()) };
+        out.extend_from_slice(&first.to_le_bytes()[..3]);
+        out.extend_from_slice(&end.to_le_bytes()[..3]);
+    }
+    if tombstones != 0 {
+        let count = choices.below(6);
+        out.push(count as u8);
+        out.extend_from_slice(choices.bytes(((count + 1) * (usize::from(slot_bits) + 1)).div_ceil(8)));
+    }
+    for _ in 0..choices.below(4) {
+        out.extend([choices.byte() % 13, choices.byte() % 9]);
+        let count = choices.below(48);
+        out.extend_from_slice(choices.bytes(count));
+    }
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}

@@ -1,0 +1,18 @@
+//! Replication packets that no server wrote.
+#![no_main]
+
+#[path = "../bodies/choices.rs"]
+mod choices;
+#[path = "../bodies/kinds.rs"]
+mod kinds;
+#[path = "../bodies/segment.rs"]
+mod segment;
+
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::fuzz_target;
+use throng_schema::Schema;
+
+static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(kinds::schema);
+
+fuzz_target!(|input: &[u8]| segment::run(&SCHEMA, input));
