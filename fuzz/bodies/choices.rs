@@ -1,4 +1,5 @@
 //! Decisions taken from a fuzzer's bytes. When the bytes are used up, every choice is 0.
+#![allow(dead_code)] // each target and test takes a part of it
 
 /// Hands out what is left of the input, piece by piece.
 pub(crate) struct Choices<'a> {
@@ -34,11 +35,6 @@ impl<'a> Choices<'a> {
         let (taken, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
         taken
-    }
-
-    /// All bytes that are left.
-    pub(crate) fn all(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.rest)
     }
 
     /// Changes, cuts or lengthens genuine bytes in a few places, or leaves them as they are.

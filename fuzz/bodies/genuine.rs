@@ -1,4 +1,5 @@
 //! Packets that a small server wrote, for a `ReplicaClient`: bent, or merely lost, doubled and reordered.
+#![allow(dead_code)] // each target and test takes a part of it
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::segment::{GRID, LIMITS, apply, check, end};
 /// Objects that the small server has at once: fewer than the client may hold.
 const OBJECTS: usize = 8;
 /// Ticks of one run.
-const TICKS: u32 = 48;
+const TICKS: u32 = 96;
 
 /// A small world with one client, whose every move is a choice of the input.
 struct World {
@@ -21,6 +22,16 @@ struct World {
     client: ConnectionId,
     objects: Vec<ObjectId>,
     sequence: u64,
+    /// Packets whose fate the server does not know.
+    unsettled: Vec<u64>,
+}
+
+/// A packet on its way.
+#[derive(Clone)]
+struct Sent {
+    tick: Tick,
+    sequence: u64,
+    bytes: Vec<u8>,
 }
 
 /// Packets come as they were written, but lost, doubled and late as the input says: no error is possible, and no limit
@@ -28,31 +39,41 @@ struct World {
 pub(crate) fn run_unbent(schema: &Arc<Schema>, input: &[u8]) {
     // Of the objects and slots that the tombstones and the wait hold on to, all fit.
     let roomy = ClientOptions { objects: 1 << 10, slots: 1 << 12, ..LIMITS };
-    run(schema, input, roomy, |choices, client, packets: &mut Vec<(Tick, Vec<u8>)>| {
+    run(schema, input, roomy, |choices, client, world, packets| {
         for _ in 0..choices.below(4) {
             if packets.is_empty() {
-                return;
+                break;
             }
             let index = choices.below(packets.len().min(256));
-            let (tick, packet) = match choices.below(4) {
+            let packet = match choices.below(4) {
                 0 => packets[index].clone(),
                 _ => packets.remove(index),
             };
-            let applied = client.apply(tick, &packet);
+            let applied = client.apply(packet.tick, &packet.bytes);
             assert!(applied.is_ok(), "{applied:?} of a genuine packet");
+            // The acknowledgement may be lost.
+            if choices.below(4) != 0 {
+                world.settle(packet.sequence, true);
+            }
             if choices.below(8) == 0 {
                 while client.poll_event().is_some() {}
             }
+        }
+        // What is taken for lost may still arrive.
+        if choices.below(4) == 0 && !world.unsettled.is_empty() {
+            let sequence = world.unsettled[choices.below(world.unsettled.len().min(256))];
+            world.settle(sequence, false);
         }
     });
 }
 
 /// Packets come with a few bytes changed.
 pub(crate) fn run_bent(schema: &Arc<Schema>, input: &[u8]) {
-    let client = run(schema, input, LIMITS, |choices, client, packets| {
-        for (tick, mut packet) in packets.drain(..) {
-            choices.bend(&mut packet);
-            apply(client, tick, &packet);
+    let client = run(schema, input, LIMITS, |choices, client, world, packets| {
+        for mut packet in packets.drain(..) {
+            choices.bend(&mut packet.bytes);
+            apply(client, packet.tick, &packet.bytes);
+            world.settle(packet.sequence, choices.below(8) != 0);
         }
         check(client);
     });
@@ -64,7 +85,7 @@ fn run(
     schema: &Arc<Schema>,
     input: &[u8],
     limits: ClientOptions,
-    mut deliver: impl FnMut(&mut Choices<'_>, &mut ReplicaClient, &mut Vec<(Tick, Vec<u8>)>),
+    mut deliver: impl FnMut(&mut Choices<'_>, &mut ReplicaClient, &mut World, &mut Vec<Sent>),
 ) -> ReplicaClient {
     let mut choices = Choices::new(input);
     let mut world = World::new(schema);
@@ -75,7 +96,7 @@ fn run(
             break;
         }
         world.tick(&mut choices, &mut packets);
-        deliver(&mut choices, &mut client, &mut packets);
+        deliver(&mut choices, &mut client, &mut world, &mut packets);
     }
     client
 }
@@ -86,7 +107,7 @@ impl World {
         let mut server = Replicator::new(schema.clone(), options).expect("short kinds");
         server.add_grid(GRID).expect("a good grid");
         let client = server.hub().connect().expect("room for one");
-        let mut world = World { server, client, objects: Vec::new(), sequence: 0 };
+        let mut world = World { server, client, objects: Vec::new(), sequence: 0, unsettled: Vec::new() };
         for key in [ChannelKey::Global(0), ChannelKey::Owner(client), World::cell(0), World::cell(1)] {
             world.subscribe(key, 1);
         }
@@ -102,8 +123,8 @@ impl World {
         let _ = self.server.hub().subscribe(self.client, channel, interval_ticks, 1);
     }
 
-    /// Plays one tick and writes its packets; those that were lost are known to be at some later time.
-    fn tick(&mut self, choices: &mut Choices<'_>, packets: &mut Vec<(Tick, Vec<u8>)>) {
+    /// Plays one tick and writes its packets, some of which never arrive.
+    fn tick(&mut self, choices: &mut Choices<'_>, packets: &mut Vec<Sent>) {
         let tick = self.server.begin_tick();
         for _ in 0..choices.below(4) {
             self.change(choices);
@@ -114,29 +135,30 @@ impl World {
         let connection = slots[self.client.index as usize].connection.as_mut().expect("it stays");
         let mut room = 1_150;
         connection.begin_write(outgoing, room);
-        let mut delivered = Vec::new();
         while connection.has_more() && room > 100 {
-            let mut packet = vec![0; room.min(1_150)];
-            let written = connection.write_packet(outgoing, self.sequence, &mut packet);
+            let sequence = self.sequence;
+            let mut bytes = vec![0; room];
+            let written = connection.write_packet(outgoing, sequence, &mut bytes);
             if written == 0 {
                 break;
             }
             room -= written;
-            packet.truncate(written);
-            let lost = choices.below(4) == 0;
-            if !lost {
-                packets.push((tick, packet));
+            bytes.truncate(written);
+            if choices.below(4) != 0 {
+                packets.push(Sent { tick, sequence, bytes });
             }
-            delivered.push((self.sequence, !lost));
+            self.unsettled.push(sequence);
             self.sequence += 1;
         }
-        for (sequence, delivered) in delivered {
-            match delivered {
-                // It stays in flight: neither delivered nor lost for as long as the run lasts.
-                _ if choices.below(16) == 0 => {}
-                true => self.server.hub().delivered(self.client, sequence),
-                false => self.server.lost(self.client, sequence),
-            }
+    }
+
+    /// The server hears of a packet's fate; the first news counts.
+    fn settle(&mut self, sequence: u64, is_delivered: bool) {
+        let Some(index) = self.unsettled.iter().position(|&known| known == sequence) else { return };
+        self.unsettled.remove(index);
+        match is_delivered {
+            true => self.server.hub().delivered(self.client, sequence),
+            false => self.server.lost(self.client, sequence),
         }
     }
 

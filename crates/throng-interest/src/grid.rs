@@ -34,6 +34,33 @@ impl CellId {
     }
 }
 
+/// A box of cells, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellBounds {
+    /// The cell with the lowest numbers.
+    pub min: CellId,
+    /// The cell with the highest numbers.
+    pub max: CellId,
+}
+
+impl CellBounds {
+    /// Whether the cell is one of the box.
+    #[inline]
+    pub fn contains(&self, cell: CellId) -> bool {
+        (self.min.x..=self.max.x).contains(&cell.x)
+            && (self.min.y..=self.max.y).contains(&cell.y)
+            && (self.min.z..=self.max.z).contains(&cell.z)
+    }
+
+    /// How many cells the box has, as far as that can be counted.
+    pub(crate) fn count(&self) -> usize {
+        let side = |min: i32, max: i32| usize::try_from(i64::from(max) - i64::from(min) + 1).unwrap_or(0);
+        side(self.min.x, self.max.x)
+            .saturating_mul(side(self.min.y, self.max.y))
+            .saturating_mul(side(self.min.z, self.max.z))
+    }
+}
+
 impl Ord for CellId {
     #[inline]
     fn cmp(&self, other: &CellId) -> Ordering {

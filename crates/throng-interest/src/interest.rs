@@ -1,6 +1,6 @@
 //! From positions to enter, change and leave.
 
-use crate::grid::{CellId, Grid};
+use crate::grid::{CellBounds, CellId, Grid};
 use crate::rings::Rings;
 use crate::shape::{Shape, ShapeError};
 use crate::stamp::{Extent, MAX_STAMP_CELLS, MAX_SUBCELLS, Stamps, Viewpoint};
@@ -28,12 +28,14 @@ pub struct RingOptions {
     /// `None` stands for the diagonal of a sub-cell in the x-y plane: the least with which a viewer that jitters
     /// anywhere within a layer settles. The height of a sub-cell is left out, because layers are usually tall.
     pub margin_m: Option<f64>,
+    /// Cells beyond these are not there: nobody wants them. `None` for a world without end.
+    pub bounds: Option<CellBounds>,
 }
 
 impl Default for RingOptions {
-    /// 4 x 4 x 2 sub-cells and the automatic margin.
+    /// 4 x 4 x 2 sub-cells, the automatic margin and no bounds.
     fn default() -> RingOptions {
-        RingOptions { subcells: [4, 4, 2], margin_m: None }
+        RingOptions { subcells: [4, 4, 2], margin_m: None, bounds: None }
     }
 }
 
@@ -128,6 +130,7 @@ pub struct RingInterest {
     margin_m: f64,
     stamps: Stamps,
     longest_stamp: usize,
+    bounds: Option<CellBounds>,
 }
 
 impl RingInterest {
@@ -143,8 +146,9 @@ impl RingInterest {
         }
         let stamps =
             Stamps::new(grid, &rings, subcells, margin_m).map_err(|cells| InterestError::TooManyCells { cells })?;
-        let longest_stamp = stamps.longest();
-        Ok(RingInterest { grid, rings, margin_m, stamps, longest_stamp })
+        let bounds = options.bounds;
+        let longest_stamp = stamps.longest().min(bounds.map_or(usize::MAX, |bounds| bounds.count()));
+        Ok(RingInterest { grid, rings, margin_m, stamps, longest_stamp, bounds })
     }
 
     /// The grid.
@@ -262,6 +266,9 @@ impl RingInterest {
     fn wanted_at(&self, viewpoint: Viewpoint) -> impl Iterator<Item = Wanted> + '_ {
         self.stamps.around(viewpoint).iter().filter_map(move |near| {
             let cell = viewpoint.cell.checked_offset(near.offset)?;
+            if self.bounds.is_some_and(|bounds| !bounds.contains(cell)) {
+                return None;
+            }
             Some(Wanted { cell, enter: near.enter, hold: near.hold })
         })
     }

@@ -71,7 +71,7 @@ mod shape;
 mod stamp;
 mod viewer;
 
-pub use grid::{CellId, Grid, GridError};
+pub use grid::{CellBounds, CellId, Grid, GridError};
 pub use groups::{GroupId, GroupLimits, Groups, GroupsError};
 pub use interest::{InterestError, MAX_EXPLICIT_CELLS, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, RingOptions, Sources};
 pub use rings::{MAX_RINGS, Ring, Rings, RingsError};

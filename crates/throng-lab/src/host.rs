@@ -265,5 +265,7 @@ fn grid_of(scenario: &Scenario) -> GridOptions {
             vec![throng::Ring { radius_m: width.hypot(depth), interval_ticks: 1 }]
         }
     };
-    GridOptions { shape: GridShape::flat(scenario.cell_m.map(f64::from)), rings }
+    let half = scenario.area_m.map(|side| f64::from(side) / 2.0);
+    let bounds_m = Some([[-half[0], -half[1], 0.0], [half[0], half[1], f64::from(scenario.height_m)]]);
+    GridOptions { shape: GridShape::flat(scenario.cell_m.map(f64::from)), bounds_m, rings }
 }

@@ -101,11 +101,13 @@ impl<'a> Play<'a> {
         let is_pinned = scenario.pin && cores.len() > 1;
         let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
         let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
+        // Before this thread is kept on one core: the machine is to be described as it is.
+        let ledger = Ledger::new(options, cores.len());
         if is_pinned {
             core_affinity::set_for_current(cores[0]);
         }
         Ok(Play {
-            ledger: Ledger::new(options, cores.len()),
+            ledger,
             options,
             stop,
             host,

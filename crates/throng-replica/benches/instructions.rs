@@ -6,9 +6,7 @@ mod scene;
 
 use std::hint::black_box;
 
-use gungraun::{
-    Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
-};
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
 use scene::{CROWD_1000, DENSE_100, SPARSE_100, Scene, Shape};
 
 /// Fails above this many instructions.
@@ -55,44 +53,44 @@ fn at_apply(shape: Shape) -> Scene {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(68_000))]
 fn settle(mut scene: Scene) -> Scene {
     black_box(&mut scene).settle();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_commit, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_commit, config = at_most(90_000))]
 fn commit(mut scene: Scene) -> Scene {
     black_box(&mut scene).commit();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(1))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(83_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(43_500))]
 fn plan(mut scene: Scene) -> Scene {
     black_box(&mut scene).plan();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_encode, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_encode, config = at_most(85_000))]
 fn encode(mut scene: Scene) -> Scene {
     black_box(&mut scene).encode();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(1))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(169_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(52_500))]
 fn write(mut scene: Scene) -> Scene {
     black_box(&mut scene).write();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_apply, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_apply, config = at_most(144_000))]
 fn apply(mut scene: Scene) -> Scene {
     black_box(&mut scene).apply();
     scene
@@ -100,7 +98,7 @@ fn apply(mut scene: Scene) -> Scene {
 
 // One turn of all rings: 30 ticks.
 #[library_benchmark]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(1))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(376_000_000))]
 fn thirty_ticks(mut scene: Scene) -> Scene {
     for _ in 0..30 {
         black_box(&mut scene).tick();

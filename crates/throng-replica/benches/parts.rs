@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use scene::{CROWD_10K, CROWD_1000, DENSE_100, SPARSE_100, Scene};
 
+/// A step of a tick, by name.
+type Step = (&'static str, fn(&mut Scene));
+
 /// The steps of a tick, in order.
-const STEPS: [(&str, fn(&mut Scene)); 7] = [
+const STEPS: [Step; 7] = [
     ("settle", Scene::settle),
     ("simulate", Scene::simulate),
     ("commit", Scene::commit),

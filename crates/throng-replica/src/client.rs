@@ -53,7 +53,7 @@ impl Default for ClientOptions {
 pub enum ClientEvent {
     /// It is there, with all fields of the facet that brought it.
     Spawned(ObjectId),
-    /// Fields have new values.
+    /// Fields have new values: those marked `notify`, or any if the kind marks none.
     Changed {
         /// The object.
         id: ObjectId,
@@ -395,13 +395,7 @@ impl ReplicaClient {
     }
 
     /// A complete segment passed over these slots: whoever it does not list is gone.
-    fn bury_unlisted(
-        &mut self,
-        reader: &mut Reader,
-        head: &PieceHead,
-        first: u32,
-        end: u32,
-    ) -> Result<(), ApplyError> {
+    fn bury_unlisted(&mut self, reader: &mut Reader, head: &PieceHead, first: u32, end: u32) -> Result<(), ApplyError> {
         let slots = first as usize..(end as usize).min(reader.slots.len());
         self.visit(slots.len())?;
         for slot in slots {
@@ -445,8 +439,11 @@ impl ReplicaClient {
     ) -> Result<(), ApplyError> {
         let Item::Entry { slot, kind, facet, mask, introduced } = item else { return Ok(()) };
         let view = *self.slot_view(reader, slot)?;
+        // What is older than the occupant's introduction speaks of the one before, or says nothing new.
+        let is_before = |tick: Tick| tick.is_newer_than(head.tick);
         let overtaken = view.gone.is_some_and(|gone| !head.tick.is_newer_than(gone))
-            || (view.object.is_none() && reader.complete.is_some_and(|complete| complete.is_newer_than(head.tick)));
+            || (view.object.is_none() && reader.complete.is_some_and(is_before))
+            || (introduced.is_none() && view.introduced.is_some_and(is_before));
         if overtaken {
             return Ok(());
         }

@@ -37,6 +37,7 @@ impl GridShape {
 #[derive(Clone, Debug)]
 pub struct CellGrid {
     shape: GridShape,
+    bounds: Option<[[i32; 3]; 2]>,
     /// Per kind; `None` for kinds without a position.
     measures: Vec<Option<Measure>>,
 }
@@ -78,7 +79,13 @@ impl CellGrid {
             return Err(GridError::Size(size));
         }
         let measures = schema.kinds().iter().map(|kind| Measure::new(cell_m, kind)).collect::<Result<_, _>>()?;
-        Ok(CellGrid { shape, measures })
+        Ok(CellGrid { shape, bounds: None, measures })
+    }
+
+    /// The same grid, for a world that ends: what lies beyond the cells `min` to `max`, both included, lives in the
+    /// nearest of them, and is sent as if at its border.
+    pub fn bounded(self, min: [i32; 3], max: [i32; 3]) -> CellGrid {
+        CellGrid { bounds: Some([min, max]), ..self }
     }
 
     /// How the grid divides the world.
@@ -98,7 +105,10 @@ impl CellGrid {
         {
             return cell;
         }
-        std::array::from_fn(|axis| if axis < axes { position[axis].div_euclid(measure.size[axis]) } else { 0 })
+        std::array::from_fn(|axis| {
+            let cell = if axis < axes { position[axis].div_euclid(measure.size[axis]) } else { 0 };
+            self.bounds.map_or(cell, |[min, max]| cell.clamp(min[axis], max[axis].max(min[axis])))
+        })
     }
 
     /// How positions of a kind are written in a cell.

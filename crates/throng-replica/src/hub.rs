@@ -75,8 +75,22 @@ pub(crate) struct Channel<S> {
     pub(crate) phase: u32,
     pub(crate) subscribers: u32,
     in_use: bool,
+    /// The state may have changed since the last plan, and somebody sleeps here.
+    disturbed: bool,
     requests: SmallVec<[u32; 4]>,
+    sleepers: Vec<Sleeper>,
 }
+
+/// A subscription that had everything at its last turn and is not looked at again before the channel changes. It may
+/// have ended meanwhile: ask [`Connection::is_asleep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sleeper {
+    connection: u32,
+    subscription: u16,
+}
+
+/// Sleepers that have ended are cleared away when there are more than twice as many as subscribers, and so many.
+const ENDED_SLEEPERS: usize = 16;
 
 /// One frame to be encoded.
 #[derive(Debug)]
@@ -96,12 +110,16 @@ pub struct Hub<S> {
     requests: Vec<Request>,
     /// Channels that have requests this tick.
     requested: Vec<u32>,
+    /// Channels whose sleepers must be looked at.
+    disturbed: Vec<u32>,
     pool: FramePool,
     limits: HubLimits,
     now: Tick,
     counters: HubCounters,
     /// The channel that the sweep looked at last.
     swept: usize,
+    /// Scratch of [`Planner::candidates`].
+    candidates: Vec<u16>,
 }
 
 /// The place of one connection.
@@ -159,11 +177,13 @@ impl<S: ChannelState> Hub<S> {
             connections: Vec::new(),
             requests: Vec::new(),
             requested: Vec::new(),
+            disturbed: Vec::new(),
             pool: FramePool::default(),
             limits,
             now,
             counters: HubCounters::default(),
             swept: 0,
+            candidates: Vec::new(),
         }
     }
 
@@ -202,7 +222,9 @@ impl<S: ChannelState> Hub<S> {
             phase: key.spread(),
             subscribers: 0,
             in_use: true,
+            disturbed: false,
             requests: SmallVec::new(),
+            sleepers: Vec::new(),
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -234,7 +256,11 @@ impl<S: ChannelState> Hub<S> {
 
     /// What the channel holds, to be changed.
     pub fn state_mut(&mut self, channel: ChannelIndex) -> &mut S {
-        &mut self.channels[channel.0 as usize].state
+        let slot = &mut self.channels[channel.0 as usize];
+        if !slot.sleepers.is_empty() && !std::mem::replace(&mut slot.disturbed, true) {
+            self.disturbed.push(channel.0);
+        }
+        &mut slot.state
     }
 
     /// The channel's key.
@@ -363,23 +389,50 @@ impl<S: ChannelState> Hub<S> {
         for channel in self.requested.drain(..) {
             self.channels[channel as usize].requests.clear();
         }
+        self.wake_sleepers(now);
         self.now = now;
         let mut planner = Planner {
             channels: &mut self.channels,
             requests: &mut self.requests,
             requested: &mut self.requested,
+            disturbed: &mut self.disturbed,
             pool: &mut self.pool,
             now,
+            connection: 0,
             shared: 0,
+            candidates: std::mem::take(&mut self.candidates),
         };
-        for slot in &mut self.connections {
+        for (index, slot) in self.connections.iter_mut().enumerate() {
             if let Some(connection) = &mut slot.connection {
+                planner.connection = index as u32;
                 connection.plan(&mut planner);
             }
         }
-        self.counters.frames_shared = planner.shared;
+        let Planner { shared, candidates, .. } = planner;
+        self.candidates = candidates;
+        self.counters.frames_shared = shared;
         self.counters.frames_encoded = self.requests.len() as u64;
         self.counters.channels_encoded = self.requested.len() as u64;
+    }
+
+    /// Gives those who sleep in channels that have changed since the last plan a turn again.
+    fn wake_sleepers(&mut self, now: Tick) {
+        for index in self.disturbed.drain(..) {
+            let channel = &mut self.channels[index as usize];
+            channel.disturbed = false;
+            let has_changed = channel.state.last_change().is_newer_than(self.now);
+            channel.sleepers.sort_unstable();
+            channel.sleepers.dedup();
+            channel.sleepers.retain(|&Sleeper { connection, subscription }| {
+                let slot = self.connections.get_mut(connection as usize);
+                let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return false };
+                let is_asleep = connection.is_asleep(subscription, index);
+                if is_asleep && has_changed {
+                    connection.wake(subscription, self.now, now, channel.phase);
+                }
+                is_asleep && !has_changed
+            });
+        }
     }
 
     /// Encodes the frames that [`Hub::plan`] asked for.
@@ -425,9 +478,14 @@ pub(crate) struct Planner<'a, S> {
     channels: &'a mut [Channel<S>],
     requests: &'a mut Vec<Request>,
     requested: &'a mut Vec<u32>,
+    disturbed: &'a mut Vec<u32>,
     pool: &'a mut FramePool,
     pub(crate) now: Tick,
+    /// The connection that is being planned.
+    connection: u32,
     shared: u64,
+    /// Scratch: the subscriptions of one connection that may be due.
+    pub(crate) candidates: Vec<u16>,
 }
 
 impl<S: ChannelState> Planner<'_, S> {
@@ -435,8 +493,14 @@ impl<S: ChannelState> Planner<'_, S> {
         &self.channels[channel as usize].state
     }
 
-    pub(crate) fn phase(&self, channel: u32) -> u32 {
-        self.channels[channel as usize].phase
+    /// Remembers to wake a subscription of the present connection when the channel changes.
+    pub(crate) fn sleep(&mut self, channel: u32, subscription: u16) {
+        let slot = &mut self.channels[channel as usize];
+        slot.sleepers.push(Sleeper { connection: self.connection, subscription });
+        let many = slot.sleepers.len() > 2 * slot.subscribers as usize + ENDED_SLEEPERS;
+        if many && !std::mem::replace(&mut slot.disturbed, true) {
+            self.disturbed.push(channel);
+        }
     }
 
     /// The number of the request for `(channel, since)`, made if nobody has asked yet.

@@ -229,18 +229,21 @@ impl ChannelState for ObjectLog {
     }
 
     fn is_superseded(&self, store: &ObjectStore, frame: &Frame, segment: usize) -> bool {
-        frame.segment_entries(segment).iter().all(|entry| {
-            if entry.mask == 0 {
-                return false;
-            }
-            match self.slots[entry.slot as usize].content {
-                Content::Live { object, entered, .. } if !entered.is_newer_than(frame.tick) => {
-                    all_newer(store, object, entry.mask, frame.tick)
+        let entries = frame.segment_entries(segment);
+        // One without entries says of a range of slots that nobody lives there.
+        !entries.is_empty()
+            && entries.iter().all(|entry| {
+                if entry.mask == 0 {
+                    return false;
                 }
-                // The object has left since: a later frame tells of that.
-                _ => true,
-            }
-        })
+                match self.slots[entry.slot as usize].content {
+                    Content::Live { object, entered, .. } if !entered.is_newer_than(frame.tick) => {
+                        all_newer(store, object, entry.mask, frame.tick)
+                    }
+                    // The object has left since: a later frame tells of that.
+                    _ => true,
+                }
+            })
     }
 }
 

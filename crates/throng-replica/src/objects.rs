@@ -386,7 +386,7 @@ impl Objects {
 
 impl ReplicaObject {
     fn take(&mut self, kind: &Kind, mask: FieldMask, values: Values<'_>, tick_of: impl Fn(usize) -> Tick) {
-        self.changed |= kind.compare(self.values(), values) & mask;
+        self.changed |= kind.compare(self.values(), values) & mask & told_of(kind);
         kind.copy(mask, values, ValuesMut { words: &mut self.words, blobs: &mut self.blobs });
         let mut rest = mask;
         while rest != 0 {
@@ -394,6 +394,14 @@ impl ReplicaObject {
             self.ticks[field] = Some(tick_of(field));
             rest &= rest - 1;
         }
+    }
+}
+
+/// The fields whose changes are told: those marked `notify`, or all if the kind marks none.
+fn told_of(kind: &Kind) -> FieldMask {
+    match kind.notify_mask() {
+        0 => FieldMask::MAX,
+        marked => marked,
     }
 }
 

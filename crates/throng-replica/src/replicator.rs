@@ -133,11 +133,21 @@ impl Replicator {
         })
     }
 
-    /// Adds a grid of cells; the first is number 0. Both sides must add the same grids.
+    /// Adds a grid of cells; the first is number 0. Both sides must add grids of the same shapes.
     pub fn add_grid(&mut self, shape: GridShape) -> Result<u8, GridError> {
         let grid = CellGrid::new(shape, self.store.schema())?;
+        Ok(self.add_cell_grid(grid))
+    }
+
+    /// Adds a grid for a world that ends: see [`CellGrid::bounded`].
+    pub fn add_bounded_grid(&mut self, shape: GridShape, min: [i32; 3], max: [i32; 3]) -> Result<u8, GridError> {
+        let grid = CellGrid::new(shape, self.store.schema())?.bounded(min, max);
+        Ok(self.add_cell_grid(grid))
+    }
+
+    fn add_cell_grid(&mut self, grid: CellGrid) -> u8 {
         self.store.add_grid(grid);
-        Ok(self.store.grids().len() as u8 - 1)
+        self.store.grids().len() as u8 - 1
     }
 
     /// The objects' quantised state.

@@ -105,8 +105,9 @@
 //! | `skip_owner` | everybody but the owner |
 //! | `initial_only` | everybody, when the object is introduced, and never again |
 //!
-//! `notify` marks a field whose change raises an event on the client; [`Kind::notify_mask`] collects them. For each
-//! field the struct gets a constant `FIELD_<NAME>`, its bit in a [`FieldMask`], as visible as the struct itself.
+//! `notify` marks a field whose change raises an event on the client ([`Kind::notify_mask`]);
+//! a kind that marks none tells of them all. For each field the struct gets a constant `FIELD_<NAME>`, its bit in a
+//! [`FieldMask`], as visible as the struct itself.
 //!
 //! On the struct, `#[replicate(name = "...")]` names the kind (otherwise it is called like the type), and
 //! `#[replicate(crate = "path")]`, also on enums, says under which path this crate is found.

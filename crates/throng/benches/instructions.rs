@@ -29,18 +29,18 @@ fn at_tick(shape: Shape) -> Town {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(1))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(1))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(414_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(382_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(5_140_000))]
 fn receive(mut town: Town) -> Town {
     black_box(&mut town).receive();
     town
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(1))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(1))]
+#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_175_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(618_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(32_800_000))]
 fn tick(mut town: Town) -> Town {
     black_box(&mut town).tick();
     town

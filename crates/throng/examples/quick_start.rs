@@ -10,7 +10,7 @@ use throng::prelude::*;
 struct Player {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],
-    #[replicate(integer(min = 0, max = 100), notify)]
+    #[replicate(integer(min = 0, max = 100))]
     health: u8,
     #[replicate(integer(min = 0, max = 999), owner_only)]
     ammunition: u16,

@@ -104,7 +104,7 @@ pub enum ClientEvent {
     },
     /// An object is there.
     Spawned(ObjectId),
-    /// Fields of an object have new values.
+    /// Fields of an object have new values: those marked `notify`, or any if the kind marks none.
     Changed {
         /// The object.
         id: ObjectId,
@@ -259,11 +259,8 @@ impl ClientCore {
                 throng_replica::ClientEvent::Despawned(id) => ClientEvent::Despawned(id),
             });
         }
-        if let State::Open(link) = &mut self.state
-            && let Some((lane, bytes)) = link.session.poll_message()
-        {
-            debug_assert!(lane != CONTROL, "control messages are taken as they come");
-            return Some(ClientEvent::Message { lane: lane.0.saturating_sub(1), message: Received::new(bytes) });
+        if let Some(message) = self.poll_message() {
+            return Some(message);
         }
         if !self.is_end_polled {
             let reason = self.ended.clone()?;
@@ -384,6 +381,17 @@ impl ClientCore {
         Some(value)
     }
 
+    /// The next message on one of the game's lanes. Whatever else the server may say on ours means nothing.
+    fn poll_message(&mut self) -> Option<ClientEvent> {
+        let State::Open(link) = &mut self.state else { return None };
+        loop {
+            let (lane, bytes) = link.session.poll_message()?;
+            if lane != CONTROL {
+                return Some(ClientEvent::Message { lane: lane.0 - 1, message: Received::new(bytes) });
+            }
+        }
+    }
+
     fn begin_session(&mut self, now: Time, connected: throng_link::netcode::Connected) {
         let mut session =
             Session::new(Arc::clone(&self.session_options), now).expect("the options were checked at the start");
@@ -420,10 +428,12 @@ impl ClientCore {
         }
     }
 
-    /// Until the connection is live, the only messages are ours.
+    /// Looks for the welcome, until it has come.
     fn take_control(&mut self, now: Time) {
         let State::Open(link) = &mut self.state else { return };
-        let Some((CONTROL, bytes)) = link.session.poll_message() else { return };
+        // Messages of the game can be here first, on lanes that do not wait. Nobody can want them yet.
+        let control = std::iter::from_fn(|| link.session.poll_message()).find(|&(lane, _)| lane == CONTROL);
+        let Some((_, bytes)) = control else { return };
         let welcome = match Welcome::decode(&bytes) {
             Ok(welcome) => welcome,
             Err(error) => return self.abandon(now, error.to_string()),

@@ -72,7 +72,7 @@
 //! | state of a team or room | [`Placement::Channel`] with [`ChannelKey::Custom`], and [`Server::subscribe`] for its members |
 //! | fields for the owner, or for all but the owner | `owner_only`, `skip_owner` on the field, and [`Server::spawn_owned`] |
 //! | something that happened, for one client | [`Server::send`] on a lane: it is delivered or the connection ends |
-//! | what a player does | [`ClientCore::send_typed_input`]: repeated in each packet, never late |
+//! | what a player does | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
 //! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`] |
 //! | a test, or a world in one process | [`net::MemoryNetwork`] with [`Server::new`] and [`Client::new`] |
 //! | thousands of clients in one process | [`ClientCore`] with [`net::LightUdpSocket`], and [`Decode::Nothing`] |

@@ -6,10 +6,11 @@ use std::time::Duration;
 use throng_interest::Ring;
 use throng_link::netcode::Key;
 use throng_link::session::{LaneKind, LaneOptions, SessionOptions};
-use throng_replica::{GridShape, ReplicatorOptions};
+use throng_replica::{GridShape, Layers, ReplicatorOptions};
 
-/// Bytes that a datagram costs beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (3), seal (16).
-pub(crate) const DATAGRAM_OVERHEAD_BYTES: u32 = 47;
+/// Bytes that a datagram costs beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4, up to the
+/// 16-millionth packet), seal (16).
+pub(crate) const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 
 /// All datagrams of a connection and tick but the last have this length, so that they travel in one system call. Small
 /// enough for the paths of the internet.
@@ -20,8 +21,24 @@ pub(crate) const DATAGRAM_BYTES: usize = 1_200;
 pub struct GridOptions {
     /// Size and layers of the cells; sizes are a whole number of the steps of the kinds' positions.
     pub shape: GridShape,
+    /// Where the world ends, in metres: lowest and highest position. What lies beyond is shown at the border. Without
+    /// bounds, clients subscribe to cells in which nothing can ever be.
+    pub bounds_m: Option<[[f64; 3]; 2]>,
     /// Distance rings, nearest first: everything within `radius_m` is sent every `interval_ticks` ticks.
     pub rings: Vec<Ring>,
+}
+
+impl GridOptions {
+    /// The first and the last cell, if the world ends.
+    pub(crate) fn bounds(&self) -> Option<[[i32; 3]; 2]> {
+        let axes = if self.shape.layers == Layers::Single { 2 } else { 3 };
+        let cells = |at_m: f64, axis: usize| at_m / self.shape.cell_m[axis];
+        self.bounds_m.map(|[low, high]| {
+            let first = std::array::from_fn(|axis| if axis < axes { cells(low[axis], axis).floor() as i32 } else { 0 });
+            let last = |axis| if axis < axes { cells(high[axis], axis).ceil() as i32 - 1 } else { 0 };
+            [first, std::array::from_fn(|axis| last(axis).max(first[axis]))]
+        })
+    }
 }
 
 impl Default for GridOptions {
@@ -29,6 +46,7 @@ impl Default for GridOptions {
     fn default() -> GridOptions {
         GridOptions {
             shape: GridShape::flat([10.0, 10.0, 20.0]),
+            bounds_m: None,
             rings: vec![Ring { radius_m: 10.0, interval_ticks: 1 }, Ring { radius_m: 50.0, interval_ticks: 3 }],
         }
     }
@@ -98,13 +116,11 @@ pub(crate) fn session_options(
     input_redundancy: usize,
 ) -> SessionOptions {
     let control = LaneOptions { queue_messages: 16, ..LaneOptions::new(LaneKind::ReliableOrdered) };
-    // The limit is one of bytes on the wire; the session counts payload.
-    let payload = DATAGRAM_BYTES as u64 - 19;
-    let payload_per_s = u64::from(bytes_per_s) * payload / (payload + u64::from(DATAGRAM_OVERHEAD_BYTES));
     SessionOptions {
         lanes: std::iter::once(control).chain(lanes.iter().copied()).collect(),
-        rate_bytes_per_s: (payload_per_s as u32).max(1),
-        initial_rate_bytes_per_s: (payload_per_s as u32).max(1),
+        rate_bytes_per_s: bytes_per_s.max(1),
+        initial_rate_bytes_per_s: bytes_per_s.max(1),
+        packet_overhead_bytes: DATAGRAM_OVERHEAD_BYTES,
         idle_timeout,
         input_redundancy,
         ..SessionOptions::default()

@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 
 use rustc_hash::FxHashMap;
-use throng_interest::Viewer;
+use throng_interest::{CellId, Viewer};
 use throng_link::netcode::{Accepted, OpenError, Opener, PacketKind, SEND_INTERVAL, Sealer, TAG_LEN, USER_DATA_LEN};
 use throng_link::session::{Blame, CloseCause, CloseCode, CloseReason, PacketPlan, Session};
 use throng_replica::{ChannelKey, Connection, ObjectLog, Outgoing, SubscriptionId};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
-use crate::options::DATAGRAM_BYTES;
+use crate::options::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES};
+
+/// The tag of a cell whose subscription could not be made because a limit was reached.
+pub(crate) const NO_SUBSCRIPTION: u32 = 0;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +42,17 @@ pub(crate) struct Peer {
     pub(crate) viewers: Vec<Viewer>,
     pub(crate) viewpoint: Option<[f64; 3]>,
     pub(crate) viewpoint_moved: bool,
-    /// What the game subscribed to by hand, and the client's own channel.
-    pub(crate) explicit: FxHashMap<ChannelKey, SubscriptionId>,
+    /// What the game subscribed to by hand, and the client's own channel, and the interval asked for. A cell that is in
+    /// view as well has one subscription for both reasons: two of one channel would be at odds over who lives there.
+    pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     /// `explicit` is not what it was when `followed` was worked out.
     pub(crate) explicit_changed: bool,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
     pub(crate) followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
     /// The next piece needs a whole packet: wait until the budget allows one.
     needs_full_packet: bool,
+    /// Why we are closing it, if we are.
+    leaving: Option<CloseReason>,
     /// Ended without the session's doing.
     pub(crate) gone: Option<CloseCause>,
 }
@@ -89,6 +95,7 @@ impl Peer {
             explicit_changed: false,
             followed: FxHashMap::default(),
             needs_full_packet: false,
+            leaving: None,
             gone: None,
         }
     }
@@ -104,18 +111,38 @@ impl Peer {
                 if let Err(error) = self.session.handle_packet(now, opened.sequence, opened.body)
                     && error.blame() != Blame::Limit
                 {
-                    self.session.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
+                    self.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
                 }
             }
             PacketKind::KeepAlive if self.stage == Stage::Unconfirmed => self.stage = Stage::Greeting,
             // The client has not heard that it is connected: say it again at once.
             PacketKind::Response => self.next_keep_alive = now,
             PacketKind::Disconnect => {
-                self.gone.get_or_insert(CloseCause::Peer(CloseReason::new(CloseCode::DONE, "disconnected")));
+                // A client that heard our good-bye says this too: the end is still our doing.
+                let cause = match &self.leaving {
+                    Some(reason) => CloseCause::Local(reason.clone()),
+                    None => CloseCause::Peer(CloseReason::new(CloseCode::DONE, "disconnected")),
+                };
+                self.gone.get_or_insert(cause);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The subscription that a cell has because it is in view, and its ring.
+    pub(crate) fn in_view(&self, key: ChannelKey) -> Option<(SubscriptionId, u8)> {
+        let ChannelKey::Cell { grid, cell: [x, y, z] } = key else { return None };
+        let held = self.viewers.get(usize::from(grid))?.held();
+        let held = held.iter().find(|held| held.cell == CellId { x, y, z })?;
+        let subscription = SubscriptionId::from_number(held.tag as u16);
+        (u32::from(subscription.number()) != NO_SUBSCRIPTION).then_some((subscription, held.ring))
+    }
+
+    /// Begins to end the connection; the client is told why.
+    pub(crate) fn close(&mut self, now: Time, reason: CloseReason) {
+        self.leaving.get_or_insert_with(|| reason.clone());
+        self.session.close(now, reason);
     }
 
     /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length.
@@ -158,7 +185,7 @@ impl Peer {
                 self.needs_full_packet = written == 0 && connection.has_more();
             }
             ahead += 1;
-            allowance_bytes = allowance_bytes.saturating_sub(own + written);
+            allowance_bytes = allowance_bytes.saturating_sub(own + written + usize::from(DATAGRAM_OVERHEAD_BYTES));
             let more = room == full && self.next_packet(now, ahead, allowance_bytes, connection).is_some();
             let payload = if more { full } else { own + written };
             self.session.finish_packet(payload);

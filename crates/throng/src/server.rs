@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
-use throng_interest::{Grid, InterestError, RingInterest, RingOptions, Rings, RingsError};
+use throng_interest::{CellBounds, CellId, Grid, InterestError, RingInterest, RingOptions, Rings, RingsError};
 use throng_link::netcode::{NetcodeCounters, Now, ServerHandshake};
 use throng_link::session::{
     CloseCause, CloseCode, CloseReason, Input, LaneId, OptionsError, SendError, SessionOptions, Statistics,
@@ -141,7 +141,10 @@ impl Server {
         let mut replicator = Replicator::new(Arc::clone(&schema), options.replicator)?;
         let mut interests = Vec::new();
         for grid in &options.grids {
-            replicator.add_grid(grid.shape)?;
+            match grid.bounds() {
+                Some([min, max]) => replicator.add_bounded_grid(grid.shape, min, max)?,
+                None => replicator.add_grid(grid.shape)?,
+            };
             interests.push(interest_of(grid)?);
         }
         let addresses = match options.public_addresses.is_empty() {
@@ -309,25 +312,39 @@ impl Server {
         let Some(peer) = self.peers.get_mut(connection).filter(|peer| peer.stage == Stage::Live) else {
             return Err(LimitReached::UnknownConnection);
         };
-        if let Some(&known) = peer.explicit.get(&channel) {
-            if let Some(connection) = self.replicator.hub().connection_mut(connection) {
-                connection.set_rate(known, interval_ticks, 1);
+        let in_view =
+            peer.in_view(channel).map(|(subscription, ring)| (subscription, self.views.ring_interval(channel, ring)));
+        let by_hand = peer.explicit.get(&channel).map(|&(subscription, _)| subscription);
+        let present = in_view.or(by_hand.map(|subscription| (subscription, interval_ticks)));
+        let subscription = match present {
+            Some((subscription, ring_interval)) => {
+                if let Some(connection) = self.replicator.hub().connection_mut(connection) {
+                    connection.set_rate(subscription, interval_ticks.min(ring_interval), 1);
+                }
+                subscription
             }
-            return Ok(());
-        }
-        let index = self.replicator.channel(channel)?;
-        let subscription = self.replicator.hub().subscribe(connection, index, interval_ticks, 1)?;
-        peer.explicit.insert(channel, subscription);
-        peer.explicit_changed = true;
+            None => {
+                let index = self.replicator.channel(channel)?;
+                self.replicator.hub().subscribe(connection, index, interval_ticks, 1)?
+            }
+        };
+        peer.explicit_changed |= peer.explicit.insert(channel, (subscription, interval_ticks)).is_none();
         Ok(())
     }
 
     /// Ends what [`Server::subscribe`] began.
     pub fn unsubscribe(&mut self, connection: ConnectionId, channel: ChannelKey) {
         let Some(peer) = self.peers.get_mut(connection) else { return };
-        if let Some(subscription) = peer.explicit.remove(&channel) {
-            peer.explicit_changed = true;
-            self.replicator.hub().unsubscribe(connection, subscription);
+        let Some((subscription, _)) = peer.explicit.remove(&channel) else { return };
+        peer.explicit_changed = true;
+        match peer.in_view(channel) {
+            Some((seen, ring)) if seen == subscription => {
+                let interval = self.views.ring_interval(channel, ring);
+                if let Some(connection) = self.replicator.hub().connection_mut(connection) {
+                    connection.set_rate(subscription, interval, 1);
+                }
+            }
+            _ => self.replicator.hub().unsubscribe(connection, subscription),
         }
     }
 
@@ -343,14 +360,14 @@ impl Server {
     /// Ends a connection; the client is told why.
     pub fn disconnect(&mut self, connection: ConnectionId, now: Time, reason: &str) {
         if let Some(peer) = self.peers.get_mut(connection) {
-            peer.session.close(now, CloseReason::new(CloseCode::DONE, reason));
+            peer.close(now, CloseReason::new(CloseCode::DONE, reason));
         }
     }
 
     /// Ends all connections; go on ticking until [`connection_count`](Self::connection_count) is 0.
     pub fn shut_down(&mut self, now: Time, reason: &str) {
         for peer in self.peers.iter_mut() {
-            peer.session.close(now, CloseReason::new(CloseCode::SHUTDOWN, reason));
+            peer.close(now, CloseReason::new(CloseCode::SHUTDOWN, reason));
         }
     }
 
@@ -575,7 +592,7 @@ impl Server {
 
     fn refuse(&mut self, index: usize, now: Time, client_id: u64, error: OpenError) {
         let Some(peer) = &mut self.peers.slots[index] else { return };
-        peer.session.close(now, CloseReason::new(CloseCode::INCOMPATIBLE, &error.to_string()));
+        peer.close(now, CloseReason::new(CloseCode::INCOMPATIBLE, &error.to_string()));
         self.events.push_back(ServerEvent::Refused { client_id, error });
     }
 
@@ -587,7 +604,7 @@ impl Server {
         peer.stage = Stage::Live;
         let own = ChannelKey::Owner(peer.id);
         if let Some(subscription) = subscribe(&mut self.replicator, peer.id, own, 1, 8) {
-            peer.explicit.insert(own, subscription);
+            peer.explicit.insert(own, (subscription, 1));
         }
         self.events.push_back(ServerEvent::Connected {
             connection: peer.id,
@@ -630,7 +647,10 @@ fn interest_of(grid: &crate::GridOptions) -> Result<RingInterest, StartError> {
     if grid.shape.layers == Layers::Single {
         cell_m[2] = f64::INFINITY;
     }
-    Ok(RingInterest::new(Grid::new(cell_m)?, Rings::new(&grid.rings)?, RingOptions::default())?)
+    let cell = |[x, y, z]: [i32; 3]| CellId { x, y, z };
+    let bounds = grid.bounds().map(|[min, max]| CellBounds { min: cell(min), max: cell(max) });
+    let options = RingOptions { bounds, ..RingOptions::default() };
+    Ok(RingInterest::new(Grid::new(cell_m)?, Rings::new(&grid.rings)?, options)?)
 }
 
 pub(crate) fn random(bytes: &mut [u8]) {

@@ -1,14 +1,12 @@
 //! What each connection sees: cells by distance, and what follows from them.
 
+use rustc_hash::FxHashMap;
 use throng_interest::{CellId, RingInterest, Scratch, Sink};
 use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
-use crate::peer::{Peer, Stage};
-
-/// A subscription that could not be made because a limit was reached.
-const NO_SUBSCRIPTION: u32 = 0;
+use crate::peer::{NO_SUBSCRIPTION, Peer, Stage};
 
 /// The grids' rings, and how often a subscription was refused.
 pub(crate) struct Views {
@@ -23,6 +21,12 @@ pub(crate) struct Views {
 }
 
 impl Views {
+    /// Ticks between two sends of a cell at this ring; 1 for what is no cell.
+    pub(crate) fn ring_interval(&self, key: ChannelKey, ring: u8) -> u16 {
+        let ChannelKey::Cell { grid, .. } = key else { return 1 };
+        self.interests.get(usize::from(grid)).map_or(1, |interest| interest.rings().interval_ticks(ring) as u16)
+    }
+
     pub(crate) fn new(interests: Vec<RingInterest>, has_others: bool) -> Views {
         Views { interests, scratch: Scratch::new(), has_others, wanted: Vec::new(), owners_changed: false, refused: 0 }
     }
@@ -34,8 +38,14 @@ impl Views {
         };
         peer.viewpoint_moved = false;
         for (grid, (interest, viewer)) in self.interests.iter().zip(&mut peer.viewers).enumerate() {
-            let mut sink =
-                CellSink { connection: peer.id, grid: grid as u8, interest, replicator, refused: &mut self.refused };
+            let mut sink = CellSink {
+                connection: peer.id,
+                grid: grid as u8,
+                interest,
+                explicit: &peer.explicit,
+                replicator,
+                refused: &mut self.refused,
+            };
             interest.update(viewer, viewpoint, &mut self.scratch, &mut sink);
         }
     }
@@ -73,15 +83,16 @@ impl Views {
             collect_others(replicator, key, 1, peer.id, &mut self.wanted);
         }
         self.wanted.sort_unstable();
-        let wanted = &self.wanted;
+        let (wanted, explicit) = (&self.wanted, &peer.explicit);
+        let by_hand = |object| explicit.contains_key(&ChannelKey::Entity { object, facet: Facet::Others });
         peer.followed.retain(|object, (subscription, _)| {
-            let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok();
+            let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok() && !by_hand(*object);
             if !stays {
                 replicator.hub().unsubscribe(peer.id, *subscription);
             }
             stays
         });
-        for &(object, interval) in wanted {
+        for &(object, interval) in wanted.iter().filter(|&&(object, _)| !by_hand(object)) {
             if let Some((subscription, present)) = peer.followed.get_mut(&object) {
                 if *present != interval
                     && let Some(connection) = replicator.hub().connection_mut(peer.id)
@@ -136,14 +147,30 @@ struct CellSink<'a> {
     connection: ConnectionId,
     grid: u8,
     interest: &'a RingInterest,
+    explicit: &'a FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     replicator: &'a mut Replicator,
     refused: &'a mut u64,
 }
 
+impl CellSink<'_> {
+    fn key(&self, cell: CellId) -> ChannelKey {
+        ChannelKey::Cell { grid: self.grid, cell: [cell.x, cell.y, cell.z] }
+    }
+
+    fn set_rate(&mut self, subscription: SubscriptionId, interval_ticks: u16) {
+        if let Some(connection) = self.replicator.hub().connection_mut(self.connection) {
+            connection.set_rate(subscription, interval_ticks, 1);
+        }
+    }
+}
+
 impl Sink for CellSink<'_> {
     fn enter(&mut self, cell: CellId, ring: u8) -> u32 {
-        let key = ChannelKey::Cell { grid: self.grid, cell: [cell.x, cell.y, cell.z] };
-        let interval = self.interest.rings().interval_ticks(ring) as u16;
+        let (key, interval) = (self.key(cell), self.interest.rings().interval_ticks(ring) as u16);
+        if let Some(&(subscription, by_hand)) = self.explicit.get(&key) {
+            self.set_rate(subscription, interval.min(by_hand));
+            return u32::from(subscription.number());
+        }
         match subscribe(self.replicator, self.connection, key, interval, 1) {
             Some(subscription) => u32::from(subscription.number()),
             None => {
@@ -153,14 +180,17 @@ impl Sink for CellSink<'_> {
         }
     }
 
-    fn change(&mut self, _cell: CellId, tag: u32, ring: u8) {
+    fn change(&mut self, cell: CellId, tag: u32, ring: u8) {
         let interval = self.interest.rings().interval_ticks(ring) as u16;
-        if let Some(connection) = self.replicator.hub().connection_mut(self.connection) {
-            connection.set_rate(SubscriptionId::from_number(tag as u16), interval, 1);
-        }
+        let by_hand = self.explicit.get(&self.key(cell)).map_or(interval, |&(_, by_hand)| by_hand);
+        self.set_rate(SubscriptionId::from_number(tag as u16), interval.min(by_hand));
     }
 
-    fn leave(&mut self, _cell: CellId, tag: u32) {
-        self.replicator.hub().unsubscribe(self.connection, SubscriptionId::from_number(tag as u16));
+    fn leave(&mut self, cell: CellId, tag: u32) {
+        let subscription = SubscriptionId::from_number(tag as u16);
+        match self.explicit.get(&self.key(cell)) {
+            Some(&(by_hand, interval)) if by_hand == subscription => self.set_rate(subscription, interval),
+            _ => self.replicator.hub().unsubscribe(self.connection, subscription),
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use harness::{PROTOCOL_ID, World, WorldOptions};
 use throng::net::Condition;
-use throng::{ChannelKey, ConnectionId, ConnectToken, ObjectId, Placement};
+use throng::{ChannelKey, ConnectToken, ConnectionId, ObjectId, Placement};
 use throng_link::netcode::{KEY_LEN, Key, Opener, PacketKind, Side};
 use throng_testkit::{Walker, find_shifted, for_seeds, storm};
 
@@ -153,7 +153,7 @@ fn play(seed: u64, findings: &mut Findings) -> Result<(), String> {
         let walker = world.server.get_mut::<Walker>(id).expect("it is there");
         mark(walker, object, epoch, in_room);
         // The marker stays, and the fields change.
-        let tail = rng.u8(b'a'..b'z');
+        let tail = rng.u8(b'a'..=b'z');
         walker.secret.push(tail);
         walker.rumour.push(tail);
         walker.name.push(char::from(tail));

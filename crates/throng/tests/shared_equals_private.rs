@@ -19,7 +19,7 @@ const COMMAND: &str = "cargo test -p throng --test shared_equals_private";
 fn plain(seed: u64) -> WorldOptions {
     let mut options = WorldOptions::new(seed);
     let rings = vec![Ring { radius_m: 20.0, interval_ticks: 1 }];
-    options.server.grids = vec![GridOptions { shape: GridShape::stacked([8.0; 3]), rings }];
+    options.server.grids = vec![GridOptions { shape: GridShape::stacked([8.0; 3]), rings, ..GridOptions::default() }];
     options.server.client_bytes_per_s = 2_000_000;
     options.client.replica.limbo_ticks = 3;
     options
@@ -69,12 +69,8 @@ fn after_every_tick_both_paths_have_led_to_the_same_state() {
     for_seeds(COMMAND, 60, |seed| {
         let options = plain(seed);
         let grids = options.server.grids.clone();
-        let storm_options = StormOptions {
-            churn: seed % 3 == 0,
-            weather: false,
-            intervals_ticks: [1; 4],
-            ..StormOptions::default()
-        };
+        let storm_options =
+            StormOptions { churn: seed % 3 == 0, weather: false, intervals_ticks: [1; 4], ..StormOptions::default() };
         let mut storm = Storm::new(options, storm_options);
         let mut naive = Naive::new();
         for _ in 0..120 {

@@ -50,7 +50,8 @@ fn the_packets_of_the_example_are_those_of_the_document() {
     let subscription = server.hub().subscribe(connection, cell, 1, 1).unwrap();
 
     let text = document();
-    for (sequence, what) in ["introduction", "step", "end of the object", "end of the subscription"].iter().enumerate() {
+    for (sequence, what) in ["introduction", "step", "end of the object", "end of the subscription"].iter().enumerate()
+    {
         let tick = server.begin_tick();
         match sequence {
             1 => walker.position[0] += 0.25,

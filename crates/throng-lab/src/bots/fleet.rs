@@ -22,8 +22,9 @@ const CONNECTS_PER_MS: u64 = 2;
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);
 /// Without any connection for this long, the server is taken for absent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Below this much time to the next bot, waiting is not worth a system call.
-const SHORTEST_SLEEP: Duration = Duration::from_micros(150);
+/// Bots are served in groups this far apart: a processor that waited for each alone would be busy with waiting.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(500);
+const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 /// Bots served before the clock, the truth and the commands are looked at again.
 const BATCH: usize = 64;
 
@@ -282,12 +283,8 @@ impl Fleet {
 
     fn rest(&self) {
         let next = self.bots.get(self.next).map_or(self.next_look, |bot| bot.next_turn);
-        let pause = next.min(self.next_look).since(clock::now()).min(Duration::from_millis(1));
-        if pause > SHORTEST_SLEEP {
-            std::thread::sleep(pause - SHORTEST_SLEEP / 2);
-        } else {
-            std::hint::spin_loop();
-        }
+        let pause = next.min(self.next_look).since(clock::now());
+        std::thread::sleep(pause.clamp(SHORTEST_SLEEP, LONGEST_SLEEP));
     }
 
     fn give_up_if_alone(&self) -> Result<(), BotsError> {

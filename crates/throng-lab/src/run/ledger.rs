@@ -46,6 +46,9 @@ pub(super) struct Ledger {
     links: [LinkTotals; 2],
     rtt_ms: Spread,
     subscriptions: f64,
+    objects: f64,
+    channels: f64,
+    environment: Environment,
     second: Second,
     seconds: SecondSeries,
     sent_by: HashMap<ConnectionId, u64>,
@@ -109,6 +112,9 @@ impl Ledger {
             links: [LinkTotals::default(); 2],
             rtt_ms: Spread::default(),
             subscriptions: 0.0,
+            objects: 0.0,
+            channels: 0.0,
+            environment: Environment::capture(&scenario),
             second,
             seconds: SecondSeries::default(),
             sent_by: HashMap::new(),
@@ -148,6 +154,8 @@ impl Ledger {
         let connections: Vec<_> = host.server().connections().filter_map(|id| hub.connection(id)).collect();
         let subscriptions: usize = connections.iter().map(|connection| connection.subscription_count()).sum();
         self.subscriptions = subscriptions as f64 / connections.len().max(1) as f64;
+        self.objects = host.server().replicator().store().object_count() as f64;
+        self.channels = hub.channels().filter(|(_, channel)| hub.subscriber_count(*channel) > 0).count() as f64;
     }
 
     pub(super) fn take_tick(&mut self, record: &TickRecord, allocations: Option<u64>) {
@@ -237,7 +245,7 @@ impl Ledger {
             seconds: self.seconds_measured(),
             started_at: String::new(),
             revision: String::new(),
-            environment: Environment::capture(&self.scenario),
+            environment: self.environment.clone(),
             server: ServerFigures {
                 connections,
                 ticks: self.totals.ticks,
@@ -262,7 +270,7 @@ impl Ledger {
             neighbours: bots.neighbours,
             bots: self.bots(bots),
             network: self.network(host.server()),
-            replication: self.replication(host.server()),
+            replication: self.replication(),
             targets: Vec::new(),
             published: Vec::new(),
             series: Series { frames: self.frames.series(self.scenario.tick_hz), seconds: self.seconds.clone() },
@@ -328,15 +336,13 @@ impl Ledger {
         }
     }
 
-    fn replication(&self, server: &Server) -> Replication {
+    fn replication(&self) -> Replication {
         let ticks = self.totals.ticks.max(1) as f64;
         let (encoded, shared) = (self.totals.frames_encoded as f64, self.totals.frames_shared as f64);
-        let replicator = server.replicator();
-        let hub = replicator.hub_ref();
         Replication {
-            objects: replicator.store().object_count() as f64,
+            objects: self.objects,
             objects_touched_per_tick: self.totals.touched as f64 / ticks,
-            channels: hub.channels().filter(|(_, channel)| hub.subscriber_count(*channel) > 0).count() as f64,
+            channels: self.channels,
             subscriptions_per_connection: self.subscriptions,
             frames_encoded_per_tick: encoded / ticks,
             subscriptions_per_frame: ratio(shared, encoded),

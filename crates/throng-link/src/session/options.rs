@@ -85,10 +85,14 @@ impl LaneOptions {
 pub struct SessionOptions {
     /// The lanes, at most [`MAX_LANES`]. Both ends must be given the same list.
     pub lanes: Vec<LaneOptions>,
-    /// The most bytes of payload to send per second.
+    /// The most bytes to send per second: payload, and [`packet_overhead_bytes`](Self::packet_overhead_bytes) for each
+    /// packet.
     pub rate_bytes_per_s: u32,
-    /// The congestion estimate to begin with, in bytes of payload per second.
+    /// The congestion estimate to begin with, in the same bytes per second.
     pub initial_rate_bytes_per_s: u32,
+    /// What a packet costs beside its payload: seal and headers down to whatever the rates are meant for. 0 if they are
+    /// meant for payload alone; at most 256.
+    pub packet_overhead_bytes: u16,
     /// Congestion never throttles below one full packet per this interval.
     pub min_packet_interval: Duration,
     /// Unused sending allowance is kept for this long: some ticks, so that a burst per tick fits. Never more than 48 full
@@ -133,6 +137,7 @@ impl Default for SessionOptions {
             ],
             rate_bytes_per_s: 125_000,
             initial_rate_bytes_per_s: 125_000,
+            packet_overhead_bytes: 0,
             min_packet_interval: Duration::from_millis(250),
             burst: Duration::from_millis(250),
             queue_delay_tolerance: Duration::from_millis(150),
@@ -165,6 +170,8 @@ impl SessionOptions {
         }
         let what = if self.rate_bytes_per_s == 0 || self.initial_rate_bytes_per_s == 0 {
             "the sending rate must be above 0"
+        } else if self.packet_overhead_bytes > 256 {
+            "a packet's overhead is at most 256 bytes"
         } else if self.min_packet_interval.is_zero() || self.burst.is_zero() {
             "the packet interval and the burst must be above 0"
         } else if self.packet_threshold < 3 {

@@ -49,6 +49,8 @@ pub(super) struct Pacer {
     floor: u32,
     /// What the rate was when it last had to fall.
     ceiling: u32,
+    /// Added to each packet's payload.
+    overhead_bytes: usize,
     burst_micros: i64,
     queue_delay_tolerance_micros: u32,
     /// Bytes times a million, so that no microsecond is rounded away. Below 0 while in debt.
@@ -92,6 +94,7 @@ impl Pacer {
             rate: options.initial_rate_bytes_per_s.max(floor),
             floor,
             ceiling: options.rate_bytes_per_s,
+            overhead_bytes: usize::from(options.packet_overhead_bytes),
             burst_micros: options.burst.as_micros().min(10_000_000) as i64,
             queue_delay_tolerance_micros: options.queue_delay_tolerance.as_micros().min(10_000_000) as u32,
             tokens: 0,
@@ -133,7 +136,7 @@ impl Pacer {
     }
 
     fn capacity(&self) -> i64 {
-        let packet = MAX_PAYLOAD_BYTES as i64 * MICROS_PER_S;
+        let packet = (MAX_PAYLOAD_BYTES + self.overhead_bytes) as i64 * MICROS_PER_S;
         (i64::from(self.rate()) * self.burst_micros).clamp(packet, MAX_BURST_PACKETS * packet)
     }
 
@@ -148,15 +151,16 @@ impl Pacer {
         self.refilled_at = self.refilled_at.max(now);
     }
 
-    pub(super) fn on_sent(&mut self, now: Time, bytes: usize) {
+    pub(super) fn on_sent(&mut self, now: Time, payload_bytes: usize) {
         self.refill(now);
+        let bytes = payload_bytes + self.overhead_bytes;
         // A caller that does not ask for its allowance is not answered by silence for hours.
         self.tokens = (self.tokens - bytes as i64 * MICROS_PER_S).max(-self.capacity());
         self.round.sent_bytes += bytes as u64;
     }
 
-    pub(super) fn on_delivered(&mut self, bytes: usize) {
-        self.round.delivered_bytes += bytes as u64;
+    pub(super) fn on_delivered(&mut self, payload_bytes: usize) {
+        self.round.delivered_bytes += (payload_bytes + self.overhead_bytes) as u64;
         self.round.delivered += 1;
     }
 
@@ -259,6 +263,23 @@ mod tests {
         let at = pacer.allows_at(1000);
         assert_eq!(pacer.allowance_bytes(at), 1000);
         assert_eq!(at.micros_since(Time::from_secs(100)), 12_000);
+    }
+
+    #[test]
+    fn small_packets_pay_for_their_headers() {
+        let options = SessionOptions { packet_overhead_bytes: 47, ..SessionOptions::default() };
+        let mut pacer = Pacer::new(&options, Time(0));
+        let mut sent = 0;
+        for tick in 0..3000u64 {
+            let now = Time(tick * 10_000);
+            while pacer.allowance_bytes(now) >= 147 {
+                pacer.on_sent(now, 100);
+                pacer.on_delivered(100);
+                sent += 147;
+            }
+            pacer.advance(now, 50_000, 50_000);
+        }
+        assert!((sent as i64 - 125_000 * 30).abs() < 40_000, "{sent} bytes in 30 seconds");
     }
 
     #[test]

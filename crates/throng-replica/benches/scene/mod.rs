@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use std::collections::VecDeque;
+use std::f32::consts::TAU;
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -31,15 +32,15 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Character {
     #[replicate(position(step = 0.01))]
-    pub position: [f32; 3],
+    pub(crate) position: [f32; 3],
     #[replicate(fixed(min = -40.0, max = 40.0, step = 0.1))]
-    pub velocity: [f32; 3],
+    pub(crate) velocity: [f32; 3],
     #[replicate(angle(bits = 9))]
-    pub yaw: f32,
+    pub(crate) yaw: f32,
     #[replicate(fixed(min = -1.5, max = 1.5, step = 0.025))]
-    pub pitch: f32,
+    pub(crate) pitch: f32,
     #[replicate(enumeration)]
-    pub mode: Mode,
+    pub(crate) mode: Mode,
 }
 
 /// Everything within `radius_m` is sent every `interval_ticks`.
@@ -48,12 +49,14 @@ pub(crate) type Ring = (f32, u16);
 /// Who watches whom.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    pub players: usize,
-    pub area_m: f32,
-    pub cell_m: f32,
-    pub tick_hz: f32,
-    pub budget_bytes: usize,
-    pub rings: &'static [Ring],
+    pub(crate) players: usize,
+    pub(crate) area_m: f32,
+    pub(crate) cell_m: f32,
+    pub(crate) tick_hz: f32,
+    /// How far a character goes from where it began.
+    pub(crate) leash_m: f32,
+    pub(crate) budget_bytes: usize,
+    pub(crate) rings: &'static [Ring],
 }
 
 /// 100 characters on 200 m, everybody is sent every change of everybody every tick.
@@ -62,6 +65,7 @@ pub(crate) const DENSE_100: Shape = Shape {
     area_m: 200.0,
     cell_m: 100.0,
     tick_hz: 30.0,
+    leash_m: f32::INFINITY,
     budget_bytes: 16_000,
     rings: &[(1_000.0, 1)],
 };
@@ -72,6 +76,7 @@ pub(crate) const CROWD_1000: Shape = Shape {
     area_m: 100.0,
     cell_m: 10.0,
     tick_hz: 30.0,
+    leash_m: f32::INFINITY,
     budget_bytes: 2_133,
     rings: &[(10.0, 2), (50.0, 6), (150.0, 30)],
 };
@@ -82,13 +87,21 @@ pub(crate) const CROWD_10K: Shape = Shape {
     area_m: 300.0,
     cell_m: 10.0,
     tick_hz: 10.0,
+    leash_m: f32::INFINITY,
     budget_bytes: 3_200,
     rings: &[(10.0, 1), (30.0, 10), (65.0, 60)],
 };
 
 /// 100 characters far apart: each sees only itself.
-pub(crate) const SPARSE_100: Shape =
-    Shape { players: 100, area_m: 8_000.0, cell_m: 400.0, tick_hz: 30.0, budget_bytes: 4_000, rings: &[(1.0, 1)] };
+pub(crate) const SPARSE_100: Shape = Shape {
+    players: 100,
+    area_m: 8_000.0,
+    cell_m: 400.0,
+    tick_hz: 30.0,
+    leash_m: 100.0,
+    budget_bytes: 4_000,
+    rings: &[(1.0, 1)],
+};
 
 struct Watcher {
     id: ConnectionId,
@@ -100,14 +113,15 @@ pub(crate) struct Scene {
     shape: Shape,
     rng: Rng,
     server: Replicator,
-    characters: Vec<(ObjectId, Character)>,
+    /// The third is where the character began.
+    characters: Vec<(ObjectId, Character, [f32; 3])>,
     watchers: Vec<Watcher>,
     /// Of ten thousand packets, so many are lost.
     loss: u32,
     packet: Vec<u8>,
     last_packets: Vec<Vec<u8>>,
     client: Option<ReplicaClient>,
-    pub bytes_written: u64,
+    pub(crate) bytes_written: u64,
 }
 
 impl Scene {
@@ -147,12 +161,18 @@ impl Scene {
 
     fn spawn(&mut self) {
         let half = self.shape.area_m / 2.0;
-        let position = [(self.rng.f32() * 2.0 - 1.0) * half, (self.rng.f32() * 2.0 - 1.0) * half, 0.0];
+        let mut position = [(self.rng.f32() * 2.0 - 1.0) * half, (self.rng.f32() * 2.0 - 1.0) * half, 0.0];
+        if self.shape.leash_m < self.shape.cell_m {
+            // In the middle of a cell, so that the leash keeps the character there.
+            for at in &mut position[..2] {
+                *at = ((*at / self.shape.cell_m).floor() + 0.5) * self.shape.cell_m;
+            }
+        }
         let mut character = Character { position, mode: Mode::Walking, ..Character::default() };
-        turn(&mut character, self.rng.f32() * 6.28);
+        turn(&mut character, self.rng.f32() * TAU);
         let kind = self.server.store().schema().kind_id::<Character>().expect("in the schema");
         let object = self.server.spawn(kind, Placement::Cell(0), None, |to| character.quantise(to)).expect("room");
-        self.characters.push((object, character));
+        self.characters.push((object, character, position));
         let id = self.server.hub().connect().expect("room");
         self.watchers.push(Watcher { id, sequence: 0, in_flight: VecDeque::new() });
         self.look(id, position);
@@ -213,13 +233,13 @@ impl Scene {
     pub(crate) fn simulate(&mut self) {
         self.server.begin_tick();
         let (half, step) = (self.shape.area_m / 2.0, 1.0 / self.shape.tick_hz);
-        for (_, character) in &mut self.characters {
+        for (_, character, home) in &mut self.characters {
             if self.rng.u32(..50) == 0 {
-                turn(character, self.rng.f32() * 6.28);
+                turn(character, self.rng.f32() * TAU);
             }
             for axis in 0..2 {
                 let next = character.position[axis] + character.velocity[axis] * step;
-                if next.abs() > half {
+                if next.abs() > half || (next - home[axis]).abs() > self.shape.leash_m {
                     character.velocity[axis] = -character.velocity[axis];
                 } else {
                     character.position[axis] = next;
@@ -230,7 +250,7 @@ impl Scene {
 
     /// Quantises and compares what was touched: everything.
     pub(crate) fn commit(&mut self) {
-        for (object, character) in &self.characters {
+        for (object, character, _) in &self.characters {
             self.server.update(*object, |to| character.quantise(to)).expect("room");
         }
     }

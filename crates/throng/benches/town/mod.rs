@@ -2,6 +2,7 @@
 //! costs beyond the system calls.
 #![allow(dead_code)]
 
+use std::f32::consts::TAU;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -31,27 +32,27 @@ pub(crate) enum Mode {
 #[replicate(crate = "throng::schema")]
 pub(crate) struct Character {
     #[replicate(position(step = 0.01))]
-    pub position: [f32; 3],
+    pub(crate) position: [f32; 3],
     #[replicate(fixed(min = -40.0, max = 40.0, step = 0.1))]
-    pub velocity: [f32; 3],
+    pub(crate) velocity: [f32; 3],
     #[replicate(angle(bits = 9))]
-    pub yaw: f32,
+    pub(crate) yaw: f32,
     #[replicate(fixed(min = -1.5, max = 1.5, step = 0.025))]
-    pub pitch: f32,
+    pub(crate) pitch: f32,
     #[replicate(enumeration)]
-    pub mode: Mode,
+    pub(crate) mode: Mode,
 }
 
 /// Who lives in the town, and who is told of whom.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    pub players: u32,
-    pub area_m: f32,
-    pub cell_m: f64,
-    pub tick_interval: Duration,
-    pub client_bytes_per_s: u32,
+    pub(crate) players: u32,
+    pub(crate) area_m: f32,
+    pub(crate) cell_m: f64,
+    pub(crate) tick_interval: Duration,
+    pub(crate) client_bytes_per_s: u32,
     /// Radius in metres, interval in ticks.
-    pub rings: &'static [(f64, u32)],
+    pub(crate) rings: &'static [(f64, u32)],
 }
 
 const TICK: Duration = Duration::from_micros(33_333);
@@ -110,6 +111,8 @@ impl Town {
             client_bytes_per_s: shape.client_bytes_per_s,
             grids: vec![GridOptions {
                 shape: GridShape::flat([shape.cell_m, shape.cell_m, 20.0]),
+                // Without bounds, so that the cells around the area, in which nobody is, are part of the measurement.
+                bounds_m: None,
                 rings: rings.collect(),
             }],
             ..ServerOptions::default()
@@ -189,7 +192,7 @@ impl Town {
         let (half, step) = (self.shape.area_m / 2.0, self.shape.tick_interval.as_secs_f32());
         for &(connection, object) in &self.citizens {
             let turns = self.rng.u32(..50) == 0;
-            let yaw = self.rng.f32() * 6.28;
+            let yaw = self.rng.f32() * TAU;
             let Some(character) = self.server.get_mut::<Character>(object) else { continue };
             if turns {
                 turn(character, yaw);
@@ -211,7 +214,7 @@ impl Town {
         let half = self.shape.area_m / 2.0;
         let position = [(self.rng.f32() * 2.0 - 1.0) * half, (self.rng.f32() * 2.0 - 1.0) * half, 0.0];
         let mut character = Character { position, mode: Mode::Walking, ..Character::default() };
-        turn(&mut character, self.rng.f32() * 6.28);
+        turn(&mut character, self.rng.f32() * TAU);
         let object = self.server.spawn_owned(character, Placement::Cell(0), Some(connection)).expect("room");
         self.citizens.push((connection, object));
     }

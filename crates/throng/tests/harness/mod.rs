@@ -56,6 +56,7 @@ impl WorldOptions {
         let grid = GridOptions {
             shape: GridShape::stacked([8.0; 3]),
             rings: vec![Ring { radius_m: 12.0, interval_ticks: 1 }, Ring { radius_m: 24.0, interval_ticks: 3 }],
+            ..GridOptions::default()
         };
         let server = ServerOptions {
             protocol_id: PROTOCOL_ID,
@@ -98,7 +99,10 @@ impl Guest {
 pub struct World {
     pub network: MemoryNetwork,
     pub server: Server,
+    /// On what the server sends.
     pub tap: Tap,
+    /// On what the clients send.
+    pub client_tap: Tap,
     pub guests: Vec<Guest>,
     pub now: Time,
     pub rng: Rng,
@@ -121,6 +125,7 @@ impl World {
             network,
             server,
             tap,
+            client_tap: Tap::new(),
             guests: Vec::new(),
             now: Time(0),
             rng: Rng::with_seed(options.seed),
@@ -181,6 +186,7 @@ impl World {
         let address = client_address(self.made);
         self.made += 1;
         let driver = self.network.endpoint(address).expect("a free address");
+        let driver = Tapped::new(driver, self.client_tap.clone());
         let client = Client::new(Box::new(driver), token.clone(), schema, options, self.now).expect("good options");
         let events = Vec::new();
         self.guests.push(Guest { client, token, address, client_id, connection: None, events, is_frozen: false });

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use throng::schema::Values;
 use throng::FieldMask;
+use throng::schema::Values;
 use throng::{ChannelKey, ConnectionId, Facet, GridOptions, ObjectId, Server};
 
 /// What the test has told the server about one client.

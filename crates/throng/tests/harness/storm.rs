@@ -13,6 +13,16 @@ use super::{World, WorldOptions};
 
 const WORLD_M: f32 = 30.0;
 
+/// A walker with the longest name and bytes in all three facets, each in a segment of its own.
+const LONGEST_OBJECT_BYTES: u32 = 200;
+
+/// What may leave at once at this rate: the session's burst of 250 ms, at least a packet, and what may exceed it: the
+/// packet that began while there was still room, and what is urgent (a handshake's or close packets) within a burst.
+pub fn burst_bytes(rate_bytes_per_s: u32) -> f64 {
+    const PACKET_BYTES: f64 = 1_228.0;
+    (f64::from(rate_bytes_per_s) * 0.25).max(PACKET_BYTES) + PACKET_BYTES
+}
+
 /// What the storms vary.
 #[derive(Clone, Copy, Debug)]
 pub struct StormOptions {
@@ -100,10 +110,39 @@ impl Storm {
             if ticks % 10 == 9 && self.compare().is_ok() {
                 // Late packets and forgotten things must not undo it.
                 (0..30).for_each(|_| self.calm_tick());
-                return self.compare().map(|()| ticks);
+                self.compare()?;
+                self.check_audits()?;
+                return Ok(ticks);
             }
         }
         self.compare().map(|()| self.options.calm_ticks)
+    }
+
+    /// Every client was sent at most its rate and one burst in any window, and no subscription waited for ever.
+    pub fn check_audits(&self) -> Result<(), String> {
+        for (to, audit) in &self.audits {
+            let allowed_bytes = burst_bytes(self.rate_bytes_per_s);
+            if audit.burst_bytes() > allowed_bytes {
+                return Err(format!("{to} was sent {} bytes in a burst, not {allowed_bytes}", audit.burst_bytes()));
+            }
+        }
+        for guest in &self.world.guests {
+            let counters = guest.connection.and_then(|id| self.world.server.replication_counters(id));
+            let wait_ticks = counters.map_or(0, |counters| counters.longest_wait_ticks);
+            if wait_ticks > self.wait_bound_ticks() {
+                return Err(format!("client {} waited {wait_ticks} ticks for its turn", guest.client_id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ticks in which everything there is can be sent twice over, at the least rate that a bad path is given: one packet
+    /// in 250 ms; and as long again for what is held back until a loss is noticed.
+    fn wait_bound_ticks(&self) -> u32 {
+        let objects = self.walkers.len() + self.scores.len() + self.beacons.len();
+        let everything_bytes = objects as u32 * LONGEST_OBJECT_BYTES;
+        let least_bytes_per_tick = self.rate_bytes_per_s.min(4_000) / 30;
+        2 * everything_bytes / least_bytes_per_tick + 120
     }
 
     /// A tick in which nothing changes.
@@ -292,7 +331,10 @@ impl Storm {
         let key = match self.rng.u32(..6) {
             0 => ChannelKey::Global(0),
             1 | 2 => ChannelKey::Custom(self.rng.u32(..3)),
-            3 => ChannelKey::Custom(3),
+            3 => {
+                let cell = [self.rng.i32(-4..4), self.rng.i32(-4..4), self.rng.i32(-1..1)];
+                ChannelKey::Cell { grid: 0, cell }
+            }
             _ if self.walkers.is_empty() => return,
             _ => {
                 let object = self.walkers[self.rng.usize(..self.walkers.len())];

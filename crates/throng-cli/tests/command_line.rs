@@ -1,0 +1,117 @@
+//! The real program, as a user meets it: one clear line for each mistake, and a whole run.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn throng(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
+}
+
+/// The single line that the program printed about a mistake, after checking its exit code.
+fn complaint(arguments: &[&str], code: i32) -> String {
+    let output = throng(arguments);
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
+    text
+}
+
+#[test]
+fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
+    let unknown = complaint(&["crowd", "--scenario", "crowdd"], 2);
+    assert!(unknown.contains("did you mean `crowd`") && !unknown.contains('\n'), "{unknown}");
+    let absent = complaint(&["crowd", "--scenario", "nowhere/mine.toml"], 2);
+    assert!(absent.contains("nowhere/mine.toml") && !absent.contains('\n'), "{absent}");
+    let none = complaint(&["crowd", "--players", "0"], 2);
+    assert!(none.contains("players") && !none.contains('\n'), "{none}");
+    let preset = complaint(&["crowd", "--net", "moon"], 2);
+    assert!(preset.contains("none, lan, wifi, 4g or bad"), "{preset}");
+    let folder = complaint(&["report", "no-such-run"], 2);
+    assert!(folder.contains("no-such-run") && !folder.contains('\n'), "{folder}");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = throng(&["serve", "--listen", &address, "--players", "10"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.contains(&address) && last.contains("use"), "{text}");
+}
+
+#[test]
+fn bots_refuse_a_target_that_is_not_on_this_machine() {
+    let refusal = complaint(&["bots", "--connect", "192.0.2.1:7777"], 2);
+    assert!(refusal.contains("--i-own-this-target") && !refusal.contains('\n'), "{refusal}");
+}
+
+#[test]
+fn an_address_that_does_not_answer_is_said_so() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let output = throng(&["bots", "--connect", &address, "--players", "3"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.contains(&address) && last.contains("does not answer"), "{text}");
+}
+
+#[test]
+fn a_run_leaves_a_summary_and_a_report() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = runs.path().to_str().unwrap();
+    let output =
+        throng(&["crowd", "--players", "30", "--seconds", "2", "--warmup", "1", "--runs", folder, "--json", "--quiet"]);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
+    assert_eq!(summary["scenario"], "crowd");
+    assert_eq!(summary["players"], 30);
+    assert_eq!(summary["bots"]["connected"], 30, "{complaints}");
+    assert_eq!(summary["bots"]["state_mismatches"], 0);
+    assert_eq!(summary["client"]["known_objects"]["p50"], 30.0);
+    // A debug build measures nothing that may be quoted, and says so.
+    assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{summary}");
+    let run = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    check_folder(&run);
+}
+
+fn check_folder(run: &Path) {
+    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("<html") && !page.contains("http-equiv=\"refresh\""));
+    assert!(!page.contains("src=\"http"), "the report must open without a network");
+    std::fs::remove_file(run.join("report.html")).unwrap();
+    let rebuilt = throng(&["report", run.to_str().unwrap(), "--table"]);
+    assert!(rebuilt.status.success());
+    assert!(run.join("report.html").is_file());
+    assert!(String::from_utf8_lossy(&rebuilt.stdout).contains("30 players"));
+}
+
+#[test]
+fn an_interrupted_run_still_writes_its_report() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_throng"))
+        .args(["crowd", "--players", "10", "--seconds", "600", "--quiet", "--runs", runs.path().to_str().unwrap()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let until = Instant::now() + Duration::from_secs(40);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < until, "the run goes on after an interrupt");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(3), "an interrupted run is not valid");
+    let run = std::fs::read_dir(runs.path()).unwrap().next().expect("a folder").unwrap().path();
+    assert!(run.join("summary.json").is_file() && run.join("report.html").is_file());
+}

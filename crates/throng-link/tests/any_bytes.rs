@@ -1,0 +1,31 @@
+//! Whatever arrives at a door or a session, it stands, and holds no more than it may.
+
+#[path = "../../../fuzz/bodies/choices.rs"]
+mod choices;
+#[path = "../../../fuzz/bodies/door.rs"]
+mod door;
+#[path = "../../../fuzz/bodies/packet.rs"]
+mod packet;
+#[path = "../../../fuzz/bodies/token.rs"]
+mod token;
+
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_token_is_refused_or_reads_the_same_again(input in prop::collection::vec(any::<u8>(), 0..1200)) {
+        token::run(&input);
+    }
+
+    #[test]
+    fn nobody_gets_in_twice_or_without_a_token(input in prop::collection::vec(any::<u8>(), 0..700)) {
+        door::run(&input);
+    }
+
+    #[test]
+    fn a_pair_of_sessions_stands_any_packets(input in prop::collection::vec(any::<u8>(), 0..1500)) {
+        packet::run(&input);
+    }
+}

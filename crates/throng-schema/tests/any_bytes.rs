@@ -1,0 +1,24 @@
+//! What is read from any bytes is written as it was read, or refused.
+
+#[path = "../../../fuzz/bodies/kinds.rs"]
+mod kinds;
+#[path = "../../../fuzz/bodies/summary.rs"]
+mod summary;
+#[path = "../../../fuzz/bodies/values.rs"]
+mod values;
+
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_a_value_or_refused(input in prop::collection::vec(any::<u8>(), 0..200)) {
+        values::run(&kinds::schema(), &input);
+    }
+
+    #[test]
+    fn any_bytes_are_a_summary_or_refused(input in prop::collection::vec(any::<u8>(), 0..120)) {
+        summary::run(&kinds::schema(), &input);
+    }
+}

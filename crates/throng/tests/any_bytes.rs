@@ -1,0 +1,19 @@
+//! A client stands whatever its server says, and a server whatever its clients say.
+
+#[path = "../../../fuzz/bodies/choices.rs"]
+mod choices;
+#[path = "../../../fuzz/bodies/control.rs"]
+mod control;
+#[path = "../../../fuzz/bodies/kinds.rs"]
+mod kinds;
+
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_ends_stand_whatever_the_other_says(input in prop::collection::vec(any::<u8>(), 0..600)) {
+        control::run(&kinds::schema(), &input);
+    }
+}

@@ -1,0 +1,102 @@
+//! Nobody is sent more than the budget, headers included, and nobody's turn never comes.
+//!
+//! The storms of `convergence.rs` are audited in the same way. `THRONG_SEED=<seed> cargo test -p throng --test budget`
+//! replays a seed.
+
+mod harness;
+
+use harness::storm::burst_bytes;
+use harness::{World, WorldOptions};
+use throng::{ChannelKey, Facet, ObjectId, Placement};
+use throng_testkit::{Beacon, BudgetAudit, Steering, for_seeds};
+
+const COMMAND: &str = "cargo test -p throng --test budget";
+
+/// One client that watches `objects` entity channels, in all of which something changes in every tick.
+fn watched(seed: u64, client_bytes_per_s: u32, objects: u32) -> (World, Vec<ObjectId>) {
+    let mut options = WorldOptions::new(seed);
+    options.server.client_bytes_per_s = client_bytes_per_s;
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let ids = (0..objects)
+        .map(|number| {
+            let beacon = Beacon { position: [number as f32, 0.0, 0.0], number: 0 };
+            let id = world.server.spawn(beacon, Placement::Entity).expect("room");
+            let key = ChannelKey::Entity { object: id, facet: Facet::Public };
+            let interval_ticks = [1, 2, 5, 15][rng.usize(..4)];
+            world.server.subscribe(connection, key, interval_ticks).expect("room");
+            id
+        })
+        .collect();
+    (world, ids)
+}
+
+fn change_all(world: &mut World, ids: &[ObjectId], number: u32) {
+    for &id in ids {
+        world.server.get_mut::<Beacon>(id).expect("it is there").number = number;
+    }
+}
+
+#[test]
+fn however_much_there_is_to_say_every_window_keeps_to_the_budget() {
+    for_seeds(COMMAND, 12, |seed| {
+        let rate = [3_000, 10_000, 40_000][seed as usize % 3];
+        let (mut world, ids) = watched(seed, rate, [20, 300][seed as usize % 2]);
+        world.tap.open();
+        let (mut audit, mut from) = (BudgetAudit::new(rate), None);
+        for tick in 0..600 {
+            world.begin_step();
+            change_all(&mut world, &ids, tick);
+            if seed % 4 < 2 {
+                // Inputs have to be acknowledged, which costs packets.
+                world.guests[0].client.send_typed_input(&Steering::default()).expect("connected");
+            }
+            world.end_step();
+            for wire in world.tap.take() {
+                from.get_or_insert(wire.at);
+                audit.note(wire.at, wire.bytes.len());
+            }
+        }
+        if audit.burst_bytes() > burst_bytes(rate) {
+            return Err(format!("{} bytes beyond {rate} B/s, not {}", audit.burst_bytes(), burst_bytes(rate)));
+        }
+        let seconds = world.now.since(from.expect("something was sent")).as_secs_f64();
+        let used = audit.total_bytes() as f64 / seconds / f64::from(rate);
+        if ids.len() == 300 && used < 0.85 {
+            return Err(format!("only {used:.2} of {rate} B/s are used although there is more to say"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn with_a_tenth_of_the_budget_needed_everybody_still_gets_a_turn() {
+    for_seeds(COMMAND, 8, |seed| {
+        // 300 channels, a piece of at least 8 bytes each, 200 bytes per tick.
+        const RATE: u32 = 6_000;
+        let (mut world, ids) = watched(seed, RATE, 300);
+        for tick in 0..900 {
+            world.begin_step();
+            change_all(&mut world, &ids, tick);
+            world.end_step();
+        }
+        // A round of all channels, each in a piece of at most 48 bytes with its name, takes so many ticks; who waits
+        // longest in units of its own interval goes first, so that a rare one waits up to 15 times as long as a
+        // frequent one before it overtakes it, and no longer.
+        let round_ticks = 300 * 48 * 30 / RATE;
+        let wait = world.server.replication_counters(world.connection(0)).expect("connected").longest_wait_ticks;
+        if wait > 4 * round_ticks {
+            return Err(format!("somebody waited {wait} ticks, a round takes {round_ticks}"));
+        }
+        for &id in &ids {
+            let seen = world.guests[0].client.get::<Beacon>(id).ok_or("an object was never sent")?;
+            let age_ticks = 899 - seen.number;
+            if age_ticks > 4 * round_ticks {
+                return Err(format!("{id} is {age_ticks} ticks old"));
+            }
+        }
+        assert!(wait > 15, "the budget is short: the longest wait is {wait} ticks");
+        Ok(())
+    });
+}
