@@ -16,6 +16,9 @@ use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, ch
 /// Names the lab's protocol: its tokens are good for nothing else.
 pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
 
+/// The socket is not left alone for longer than this.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
+
 /// A server with a world behind it.
 pub struct Host {
     server: Server,
@@ -133,9 +136,19 @@ impl Host {
         self.bodies.iter().flatten().map(|body| body.object)
     }
 
-    /// Waits for the next tick to be due.
-    pub fn wait(&self) {
-        std::thread::sleep(self.pace.next.since(clock::now()));
+    /// Waits for the next tick to be due. Meanwhile the socket is drained now and then: what ten thousand clients send
+    /// in a tick does not fit into the kernel's buffer.
+    pub fn wait(&mut self) {
+        loop {
+            self.server.wait();
+            let left = self.pace.next.since(clock::now());
+            std::thread::sleep(left.min(DRAIN_INTERVAL));
+            if left <= DRAIN_INTERVAL {
+                return;
+            }
+            // What cannot be received now can be later.
+            let _ = self.server.drain_socket(clock::now());
+        }
     }
 
     /// The pause until the next tick is due starts anew.

@@ -53,13 +53,16 @@ pub struct RunResult {
 /// Time for the connections, and a second for each so many bots.
 const CONNECT_PATIENCE_S: u64 = 20;
 const CONNECTS_PER_S: u64 = 400;
-/// The pause between the last movement and the comparison: everything must have been sent, lost and sent again.
+/// The pause between the last movement and the comparison, beside two turns of the slowest ring: everything must have
+/// been sent, lost and sent again.
 const SETTLE: Duration = Duration::from_millis(3_000);
 /// Length of the floor's measurement.
 const FLOOR: Duration = Duration::from_millis(1_500);
 /// The bots have this long to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const SECOND: Duration = Duration::from_secs(1);
+/// Why bots left, as far as it is reported.
+const REASONS: usize = 3;
 
 /// Plays the scenario and writes the report. Ends early, but properly, when `stop` is set.
 pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
@@ -184,7 +187,9 @@ impl<'a> Play<'a> {
     fn settle(&mut self, display: &Display) -> Result<BotsReport> {
         self.host.freeze();
         display.settling();
-        let until = clock::now().after(SETTLE);
+        let scenario = &self.options.scenario;
+        let slowest_ticks = scenario.rings.iter().map(|ring| ring.interval_ticks).max().unwrap_or(1);
+        let until = clock::now().after(SETTLE + SECOND * 2 * slowest_ticks / scenario.tick_hz);
         while clock::now() < until {
             self.tick()?;
         }
@@ -234,6 +239,9 @@ impl<'a> Play<'a> {
         summary.revision = environment::revision();
         if self.stops() {
             summary.invalid_reasons.push("the run was stopped before its end".to_owned());
+        }
+        for (reason, count) in bots.ends.iter().take(REASONS) {
+            summary.invalid_reasons.push(format!("{count} bots: {reason}"));
         }
         summary.conclude();
         summary

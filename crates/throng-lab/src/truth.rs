@@ -38,6 +38,19 @@ impl TrueObject {
     }
 }
 
+impl TrueObject {
+    /// Where it is some time later: a character walks on. In metres; the words after a character's position are its
+    /// velocity in decimetres per second from -20 m/s.
+    pub(crate) fn position_after(&self, seconds: f64) -> [f64; 3] {
+        let velocity = |axis: usize| f64::from(self.words[3 + axis]) * 0.1 - 20.0;
+        let here = self.position_m();
+        match self.kind {
+            0 => std::array::from_fn(|axis| here[axis] + velocity(axis) * seconds),
+            _ => here,
+        }
+    }
+}
+
 /// All objects at the end of a tick.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {

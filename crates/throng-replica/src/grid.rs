@@ -123,11 +123,11 @@ impl Measure {
         let Some(position) = kind.position else { return Ok(None) };
         let Quantiser::Position { step } = kind.fields[position].quantiser else { return Ok(None) };
         let mut measure = Measure { size: [0; 3], bits: [0; 3], margin: [0; 3] };
-        for axis in 0..3 {
-            let steps = cell_m[axis] / step;
+        for (axis, cell_m) in cell_m.into_iter().enumerate() {
+            let steps = cell_m / step;
             let whole = steps.round();
             if !(2.0..=f64::from(1 << 24)).contains(&whole) || (steps - whole).abs() > 1e-6 * whole {
-                return Err(GridError::Step { kind: kind.name, cell_m: cell_m[axis], step });
+                return Err(GridError::Step { kind: kind.name, cell_m, step });
             }
             let size = whole as i32;
             // Room for a margin of at least a hundredth of the cell on either side.

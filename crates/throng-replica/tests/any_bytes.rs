@@ -191,6 +191,16 @@ fn nobody_is_not_introduced() {
 }
 
 #[test]
+fn late_news_of_a_former_occupant_of_another_kind_means_nothing() {
+    let mut client = client(ClientOptions::default());
+    let introduction = segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]);
+    assert_eq!(client.apply(Tick(10), &piece(10, 10, &introduction)), Ok(()));
+    let update = segment(None, (EVERYTHING, 0), &[(0, None, 100)]);
+    assert_eq!(client.apply(Tick(11), &piece(11, 5, &update)), Ok(()));
+    assert_eq!(client.apply(Tick(12), &piece(12, 11, &update)), Err(ApplyError::KindChanged(0)));
+}
+
+#[test]
 fn nothing_is_from_before_half_of_all_ticks() {
     let mut client = client(ClientOptions::default());
     let body = segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]);

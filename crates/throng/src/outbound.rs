@@ -1,6 +1,6 @@
 //! What goes out: write, seal and send, in small groups of connections so that the bytes stay in the cache.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 use throng_link::session::Delivery;
@@ -14,13 +14,32 @@ use crate::peer::{Peer, Span, Stage};
 /// Connections that are written before they are sealed, and sealed before they are sent.
 const GROUP: usize = 16;
 
-/// The clock of the measurements: nanoseconds since the server was made.
+/// The clock of the measurements: nanoseconds of work since the server was made. Stands still while the server waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(pub(crate) Instant);
+pub(crate) struct Stopwatch {
+    start: Instant,
+    waited: Duration,
+    waiting_since: Option<Instant>,
+}
 
 impl Stopwatch {
+    pub(crate) fn new() -> Stopwatch {
+        Stopwatch { start: Instant::now(), waited: Duration::ZERO, waiting_since: None }
+    }
+
     pub(crate) fn ns(self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
+        let end = self.waiting_since.unwrap_or_else(Instant::now);
+        (end - self.start - self.waited).as_nanos() as u64
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.waiting_since.get_or_insert_with(Instant::now);
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += since.elapsed();
+        }
     }
 }
 

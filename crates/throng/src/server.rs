@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
@@ -176,7 +176,7 @@ impl Server {
             inputs: VecDeque::new(),
             meter: TickMeter::new(),
             metering: false,
-            stopwatch: Stopwatch(Instant::now()),
+            stopwatch: Stopwatch::new(),
             last_record: TickRecord::default(),
             scratch: Vec::new(),
             options,
@@ -198,8 +198,19 @@ impl Server {
         &self.schema
     }
 
-    /// Takes in everything that has come.
+    /// Takes in everything that has come, and finds out what it means.
     pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
+        let received = self.drain_socket(now);
+        self.settle_sessions(now);
+        self.meter.enter(Subsystem::Simulate, self.stopwatch.ns());
+        received
+    }
+
+    /// Takes what has come from the socket, so that the kernel's buffer does not overflow while the game waits for its
+    /// next tick. What it means is found out by [`receive`](Self::receive).
+    ///
+    /// Waiting is not work: say so with [`wait`](Self::wait).
+    pub fn drain_socket(&mut self, now: Time) -> Result<(), ReceiveError> {
         self.begin_metering();
         self.meter.enter(Subsystem::Receive, self.stopwatch.ns());
         let clocks = Now { unix_s: unix_s(), time: now };
@@ -216,9 +227,12 @@ impl Server {
             // A reply that cannot be sent is a lost packet; the driver counts it.
             let _ = driver.send(now, &throng_net::Transmit::single(to, reply));
         });
-        self.settle_sessions(now);
-        self.meter.enter(Subsystem::Simulate, self.stopwatch.ns());
         received.map(|_| ())
+    }
+
+    /// The game has nothing to do until its next call: the time until then is nobody's work.
+    pub fn wait(&mut self) {
+        self.stopwatch.stop();
     }
 
     /// The next thing that happened, `None` when all have been told.
@@ -459,6 +473,7 @@ impl Server {
     }
 
     fn begin_metering(&mut self) {
+        self.stopwatch.go_on();
         if !self.metering {
             self.metering = true;
             self.meter.begin(self.replicator.now().0, self.stopwatch.ns());
@@ -591,7 +606,7 @@ impl Server {
     }
 
     fn refuse(&mut self, index: usize, now: Time, client_id: u64, error: OpenError) {
-        let Some(peer) = &mut self.peers.slots[index] else { return };
+        let Some(peer) = self.peers.slots[index].as_mut().filter(|peer| !peer.session.is_closing()) else { return };
         peer.close(now, CloseReason::new(CloseCode::INCOMPATIBLE, &error.to_string()));
         self.events.push_back(ServerEvent::Refused { client_id, error });
     }

@@ -110,25 +110,40 @@ impl Fleet {
     pub(crate) fn turn(&mut self) -> Result<(), BotsError> {
         let now = clock::now();
         self.open_bots(now)?;
-        self.witness.look(now, &self.bots, self.measuring.is_some());
+        self.witness.look(&self.bots, self.measuring.is_some());
         self.look(now);
-        let mut served = 0;
-        while served < BATCH && !self.bots.is_empty() {
-            if self.next >= self.bots.len() {
-                self.next = 0;
-            }
-            let now = clock::now();
-            if self.bots[self.next].next_turn > now {
-                break;
-            }
-            self.serve(self.next, now);
-            self.next += 1;
-            served += 1;
-        }
+        let served = match self.bots.len() < self.scenario.players as usize {
+            true => self.serve_all(now),
+            false => self.serve_in_order(),
+        };
         if served == 0 {
             self.rest();
         }
         self.give_up_if_alone()
+    }
+
+    /// While there are newcomers, turns are not in order.
+    fn serve_all(&mut self, now: Time) -> usize {
+        let mut served = 0;
+        for index in 0..self.bots.len() {
+            if self.bots[index].next_turn <= now {
+                self.serve(index, now);
+                served += 1;
+            }
+        }
+        served
+    }
+
+    fn serve_in_order(&mut self) -> usize {
+        for served in 0..BATCH {
+            let now = clock::now();
+            if self.bots[self.next].next_turn > now {
+                return served;
+            }
+            self.serve(self.next, now);
+            self.next = (self.next + 1) % self.bots.len();
+        }
+        BATCH
     }
 
     /// The figures of the last second, once a second.
@@ -248,8 +263,6 @@ impl Fleet {
                 received_bytes: 0,
                 measured_from_bytes: 0,
             });
-            // The newcomer's turn may be the next of all.
-            self.next = 0;
         }
         Ok(())
     }

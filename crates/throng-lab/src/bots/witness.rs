@@ -1,11 +1,12 @@
 //! What decoding bots see, against the server's truth.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::replica::ReplicaObject;
-use throng::{ObjectId, Time};
+use throng::{ObjectId, Tick, Time};
 
 use super::BotsError;
 use super::bot::Bot;
@@ -15,18 +16,25 @@ use crate::scenario::Scenario;
 use crate::summary::{Known, Neighbours};
 use crate::truth::{Snapshot, TrueObject, TruthReader};
 
-/// Decoding bots that are looked at for one snapshot; the others have their turn at the next.
-const LOOKS_PER_SNAPSHOT: usize = 32;
+/// Each decoding bot is looked through about this often, and less often where there are more than so many.
+const LOOK_INTERVAL_US: u64 = 200_000;
+const LOOKERS: usize = 32;
 const NEARBY_M: f64 = 40.0;
 /// The final truth is waited for this long.
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
+/// Ticks whose time is remembered.
+const TICK_TIMES: usize = 512;
 
 pub(super) struct Witness {
     truth: Option<TruthReader>,
+    snapshot: Snapshot,
     /// By object index, where in the snapshot it lies.
     places: Vec<u32>,
-    tick_interval_us: f64,
-    next_bot: usize,
+    /// When the ticks of the last snapshots were, oldest first.
+    tick_times: VecDeque<(Tick, Time)>,
+    /// When each decoding bot is looked through next. The moments have nothing to do with the server's ticks.
+    next_looks: Vec<Time>,
+    rng: fastrand::Rng,
     neighbours: NeighbourLog,
     known: Histogram<u64>,
     known_nearby: Option<f64>,
@@ -39,9 +47,11 @@ impl Witness {
             |path: &Path| TruthReader::open(path).map_err(|source| BotsError::Truth { path: path.to_owned(), source });
         Ok(Witness {
             truth: truth.map(open).transpose()?,
+            snapshot: Snapshot::default(),
             places: Vec::new(),
-            tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
-            next_bot: 0,
+            tick_times: VecDeque::with_capacity(TICK_TIMES),
+            next_looks: vec![Time(0); scenario.decoded_bots() as usize],
+            rng: fastrand::Rng::with_seed(scenario.seed),
             neighbours: NeighbourLog::default(),
             known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
             known_nearby: None,
@@ -49,40 +59,57 @@ impl Witness {
         })
     }
 
-    /// Looks through the eyes of some decoding bots, if there is news of the truth.
-    pub(super) fn look(&mut self, now: Time, bots: &[Bot], measuring: bool) {
-        let Some(mut truth) = self.truth.take() else { return };
-        if let Some(snapshot) = truth.poll().filter(|_| measuring) {
-            self.index(snapshot);
-            let decoders = bots.iter().take_while(|bot| bot.is_decoder).count();
-            for _ in 0..decoders.min(LOOKS_PER_SNAPSHOT) {
-                self.next_bot = (self.next_bot + 1) % decoders;
-                self.look_through(now, &bots[self.next_bot], snapshot);
+    /// Takes news of the truth, and looks through the eyes of the decoding bots whose moment has come.
+    pub(super) fn look(&mut self, bots: &[Bot], measuring: bool) {
+        self.take_snapshot();
+        if !measuring || self.snapshot.objects.is_empty() {
+            return;
+        }
+        let decoders = bots.iter().take_while(|bot| bot.is_decoder).count().min(self.next_looks.len());
+        let interval_us = LOOK_INTERVAL_US * decoders.div_ceil(LOOKERS).max(1) as u64;
+        for index in 0..decoders {
+            let now = clock::now();
+            if self.next_looks[index] <= now {
+                self.next_looks[index] = Time(now.0 + self.rng.u64(interval_us / 2..interval_us * 3 / 2));
+                self.look_through(now, &bots[index]);
             }
         }
-        self.truth = Some(truth);
+    }
+
+    fn take_snapshot(&mut self) {
+        let Some(snapshot) = self.truth.as_mut().and_then(TruthReader::poll) else { return };
+        if self.tick_times.len() == TICK_TIMES {
+            self.tick_times.pop_front();
+        }
+        self.tick_times.push_back((snapshot.tick, snapshot.time));
+        self.snapshot.clone_from(snapshot);
+        self.index();
+    }
+
+    /// When a tick was, as far as the snapshots tell.
+    fn time_of(&self, tick: Tick) -> Option<f64> {
+        let after = self.tick_times.partition_point(|&(known, _)| !known.is_newer_than(tick));
+        let (from, time) = *self.tick_times.get(after.checked_sub(1)?)?;
+        let ticks = f64::from(tick.since(from));
+        let Some(&(to, until)) = self.tick_times.get(after) else { return Some(time.0 as f64) };
+        Some(time.0 as f64 + until.micros_since(time) as f64 * ticks / f64::from(to.since(from).max(1)))
     }
 
     /// Waits for the final truth, and counts what differs from it.
     pub(super) fn compare_final(&mut self, bots: &[Bot]) {
-        let Some(mut truth) = self.truth.take() else { return };
         let began = clock::now();
-        loop {
-            if let Some(snapshot) = truth.poll().filter(|snapshot| snapshot.is_final) {
-                self.index(snapshot);
-                for bot in bots.iter().filter(|bot| bot.is_decoder && bot.core.is_connected()) {
-                    let replica = bot.core.replica();
-                    for object in replica.iter().flat_map(|replica| replica.objects()) {
-                        let same = self.find(snapshot, object.id()).is_some_and(|truth| is_same(object, truth));
-                        self.mismatches += u64::from(!same);
-                    }
-                }
-                return;
-            }
-            if clock::now().since(began) > FINAL_PATIENCE {
+        while !self.snapshot.is_final {
+            if self.truth.is_none() || clock::now().since(began) > FINAL_PATIENCE {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
+            self.take_snapshot();
+        }
+        for bot in bots.iter().filter(|bot| bot.is_decoder && bot.core.is_connected()) {
+            for object in bot.core.replica().iter().flat_map(|replica| replica.objects()) {
+                let same = self.find(object.id()).is_some_and(|truth| is_same(object, truth));
+                self.mismatches += u64::from(!same);
+            }
         }
     }
 
@@ -113,9 +140,9 @@ impl Witness {
         self.mismatches
     }
 
-    fn index(&mut self, snapshot: &Snapshot) {
+    fn index(&mut self) {
         self.places.fill(u32::MAX);
-        for (place, object) in snapshot.objects.iter().enumerate() {
+        for (place, object) in self.snapshot.objects.iter().enumerate() {
             let index = object.id.index as usize;
             if self.places.len() <= index {
                 self.places.resize(index + 1, u32::MAX);
@@ -124,37 +151,36 @@ impl Witness {
         }
     }
 
-    fn find<'s>(&self, snapshot: &'s Snapshot, id: ObjectId) -> Option<&'s TrueObject> {
+    fn find(&self, id: ObjectId) -> Option<&TrueObject> {
         let place = *self.places.get(id.index as usize)?;
-        snapshot.objects.get(place as usize).filter(|object| object.id == id)
+        self.snapshot.objects.get(place as usize).filter(|object| object.id == id)
     }
 
-    fn look_through(&mut self, now: Time, bot: &Bot, snapshot: &Snapshot) {
+    fn look_through(&mut self, now: Time, bot: &Bot) {
         let (Some(replica), Some(connection)) = (bot.core.replica(), bot.connection) else { return };
         let is_own = |object: &&TrueObject| object.owner == Some(connection);
-        let Some(own) = snapshot.objects.iter().find(is_own) else { return };
-        let here = own.position_m();
+        let Some(own) = self.snapshot.objects.iter().find(is_own) else { return };
+        let since_s = now.since(self.snapshot.time).as_secs_f64();
+        let here = own.position_after(since_s);
         self.known.saturating_record(replica.object_count() as u64);
         for object in replica.objects() {
-            let Some(truth) = self.find(snapshot, object.id()) else { continue };
+            let Some(truth) = self.find(object.id()) else { continue };
             if truth.owner.is_none_or(|owner| owner == connection) {
                 continue;
             }
-            let there = truth.position_m();
-            let age_us = match is_same(object, truth) {
-                // Whoever holds the present state is up to date, however long nothing has changed.
-                true => 0.0,
-                false => {
-                    let ticks = snapshot.tick.since(object.newest_tick());
-                    let taken_us = snapshot.time.0 as f64 - f64::from(ticks) * self.tick_interval_us;
-                    now.0 as f64 - taken_us
-                }
+            // Whoever holds what the server held at the snapshot is as old as that, however long nothing has changed.
+            let taken_us = match is_same(object, truth) {
+                true => Some(self.snapshot.time.0 as f64),
+                false => self.time_of(object.newest_tick()),
             };
-            self.neighbours.look(distance(here, there), age_us / 1e3, distance(position_of(object), there));
+            let there = truth.position_after(since_s);
+            if let Some(taken_us) = taken_us {
+                let age_ms = (now.0 as f64 - taken_us) / 1e3;
+                self.neighbours.look(distance(here, there), age_ms, distance(position_of(object), there));
+            }
         }
-        let nearby = snapshot.objects.iter().filter(|object| distance(here, object.position_m()) <= NEARBY_M);
         let (mut all, mut known) = (0u32, 0u32);
-        for object in nearby {
+        for object in self.snapshot.objects.iter().filter(|o| distance(here, o.position_m()) <= NEARBY_M) {
             all += 1;
             known += u32::from(replica.object(object.id).is_some());
         }
