@@ -19,6 +19,10 @@ pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
 /// The socket is not left alone for longer than this.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
 
+/// The last part of a wait is spent awake: a sleeping thread is late by as much, and begins its tick on a processor that
+/// has cooled down.
+const SPIN: Duration = Duration::from_micros(300);
+
 /// A server with a world behind it.
 pub struct Host {
     server: Server,
@@ -84,6 +88,7 @@ impl Host {
             bad_inputs: 0,
         };
         for position in IdleObjects::new(scenario) {
+            let position = from_corner(scenario, position);
             host.server
                 .spawn(Prop { position }, Placement::Cell(0))
                 .map_err(|_| StartError::Options("there are more idle objects than the server takes"))?;
@@ -142,10 +147,14 @@ impl Host {
         loop {
             self.server.wait();
             let left = self.pace.next.since(clock::now());
-            std::thread::sleep(left.min(DRAIN_INTERVAL));
             if left <= DRAIN_INTERVAL {
+                std::thread::sleep(left.saturating_sub(SPIN));
+                while clock::now() < self.pace.next {
+                    std::hint::spin_loop();
+                }
                 return;
             }
+            std::thread::sleep(DRAIN_INTERVAL);
             // What cannot be received now can be later.
             let _ = self.server.drain_socket(clock::now());
         }
@@ -178,10 +187,11 @@ impl Host {
         let (server, bodies) = (&mut self.server, &self.bodies);
         self.world.step(|character, state| {
             let Some(Some(body)) = bodies.get(character.0 as usize) else { return };
+            let position = from_corner(&self.scenario, state.position);
             if let Some(value) = server.get_mut::<Character>(body.object) {
-                *value = Character::from(state);
+                *value = Character { position, ..Character::from(state) };
             }
-            server.set_viewpoint(body.connection, state.position.map(f64::from));
+            server.set_viewpoint(body.connection, position.map(f64::from));
         });
         if self.scenario.chests_per_player > 0 && tick.0.is_multiple_of(self.scenario.chest_change_ticks) {
             for (slot, body) in self.bodies.iter().enumerate() {
@@ -208,14 +218,15 @@ impl Host {
     fn enter(&mut self, connection: ConnectionId) {
         let character = self.world.spawn();
         let Some(state) = self.world.state(character) else { return };
-        let position = state.position;
+        let position = from_corner(&self.scenario, state.position);
         let placement = Placement::Cell(0);
-        let Ok(object) = self.server.spawn_owned(Character::from(state), placement, Some(connection)) else {
+        let character_value = Character { position, ..Character::from(state) };
+        let Ok(object) = self.server.spawn_owned(character_value, placement, Some(connection)) else {
             return self.world.despawn(character);
         };
         self.server.set_viewpoint(connection, position.map(f64::from));
         let chests = (0..self.scenario.chests_per_player).filter_map(|chest| {
-            let position = chest_position(&self.scenario, character.0, chest);
+            let position = from_corner(&self.scenario, chest_position(&self.scenario, character.0, chest));
             self.server.spawn(Chest { position, contents: 0 }, placement).ok()
         });
         let body = Body { object, connection, chests: chests.collect() };
@@ -264,6 +275,12 @@ impl Pace {
     }
 }
 
+/// The world counts from the centre of its area; what is replicated counts from the corner, where the first cell begins.
+fn from_corner(scenario: &Scenario, position: [f32; 3]) -> [f32; 3] {
+    let [width, depth] = scenario.area_m;
+    [position[0] + width / 2.0, position[1] + depth / 2.0, position[2]]
+}
+
 fn grid_of(scenario: &Scenario) -> GridOptions {
     let rings = match scenario.view {
         View::Rings => {
@@ -278,7 +295,7 @@ fn grid_of(scenario: &Scenario) -> GridOptions {
             vec![throng::Ring { radius_m: width.hypot(depth), interval_ticks: 1 }]
         }
     };
-    let half = scenario.area_m.map(|side| f64::from(side) / 2.0);
-    let bounds_m = Some([[-half[0], -half[1], 0.0], [half[0], half[1], f64::from(scenario.height_m)]]);
+    let [width, depth] = scenario.area_m.map(f64::from);
+    let bounds_m = Some([[0.0; 3], [width, depth, f64::from(scenario.height_m)]]);
     GridOptions { shape: GridShape::flat(scenario.cell_m.map(f64::from)), bounds_m, rings }
 }

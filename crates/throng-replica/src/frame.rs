@@ -73,6 +73,17 @@ impl Frame {
         self.segments.push(Segment::new(start..self.bytes.len(), first_entry..self.entries.len(), updates));
     }
 
+    /// Room for the frame of a crowded cell, so that frames do not grow one by one while the world plays.
+    fn with_usual_room() -> Frame {
+        Frame {
+            tick: Tick(0),
+            bytes: Vec::with_capacity(768),
+            segments: Vec::with_capacity(4),
+            entries: Vec::with_capacity(32),
+            scratch: Vec::with_capacity(32),
+        }
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.segments.clear();
@@ -121,7 +132,7 @@ const FREE_FRAMES_MAX: usize = 65_536;
 impl FramePool {
     /// An empty frame that nobody else holds.
     pub(crate) fn take(&mut self) -> Arc<Frame> {
-        self.free.pop().unwrap_or_default()
+        self.free.pop().unwrap_or_else(|| Arc::new(Frame::with_usual_room()))
     }
 
     /// Keeps an eye on a frame until nobody uses it any more.

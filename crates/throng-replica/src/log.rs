@@ -23,6 +23,9 @@ const NIL: u32 = u32::MAX;
 /// Slots of one channel: what fits into the 24 bits of a complete segment's range.
 pub(crate) const SLOTS_MAX: usize = 1 << 24;
 
+/// Slots for which a cell takes memory when the first object comes: 3 KiB.
+const CELL_SLOTS: usize = 64;
+
 /// The objects that live in one channel, newest change first.
 #[derive(Debug)]
 pub struct ObjectLog {
@@ -123,6 +126,12 @@ impl ObjectLog {
     /// If the channel holds 2^24 slots: the store's object limit is below that.
     pub(crate) fn enter(&mut self, object: u32, facet: Facet, now: Tick) -> u32 {
         self.bury(now);
+        if self.cell.is_some() && self.slots.is_empty() {
+            // What a cell needs where people come and go, taken at once and not bit by bit while the world plays.
+            self.slots.reserve(CELL_SLOTS);
+            self.tombstones.reserve(CELL_SLOTS);
+            self.free.reserve(CELL_SLOTS);
+        }
         let content = Content::Live { object, facet, entered: now };
         let slot = match self.free.pop_front() {
             Some(slot) => slot,

@@ -34,6 +34,7 @@ pub(super) struct Witness {
     tick_times: VecDeque<(Tick, Time)>,
     /// When each decoding bot is looked through next. The moments have nothing to do with the server's ticks.
     next_looks: Vec<Time>,
+    tick_interval_us: f64,
     rng: fastrand::Rng,
     neighbours: NeighbourLog,
     known: Histogram<u64>,
@@ -51,6 +52,7 @@ impl Witness {
             places: Vec::new(),
             tick_times: VecDeque::with_capacity(TICK_TIMES),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
+            tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
             rng: fastrand::Rng::with_seed(scenario.seed),
             neighbours: NeighbourLog::default(),
             known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
@@ -91,8 +93,12 @@ impl Witness {
         let after = self.tick_times.partition_point(|&(known, _)| !known.is_newer_than(tick));
         let (from, time) = *self.tick_times.get(after.checked_sub(1)?)?;
         let ticks = f64::from(tick.since(from));
-        let Some(&(to, until)) = self.tick_times.get(after) else { return Some(time.0 as f64) };
-        Some(time.0 as f64 + until.micros_since(time) as f64 * ticks / f64::from(to.since(from).max(1)))
+        let tick_us = match self.tick_times.get(after) {
+            Some(&(to, until)) => until.micros_since(time) as f64 / f64::from(to.since(from).max(1)),
+            // News of a tick after the last snapshot: the server keeps its pace, as far as we know.
+            None => self.tick_interval_us,
+        };
+        Some(time.0 as f64 + ticks * tick_us)
     }
 
     /// Waits for the final truth, and counts what differs from it.
