@@ -23,7 +23,7 @@ impl Setup {
         let rings: Vec<Ring> = (self.radii_m.iter().zip(1..))
             .map(|(&radius_m, interval_ticks)| Ring { radius_m, interval_ticks })
             .collect();
-        let options = RingOptions { subcells: self.subcells, margin_m: self.margin_m };
+        let options = RingOptions { subcells: self.subcells, margin_m: self.margin_m, bounds: None };
         RingInterest::new(Grid::new(self.cell_m).unwrap(), Rings::new(&rings).unwrap(), options).unwrap()
     }
 
@@ -315,7 +315,7 @@ fn wrong_options_are_refused_with_their_reason() {
     let grid = Grid::new([10.0; 3]).unwrap();
     let rings = Rings::new(&[Ring { radius_m: 400.0, interval_ticks: 1 }]).unwrap();
     let tag = |subcells, margin_m| {
-        let options = RingOptions { subcells, margin_m };
+        let options = RingOptions { subcells, margin_m, bounds: None };
         RingInterest::new(grid, rings.clone(), options).unwrap_err().tag()
     };
     assert_eq!(tag([0, 4, 1], None), "interest_subcells");
@@ -335,4 +335,32 @@ fn too_many_positions_change_nothing() {
     assert_eq!(error.tag(), "interest_too_many_viewpoints");
     assert_eq!(ledger.calls(), 0);
     ledger.assert_agrees_with(&viewer);
+}
+
+#[test]
+fn nobody_wants_cells_beyond_the_bounds() {
+    use throng_interest::{CellBounds, CellId, Grid, Ring, RingInterest, RingOptions, Rings, Scratch, Sink, Viewer};
+
+    struct Inside(CellBounds);
+    impl Sink for Inside {
+        fn enter(&mut self, cell: CellId, _ring: u8) -> u32 {
+            assert!(self.0.contains(cell), "{cell:?} is outside");
+            0
+        }
+        fn change(&mut self, _cell: CellId, _tag: u32, _ring: u8) {}
+        fn leave(&mut self, _cell: CellId, _tag: u32) {}
+    }
+
+    let bounds = CellBounds { min: CellId { x: 0, y: 0, z: 0 }, max: CellId { x: 9, y: 4, z: 0 } };
+    let grid = Grid::new([10.0, 10.0, f64::INFINITY]).unwrap();
+    let rings = Rings::new(&[Ring { radius_m: 10.0, interval_ticks: 1 }, Ring { radius_m: 150.0, interval_ticks: 9 }]);
+    let options = RingOptions { bounds: Some(bounds), ..RingOptions::default() };
+    let interest = RingInterest::new(grid, rings.unwrap(), options).unwrap();
+    let (mut viewer, mut scratch, mut sink) = (Viewer::new(), Scratch::new(), Inside(bounds));
+    for x_m in [5.0, 50.0, 99.0, 300.0] {
+        interest.update(&mut viewer, [x_m, 20.0, 0.0], &mut scratch, &mut sink);
+    }
+    interest.update(&mut viewer, [50.0, 20.0, 0.0], &mut scratch, &mut sink);
+    assert_eq!(viewer.held().len(), 50, "all cells there are, and no more");
+    assert_eq!(interest.max_cells(), 50);
 }

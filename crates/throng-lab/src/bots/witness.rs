@@ -69,11 +69,11 @@ impl Witness {
         }
         let decoders = bots.iter().take_while(|bot| bot.is_decoder).count().min(self.next_looks.len());
         let interval_us = LOOK_INTERVAL_US * decoders.div_ceil(LOOKERS).max(1) as u64;
-        for index in 0..decoders {
+        for (index, bot) in bots.iter().enumerate().take(decoders) {
             let now = clock::now();
             if self.next_looks[index] <= now {
                 self.next_looks[index] = Time(now.0 + self.rng.u64(interval_us / 2..interval_us * 3 / 2));
-                self.look_through(now, &bots[index]);
+                self.look_through(now, bot);
             }
         }
     }

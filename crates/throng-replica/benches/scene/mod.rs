@@ -237,12 +237,13 @@ impl Scene {
             if self.rng.u32(..50) == 0 {
                 turn(character, self.rng.f32() * TAU);
             }
-            for axis in 0..2 {
-                let next = character.position[axis] + character.velocity[axis] * step;
-                if next.abs() > half || (next - home[axis]).abs() > self.shape.leash_m {
-                    character.velocity[axis] = -character.velocity[axis];
+            let axes = character.position.iter_mut().zip(&mut character.velocity).zip(&*home).take(2);
+            for ((position, velocity), home) in axes {
+                let next = *position + *velocity * step;
+                if next.abs() > half || (next - home).abs() > self.shape.leash_m {
+                    *velocity = -*velocity;
                 } else {
-                    character.position[axis] = next;
+                    *position = next;
                 }
             }
         }
