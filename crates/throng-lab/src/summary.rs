@@ -315,7 +315,7 @@ pub struct Replication {
     pub frames_encoded_per_tick: f64,
     /// Frames handed to subscriptions, by frames encoded.
     pub subscriptions_per_frame: f64,
-    /// Share of the handed-out frames that were not encoded for their subscription alone.
+    /// Share of the handed-out frames that another subscription had asked for already.
     pub frames_shared_ratio: f64,
     /// Cohorts per channel and frame.
     pub cohorts_per_channel: f64,

@@ -123,6 +123,10 @@ pub(crate) fn session_options(
         packet_overhead_bytes: DATAGRAM_OVERHEAD_BYTES,
         idle_timeout,
         input_redundancy,
+        queue_delay_tolerance: QUEUE_DELAY_TOLERANCE,
         ..SessionOptions::default()
     }
 }
+
+/// Packets wait for the tick of either end, which looks like a queue in the network; ticks of 100 ms must be possible.
+const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(500);

@@ -114,6 +114,7 @@ impl Worker {
 
     fn write_group(&mut self, job: Job<'_>, peers: &mut [Option<Box<Peer>>], slots: &mut [ConnectionSlot]) {
         self.lap.enter(Subsystem::Write, job.stopwatch.ns());
+        fetch(job.now, peers, slots);
         for (peer, slot) in peers.iter_mut().zip(slots) {
             let (Some(peer), Some(connection)) = (peer, &mut slot.connection) else { continue };
             if peer.stage == Stage::Unconfirmed {
@@ -181,6 +182,15 @@ impl Worker {
     pub(crate) fn keeps(&self) -> bool {
         self.sender.is_none()
     }
+}
+
+/// Reads a little of each connection of a group, so that the processor fetches them all at once instead of waiting for
+/// memory at each in turn.
+fn fetch(now: Time, peers: &[Option<Box<Peer>>], slots: &[ConnectionSlot]) {
+    let peers = peers.iter().flatten();
+    let sum = peers.fold(0, |sum, peer| sum ^ peer.session.sending_allowance_bytes(now) ^ peer.sealer.header_len());
+    let more = slots.iter().flat_map(|slot| &slot.connection).filter(|connection| connection.has_more()).count();
+    std::hint::black_box((sum, more));
 }
 
 /// Runs the core's jobs on a pool.

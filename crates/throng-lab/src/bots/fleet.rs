@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
+use throng::replica::ClientOptions as ReplicaOptions;
 use throng::{ClientCore, ClientOptions, Decode, Schema, Time, TokenIssuer};
 
 use super::bot::{Bot, Link};
@@ -78,7 +79,10 @@ impl Fleet {
         }
         let scenario = options.scenario.clone();
         let light = ClientOptions { bytes_per_s: 64_000, decode: Decode::Nothing, ..ClientOptions::default() };
-        let decoding = ClientOptions { decode: Decode::Objects, ..light.clone() };
+        // What leaves a cell may turn up in one that is served at the slowest rate.
+        let slowest_ticks = scenario.rings.iter().map(|ring| ring.interval_ticks).max().unwrap_or(1);
+        let replica = ReplicaOptions { limbo_ticks: slowest_ticks + 5, ..ReplicaOptions::default() };
+        let decoding = ClientOptions { decode: Decode::Objects, replica, ..light.clone() };
         let now = clock::now();
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),

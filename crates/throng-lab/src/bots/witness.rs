@@ -35,6 +35,8 @@ pub(super) struct Witness {
     /// When each decoding bot is looked through next. The moments have nothing to do with the server's ticks.
     next_looks: Vec<Time>,
     tick_interval_us: f64,
+    /// How far the outermost ring reaches.
+    view_m: f64,
     rng: fastrand::Rng,
     neighbours: NeighbourLog,
     known: Histogram<u64>,
@@ -53,6 +55,7 @@ impl Witness {
             tick_times: VecDeque::with_capacity(TICK_TIMES),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
+            view_m: scenario.rings.last().map_or(f64::INFINITY, |ring| f64::from(ring.radius_m)),
             rng: fastrand::Rng::with_seed(scenario.seed),
             neighbours: NeighbourLog::default(),
             known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
@@ -112,7 +115,9 @@ impl Witness {
             self.take_snapshot();
         }
         for bot in bots.iter().filter(|bot| bot.is_decoder && bot.core.is_connected()) {
-            for object in bot.core.replica().iter().flat_map(|replica| replica.objects()) {
+            // What has no home has left the view, and is only kept in case it comes back.
+            let objects = bot.core.replica().into_iter().flat_map(|replica| replica.objects());
+            for object in objects.filter(|object| object.facets().next().is_some()) {
                 let same = self.find(object.id()).is_some_and(|truth| is_same(object, truth));
                 self.mismatches += u64::from(!same);
             }
@@ -180,6 +185,10 @@ impl Witness {
                 false => self.time_of(object.newest_tick()),
             };
             let there = truth.position_after(since_s);
+            if object.facets().next().is_none() && distance(here, there) > self.view_m {
+                // Out of sight, and only kept in case it comes back.
+                continue;
+            }
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;
                 self.neighbours.look(distance(here, there), age_ms, distance(position_of(object), there));
