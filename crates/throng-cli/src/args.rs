@@ -143,6 +143,9 @@ pub(crate) struct ServeArguments {
     /// The address to serve at
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7777")]
     pub(crate) listen: SocketAddr,
+    /// The address under which clients know the server, if it is another: needed with 0.0.0.0
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) public: Option<SocketAddr>,
     /// Threads that the server encodes, writes, seals and sends with
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,

@@ -59,9 +59,15 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
 
 fn serve(arguments: &ServeArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
+    if arguments.listen.ip().is_unspecified() && arguments.public.is_none() {
+        let listen = arguments.listen;
+        let error =
+            anyhow::anyhow!("{listen} is every address of the machine: add --public with the one that clients use");
+        return Err(Failure::Usage(error));
+    }
     let stop = stop_on_interrupt()?;
     eprintln!("serving {} at {} (Ctrl-C ends)", scenario.name, arguments.listen);
-    run::serve(&scenario, (arguments.listen, arguments.key()), &stop, |connected, longest_ms| {
+    run::serve(&scenario, (arguments.listen, arguments.public, arguments.key()), &stop, |connected, longest_ms| {
         eprintln!("{connected} connected, longest frame of the last second {longest_ms:.2} ms");
     })?;
     Ok(ExitCode::SUCCESS)

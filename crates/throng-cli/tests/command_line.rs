@@ -1,6 +1,7 @@
 //! The real program, as a user meets it: one clear line for each mistake, and a whole run.
 
 use std::net::UdpSocket;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
     assert!(none.contains("players") && !none.contains('\n'), "{none}");
     let preset = complaint(&["crowd", "--net", "moon"], 2);
     assert!(preset.contains("none, lan, wifi, 4g or bad"), "{preset}");
+    let everywhere = complaint(&["serve", "--listen", "0.0.0.0:7777"], 2);
+    assert!(everywhere.contains("--public") && !everywhere.contains('\n'), "{everywhere}");
     let folder = complaint(&["report", "no-such-run"], 2);
     assert!(folder.contains("no-such-run") && !folder.contains('\n'), "{folder}");
 }
@@ -98,10 +101,13 @@ fn an_interrupted_run_still_writes_its_report() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_throng"))
         .args(["crowd", "--players", "10", "--seconds", "600", "--quiet", "--runs", runs.path().to_str().unwrap()])
         .stdout(Stdio::null())
+        .process_group(0)
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_secs(4));
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    // As a terminal does: to the whole group, the bots' process included if it is one of it.
+    let group = format!("-{}", child.id());
+    let interrupted = Command::new("kill").args(["-INT", "--", &group]).status().unwrap();
     assert!(interrupted.success());
     let until = Instant::now() + Duration::from_secs(40);
     let status = loop {

@@ -71,7 +71,9 @@ pub struct BotsReport {
     pub ends: Vec<(String, u32)>,
     /// Bots that decoded.
     pub decoded: u32,
-    /// Objects that were not what the server had sent.
+    /// Objects that were compared with the server's final truth.
+    pub objects_compared: u64,
+    /// Of those, the ones that were not what the server had sent.
     pub state_mismatches: u64,
     /// Of the measured part.
     pub cpu_cores: f64,

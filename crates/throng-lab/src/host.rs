@@ -62,11 +62,19 @@ struct Pace {
 
 impl Host {
     /// A server for the scenario at an address.
-    pub fn new(scenario: &Scenario, address: SocketAddr, key: Key) -> Result<Host, StartError> {
+    ///
+    /// `public` is the address under which clients know the server, if it is not the one that it is bound to.
+    pub fn new(
+        scenario: &Scenario,
+        address: SocketAddr,
+        public: Option<SocketAddr>,
+        key: Key,
+    ) -> Result<Host, StartError> {
         let interval = Duration::from_secs(1) / scenario.tick_hz;
         let options = ServerOptions {
             protocol_id: PROTOCOL_ID,
             private_key: key,
+            public_addresses: public.into_iter().collect(),
             tick_interval: interval,
             max_clients: scenario.players,
             client_bytes_per_s: scenario.budget_bytes_per_s(),

@@ -96,7 +96,7 @@ impl<'a> Play<'a> {
         let scenario = &options.scenario;
         let key = throng::random_key();
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let host = Host::new(scenario, address, key.clone()).context("the server could not be started")?;
+        let host = Host::new(scenario, address, None, key.clone()).context("the server could not be started")?;
         let objects = scenario.players as usize * (1 + scenario.chests_per_player as usize);
         let truth = TruthWriter::create(objects + scenario.idle_objects as usize)
             .context("the file with the server's truth could not be made")?;
@@ -214,9 +214,9 @@ impl<'a> Play<'a> {
     }
 
     fn tick(&mut self) -> Result<()> {
-        self.host.wait();
         let count = self.options.allocations;
         let before = count.map(|count| count());
+        self.host.wait();
         let tick = self.host.tick();
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(self.host.server().last_tick(), allocations);
@@ -252,11 +252,11 @@ impl<'a> Play<'a> {
 /// longest frame of the last second in milliseconds.
 pub fn serve(
     scenario: &Scenario,
-    (address, key): (SocketAddr, Key),
+    (address, public, key): (SocketAddr, Option<SocketAddr>, Key),
     stop: &AtomicBool,
     mut each_second: impl FnMut(u32, f64),
 ) -> Result<()> {
-    let mut host = Host::new(scenario, address, key)?;
+    let mut host = Host::new(scenario, address, public, key)?;
     let mut second: Time = clock::now();
     let mut longest_ms = 0f64;
     while !stop.load(Ordering::Relaxed) {

@@ -30,7 +30,7 @@ pub struct Scenario {
     pub name: String,
     /// One line that says what is played.
     pub description: String,
-    /// How many bots connect, 1 to 100,000.
+    /// How many bots connect, 1 to 65,536.
     pub players: u32,
     /// Steps of the simulation per second, 1 to 240.
     pub tick_hz: u32,

@@ -258,6 +258,9 @@ pub struct Bots {
     pub decoded: u32,
     /// Objects whose decoded state was not what the server had sent.
     pub state_mismatches: u64,
+    /// Objects that were compared with the server's truth at the end, over all decoding bots; those near a bot that it
+    /// does not hold count as different.
+    pub objects_compared: u64,
     /// Processor time by wall time, 1 is one core.
     pub cpu_cores: f64,
     /// Cores that the bots may use.
@@ -461,6 +464,10 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     );
     unless(bots.connected >= run.players, format!("only {} of {} bots connected", bots.connected, run.players));
     unless(bots.disconnects == 0, format!("{} connections ended before the run did", bots.disconnects));
+    unless(
+        bots.objects_compared > 0 || bots.decoded == 0,
+        "no decoded object was compared with the server's truth".to_owned(),
+    );
     unless(
         bots.state_mismatches == 0,
         format!("{} decoded objects differed from what the server had sent", bots.state_mismatches),

@@ -197,7 +197,10 @@ impl Replicator {
         }
         self.ownership[index] = Ownership { placement, owner };
         self.store.update(id.index, self.now, quantise);
-        self.place_all(id)?;
+        if let Err(error) = self.place_all(id) {
+            self.despawn(id);
+            return Err(error);
+        }
         Ok(id)
     }
 

@@ -1,5 +1,6 @@
 //! The client: a sans-IO core, and the same with a driver.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,9 @@ use crate::options::{DATAGRAM_BYTES, default_lanes, session_options};
 use crate::server::MessageError;
 
 const CONTROL: LaneId = LaneId(0);
+
+/// Messages kept for a game that has not polled them when the connection ends.
+const MAX_LATE_MESSAGES: usize = 4_096;
 
 /// Settings of a [`Client`].
 #[derive(Clone, Debug)]
@@ -136,6 +140,8 @@ pub struct ClientCore {
     replica: Option<Box<ReplicaClient>>,
     ended: Option<EndReason>,
     is_end_polled: bool,
+    /// Messages that came before the end and were not polled by then; as many as a session holds.
+    late: VecDeque<ClientEvent>,
     connected: Option<ClientEvent>,
     server_tick: Option<Tick>,
     /// Bytes of replication that came, whether decoded or not.
@@ -177,6 +183,7 @@ impl ClientCore {
             replica: None,
             ended: None,
             is_end_polled: false,
+            late: VecDeque::new(),
             connected: None,
             server_tick: None,
             replication_bytes: 0,
@@ -185,6 +192,9 @@ impl ClientCore {
 
     /// Takes in a datagram. Its content is undefined afterwards.
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) {
+        if self.ended.is_some() {
+            return;
+        }
         match &mut self.state {
             State::Connecting(handshake) => match handshake.handle(now, from, datagram) {
                 ClientOutcome::Connected(connected) => self.begin_session(now, *connected),
@@ -383,6 +393,9 @@ impl ClientCore {
 
     /// The next message on one of the game's lanes. Whatever else the server may say on ours means nothing.
     fn poll_message(&mut self) -> Option<ClientEvent> {
+        if let Some(late) = self.late.pop_front() {
+            return Some(late);
+        }
         let State::Open(link) = &mut self.state else { return None };
         loop {
             let (lane, bytes) = link.session.poll_message()?;
@@ -461,6 +474,12 @@ impl ClientCore {
 
     fn end(&mut self, reason: EndReason) {
         self.ended.get_or_insert(reason);
+        while let Some(message) = self.poll_message() {
+            self.late.push_back(message);
+            if self.late.len() > MAX_LATE_MESSAGES {
+                break;
+            }
+        }
         self.state = match std::mem::replace(&mut self.state, State::Over) {
             State::Open(link) => State::Leaving(link, DISCONNECT_REPEATS),
             _ => State::Over,

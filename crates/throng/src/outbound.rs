@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
-use throng_link::session::Delivery;
+use throng_link::session::{CloseCause, CloseCode, CloseReason, Delivery};
 use throng_meter::{Lap, Subsystem};
 use throng_net::{Driver, LightUdpSocket, Transmit};
 use throng_replica::{ConnectionSlot, Executor, ObjectLog, Outgoing};
@@ -148,7 +148,10 @@ impl Worker {
             }
             let packet = &mut self.buffer[span.start as usize..][..span.len as usize];
             if peer.sealer.seal_payload(packet).is_err() {
+                // Nothing goes out in clear: the packet is emptied, and the connection is over.
+                packet.fill(0);
                 self.send_errors += 1;
+                peer.gone.get_or_insert(CloseCause::Local(CloseReason::new(CloseCode::PROTOCOL, "cannot be sealed")));
             }
         }
     }

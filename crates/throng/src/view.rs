@@ -83,6 +83,8 @@ impl Views {
             collect_others(replicator, key, 1, peer.id, &mut self.wanted);
         }
         self.wanted.sort_unstable();
+        // Seen in several ways: the shortest interval counts.
+        self.wanted.dedup_by_key(|&mut (object, _)| object);
         let (wanted, explicit) = (&self.wanted, &peer.explicit);
         let by_hand = |object| explicit.contains_key(&ChannelKey::Entity { object, facet: Facet::Others });
         peer.followed.retain(|object, (subscription, _)| {

@@ -172,3 +172,57 @@ fn a_shutdown_reaches_everybody() {
     }
     assert_eq!(world.server.replicator().hub_ref().frames_held(), 0);
 }
+
+/// A client that updates seldom and polls later still: the last words came together with the end.
+#[test]
+fn the_last_words_of_a_server_are_heard_before_the_end() {
+    use std::net::SocketAddr;
+    use throng::net::MemoryNetwork;
+    use throng::{Client, ClientOptions, Server, ServerOptions, Time, TokenIssuer};
+
+    let schema = Arc::new(Schema::builder().kind::<Score>().build().expect("good kinds"));
+    let network = MemoryNetwork::new(Condition::NONE, 1).expect("no condition");
+    let home: SocketAddr = "10.0.0.1:1".parse().expect("an address");
+    let key = Key::new([3; 32]);
+    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
+    let issuer = TokenIssuer::new(options.protocol_id, key);
+    let driver = network.endpoint(home).expect("free");
+    let mut server = Server::new(Box::new(driver), Arc::clone(&schema), options).expect("a server");
+    let driver = network.endpoint("10.0.0.2:1".parse().expect("an address")).expect("free");
+    let token = issuer.issue(1, &[home]).expect("a token");
+    let mut client =
+        Client::new(Box::new(driver), token, Arc::clone(&schema), ClientOptions::default(), Time(0)).expect("a client");
+
+    let mut connection = None;
+    let mut events = Vec::new();
+    for tick in 1..200u64 {
+        let now = Time::from_millis(tick * 33);
+        server.receive(now).expect("memory does not fail");
+        while let Some(event) = server.poll_event() {
+            if let ServerEvent::Connected { connection: id, .. } = event {
+                connection = Some(id);
+            }
+        }
+        match connection {
+            Some(id) if tick == 40 => server.send(id, 0, &Score { points: 7, open: true }).expect("room"),
+            // A farewell cuts off what is not sent yet.
+            Some(id) if tick == 42 => server.disconnect(id, now, "enough"),
+            _ => {}
+        }
+        server.tick(now);
+        // From the farewell on, the client looks at what came only after all of it is there.
+        if tick < 40 || tick % 50 == 0 {
+            client.update(now).expect("memory does not fail");
+        }
+    }
+    while let Some(event) = client.poll_event() {
+        events.push(event);
+    }
+    assert!(connection.is_some(), "the client was there");
+    assert!(matches!(events.last(), Some(ClientEvent::Ended(_))), "{events:?}");
+    let score = events.iter().find_map(|event| match event {
+        ClientEvent::Message { message, .. } => message.get::<Score>(&schema),
+        _ => None,
+    });
+    assert_eq!(score.map(|score| score.points), Some(7), "{events:?}");
+}

@@ -220,6 +220,7 @@ impl Fleet {
             ends: self.ends(),
             decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
             state_mismatches: self.witness.mismatches(),
+            objects_compared: self.witness.compared(),
             cpu_cores: measured.cpu_cores,
             inputs_sent_ratio: measured.inputs_sent as f64 / measured.inputs_due.max(1) as f64,
             input_delay_p99_ms: (!measured.late_us.is_empty())

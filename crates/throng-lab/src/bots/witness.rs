@@ -42,6 +42,7 @@ pub(super) struct Witness {
     known: Histogram<u64>,
     known_nearby: Option<f64>,
     mismatches: u64,
+    compared: u64,
 }
 
 impl Witness {
@@ -61,6 +62,7 @@ impl Witness {
             known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
             known_nearby: None,
             mismatches: 0,
+            compared: 0,
         })
     }
 
@@ -120,8 +122,25 @@ impl Witness {
             for object in objects.filter(|object| object.facets().next().is_some()) {
                 let same = self.find(object.id()).is_some_and(|truth| is_same(object, truth));
                 self.mismatches += u64::from(!same);
+                self.compared += 1;
             }
+            self.mismatches += self.lacking(bot);
         }
+    }
+
+    /// Characters close by that the bot does not hold.
+    fn lacking(&self, bot: &Bot) -> u64 {
+        let is_own = |object: &&TrueObject| object.owner.is_some() && object.owner == bot.connection;
+        let own = self.snapshot.objects.iter().find(is_own);
+        let (Some(own), Some(replica)) = (own, bot.core.replica()) else { return 1 };
+        let near_m = NEARBY_M.min(self.view_m);
+        let here = own.position_m();
+        let near = self.snapshot.objects.iter().filter(|object| distance(here, object.position_m()) <= near_m);
+        near.filter(|object| replica.object(object.id).is_none()).count() as u64
+    }
+
+    pub(super) fn compared(&self) -> u64 {
+        self.compared
     }
 
     pub(super) fn begin(&mut self) {

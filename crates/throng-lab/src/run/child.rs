@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -51,6 +52,8 @@ pub(super) fn start(
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        // Ctrl-C in a terminal is for us alone: the bots are told when to stop, and report.
+        .process_group(0)
         .spawn()
         .with_context(|| format!("the bots could not be started with {}", program.display()))?;
     let mut commands = process.stdin.take().context("the bots have no input")?;

@@ -310,6 +310,7 @@ impl Ledger {
             disconnects: bots.disconnects,
             decoded: bots.decoded,
             state_mismatches: bots.state_mismatches,
+            objects_compared: bots.objects_compared,
             cpu_cores: bots.cpu_cores,
             // The bots play in one thread.
             cores_available: (cores_available as f64).min(1.0),

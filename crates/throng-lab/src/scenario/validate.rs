@@ -29,7 +29,7 @@ impl Check<'_> {
     }
 
     fn time(&self, s: &Scenario) -> Checked {
-        self.range("players (--players)", s.players, 1, 100_000)?;
+        self.range("players (--players)", s.players, 1, 65_536)?;
         self.range("tick_hz (--rate)", s.tick_hz, 1, 240)?;
         self.range("input_hz", s.input_hz, 1, 240)?;
         self.range("seconds (--seconds)", s.seconds, 1, 86_400)?;

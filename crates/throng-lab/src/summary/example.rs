@@ -54,6 +54,7 @@ impl RunSummary {
                 disconnects: 0,
                 decoded: 20,
                 state_mismatches: 0,
+                objects_compared: 20_000,
                 cpu_cores: 0.62,
                 cores_available: 1.0,
                 inputs_sent_ratio: 0.9996,
