@@ -474,10 +474,14 @@ impl ClientCore {
 
     fn end(&mut self, reason: EndReason) {
         self.ended.get_or_insert(reason);
-        while let Some(message) = self.poll_message() {
-            self.late.push_back(message);
-            if self.late.len() > MAX_LATE_MESSAGES {
-                break;
+        if let State::Open(link) = &mut self.state {
+            while self.late.len() < MAX_LATE_MESSAGES
+                && let Some((lane, bytes)) = link.session.poll_message()
+            {
+                if lane != CONTROL {
+                    let message = Received::new(bytes);
+                    self.late.push_back(ClientEvent::Message { lane: lane.0 - 1, message });
+                }
             }
         }
         self.state = match std::mem::replace(&mut self.state, State::Over) {
