@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_number_out_of_range_names_key_option_and_range() {
-        assert_eq!(refused(|s| s.players = 0), "scenario crowd: players (--players): 0 must be from 1 to 100000");
+        assert_eq!(refused(|s| s.players = 0), "scenario crowd: players (--players): 0 must be from 1 to 65536");
         assert!(refused(|s| s.tick_hz = 1000).contains("--rate"));
         assert!(refused(|s| s.area_m = [f32::NAN, 10.0]).contains("--area"));
         assert!(refused(|s| s.start_when_connected = 0.0).contains("above 0"));
