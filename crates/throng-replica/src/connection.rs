@@ -18,8 +18,8 @@ use std::sync::Arc;
 use throng_wire::{BitWriter, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
-use crate::frame::{Frame, Since};
-use crate::hub::{ChannelState, Outgoing, Planner};
+use crate::frame::{Frame, Since, Variant};
+use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
 use crate::key::KEY_MAX_BYTES;
 use crate::limits::LimitReached;
 use crate::subscription::{Stage, Subscription};
@@ -121,8 +121,8 @@ struct Piece {
     named: bool,
 }
 
-impl Connection {
-    pub(crate) fn new(limit: usize) -> Connection {
+impl Reader for Connection {
+    fn with_limit(limit: usize) -> Connection {
         Connection {
             subscriptions: vec![Subscription::default()],
             due_at: vec![Tick(0)],
@@ -139,6 +139,36 @@ impl Connection {
         }
     }
 
+    fn open_channels(&self) -> impl Iterator<Item = u32> + '_ {
+        self.subscriptions.iter().filter(|s| s.is_open()).map(|s| s.channel)
+    }
+
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        self.due.clear();
+        self.cursor = 0;
+        let mut candidates = std::mem::take(&mut planner.candidates);
+        self.find_candidates(planner.now, &mut candidates);
+        fetch(&self.subscriptions, candidates.iter().copied());
+        for &number in &candidates {
+            self.plan_turn(usize::from(number), planner);
+        }
+        planner.candidates = candidates;
+    }
+
+    fn is_asleep(&self, number: u16, channel: u32) -> bool {
+        let subscription = self.subscriptions.get(usize::from(number));
+        subscription.is_some_and(|s| s.stage == Stage::Asleep && s.channel == channel)
+    }
+
+    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns) {
+        let subscription = &mut self.subscriptions[usize::from(number)];
+        subscription.stage = Stage::Open;
+        subscription.since = subscription.since.newest(unchanged_at);
+        self.due_at[usize::from(number)] = subscription.next_turn(now.before(1), turns.phase);
+    }
+}
+
+impl Connection {
     /// What was sent so far.
     pub fn counters(&self) -> ConnectionCounters {
         self.counters
@@ -162,10 +192,6 @@ impl Connection {
             + self.resends.capacity() * size_of::<Piece>()
             + self.records.pieces.capacity() * size_of::<Piece>()
             + self.records.packets.capacity() * size_of::<PacketRecord>()
-    }
-
-    pub(crate) fn open_channels(&self) -> impl Iterator<Item = u32> + '_ {
-        self.subscriptions.iter().filter(|s| s.is_open()).map(|s| s.channel)
     }
 
     pub(crate) fn subscribe(
@@ -216,18 +242,6 @@ impl Connection {
         Some(subscription.channel)
     }
 
-    pub(crate) fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
-        self.due.clear();
-        self.cursor = 0;
-        let mut candidates = std::mem::take(&mut planner.candidates);
-        self.find_candidates(planner.now, &mut candidates);
-        fetch(&self.subscriptions, candidates.iter().copied());
-        for &number in &candidates {
-            self.plan_turn(usize::from(number), planner);
-        }
-        planner.candidates = candidates;
-    }
-
     /// The subscriptions whose next turn is not after `now`.
     fn find_candidates(&self, now: Tick, candidates: &mut Vec<u16>) {
         candidates.clear();
@@ -261,21 +275,6 @@ impl Connection {
                 planner.sleep(subscription.channel, number as u16);
             }
         }
-    }
-
-    /// Whether this subscription waits for its channel to change.
-    pub(crate) fn is_asleep(&self, number: u16, channel: u32) -> bool {
-        let subscription = self.subscriptions.get(usize::from(number));
-        subscription.is_some_and(|s| s.stage == Stage::Asleep && s.channel == channel)
-    }
-
-    /// The channel has changed at `now` for the first time since `unchanged_at`: the subscription, which had everything
-    /// then, takes part in the next turn of its class.
-    pub(crate) fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, phase: u32) {
-        let subscription = &mut self.subscriptions[usize::from(number)];
-        subscription.stage = Stage::Open;
-        subscription.since = subscription.since.newest(unchanged_at);
-        self.due_at[usize::from(number)] = subscription.next_turn(now.before(1), phase);
     }
 
     /// Puts what is due in order for a tick in which `budget_bytes` may be written. In order of priority if that is
@@ -408,7 +407,7 @@ impl Connection {
                 });
                 next_segment += 1;
             }
-            let phase = outgoing.channels[subscription.channel as usize].phase;
+            let phase = outgoing.channels[subscription.channel as usize].turns.phase;
             subscription.end_frame(frame.tick);
             self.due_at[index] = subscription.next_turn(outgoing.now, phase);
             self.cursor += 1;
@@ -498,7 +497,7 @@ fn next_frame<S: ChannelState>(subscription: &mut Subscription, planner: &mut Pl
     }
     let too_old = is_fresh || state.horizon().is_newer_than(subscription.since);
     let since = if too_old { Since::Start } else { Since::Tick(subscription.since) };
-    Next::Frame(planner.request(subscription.channel, since))
+    Next::Frame(planner.request(subscription.channel, since, Variant::default()))
 }
 
 /// The bytes that name the subscription's channel, empty once the client is known to have them.

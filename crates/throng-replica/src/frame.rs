@@ -16,17 +16,25 @@ pub enum Since {
     Tick(Tick),
 }
 
+/// In which of several forms a frame is wanted: what it means is up to the channel's state. 0 is the ordinary one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Variant(pub u32);
+
 /// The changes of one channel in `(since, tick]`, cut into segments. Immutable once encoded; shared by reference.
 #[derive(Debug, Default)]
 pub struct Frame {
     /// The tick whose state this is.
     pub tick: Tick,
+    /// In which form it was asked for.
+    pub variant: Variant,
     /// Bytes of all segments, one behind the other.
     pub bytes: Vec<u8>,
     /// The pieces, in order.
     pub segments: Vec<Segment>,
     /// What the segments say, for the supersession check: see [`Segment::first_entry`].
     pub entries: Vec<FrameEntry>,
+    /// Who wrote which bytes, where readers leave out their own. Empty if the state does not say.
+    pub parts: Vec<FramePart>,
     pub(crate) scratch: Vec<u64>,
 }
 
@@ -55,6 +63,19 @@ pub struct FrameEntry {
     pub mask: u64,
 }
 
+/// Bytes of a frame that go back to one writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FramePart {
+    /// The segment in which they lie.
+    pub segment: u32,
+    /// The writer, in whatever numbers the state uses.
+    pub writer: u32,
+    /// First byte in [`Frame::bytes`].
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
 impl Frame {
     /// The bytes of segment `index`.
     pub fn segment_bytes(&self, index: usize) -> &[u8] {
@@ -77,9 +98,11 @@ impl Frame {
     fn with_usual_room() -> Frame {
         Frame {
             tick: Tick(0),
+            variant: Variant::default(),
             bytes: Vec::with_capacity(768),
             segments: Vec::with_capacity(4),
             entries: Vec::with_capacity(32),
+            parts: Vec::new(),
             scratch: Vec::with_capacity(32),
         }
     }
@@ -88,6 +111,7 @@ impl Frame {
         self.bytes.clear();
         self.segments.clear();
         self.entries.clear();
+        self.parts.clear();
         self.scratch.clear();
     }
 }

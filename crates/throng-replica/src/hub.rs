@@ -13,14 +13,14 @@ use smallvec::SmallVec;
 use throng_wire::{ConnectionId, Tick};
 
 use crate::connection::{Connection, SubscriptionId};
-use crate::frame::{Frame, FramePool, Since};
+use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
 
 /// What a channel holds: a log of changes that can be asked for everything since a tick.
 ///
-/// The one duty that keeps sharing safe: what [`encode`](ChannelState::encode) writes depends on the state, `since`
-/// and `now` alone, never on who asks.
+/// The one duty that keeps sharing safe: what [`encode`](ChannelState::encode) writes depends on the state, `since`,
+/// the variant and `now` alone, never on who asks.
 pub trait ChannelState: Send + Sync {
     /// What the state needs to look at while it encodes.
     type Context: Sync;
@@ -39,7 +39,7 @@ pub trait ChannelState: Send + Sync {
     /// Whether a newcomer has nothing to be told.
     fn is_empty(&self) -> bool;
 
-    /// Writes the changes in `(since, now]`, or everything, into an empty frame.
+    /// Writes the changes in `(since, now]`, or everything, into an empty frame. [`Frame::variant`] says in which form.
     fn encode(&self, context: &Self::Context, since: Since, now: Tick, frame: &mut Frame);
 
     /// Whether everything that segment `segment` of `frame` says will be, or has been, said again by a later frame.
@@ -72,7 +72,7 @@ pub struct ChannelIndex(pub(crate) u32);
 pub(crate) struct Channel<S> {
     pub(crate) key: ChannelKey,
     pub(crate) state: S,
-    pub(crate) phase: u32,
+    pub(crate) turns: Turns,
     pub(crate) subscribers: u32,
     in_use: bool,
     /// The state may have changed since the last plan, and somebody sleeps here.
@@ -97,16 +97,20 @@ const ENDED_SLEEPERS: usize = 16;
 struct Request {
     channel: u32,
     since: Since,
+    variant: Variant,
     frame: Arc<Frame>,
 }
 
 /// All channels and connections of a server. See the module's page for the order of calls.
+///
+/// `C` is the kind of path that frames take to the connections: packets that may be lost ([`Connection`]) or an ordered
+/// stream ([`Stream`](crate::Stream)).
 #[derive(Debug)]
-pub struct Hub<S> {
+pub struct Hub<S, C = Connection> {
     channels: Vec<Channel<S>>,
     free: Vec<u32>,
     by_key: FxHashMap<ChannelKey, u32>,
-    connections: Vec<ConnectionSlot>,
+    connections: Vec<ConnectionSlot<C>>,
     requests: Vec<Request>,
     /// Channels that have requests this tick.
     requested: Vec<u32>,
@@ -123,11 +127,45 @@ pub struct Hub<S> {
 }
 
 /// The place of one connection.
-#[derive(Debug, Default)]
-pub struct ConnectionSlot {
+#[derive(Debug)]
+pub struct ConnectionSlot<C = Connection> {
     generation: u32,
     /// The connection that lives here, if any.
-    pub connection: Option<Connection>,
+    pub connection: Option<C>,
+}
+
+impl<C> Default for ConnectionSlot<C> {
+    fn default() -> ConnectionSlot<C> {
+        ConnectionSlot { generation: 0, connection: None }
+    }
+}
+
+/// The subscriptions of one connection, as the hub sees them: whatever the way is on which frames travel.
+pub trait Reader: Send {
+    /// A connection without subscriptions that may have `limit` of them.
+    fn with_limit(limit: usize) -> Self;
+
+    /// The channel of each open subscription.
+    fn open_channels(&self) -> impl Iterator<Item = u32> + '_;
+
+    /// Asks for the frames of the subscriptions that are due.
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>);
+
+    /// Whether subscription `number` waits for `channel` to change.
+    fn is_asleep(&self, number: u16, channel: u32) -> bool;
+
+    /// The channel has changed at `now` for the first time since `unchanged_at`: the subscription, which had everything
+    /// then, takes part in the next turn of its class.
+    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns);
+}
+
+/// When the subscriptions of a channel have their turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// Where the turns of an interval lie: a hash of the channel's name, so that channels spread over ticks.
+    pub(crate) phase: u32,
+    /// Turns happen at multiples of this many ticks only; 1 for any tick.
+    pub(crate) grid_ticks: u32,
 }
 
 /// What the hub has done so far, and what of it this tick.
@@ -167,9 +205,9 @@ impl<S> Outgoing<'_, S> {
     }
 }
 
-impl<S: ChannelState> Hub<S> {
+impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// A hub without channels and connections, at tick `now`.
-    pub fn new(limits: HubLimits, now: Tick) -> Hub<S> {
+    pub fn new(limits: HubLimits, now: Tick) -> Hub<S, C> {
         Hub {
             channels: Vec::new(),
             free: Vec::new(),
@@ -219,7 +257,7 @@ impl<S: ChannelState> Hub<S> {
         let channel = || Channel {
             key,
             state: state(),
-            phase: key.spread(),
+            turns: Turns { phase: key.spread(), grid_ticks: 1 },
             subscribers: 0,
             in_use: true,
             disturbed: false,
@@ -263,6 +301,38 @@ impl<S: ChannelState> Hub<S> {
         &mut slot.state
     }
 
+    /// Lets subscriptions of the channel have turns at multiples of `grid_ticks` only (streams; packets have phases).
+    pub fn set_turn_grid(&mut self, channel: ChannelIndex, grid_ticks: u32) {
+        self.channels[channel.0 as usize].turns.grid_ticks = grid_ticks.max(1);
+    }
+
+    /// Whether a channel in which somebody waits for a change may have changed since the last plan.
+    pub fn is_disturbed(&self) -> bool {
+        !self.disturbed.is_empty()
+    }
+
+    pub(crate) fn turns(&self, channel: ChannelIndex) -> Turns {
+        self.channels[channel.0 as usize].turns
+    }
+
+    pub(crate) fn limits(&self) -> HubLimits {
+        self.limits
+    }
+
+    pub(crate) fn readers(&self) -> impl Iterator<Item = &C> {
+        self.connections.iter().filter_map(|slot| slot.connection.as_ref())
+    }
+
+    pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {
+        let subscribers = &mut self.channels[channel as usize].subscribers;
+        *subscribers = subscribers.wrapping_add_signed(change);
+    }
+
+    pub(crate) fn refuse(&mut self, limit: LimitReached) -> LimitReached {
+        self.counters.limit_reached += 1;
+        limit
+    }
+
     /// The channel's key.
     pub fn key(&self, channel: ChannelIndex) -> ChannelKey {
         self.channels[channel.0 as usize].key
@@ -284,6 +354,19 @@ impl<S: ChannelState> Hub<S> {
                 self.by_key.remove(&channel.key);
                 self.free.push(self.swept as u32);
             }
+        }
+    }
+
+    /// Removes a channel that nobody subscribes to any more; its index may be used for another.
+    ///
+    /// # Panics
+    /// If somebody subscribes to it.
+    pub fn remove(&mut self, channel: ChannelIndex) {
+        let slot = &mut self.channels[channel.0 as usize];
+        assert_eq!(slot.subscribers, 0, "a channel with subscribers is not removed");
+        if std::mem::replace(&mut slot.in_use, false) {
+            self.by_key.remove(&slot.key);
+            self.free.push(channel.0);
         }
     }
 
@@ -319,7 +402,7 @@ impl<S: ChannelState> Hub<S> {
         let slot = &mut self.connections[index];
         assert!(slot.connection.is_none(), "connection slot {index} is taken");
         slot.generation = slot.generation.wrapping_add(1);
-        slot.connection = Some(Connection::new(self.limits.subscriptions_per_connection));
+        slot.connection = Some(C::with_limit(self.limits.subscriptions_per_connection));
         ConnectionId { index: index as u32, generation: slot.generation }
     }
 
@@ -334,48 +417,15 @@ impl<S: ChannelState> Hub<S> {
     }
 
     /// The connection of that name, if it is still there.
-    pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+    pub fn connection(&self, id: ConnectionId) -> Option<&C> {
         let slot = self.connections.get(id.index as usize)?;
         slot.connection.as_ref().filter(|_| slot.generation == id.generation)
     }
 
     /// The connection of that name, if it is still there.
-    pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut C> {
         let slot = self.connections.get_mut(id.index as usize)?;
         slot.connection.as_mut().filter(|_| slot.generation == id.generation)
-    }
-
-    /// Subscribes a connection to a channel: every `interval_ticks` ticks it is sent what changed. The first frame,
-    /// with everything, is due at once.
-    ///
-    /// `weight` raises the subscription's priority when the budget is short; 1 is ordinary.
-    pub fn subscribe(
-        &mut self,
-        id: ConnectionId,
-        channel: ChannelIndex,
-        interval_ticks: u16,
-        weight: u8,
-    ) -> Result<SubscriptionId, LimitReached> {
-        let opened = self.now.after(1);
-        let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
-        match connection.subscribe(channel.0, interval_ticks, weight, opened) {
-            Ok(subscription) => {
-                self.channels[channel.0 as usize].subscribers += 1;
-                Ok(subscription)
-            }
-            Err(error) => {
-                self.counters.limit_reached += 1;
-                Err(error)
-            }
-        }
-    }
-
-    /// Ends a subscription. The client is told, again and again until it has acknowledged it.
-    pub fn unsubscribe(&mut self, id: ConnectionId, subscription: SubscriptionId) {
-        let Some(connection) = self.connection_mut(id) else { return };
-        if let Some(channel) = connection.unsubscribe(subscription) {
-            self.channels[channel as usize].subscribers -= 1;
-        }
     }
 
     /// Decides which subscriptions are due at tick `now`, and asks for the frames that they need.
@@ -428,7 +478,7 @@ impl<S: ChannelState> Hub<S> {
                 let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return false };
                 let is_asleep = connection.is_asleep(subscription, index);
                 if is_asleep && has_changed {
-                    connection.wake(subscription, self.now, now, channel.phase);
+                    connection.wake(subscription, self.now, now, channel.turns);
                 }
                 is_asleep && !has_changed
             });
@@ -441,6 +491,7 @@ impl<S: ChannelState> Hub<S> {
         executor.for_each(&mut self.requests, |request| {
             let frame = Arc::get_mut(&mut request.frame).expect("a frame just taken from the pool has one owner");
             frame.tick = now;
+            frame.variant = request.variant;
             channels[request.channel as usize].state.encode(context, request.since, now, frame);
         });
         self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
@@ -448,8 +499,44 @@ impl<S: ChannelState> Hub<S> {
 
     /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to
     /// threads.
-    pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot]) {
+    pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot<C>]) {
         (Outgoing { channels: &self.channels, requests: &self.requests, now: self.now }, &mut self.connections)
+    }
+
+}
+
+impl<S: ChannelState> Hub<S> {
+    /// Subscribes a connection to a channel: every `interval_ticks` ticks it is sent what changed. The first frame,
+    /// with everything, is due at once.
+    ///
+    /// `weight` raises the subscription's priority when the budget is short; 1 is ordinary.
+    pub fn subscribe(
+        &mut self,
+        id: ConnectionId,
+        channel: ChannelIndex,
+        interval_ticks: u16,
+        weight: u8,
+    ) -> Result<SubscriptionId, LimitReached> {
+        let opened = self.now.after(1);
+        let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
+        match connection.subscribe(channel.0, interval_ticks, weight, opened) {
+            Ok(subscription) => {
+                self.channels[channel.0 as usize].subscribers += 1;
+                Ok(subscription)
+            }
+            Err(error) => {
+                self.counters.limit_reached += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a subscription. The client is told, again and again until it has acknowledged it.
+    pub fn unsubscribe(&mut self, id: ConnectionId, subscription: SubscriptionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if let Some(channel) = connection.unsubscribe(subscription) {
+            self.channels[channel as usize].subscribers -= 1;
+        }
     }
 
     /// A packet has arrived.
@@ -473,8 +560,8 @@ impl<S: ChannelState> Hub<S> {
     }
 }
 
-/// The hub as [`Connection::plan`] sees it.
-pub(crate) struct Planner<'a, S> {
+/// The hub as a [`Reader`] sees it while it plans.
+pub struct Planner<'a, S> {
     channels: &'a mut [Channel<S>],
     requests: &'a mut Vec<Request>,
     requested: &'a mut Vec<u32>,
@@ -503,11 +590,15 @@ impl<S: ChannelState> Planner<'_, S> {
         }
     }
 
-    /// The number of the request for `(channel, since)`, made if nobody has asked yet.
-    pub(crate) fn request(&mut self, channel: u32, since: Since) -> u32 {
+    /// The number of the request for `(channel, since)` in the form `variant`, made if nobody has asked yet.
+    pub(crate) fn request(&mut self, channel: u32, since: Since, variant: Variant) -> u32 {
         self.shared += 1;
         let slot = &mut self.channels[channel as usize];
-        if let Some(&known) = slot.requests.iter().find(|&&r| self.requests[r as usize].since == since) {
+        let is_it = |r: &&u32| {
+            let request = &self.requests[**r as usize];
+            request.since == since && request.variant == variant
+        };
+        if let Some(&known) = slot.requests.iter().find(is_it) {
             return known;
         }
         if slot.requests.is_empty() {
@@ -515,7 +606,7 @@ impl<S: ChannelState> Planner<'_, S> {
         }
         let request = self.requests.len() as u32;
         slot.requests.push(request);
-        self.requests.push(Request { channel, since, frame: self.pool.take() });
+        self.requests.push(Request { channel, since, variant, frame: self.pool.take() });
         request
     }
 }

@@ -109,18 +109,22 @@ mod log;
 mod objects;
 mod replicator;
 mod store;
+mod stream;
 mod subscription;
 
 pub use client::{ApplyError, ClientCounters, ClientEvent, ClientOccupancy, ClientOptions, ReplicaClient};
 pub use connection::{Connection, ConnectionCounters, PIECE_MAX_BYTES, SubscriptionId};
 pub use decode::SegmentError;
 pub use encode::ENTRY_MAX_BYTES;
-pub use frame::{Frame, FrameEntry, Segment, Since};
+pub use frame::{Frame, FrameEntry, FramePart, Segment, Since, Variant};
 pub use grid::{CellGrid, GridError, GridShape, Layers};
-pub use hub::{ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing};
+pub use hub::{
+    ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing, Planner, Reader, Turns,
+};
 pub use key::{ChannelKey, ChannelName, KeyError};
 pub use limits::{HubLimits, LimitReached};
 pub use log::ObjectLog;
 pub use objects::ReplicaObject;
 pub use replicator::{EntryTooLong, Placed, Placement, Replicator, ReplicatorOptions};
 pub use store::ObjectStore;
+pub use stream::{Stream, StreamStart, StreamSubscription};

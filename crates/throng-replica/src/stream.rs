@@ -1,0 +1,504 @@
+//! Subscriptions of a connection whose path is ordered and loses nothing: TCP, or a reliable lane.
+//!
+//! What is written has arrived, or the connection is over. So nothing is remembered about what was sent: a subscription
+//! is where it stands in its channel's log, and when its next turn is. A path that cannot take more now is
+//! [paused](Stream::pause); its subscriptions stay where they are, and the frames after the pause hold the newest
+//! state once, however long it took.
+//!
+//! Turns lie on a lattice of the subscription's own: `anchor + n * interval`, moved up to the channel's grid. Turns that
+//! were missed are skipped, not made up for.
+
+use std::sync::Arc;
+
+use throng_wire::{ConnectionId, Tick};
+
+use crate::connection::SubscriptionId;
+use crate::frame::{Frame, Since, Variant};
+use crate::hub::{ChannelIndex, ChannelState, Hub, Outgoing, Planner, Reader, Turns};
+use crate::limits::LimitReached;
+
+/// The subscriptions of one connection.
+#[derive(Debug)]
+pub struct Stream {
+    /// By number; number 0 is never used.
+    entries: Vec<Entry>,
+    /// When each has its next turn: apart from the rest, because it is scanned.
+    due_at: Vec<Tick>,
+    /// No turn comes before this tick.
+    next_due: Tick,
+    free: Vec<u16>,
+    limit: usize,
+    due: Vec<Due>,
+    is_paused: bool,
+}
+
+/// What a subscription is to be sent, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSubscription {
+    /// Ticks between turns, at least 1.
+    pub interval_ticks: u32,
+    /// The turns are at this tick plus 1, 2, 3 ... intervals. May lie in the past.
+    pub anchor: Tick,
+    /// What the first turn brings.
+    pub start: StreamStart,
+    /// In which form frames are wanted.
+    pub variant: Variant,
+}
+
+/// What a subscription begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamStart {
+    /// Everything that the channel holds.
+    Everything,
+    /// What changes from now on.
+    Changes,
+}
+
+/// 24 bytes, and 4 in `due_at`: connections with a thousand of them are common.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    channel: u32,
+    /// Everything up to this tick has been sent.
+    since: Tick,
+    anchor: Tick,
+    interval_ticks: u32,
+    variant: Variant,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Free,
+    /// Nothing was sent yet, and everything is wanted.
+    Fresh,
+    Open,
+    /// The channel had nothing new at the last turn, and wakes the subscription when it has.
+    Asleep,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    number: u16,
+    request: u32,
+}
+
+/// What has no turn is not looked at for so many ticks: long, but far from where ticks wrap around.
+const NO_TURN_TICKS: u32 = 1 << 30;
+
+const FREE: Entry = Entry {
+    channel: 0,
+    since: Tick(0),
+    anchor: Tick(0),
+    interval_ticks: 1,
+    variant: Variant(0),
+    stage: Stage::Free,
+};
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        self.stage != Stage::Free
+    }
+
+    /// The first turn after `now`: the next point of the lattice, moved up to the channel's grid.
+    fn next_turn(&self, now: Tick, turns: Turns) -> Tick {
+        let turn = match self.anchor.is_newer_than(now) {
+            true => self.anchor.after(self.interval_ticks),
+            false => now.after(self.interval_ticks - now.since(self.anchor) % self.interval_ticks),
+        };
+        let past = turn.0 % turns.grid_ticks;
+        if past == 0 { turn } else { turn.after(turns.grid_ticks - past) }
+    }
+}
+
+impl Reader for Stream {
+    fn with_limit(limit: usize) -> Stream {
+        Stream {
+            entries: vec![FREE],
+            due_at: vec![Tick(0)],
+            next_due: Tick(0),
+            free: Vec::new(),
+            limit: limit.min(usize::from(u16::MAX) - 1),
+            due: Vec::new(),
+            is_paused: false,
+        }
+    }
+
+    fn open_channels(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().filter(|entry| entry.is_open()).map(|entry| entry.channel)
+    }
+
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        self.due.clear();
+        let now = planner.now;
+        if self.is_paused || self.entries.len() == 1 {
+            return;
+        }
+        if !self.next_due.is_newer_than(now) {
+            self.next_due = now.after(NO_TURN_TICKS);
+            for number in 1..self.entries.len() {
+                if !self.due_at[number].is_newer_than(now) {
+                    self.turn(number, planner);
+                }
+                if self.next_due.is_newer_than(self.due_at[number]) {
+                    self.next_due = self.due_at[number];
+                }
+            }
+        }
+    }
+
+    fn is_asleep(&self, number: u16, channel: u32) -> bool {
+        let entry = self.entries.get(usize::from(number));
+        entry.is_some_and(|entry| entry.stage == Stage::Asleep && entry.channel == channel)
+    }
+
+    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns) {
+        let entry = &mut self.entries[usize::from(number)];
+        entry.stage = Stage::Open;
+        entry.since = entry.since.newest(unchanged_at);
+        let due_at = entry.next_turn(now.before(1), turns);
+        self.set_due(usize::from(number), due_at);
+    }
+}
+
+impl Stream {
+    /// Number of open subscriptions.
+    pub fn subscription_count(&self) -> usize {
+        self.entries.len() - 1 - self.free.len()
+    }
+
+    /// Bytes of memory that the connection holds, about.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Stream>()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.due_at.capacity() * size_of::<Tick>()
+            + self.free.capacity() * size_of::<u16>()
+            + self.due.capacity() * size_of::<Due>()
+    }
+
+    /// Stops or goes on serving: a path that has enough to do already is given no more. Takes effect at the next plan.
+    pub fn pause(&mut self, is_paused: bool) {
+        if self.is_paused && !is_paused {
+            self.next_due = Tick(self.next_due.0.wrapping_sub(NO_TURN_TICKS));
+        }
+        self.is_paused = is_paused;
+    }
+
+    /// Whether [`Stream::pause`] has stopped it.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Hands out each frame that is due, in order of subscription number, with the tick up to which the subscriber had
+    /// been sent everything. Each counts as sent.
+    ///
+    /// To be called once after each plan: a frame that is not handed out is asked for again at the next.
+    pub fn drain<S: ChannelState>(
+        &mut self,
+        outgoing: Outgoing<'_, S>,
+        mut each: impl FnMut(SubscriptionId, ChannelIndex, &Arc<Frame>, Since),
+    ) {
+        for index in 0..self.due.len() {
+            let due = self.due[index];
+            let number = usize::from(due.number);
+            let entry = &mut self.entries[number];
+            let since = match entry.stage {
+                Stage::Free => continue,
+                Stage::Fresh => Since::Start,
+                _ => Since::Tick(entry.since),
+            };
+            let frame = outgoing.frame(due.request);
+            let turns = outgoing.channels[entry.channel as usize].turns;
+            entry.stage = Stage::Open;
+            entry.since = frame.tick;
+            entry.anchor = entry.anchor.newest(on_lattice(entry, outgoing.now));
+            let due_at = entry.next_turn(outgoing.now, turns);
+            let channel = ChannelIndex(entry.channel);
+            self.set_due(number, due_at);
+            each(SubscriptionId(due.number), channel, frame, since);
+        }
+        self.due.clear();
+    }
+
+    fn channel(&self, id: SubscriptionId) -> Option<u32> {
+        let entry = self.entries.get(usize::from(id.0)).filter(|entry| entry.is_open())?;
+        Some(entry.channel)
+    }
+
+    /// What is due of one subscription.
+    fn turn<S: ChannelState>(&mut self, number: usize, planner: &mut Planner<'_, S>) {
+        let now = planner.now;
+        let entry = &mut self.entries[number];
+        if !matches!(entry.stage, Stage::Fresh | Stage::Open) {
+            self.due_at[number] = now.after(NO_TURN_TICKS);
+            return;
+        }
+        let state = planner.state(entry.channel);
+        let is_fresh = entry.stage == Stage::Fresh;
+        let nothing_new = match is_fresh {
+            true => state.is_empty(),
+            false => !state.last_change().is_newer_than(entry.since),
+        };
+        if nothing_new {
+            entry.since = now;
+            entry.stage = Stage::Asleep;
+            self.due_at[number] = now.after(NO_TURN_TICKS);
+            planner.sleep(entry.channel, number as u16);
+            return;
+        }
+        let too_old = is_fresh || state.horizon().is_newer_than(entry.since);
+        let since = if too_old { Since::Start } else { Since::Tick(entry.since) };
+        let request = planner.request(entry.channel, since, entry.variant);
+        self.due.push(Due { number: number as u16, request });
+        // The turn is over when the frame is drained.
+        self.next_due = now;
+    }
+
+    fn set_due(&mut self, number: usize, due_at: Tick) {
+        self.due_at[number] = due_at;
+        if self.next_due.is_newer_than(due_at) {
+            self.next_due = due_at;
+        }
+    }
+
+    fn open(&mut self, channel: u32, turns: Turns, wanted: StreamSubscription, now: Tick) -> Option<SubscriptionId> {
+        let entry = Entry {
+            channel,
+            since: now,
+            anchor: wanted.anchor,
+            interval_ticks: wanted.interval_ticks.clamp(1, NO_TURN_TICKS / 2),
+            variant: wanted.variant,
+            stage: if wanted.start == StreamStart::Everything { Stage::Fresh } else { Stage::Open },
+        };
+        let number = match self.free.pop() {
+            Some(number) => usize::from(number),
+            None if self.entries.len() <= self.limit => {
+                self.entries.push(FREE);
+                self.due_at.push(Tick(0));
+                self.entries.len() - 1
+            }
+            None => return None,
+        };
+        self.entries[number] = entry;
+        // The first turn is one interval after the anchor, or the next to come if that is past.
+        let first = wanted.anchor.after(entry.interval_ticks);
+        let due_at = if first.is_newer_than(now) { entry.next_turn(first.before(1), turns) } else { now.after(1) };
+        self.set_due(number, due_at);
+        Some(SubscriptionId(number as u16))
+    }
+
+    fn change(&mut self, id: SubscriptionId, (interval_ticks, variant): (u32, Variant), turns: Turns, now: Tick) {
+        let number = usize::from(id.0);
+        let entry = &mut self.entries[number];
+        let sooner = interval_ticks < entry.interval_ticks;
+        entry.interval_ticks = interval_ticks.clamp(1, NO_TURN_TICKS / 2);
+        entry.variant = variant;
+        if sooner && matches!(entry.stage, Stage::Open | Stage::Fresh) {
+            // What has become near must not wait for the turn of what was far.
+            let due_at = entry.next_turn(now, turns);
+            if self.due_at[number].is_newer_than(due_at) {
+                self.set_due(number, due_at);
+            }
+        }
+    }
+
+    fn close(&mut self, id: SubscriptionId) -> Option<u32> {
+        let entry = self.entries.get_mut(usize::from(id.0)).filter(|entry| entry.is_open())?;
+        entry.stage = Stage::Free;
+        let channel = entry.channel;
+        self.due_at[usize::from(id.0)] = self.next_due.after(NO_TURN_TICKS);
+        self.free.push(id.0);
+        Some(channel)
+    }
+}
+
+/// The newest point of the entry's lattice that is not after `now`.
+fn on_lattice(entry: &Entry, now: Tick) -> Tick {
+    now.before(now.since(entry.anchor) % entry.interval_ticks)
+}
+
+impl<S: ChannelState> Hub<S, Stream> {
+    /// Subscribes a connection to a channel.
+    pub fn subscribe(
+        &mut self,
+        id: ConnectionId,
+        channel: ChannelIndex,
+        wanted: StreamSubscription,
+    ) -> Result<SubscriptionId, LimitReached> {
+        let (now, turns, limit) = (self.now(), self.turns(channel), self.limits().subscriptions_per_connection);
+        let Some(stream) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
+        match stream.open(channel.0, turns, wanted, now) {
+            Some(subscription) => {
+                self.count_subscriber(channel.0, 1);
+                Ok(subscription)
+            }
+            None => Err(self.refuse(LimitReached::Subscriptions(limit))),
+        }
+    }
+
+    /// Changes how often a subscription is served, and in which form. What has been sent stays as it is: a form that
+    /// shows more than the former one does not show what is past.
+    pub fn change(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u32, variant: Variant) {
+        let now = self.now();
+        let stream = self.connection(id);
+        let Some(channel) = stream.and_then(|stream| stream.channel(subscription)) else { return };
+        let turns = self.turns(ChannelIndex(channel));
+        if let Some(stream) = self.connection_mut(id) {
+            stream.change(subscription, (interval_ticks, variant), turns, now);
+        }
+    }
+
+    /// The first tick at which some subscription has a turn: until then nothing has to be planned, unless a channel in
+    /// which somebody waits for a change [has changed](Hub::is_disturbed). `None` if nobody has a turn for long.
+    pub fn next_turn(&self) -> Option<Tick> {
+        let now = self.now();
+        let dues = self.readers().filter(|stream| !stream.is_paused && stream.subscription_count() > 0);
+        let first = dues.map(|stream| stream.next_due.0.wrapping_sub(now.0) as i32).min()?;
+        (first < (NO_TURN_TICKS / 2) as i32).then(|| Tick(now.0.wrapping_add_signed(first)))
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&mut self, id: ConnectionId, subscription: SubscriptionId) {
+        let Some(stream) = self.connection_mut(id) else { return };
+        if let Some(channel) = stream.close(subscription) {
+            self.count_subscriber(channel, -1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::Inline;
+    use crate::key::ChannelKey;
+    use crate::limits::HubLimits;
+
+    /// A counter: a frame is the tick up to which its reader stood and the value now.
+    #[derive(Default)]
+    struct Counter {
+        value: u8,
+        changed: Tick,
+    }
+
+    impl ChannelState for Counter {
+        type Context = ();
+
+        fn last_change(&self) -> Tick {
+            self.changed
+        }
+
+        fn horizon(&self) -> Tick {
+            Tick(0)
+        }
+
+        fn retention_ticks(&self) -> u32 {
+            u32::MAX
+        }
+
+        fn is_empty(&self) -> bool {
+            self.value == 0
+        }
+
+        fn encode(&self, (): &(), _since: Since, _now: Tick, frame: &mut Frame) {
+            frame.bytes.push(self.value);
+            frame.push_segment(0, 0, 1);
+        }
+
+        fn is_superseded(&self, (): &(), _frame: &Frame, _segment: usize) -> bool {
+            false
+        }
+    }
+
+    struct Scene {
+        hub: Hub<Counter, Stream>,
+        channel: ChannelIndex,
+        reader: ConnectionId,
+    }
+
+    fn scene(interval_ticks: u32, start: StreamStart) -> Scene {
+        let mut hub: Hub<Counter, Stream> = Hub::new(HubLimits::default(), Tick(0));
+        let channel = hub.channel_or_insert(ChannelKey::Custom(7), Counter::default).expect("there is room");
+        let reader = hub.connect().expect("there is room");
+        let wanted = StreamSubscription { interval_ticks, anchor: Tick(0), start, variant: Variant(0) };
+        hub.subscribe(reader, channel, wanted).expect("there is room");
+        Scene { hub, channel, reader }
+    }
+
+    impl Scene {
+        fn write(&mut self, value: u8) {
+            let changed = self.hub.now().after(1);
+            *self.hub.state_mut(self.channel) = Counter { value, changed };
+        }
+
+        /// Goes to `now`, tick by tick; what came, with when.
+        fn run_to(&mut self, now: u32) -> Vec<(u32, u8)> {
+            let mut got = Vec::new();
+            while self.hub.now().0 < now {
+                let tick = self.hub.now().after(1);
+                self.hub.plan(tick);
+                self.hub.encode(&(), &Inline);
+                let (outgoing, slots) = self.hub.writers();
+                let stream = slots[self.reader.index as usize].connection.as_mut().expect("it is connected");
+                stream.drain(outgoing, |_, _, frame, _| got.push((tick.0, frame.bytes[0])));
+            }
+            got
+        }
+    }
+
+    #[test]
+    fn changes_come_at_the_turns_of_the_subscription() {
+        let mut scene = scene(50, StreamStart::Everything);
+        assert_eq!(scene.run_to(59), [], "an empty channel has nothing to say");
+        scene.write(1);
+        assert_eq!(scene.run_to(119), [(100, 1)]);
+        scene.write(2);
+        assert_eq!(scene.run_to(239), [(150, 2)]);
+        scene.write(3);
+        assert_eq!(scene.run_to(400), [(250, 3)]);
+    }
+
+    #[test]
+    fn a_pause_merges_what_was_missed() {
+        let mut scene = scene(10, StreamStart::Changes);
+        scene.hub.connection_mut(scene.reader).expect("it is connected").pause(true);
+        for value in 1..=9 {
+            scene.write(value);
+            let now = scene.hub.now().0;
+            assert_eq!(scene.run_to(now + 10), []);
+        }
+        scene.hub.connection_mut(scene.reader).expect("it is connected").pause(false);
+        assert_eq!(scene.run_to(200).iter().map(|&(_, value)| value).collect::<Vec<_>>(), [9]);
+    }
+
+    #[test]
+    fn turns_lie_on_the_grid_of_the_channel_without_losing_rate() {
+        let mut scene = scene(50, StreamStart::Changes);
+        scene.hub.set_turn_grid(scene.channel, 33);
+        let mut came = Vec::new();
+        for value in 1..=200 {
+            scene.write(value);
+            let now = scene.hub.now().0;
+            came.extend(scene.run_to(now + 10));
+        }
+        assert!(came.iter().skip(1).all(|(tick, _)| tick % 33 == 0), "{came:?}");
+        assert!((38..=41).contains(&came.len()), "2,000 ticks at an interval of 50: {}", came.len());
+    }
+
+    #[test]
+    fn nobody_who_waits_costs_a_turn() {
+        let mut scene = scene(20, StreamStart::Changes);
+        scene.run_to(100);
+        assert_eq!(scene.hub.next_turn(), None);
+        scene.write(1);
+        assert!(scene.hub.is_disturbed());
+        assert_eq!(scene.run_to(140).len(), 1);
+    }
+
+    #[test]
+    fn a_shorter_interval_takes_effect_at_once() {
+        let mut scene = scene(1_000, StreamStart::Changes);
+        scene.write(1);
+        assert_eq!(scene.run_to(100), []);
+        scene.hub.change(scene.reader, SubscriptionId(1), 20, Variant(0));
+        assert_eq!(scene.run_to(130), [(120, 1)]);
+    }
+}
