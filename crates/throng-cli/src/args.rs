@@ -5,7 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
-use throng_lab::scenario::{NetPreset, Overrides};
+use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
+
+use crate::compare::CompareArguments;
+use crate::gateway::GatewayArguments;
+use crate::gateway_bench::{self, GatewayBenchArguments};
+use crate::top::{self, TopArguments};
 
 /// The command that the bots' process of a run is started with.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
@@ -41,15 +46,30 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Play a workload with a server and bots on this machine, and report
     Crowd(CrowdArguments),
+    /// Play a workload with one replication model after the other, and print one table
+    Compare(CompareArguments),
     /// Serve a workload, for bots that run elsewhere
     Serve(ServeArguments),
     /// Play the bots of a workload against a server
     Bots(BotsArguments),
+    /// Join many servers and many clients; speaks channeld's protocol and takes its flags
+    Gateway(GatewayArguments),
+    /// Put a gateway under load, ours or another that speaks channeld's protocol, and report
+    GatewayBench(Box<GatewayBenchArguments>),
+    /// Watch a running gateway in the terminal
+    #[command(long_about = top::LONG_ABOUT)]
+    Top(TopArguments),
     /// Make report.html anew from the summary.json of a run
     Report(ReportArguments),
     /// The second process of `crowd`
     #[command(name = "bots-for-run", hide = true)]
     BotsForRun,
+    /// The world servers' process of `gateway-bench`
+    #[command(name = gateway_bench::WORLD_FOR_BENCH, hide = true)]
+    WorldForBench,
+    /// The clients' process of `gateway-bench`
+    #[command(name = gateway_bench::CLIENTS_FOR_BENCH, hide = true)]
+    ClientsForBench,
 }
 
 /// What every command that plays takes.
@@ -112,6 +132,12 @@ pub(crate) struct CrowdArguments {
     /// Give the server the first core, and the bots the next
     #[arg(long)]
     pin: bool,
+    /// The server's replication model: legacy, legacy-push, graph, shared-state or throng
+    #[arg(long, value_name = "MODEL", value_parser = model)]
+    model: Option<Model>,
+    /// With --model shared-state: where its lists are, per-connection or shared
+    #[arg(long, value_name = "WHERE", value_parser = scratch)]
+    scratch: Option<Scratch>,
     /// The folder in which the run's folder is made
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
@@ -131,6 +157,8 @@ impl CrowdArguments {
             idle_objects: self.idle_objects,
             server_threads: self.server_threads,
             pin: self.pin,
+            model: self.model,
+            scratch: self.scratch,
             ..self.workload.overrides()
         }
     }
@@ -218,6 +246,16 @@ impl KeyArgument {
 fn net_preset(text: &str) -> Result<NetPreset, String> {
     let known = NetPreset::ALL.iter().find(|(name, _)| *name == text);
     known.map(|&(_, preset)| preset).ok_or_else(|| "use none, lan, wifi, 4g or bad".to_owned())
+}
+
+fn model(text: &str) -> Result<Model, String> {
+    let known = Model::ALL.iter().find(|(name, _)| *name == text);
+    known.map(|&(_, model)| model).ok_or_else(|| "use legacy, legacy-push, graph, shared-state or throng".to_owned())
+}
+
+fn scratch(text: &str) -> Result<Scratch, String> {
+    let known = Scratch::ALL.iter().find(|(name, _)| *name == text);
+    known.map(|&(_, scratch)| scratch).ok_or_else(|| "use per-connection or shared".to_owned())
 }
 
 fn parse_key(text: &str) -> Result<[u8; 32], String> {

@@ -2,7 +2,11 @@
 
 mod allocation;
 mod args;
+mod compare;
 mod exit;
+mod gateway;
+mod gateway_bench;
+mod top;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -14,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use clap::Parser;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Progress};
+use throng_lab::gateway::Part;
 use throng_lab::report;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::Scenario;
@@ -29,8 +34,14 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Command::Crowd(arguments) => crowd(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
         Command::Serve(arguments) => serve(&arguments),
         Command::Bots(arguments) => play(&arguments),
+        Command::Gateway(arguments) => gateway::serve(&arguments),
+        Command::GatewayBench(arguments) => gateway_bench::bench(&arguments),
+        Command::Top(arguments) => top::watch(&arguments),
+        Command::WorldForBench => gateway_bench::play(Part::World),
+        Command::ClientsForBench => gateway_bench::play(Part::Clients),
         Command::Report(arguments) => rebuild(&arguments),
         Command::BotsForRun => play_for_host(),
     };

@@ -15,10 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thiserror::Error;
-use throng::Key;
 use throng::net::BindError;
+use throng::replica::ReplicaClient;
+use throng::{Decoder, Key};
+use throng_models::RecordDecoder;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Model, Scenario};
 
 pub use crate::control::{BotsReport, Progress};
 pub(crate) use fleet::Fleet;
@@ -99,9 +101,20 @@ pub fn check_target(server: SocketAddr, is_own: bool) -> Result<(), BotsError> {
 pub fn play(
     options: &BotsOptions,
     stop: &AtomicBool,
+    progress: impl FnMut(&Progress),
+) -> Result<BotsReport, BotsError> {
+    match options.scenario.model {
+        Model::Throng => play_with::<ReplicaClient>(options, stop, progress),
+        _ => play_with::<RecordDecoder>(options, stop, progress),
+    }
+}
+
+fn play_with<D: Decoder>(
+    options: &BotsOptions,
+    stop: &AtomicBool,
     mut progress: impl FnMut(&Progress),
 ) -> Result<BotsReport, BotsError> {
-    let mut fleet = Fleet::new(options)?;
+    let mut fleet = Fleet::<D>::new(options)?;
     let scenario = &options.scenario;
     let warm = Duration::from_secs(u64::from(scenario.warmup_seconds));
     let length = Duration::from_secs(u64::from(scenario.seconds));
@@ -131,7 +144,10 @@ pub fn play(
 
 /// Plays as the second process of a run: told by its standard input what to do, telling on its standard output.
 pub fn play_for_host(options: &BotsOptions) -> Result<(), BotsError> {
-    pipe::play(options)
+    match options.scenario.model {
+        Model::Throng => pipe::play::<ReplicaClient>(options),
+        _ => pipe::play::<RecordDecoder>(options),
+    }
 }
 
 /// Raises the limit of open files as far as allowed.

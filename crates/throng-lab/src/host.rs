@@ -1,11 +1,12 @@
 //! The server of a workload: a world that is replicated, tick by tick.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use throng::{
-    ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Server, ServerEvent, ServerOptions,
-    StartError, Tick, Time,
+    Channels, ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Replication, Schema, Server,
+    ServerEvent, ServerOptions, StartError, Tick, Time,
 };
 
 use crate::clock;
@@ -23,9 +24,9 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
 /// has cooled down.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// A server with a world behind it.
-pub struct Host {
-    server: Server,
+/// A server with a world behind it. `R` is its replication model.
+pub struct Host<R = Channels> {
+    server: Server<R>,
     world: World,
     scenario: Scenario,
     /// By connection index.
@@ -61,7 +62,7 @@ struct Pace {
 }
 
 impl Host {
-    /// A server for the scenario at an address.
+    /// A server of our own model for the scenario at an address.
     ///
     /// `public` is the address under which clients know the server, if it is not the one that it is bound to.
     pub fn new(
@@ -70,6 +71,18 @@ impl Host {
         public: Option<SocketAddr>,
         key: Key,
     ) -> Result<Host, StartError> {
+        Host::with_model(scenario, (address, public, key), Channels::new)
+    }
+}
+
+impl<R: Replication> Host<R> {
+    /// A server for the scenario, with the replication model that `model` makes for its schema and options. The first
+    /// address is the one that it is bound to, the second the one under which clients know it, if that is another.
+    pub fn with_model(
+        scenario: &Scenario,
+        (address, public, key): (SocketAddr, Option<SocketAddr>, Key),
+        model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
+    ) -> Result<Host<R>, StartError> {
         let interval = Duration::from_secs(1) / scenario.tick_hz;
         let options = ServerOptions {
             protocol_id: PROTOCOL_ID,
@@ -83,7 +96,7 @@ impl Host {
             ..ServerOptions::default()
         };
         let mut host = Host {
-            server: Server::bind(address, kinds::schema(), options)?,
+            server: Server::bind_with(address, model(&kinds::schema(), &options)?, options)?,
             world: World::new(scenario),
             scenario: scenario.clone(),
             players: vec![None; scenario.players as usize],
@@ -105,12 +118,12 @@ impl Host {
     }
 
     /// The server.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &Server<R> {
         &self.server
     }
 
     /// The server, to be used beside its world.
-    pub fn server_mut(&mut self) -> &mut Server {
+    pub fn server_mut(&mut self) -> &mut Server<R> {
         &mut self.server
     }
 

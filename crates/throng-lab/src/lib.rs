@@ -27,10 +27,12 @@
 
 pub mod bots;
 pub mod clock;
+pub mod compare;
 mod control;
 pub mod environment;
 mod floor;
 pub mod frames;
+pub mod gateway;
 pub mod host;
 pub mod kinds;
 pub mod neighbours;

@@ -85,7 +85,7 @@ pub fn started_at(now: SystemTime) -> String {
 /// # Errors
 /// If something cannot be written; what was written until then stays.
 pub fn write(runs: &Path, now: SystemTime, summary: &RunSummary) -> Result<PathBuf, ReportError> {
-    let dir = new_directory(runs, &format!("{}-{}", stamp::Moment::of(now).short(), summary.scenario))?;
+    let dir = new_folder(runs, now, &summary.scenario)?;
     write_file(&dir.join(SUMMARY_FILE), &summary.to_json())?;
     rebuild(&dir)
 }
@@ -116,6 +116,11 @@ pub fn load(dir: &Path) -> Result<RunSummary, ReportError> {
         Ok(text) => RunSummary::from_json(&text).map_err(|source| ReportError::Summary { path, source }),
         Err(source) => Err(ReportError::Read { path, source }),
     }
+}
+
+/// `<runs>/<stamp>-<name>`, made new: `runs/20260131-120000-compare`.
+pub(crate) fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, ReportError> {
+    new_directory(runs, &format!("{}-{name}", stamp::Moment::of(now).short()))
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {

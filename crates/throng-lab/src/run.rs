@@ -7,11 +7,13 @@ mod progress;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use throng::{Key, Time};
+use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
+use throng_models::{Detection, Graph, Legacy, SharedState};
 
 use crate::bots::BotsReport;
 use crate::clock;
@@ -20,7 +22,7 @@ use crate::environment;
 use crate::floor;
 use crate::host::Host;
 use crate::report;
-use crate::scenario::Scenario;
+use crate::scenario::{Model, Scenario};
 use crate::summary::RunSummary;
 use crate::truth::TruthWriter;
 use child::Child;
@@ -66,8 +68,25 @@ const REASONS: usize = 3;
 
 /// Plays the scenario and writes the report. Ends early, but properly, when `stop` is set.
 pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
+    match options.scenario.model {
+        Model::Throng => run_with(options, stop, Channels::new),
+        Model::Legacy => run_with(options, stop, |schema, options| Legacy::new(schema, options, Detection::Poll)),
+        Model::LegacyPush => run_with(options, stop, |schema, options| Legacy::new(schema, options, Detection::Push)),
+        Model::Graph => run_with(options, stop, Graph::new),
+        Model::SharedState => {
+            let scratch = options.scenario.scratch.for_model();
+            run_with(options, stop, |schema, options| SharedState::new(schema, options, scratch))
+        }
+    }
+}
+
+fn run_with<R: Replication>(
+    options: &RunOptions,
+    stop: &AtomicBool,
+    model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
+) -> Result<RunResult> {
     let started_at = SystemTime::now();
-    let mut play = Play::begin(options, stop)?;
+    let mut play = Play::begin(options, stop, model)?;
     let display = Display::new(options.show_progress, &options.scenario);
     play.connect(&display)?;
     play.warm_up(&display)?;
@@ -80,10 +99,10 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
     Ok(RunResult { summary, folder })
 }
 
-struct Play<'a> {
+struct Play<'a, R> {
     options: &'a RunOptions,
     stop: &'a AtomicBool,
-    host: Host,
+    host: Host<R>,
     bots: Child,
     truth: TruthWriter,
     truth_interval_ticks: u32,
@@ -91,12 +110,17 @@ struct Play<'a> {
     floor_ms: Option<f64>,
 }
 
-impl<'a> Play<'a> {
-    fn begin(options: &'a RunOptions, stop: &'a AtomicBool) -> Result<Play<'a>> {
+impl<'a, R: Replication> Play<'a, R> {
+    fn begin(
+        options: &'a RunOptions,
+        stop: &'a AtomicBool,
+        model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
+    ) -> Result<Play<'a, R>> {
         let scenario = &options.scenario;
         let key = throng::random_key();
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let host = Host::new(scenario, address, None, key.clone()).context("the server could not be started")?;
+        let host = Host::with_model(scenario, (address, None, key.clone()), model)
+            .context("the server could not be started")?;
         let objects = scenario.players as usize * (1 + scenario.chests_per_player as usize);
         let truth = TruthWriter::create(objects + scenario.idle_objects as usize)
             .context("the file with the server's truth could not be made")?;
@@ -194,7 +218,7 @@ impl<'a> Play<'a> {
             self.tick()?;
         }
         let tick = self.host.tick();
-        let ids: Vec<_> = self.host.server().replicator().store().ids().collect();
+        let ids: Vec<_> = self.host.server().replication().objects().collect();
         self.truth
             .write(self.host.server(), (tick, clock::now()), true, ids.into_iter())
             .context("the server's truth could not be written")?;

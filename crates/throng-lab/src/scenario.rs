@@ -4,6 +4,7 @@
 //! described in `scenarios/README.md` and here, at its field.
 
 mod error;
+mod model;
 mod named;
 mod overrides;
 mod validate;
@@ -15,6 +16,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use error::ScenarioError;
+pub use model::{Model, Scratch};
 pub use overrides::Overrides;
 
 /// The largest scenario file that is read, in bytes.
@@ -100,6 +102,12 @@ pub struct Scenario {
     /// Whether the server gets the first core for itself and the bots the others.
     #[serde(default)]
     pub pin: bool,
+    /// The server's replication model.
+    #[serde(default)]
+    pub model: Model,
+    /// Where [`Model::SharedState`] has its lists.
+    #[serde(default)]
+    pub scratch: Scratch,
 }
 
 /// What decides who is sent what.

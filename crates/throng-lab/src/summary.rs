@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::environment::Environment;
+use crate::scenario::Model;
 
 pub use published::Published;
 pub use series::{FrameSeries, SecondSeries, Series};
@@ -32,6 +33,9 @@ pub struct RunSummary {
     pub invalid_reasons: Vec<String>,
     /// Name of the scenario.
     pub scenario: String,
+    /// Name of the server's replication model.
+    #[serde(default = "our_model")]
+    pub model: String,
     /// Bots that were asked to connect.
     pub players: u32,
     /// Ticks per second.
@@ -351,6 +355,11 @@ impl SummaryError {
             SummaryError::Format { .. } => "format",
         }
     }
+}
+
+/// The model of summaries that do not name one.
+fn our_model() -> String {
+    Model::Throng.name().to_owned()
 }
 
 impl RunSummary {

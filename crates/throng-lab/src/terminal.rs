@@ -4,6 +4,7 @@ use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
+use crate::scenario::Model;
 use crate::summary::{Band, RunSummary, Split, Target};
 
 /// The run in one screen of text, with a line break at its end.
@@ -35,8 +36,9 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
 fn headline(run: &RunSummary) -> String {
     let [width, depth] = run.environment.settings.area_m;
     let rule = "─".repeat(96);
+    let model = if run.model == Model::Throng.name() { String::new() } else { format!(" with {}", run.model) };
     format!(
-        "\n{}: {} players at {} Hz for {} s in {width} m x {depth} m, revision {}\n{rule}\n",
+        "\n{}{model}: {} players at {} Hz for {} s in {width} m x {depth} m, revision {}\n{rule}\n",
         run.scenario,
         grouped(u64::from(run.players)),
         run.tick_hz,

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use throng::{ObjectId, Server, Tick, Time};
+use throng::{ObjectId, Replication, Server, Tick, Time};
 
 /// Words of the kind with the most.
 pub(crate) const WORDS: usize = 9;
@@ -90,7 +90,7 @@ impl TruthWriter {
     /// Writes what the server holds of these objects. `tick` is the one that was sent last.
     pub(crate) fn write(
         &mut self,
-        server: &Server,
+        server: &Server<impl Replication>,
         (tick, time): (Tick, Time),
         is_final: bool,
         objects: impl Iterator<Item = ObjectId>,
@@ -98,18 +98,17 @@ impl TruthWriter {
         self.version += 1;
         self.bytes.clear();
         self.bytes.resize(HEAD_BYTES, 0);
-        let store = server.replicator().store();
         let mut count = 0u32;
         for id in objects {
             if self.bytes.len() + ENTRY_BYTES > self.place_bytes as usize {
                 break;
             }
-            let owner = server.replicator().owner(id).map_or(NO_OWNER, |owner| owner.index);
-            let kind = store.kind_id(id.index);
-            for number in [id.index, u32::from(id.generation), owner, u32::from(kind.0)] {
+            let Some(object) = server.replication().object(id) else { continue };
+            let owner = object.owner.map_or(NO_OWNER, |owner| owner.index);
+            for number in [id.index, u32::from(id.generation), owner, u32::from(object.kind.0)] {
                 self.bytes.extend_from_slice(&number.to_le_bytes());
             }
-            let words = store.values(id.index).words;
+            let words = object.values.words;
             for word in 0..WORDS {
                 self.bytes.extend_from_slice(&words.get(word).copied().unwrap_or(0).to_le_bytes());
             }

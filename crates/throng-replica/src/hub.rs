@@ -68,6 +68,13 @@ impl Executor for Inline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelIndex(pub(crate) u32);
 
+impl ChannelIndex {
+    /// The place of the channel in a table beside the hub's. Numbers are small, and used again after a removal.
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Channel<S> {
     pub(crate) key: ChannelKey,
@@ -199,7 +206,12 @@ impl<S> Clone for Outgoing<'_, S> {
 
 impl<S> Copy for Outgoing<'_, S> {}
 
-impl<S> Outgoing<'_, S> {
+impl<'a, S> Outgoing<'a, S> {
+    /// What a channel holds.
+    pub fn state(&self, channel: ChannelIndex) -> &'a S {
+        &self.channels[channel.0 as usize].state
+    }
+
     pub(crate) fn frame(&self, request: u32) -> &Arc<Frame> {
         &self.requests[request as usize].frame
     }
@@ -299,6 +311,16 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             self.disturbed.push(channel.0);
         }
         &mut slot.state
+    }
+
+    /// What all channels hold, to be changed in ways that subscribers do not have to be told of.
+    pub fn states_quietly_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.channels.iter_mut().filter(|channel| channel.in_use).map(|channel| &mut channel.state)
+    }
+
+    /// The channels that a connection subscribes to.
+    pub fn channels_of(&self, id: ConnectionId) -> impl Iterator<Item = ChannelIndex> + '_ {
+        self.connection(id).into_iter().flat_map(|reader| reader.open_channels()).map(ChannelIndex)
     }
 
     /// Lets subscriptions of the channel have turns at multiples of `grid_ticks` only (streams; packets have phases).
@@ -502,7 +524,6 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot<C>]) {
         (Outgoing { channels: &self.channels, requests: &self.requests, now: self.now }, &mut self.connections)
     }
-
 }
 
 impl<S: ChannelState> Hub<S> {

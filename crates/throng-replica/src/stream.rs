@@ -52,6 +52,8 @@ pub enum StreamStart {
     Everything,
     /// What changes from now on.
     Changes,
+    /// Nothing, ever: the subscription is a place and no more.
+    Nothing,
 }
 
 /// 24 bytes, and 4 in `due_at`: connections with a thousand of them are common.
@@ -74,6 +76,8 @@ enum Stage {
     Open,
     /// The channel had nothing new at the last turn, and wakes the subscription when it has.
     Asleep,
+    /// Never has a turn.
+    Mute,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,29 +89,30 @@ struct Due {
 /// What has no turn is not looked at for so many ticks: long, but far from where ticks wrap around.
 const NO_TURN_TICKS: u32 = 1 << 30;
 
-const FREE: Entry = Entry {
-    channel: 0,
-    since: Tick(0),
-    anchor: Tick(0),
-    interval_ticks: 1,
-    variant: Variant(0),
-    stage: Stage::Free,
-};
+const FREE: Entry =
+    Entry { channel: 0, since: Tick(0), anchor: Tick(0), interval_ticks: 1, variant: Variant(0), stage: Stage::Free };
 
 impl Entry {
     fn is_open(&self) -> bool {
         self.stage != Stage::Free
     }
 
-    /// The first turn after `now`: the next point of the lattice, moved up to the channel's grid.
+    /// The first turn after `now`: a point of the lattice, moved up to the channel's grid. A turn that comes a little
+    /// late does not cost the next one: points count by where they are moved to.
     fn next_turn(&self, now: Tick, turns: Turns) -> Tick {
-        let turn = match self.anchor.is_newer_than(now) {
+        let passed = on_grid(now, turns);
+        let point = match self.anchor.is_newer_than(passed) {
             true => self.anchor.after(self.interval_ticks),
-            false => now.after(self.interval_ticks - now.since(self.anchor) % self.interval_ticks),
+            false => passed.after(self.interval_ticks - passed.since(self.anchor) % self.interval_ticks),
         };
-        let past = turn.0 % turns.grid_ticks;
-        if past == 0 { turn } else { turn.after(turns.grid_ticks - past) }
+        let past = point.0 % turns.grid_ticks;
+        if past == 0 { point } else { point.after(turns.grid_ticks - past) }
     }
+}
+
+/// The newest point of the channel's grid that is not after `now`.
+fn on_grid(now: Tick, turns: Turns) -> Tick {
+    now.before(now.0 % turns.grid_ticks)
 }
 
 impl Reader for Stream {
@@ -161,6 +166,11 @@ impl Reader for Stream {
 }
 
 impl Stream {
+    /// Whether the last plan found something that was not drained yet.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Number of open subscriptions.
     pub fn subscription_count(&self) -> usize {
         self.entries.len() - 1 - self.free.len()
@@ -189,13 +199,13 @@ impl Stream {
     }
 
     /// Hands out each frame that is due, in order of subscription number, with the tick up to which the subscriber had
-    /// been sent everything. Each counts as sent.
+    /// been sent everything and by how many ticks its turn is late. Each counts as sent.
     ///
     /// To be called once after each plan: a frame that is not handed out is asked for again at the next.
     pub fn drain<S: ChannelState>(
         &mut self,
         outgoing: Outgoing<'_, S>,
-        mut each: impl FnMut(SubscriptionId, ChannelIndex, &Arc<Frame>, Since),
+        mut each: impl FnMut(ChannelIndex, &Arc<Frame>, (Since, u32)),
     ) {
         for index in 0..self.due.len() {
             let due = self.due[index];
@@ -210,11 +220,12 @@ impl Stream {
             let turns = outgoing.channels[entry.channel as usize].turns;
             entry.stage = Stage::Open;
             entry.since = frame.tick;
-            entry.anchor = entry.anchor.newest(on_lattice(entry, outgoing.now));
+            entry.anchor = entry.anchor.newest(on_lattice(entry, on_grid(outgoing.now, turns)));
             let due_at = entry.next_turn(outgoing.now, turns);
             let channel = ChannelIndex(entry.channel);
+            let late_ticks = outgoing.now.since(self.due_at[number]);
             self.set_due(number, due_at);
-            each(SubscriptionId(due.number), channel, frame, since);
+            each(channel, frame, (since, late_ticks));
         }
         self.due.clear();
     }
@@ -267,7 +278,11 @@ impl Stream {
             anchor: wanted.anchor,
             interval_ticks: wanted.interval_ticks.clamp(1, NO_TURN_TICKS / 2),
             variant: wanted.variant,
-            stage: if wanted.start == StreamStart::Everything { Stage::Fresh } else { Stage::Open },
+            stage: match wanted.start {
+                StreamStart::Everything => Stage::Fresh,
+                StreamStart::Changes => Stage::Open,
+                StreamStart::Nothing => Stage::Mute,
+            },
         };
         let number = match self.free.pop() {
             Some(number) => usize::from(number),
@@ -415,10 +430,14 @@ mod tests {
     }
 
     fn scene(interval_ticks: u32, start: StreamStart) -> Scene {
+        scene_at(Tick(0), interval_ticks, start)
+    }
+
+    fn scene_at(anchor: Tick, interval_ticks: u32, start: StreamStart) -> Scene {
         let mut hub: Hub<Counter, Stream> = Hub::new(HubLimits::default(), Tick(0));
         let channel = hub.channel_or_insert(ChannelKey::Custom(7), Counter::default).expect("there is room");
         let reader = hub.connect().expect("there is room");
-        let wanted = StreamSubscription { interval_ticks, anchor: Tick(0), start, variant: Variant(0) };
+        let wanted = StreamSubscription { interval_ticks, anchor, start, variant: Variant(0) };
         hub.subscribe(reader, channel, wanted).expect("there is room");
         Scene { hub, channel, reader }
     }
@@ -438,7 +457,7 @@ mod tests {
                 self.hub.encode(&(), &Inline);
                 let (outgoing, slots) = self.hub.writers();
                 let stream = slots[self.reader.index as usize].connection.as_mut().expect("it is connected");
-                stream.drain(outgoing, |_, _, frame, _| got.push((tick.0, frame.bytes[0])));
+                stream.drain(outgoing, |_, frame, _| got.push((tick.0, frame.bytes[0])));
             }
             got
         }
@@ -481,6 +500,25 @@ mod tests {
         }
         assert!(came.iter().skip(1).all(|(tick, _)| tick % 33 == 0), "{came:?}");
         assert!((38..=41).contains(&came.len()), "2,000 ticks at an interval of 50: {}", came.len());
+    }
+
+    #[test]
+    fn a_turn_that_comes_late_does_not_cost_the_next_one() {
+        // Its points lie one tick after the grid: moved up, and past when the turn before is over.
+        let mut scene = scene_at(Tick(1), 20, StreamStart::Changes);
+        scene.hub.set_turn_grid(scene.channel, 20);
+        let mut served = 0;
+        for turn in 1..=50u8 {
+            scene.write(turn);
+            // Planned 3 ticks after the grid, never on it.
+            let now = Tick(u32::from(turn) * 20 + 3);
+            scene.hub.plan(now);
+            scene.hub.encode(&(), &Inline);
+            let (outgoing, slots) = scene.hub.writers();
+            let stream = slots[scene.reader.index as usize].connection.as_mut().expect("it is connected");
+            stream.drain(outgoing, |_, _, _| served += 1);
+        }
+        assert!(served >= 48, "{served} of 50");
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
-const FLOORS: [(&str, &[&str]); 8] = [
+const FLOORS: [(&str, &[&str]); 9] = [
     ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest"]),
     ("core", &["throng-replica"]),
-    ("edge", &["throng-net"]),
+    ("edge", &["throng-net", "throng-channeld"]),
     ("edge", &["throng"]),
+    ("top", &["throng-gateway", "throng-models"]),
     ("top", &["throng-lab"]),
     ("top", &["throng-cli"]),
     ("dev", &["throng-testkit"]),

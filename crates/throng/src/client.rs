@@ -15,10 +15,11 @@ use throng_link::session::{
     SessionOptions, Statistics,
 };
 use throng_net::{BindError, Driver, ReceiveError, Transmit, UdpDriver, UdpOptions};
-use throng_replica::{ClientOptions as ReplicaOptions, ReplicaClient, ReplicaObject};
+use throng_replica::{ClientOptions as ReplicaOptions, ReplicaClient};
 use throng_schema::{FieldMask, Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
+use crate::decoder::{Decoder, ObjectView};
 use crate::handshake::{self, Welcome};
 use crate::message::{self, Received};
 use crate::options::{DATAGRAM_BYTES, default_lanes, session_options};
@@ -132,12 +133,14 @@ pub enum ClientEvent {
 ///
 /// Drain in this order: [`handle`](Self::handle) each datagram that has come, [`poll_event`](Self::poll_event) until
 /// `None`, then [`poll_transmit`](Self::poll_transmit) until `false`. `now` never falls.
-pub struct ClientCore {
+///
+/// `D` is the other end of the server's replication model; games leave it as it is.
+pub struct ClientCore<D = ReplicaClient> {
     schema: Arc<Schema>,
     options: Arc<ClientOptions>,
     session_options: Arc<SessionOptions>,
     state: State,
-    replica: Option<Box<ReplicaClient>>,
+    replica: Option<Box<D>>,
     ended: Option<EndReason>,
     is_end_polled: bool,
     /// Messages that came before the end and were not polled by then; as many as a session holds.
@@ -172,6 +175,18 @@ impl ClientCore {
         options: Arc<ClientOptions>,
         now: Time,
     ) -> Result<ClientCore, OptionsError> {
+        ClientCore::with_decoder(token, schema, options, now)
+    }
+}
+
+impl<D: Decoder> ClientCore<D> {
+    /// The same as [`ClientCore::new`], for a server of another replication model.
+    pub fn with_decoder(
+        token: ConnectToken,
+        schema: Arc<Schema>,
+        options: Arc<ClientOptions>,
+        now: Time,
+    ) -> Result<ClientCore<D>, OptionsError> {
         let sessions =
             session_options(&options.lanes, options.bytes_per_s, options.idle_timeout, options.input_redundancy);
         sessions.check()?;
@@ -349,18 +364,18 @@ impl ClientCore {
 
     /// The value of an object as the server had it, quantised; `None` if it is not there or of another type.
     pub fn get<T: Replicate>(&self, id: ObjectId) -> Option<T> {
-        let object = self.replica.as_ref()?.object(id)?;
-        self.value_of(object)
+        let object = self.replica.as_ref()?.view(id)?;
+        self.value_of(&object)
     }
 
     /// All objects of a type.
     pub fn objects<T: Replicate>(&self) -> impl Iterator<Item = (ObjectId, T)> + '_ {
-        let objects = self.replica.iter().flat_map(|replica| replica.objects());
-        objects.filter_map(|object| Some((object.id(), self.value_of(object)?)))
+        let objects = self.replica.iter().flat_map(|replica| replica.views());
+        objects.filter_map(|object| Some((object.id, self.value_of(&object)?)))
     }
 
     /// Everything that the client knows of the world, quantised. `None` before the welcome, or if nothing is decoded.
-    pub fn replica(&self) -> Option<&ReplicaClient> {
+    pub fn replica(&self) -> Option<&D> {
         self.replica.as_deref()
     }
 
@@ -382,12 +397,12 @@ impl ClientCore {
         self.replication_bytes
     }
 
-    fn value_of<T: Replicate>(&self, object: &ReplicaObject) -> Option<T> {
-        if self.schema.kind_id::<T>() != Some(object.kind()) {
+    fn value_of<T: Replicate>(&self, object: &ObjectView<'_>) -> Option<T> {
+        if self.schema.kind_id::<T>() != Some(object.kind) {
             return None;
         }
         let mut value = T::default();
-        value.apply(object.known_fields(), object.values());
+        value.apply(object.known_fields, object.values);
         Some(value)
     }
 
@@ -434,7 +449,7 @@ impl ClientCore {
         if let Some(replica) = &mut self.replica
             && let Err(error) = replica.apply(packet.tick, packet.rest)
         {
-            return self.abandon(now, error.to_string());
+            return self.abandon(now, error);
         }
         if !link.is_live {
             self.take_control(now);
@@ -452,9 +467,9 @@ impl ClientCore {
             Err(error) => return self.abandon(now, error.to_string()),
         };
         if self.options.decode == Decode::Objects {
-            match ReplicaClient::new(Arc::clone(&self.schema), &welcome.grids, self.options.replica) {
+            match D::open(&self.schema, &welcome.grids, self.options.replica) {
                 Ok(replica) => self.replica = Some(Box::new(replica)),
-                Err(error) => return self.abandon(now, error.to_string()),
+                Err(error) => return self.abandon(now, error),
             }
         }
         link.is_live = true;
@@ -525,8 +540,8 @@ pub enum ConnectStartError {
 }
 
 /// A client with a driver: call [`update`](Self::update) once per frame, then poll the events.
-pub struct Client {
-    core: ClientCore,
+pub struct Client<D = ReplicaClient> {
+    core: ClientCore<D>,
     driver: Box<dyn Driver>,
     out: Vec<u8>,
 }
@@ -552,7 +567,21 @@ impl Client {
         options: ClientOptions,
         now: Time,
     ) -> Result<Client, OptionsError> {
-        Ok(Client { core: ClientCore::new(token, schema, Arc::new(options), now)?, driver, out: Vec::new() })
+        Client::with_decoder(driver, token, schema, options, now)
+    }
+}
+
+impl<D: Decoder> Client<D> {
+    /// The same as [`Client::new`], for a server of another replication model.
+    pub fn with_decoder(
+        driver: Box<dyn Driver>,
+        token: ConnectToken,
+        schema: Arc<Schema>,
+        options: ClientOptions,
+        now: Time,
+    ) -> Result<Client<D>, OptionsError> {
+        let core = ClientCore::with_decoder(token, schema, Arc::new(options), now)?;
+        Ok(Client { core, driver, out: Vec::new() })
     }
 
     /// Takes in what has come and sends what is due.
@@ -574,16 +603,16 @@ impl Client {
     }
 }
 
-impl std::ops::Deref for Client {
-    type Target = ClientCore;
+impl<D> std::ops::Deref for Client<D> {
+    type Target = ClientCore<D>;
 
-    fn deref(&self) -> &ClientCore {
+    fn deref(&self) -> &ClientCore<D> {
         &self.core
     }
 }
 
-impl std::ops::DerefMut for Client {
-    fn deref_mut(&mut self) -> &mut ClientCore {
+impl<D> std::ops::DerefMut for Client<D> {
+    fn deref_mut(&mut self) -> &mut ClientCore<D> {
         &mut self.core
     }
 }

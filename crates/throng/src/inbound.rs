@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use throng_link::netcode::{Accepted, Now, Outcome, Seats, ServerHandshake};
 use throng_link::session::{Session, SessionOptions};
-use throng_replica::{Hub, ObjectLog};
 use throng_wire::{ConnectionId, Time};
 
 use crate::peer::Peer;
+use crate::replication::Replication;
 
 /// Replies to strangers in one call of receive; further ones are dropped, as the network would.
 const REPLIES_MAX: usize = 4_096;
@@ -69,7 +69,6 @@ impl Peers {
 pub(crate) struct Inbound {
     pub(crate) door: ServerHandshake,
     session_options: Arc<SessionOptions>,
-    grids: usize,
     replies: Vec<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     /// Strangers' datagrams that were not looked at because too many replies were waiting.
@@ -79,11 +78,10 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    pub(crate) fn new(door: ServerHandshake, session_options: Arc<SessionOptions>, grids: usize) -> Inbound {
+    pub(crate) fn new(door: ServerHandshake, session_options: Arc<SessionOptions>) -> Inbound {
         Inbound {
             door,
             session_options,
-            grids,
             replies: Vec::new(),
             spare: Vec::new(),
             replies_dropped: 0,
@@ -99,7 +97,7 @@ impl Inbound {
         from: SocketAddr,
         datagram: &mut [u8],
         peers: &mut Peers,
-        hub: &mut Hub<ObjectLog>,
+        replication: &mut impl Replication,
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
@@ -110,7 +108,7 @@ impl Inbound {
             }
             return;
         }
-        self.handle_stranger(now, from, datagram, peers, hub);
+        self.handle_stranger(now, from, datagram, peers, replication);
     }
 
     fn handle_stranger(
@@ -119,7 +117,7 @@ impl Inbound {
         from: SocketAddr,
         datagram: &mut [u8],
         peers: &mut Peers,
-        hub: &mut Hub<ObjectLog>,
+        replication: &mut impl Replication,
     ) {
         if self.replies.len() == REPLIES_MAX {
             self.replies_dropped += 1;
@@ -133,7 +131,7 @@ impl Inbound {
         };
         match self.door.handle(now, from, datagram, &seats, &mut reply) {
             Outcome::Accept(accepted) => {
-                self.accept(now.time, from, *accepted, peers, hub);
+                self.accept(now.time, from, *accepted, peers, replication);
                 self.replies.push((from, reply));
             }
             Outcome::Reply => self.replies.push((from, reply)),
@@ -141,10 +139,17 @@ impl Inbound {
         }
     }
 
-    fn accept(&mut self, now: Time, from: SocketAddr, accepted: Accepted, peers: &mut Peers, hub: &mut Hub<ObjectLog>) {
+    fn accept(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        accepted: Accepted,
+        peers: &mut Peers,
+        replication: &mut impl Replication,
+    ) {
         let session = Session::new(Arc::clone(&self.session_options), now).expect("options were checked at the start");
-        let id = hub.connect_at(accepted.client_index as usize);
-        peers.insert(Peer::new(id, from, accepted, session, self.grids, now));
+        let id = replication.connect(accepted.client_index as usize);
+        peers.insert(Peer::new(id, from, accepted, session, now));
     }
 
     /// The replies to strangers, to be sent now.

@@ -83,7 +83,9 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod channels;
 mod client;
+mod decoder;
 mod event;
 mod handshake;
 mod inbound;
@@ -91,15 +93,19 @@ mod message;
 mod options;
 mod outbound;
 mod peer;
+mod replication;
 mod server;
 mod token;
 mod view;
 
+pub use channels::Channels;
 pub use client::{Client, ClientCore, ClientEvent, ClientOptions, ConnectStartError, Decode, EndReason};
+pub use decoder::{Decoder, ObjectView};
 pub use event::ServerEvent;
 pub use handshake::OpenError;
 pub use message::Received;
 pub use options::{GridOptions, ServerOptions, default_lanes};
+pub use replication::{Replicated, Replication};
 pub use server::{MessageError, Server, StartError};
 pub use throng_interest::Ring;
 pub use throng_link::netcode::{ConnectToken, Key};

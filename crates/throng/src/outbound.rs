@@ -6,10 +6,11 @@ use rayon::ThreadPool;
 use throng_link::session::{CloseCause, CloseCode, CloseReason, Delivery};
 use throng_meter::{Lap, Subsystem};
 use throng_net::{Driver, LightUdpSocket, Transmit};
-use throng_replica::{ConnectionSlot, Executor, ObjectLog, Outgoing};
+use throng_replica::Executor;
 use throng_wire::{Tick, Time};
 
 use crate::peer::{Peer, Span, Stage};
+use crate::replication::Replication;
 
 /// Connections that are written before they are sealed, and sealed before they are sent.
 const GROUP: usize = 16;
@@ -64,14 +65,21 @@ pub(crate) enum Way<'a> {
 }
 
 /// Everything that the writers of one tick share.
-#[derive(Clone, Copy)]
-pub(crate) struct Job<'a> {
+pub(crate) struct Job<'a, R: Replication + 'a> {
     pub(crate) now: Time,
     pub(crate) tick: Tick,
     pub(crate) max_clients: u32,
-    pub(crate) outgoing: Outgoing<'a, ObjectLog>,
+    pub(crate) outgoing: R::Outgoing<'a>,
     pub(crate) stopwatch: Stopwatch,
 }
+
+impl<R: Replication> Clone for Job<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Replication> Copy for Job<'_, R> {}
 
 impl Worker {
     pub(crate) fn with_sender(sender: Option<LightUdpSocket>) -> Worker {
@@ -79,11 +87,11 @@ impl Worker {
     }
 
     /// Writes, seals and sends for these connections, the first of which has index `base`.
-    pub(crate) fn serve(
+    pub(crate) fn serve<R: Replication>(
         &mut self,
-        job: Job<'_>,
+        job: Job<'_, R>,
         base: usize,
-        (peers, slots): (&mut [Option<Box<Peer>>], &mut [ConnectionSlot]),
+        (peers, slots): (&mut [Option<Box<Peer>>], &mut [R::Slot]),
         mut way: Way<'_>,
     ) {
         self.lap.reset();
@@ -112,21 +120,22 @@ impl Worker {
         self.lap.pause(job.stopwatch.ns());
     }
 
-    fn write_group(&mut self, job: Job<'_>, peers: &mut [Option<Box<Peer>>], slots: &mut [ConnectionSlot]) {
+    fn write_group<R: Replication>(&mut self, job: Job<'_, R>, peers: &mut [Option<Box<Peer>>], slots: &mut [R::Slot]) {
         self.lap.enter(Subsystem::Write, job.stopwatch.ns());
-        fetch(job.now, peers, slots);
+        fetch::<R>(job.now, peers, slots);
         for (peer, slot) in peers.iter_mut().zip(slots) {
-            let (Some(peer), Some(connection)) = (peer, &mut slot.connection) else { continue };
+            let Some(peer) = peer else { continue };
             if peer.stage == Stage::Unconfirmed {
                 self.write_keep_alive(job, peer);
             } else {
-                peer.write_packets(job.now, job.tick, connection, job.outgoing, (&mut self.buffer, &mut self.spans));
+                let out = (&mut self.buffer, &mut self.spans);
+                peer.write_packets::<R>(job.now, job.tick, slot, job.outgoing, out);
             }
         }
     }
 
     /// Until the client has answered, it may not know that it is connected. The packet comes sealed.
-    fn write_keep_alive(&mut self, job: Job<'_>, peer: &mut Peer) {
+    fn write_keep_alive<R: Replication>(&mut self, job: Job<'_, R>, peer: &mut Peer) {
         if job.now < peer.next_keep_alive {
             return;
         }
@@ -139,7 +148,13 @@ impl Worker {
         self.spans.push(span);
     }
 
-    fn seal_group(&mut self, job: Job<'_>, base: usize, peers: &mut [Option<Box<Peer>>], first_span: usize) {
+    fn seal_group<R: Replication>(
+        &mut self,
+        job: Job<'_, R>,
+        base: usize,
+        peers: &mut [Option<Box<Peer>>],
+        first_span: usize,
+    ) {
         self.lap.enter(Subsystem::Seal, job.stopwatch.ns());
         for span in &self.spans[first_span..] {
             let Some(peer) = &mut peers[span.peer as usize - base] else { continue };
@@ -157,9 +172,9 @@ impl Worker {
     }
 
     /// Sends what the buffer holds, all of it for these connections.
-    fn send(
+    fn send<R: Replication>(
         &mut self,
-        job: Job<'_>,
+        job: Job<'_, R>,
         base: usize,
         peers: &[Option<Box<Peer>>],
         mut send: impl FnMut(&Transmit<'_>) -> bool,
@@ -177,7 +192,12 @@ impl Worker {
     }
 
     /// Sends what was kept, for drivers that have no handle for each thread.
-    pub(crate) fn send_kept(&mut self, job: Job<'_>, peers: &[Option<Box<Peer>>], driver: &mut dyn Driver) {
+    pub(crate) fn send_kept<R: Replication>(
+        &mut self,
+        job: Job<'_, R>,
+        peers: &[Option<Box<Peer>>],
+        driver: &mut dyn Driver,
+    ) {
         self.send(job, 0, peers, |transmit| driver.send(job.now, transmit).is_ok());
         self.lap.pause(job.stopwatch.ns());
     }
@@ -189,10 +209,10 @@ impl Worker {
 
 /// Reads a little of each connection of a group, so that the processor fetches them all at once instead of waiting for
 /// memory at each in turn.
-fn fetch(now: Time, peers: &[Option<Box<Peer>>], slots: &[ConnectionSlot]) {
+fn fetch<R: Replication>(now: Time, peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
     let peers = peers.iter().flatten();
     let sum = peers.fold(0, |sum, peer| sum ^ peer.session.sending_allowance_bytes(now) ^ peer.sealer.header_len());
-    let more = slots.iter().flat_map(|slot| &slot.connection).filter(|connection| connection.has_more()).count();
+    let more = slots.iter().filter(|slot| R::has_more(slot)).count();
     std::hint::black_box((sum, more));
 }
 

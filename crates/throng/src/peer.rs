@@ -2,17 +2,12 @@
 
 use std::net::SocketAddr;
 
-use rustc_hash::FxHashMap;
-use throng_interest::{CellId, Viewer};
 use throng_link::netcode::{Accepted, OpenError, Opener, PacketKind, SEND_INTERVAL, Sealer, TAG_LEN, USER_DATA_LEN};
 use throng_link::session::{Blame, CloseCause, CloseCode, CloseReason, PacketPlan, Session};
-use throng_replica::{ChannelKey, Connection, ObjectLog, Outgoing, SubscriptionId};
-use throng_wire::{ConnectionId, ObjectId, Tick, Time};
+use throng_wire::{ConnectionId, Tick, Time};
 
 use crate::options::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES};
-
-/// The tag of a cell whose subscription could not be made because a limit was reached.
-pub(crate) const NO_SUBSCRIPTION: u32 = 0;
+use crate::replication::Replication;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +33,6 @@ pub(crate) struct Peer {
     pub(crate) user_data: Option<Box<[u8; USER_DATA_LEN]>>,
     /// Our answer to its hello is on its way.
     pub(crate) welcomed: bool,
-    /// One for each grid.
-    pub(crate) viewers: Vec<Viewer>,
-    pub(crate) viewpoint: Option<[f64; 3]>,
-    pub(crate) viewpoint_moved: bool,
-    /// What the game subscribed to by hand, and the client's own channel, and the interval asked for. A cell that is in
-    /// view as well has one subscription for both reasons: two of one channel would be at odds over who lives there.
-    pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
-    /// `explicit` is not what it was when `followed` was worked out.
-    pub(crate) explicit_changed: bool,
-    /// Others' facets that follow from the channels in view, and the interval at which each is sent.
-    pub(crate) followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
     /// The next piece needs a whole packet: wait until the budget allows one.
     needs_full_packet: bool,
     /// Why we are closing it, if we are.
@@ -69,14 +53,7 @@ pub(crate) struct Span {
 }
 
 impl Peer {
-    pub(crate) fn new(
-        id: ConnectionId,
-        address: SocketAddr,
-        accepted: Accepted,
-        session: Session,
-        grids: usize,
-        now: Time,
-    ) -> Peer {
+    pub(crate) fn new(id: ConnectionId, address: SocketAddr, accepted: Accepted, session: Session, now: Time) -> Peer {
         Peer {
             id,
             address,
@@ -88,12 +65,6 @@ impl Peer {
             next_keep_alive: now.after(SEND_INTERVAL),
             user_data: Some(Box::new(accepted.user_data)),
             welcomed: false,
-            viewers: vec![Viewer::new(); grids],
-            viewpoint: None,
-            viewpoint_moved: false,
-            explicit: FxHashMap::default(),
-            explicit_changed: false,
-            followed: FxHashMap::default(),
             needs_full_packet: false,
             leaving: None,
             gone: None,
@@ -130,15 +101,6 @@ impl Peer {
         Ok(())
     }
 
-    /// The subscription that a cell has because it is in view, and its ring.
-    pub(crate) fn in_view(&self, key: ChannelKey) -> Option<(SubscriptionId, u8)> {
-        let ChannelKey::Cell { grid, cell: [x, y, z] } = key else { return None };
-        let held = self.viewers.get(usize::from(grid))?.held();
-        let held = held.iter().find(|held| held.cell == CellId { x, y, z })?;
-        let subscription = SubscriptionId::from_number(held.tag as u16);
-        (u32::from(subscription.number()) != NO_SUBSCRIPTION).then_some((subscription, held.ring))
-    }
-
     /// Begins to end the connection; the client is told why.
     pub(crate) fn close(&mut self, now: Time, reason: CloseReason) {
         self.leaving.get_or_insert_with(|| reason.clone());
@@ -146,18 +108,18 @@ impl Peer {
     }
 
     /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length.
-    pub(crate) fn write_packets(
+    pub(crate) fn write_packets<R: Replication>(
         &mut self,
         now: Time,
         tick: Tick,
-        connection: &mut Connection,
-        outgoing: Outgoing<'_, ObjectLog>,
+        slot: &mut R::Slot,
+        outgoing: R::Outgoing<'_>,
         (buffer, spans): (&mut Vec<u8>, &mut Vec<Span>),
     ) {
         let mut allowance_bytes = self.session.sending_allowance_bytes(now);
-        connection.begin_write(outgoing, allowance_bytes);
+        R::begin_write(slot, outgoing, allowance_bytes);
         let mut ahead = 0;
-        while let Some(kind) = self.next_packet(now, ahead, allowance_bytes, connection) {
+        while let Some(kind) = self.next_packet(now, ahead, allowance_bytes, R::has_more(slot)) {
             let header = self.sealer.header_len_ahead(ahead);
             let full = DATAGRAM_BYTES - header - TAG_LEN;
             let sequence = self.sealer.next_sequence() + ahead;
@@ -181,12 +143,12 @@ impl Peer {
             buffer.resize(start + header + room, 0);
             let mut written = 0;
             if kind == Packet::Replication {
-                written = connection.write_packet(outgoing, sequence, &mut buffer[body..]);
-                self.needs_full_packet = written == 0 && connection.has_more();
+                written = R::write_packet(slot, outgoing, sequence, &mut buffer[body..]);
+                self.needs_full_packet = written == 0 && R::has_more(slot);
             }
             ahead += 1;
             allowance_bytes = allowance_bytes.saturating_sub(own + written + usize::from(DATAGRAM_OVERHEAD_BYTES));
-            let more = room == full && self.next_packet(now, ahead, allowance_bytes, connection).is_some();
+            let more = room == full && self.next_packet(now, ahead, allowance_bytes, R::has_more(slot)).is_some();
             let payload = if more { full } else { own + written };
             self.session.finish_packet(payload);
             buffer.resize(start + header + payload + TAG_LEN, 0);
@@ -198,12 +160,12 @@ impl Peer {
         }
     }
 
-    fn next_packet(&self, now: Time, ahead: u64, allowance_bytes: usize, connection: &Connection) -> Option<Packet> {
+    fn next_packet(&self, now: Time, ahead: u64, allowance_bytes: usize, has_more: bool) -> Option<Packet> {
         let needed = match self.needs_full_packet {
             true => DATAGRAM_BYTES - TAG_LEN - self.sealer.header_len_ahead(ahead),
             false => MIN_REPLICATION_ROOM_BYTES,
         };
-        if connection.has_more() && allowance_bytes >= needed {
+        if has_more && allowance_bytes >= needed {
             return Some(Packet::Replication);
         }
         if allowance_bytes >= MIN_REPLICATION_ROOM_BYTES {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
-use throng_interest::{CellBounds, CellId, Grid, InterestError, RingInterest, RingOptions, Rings, RingsError};
+use throng_interest::{InterestError, RingsError};
 use throng_link::netcode::{NetcodeCounters, Now, ServerHandshake};
 use throng_link::session::{
     CloseCause, CloseCode, CloseReason, Input, LaneId, OptionsError, SendError, SessionOptions, Statistics,
@@ -15,12 +15,13 @@ use throng_link::session::{
 use throng_meter::{Subsystem, TickMeter, TickRecord};
 use throng_net::{BindError, Driver, DriverCounters, ReceiveError, UdpDriver, UdpOptions};
 use throng_replica::{
-    ChannelKey, ConnectionCounters, EntryTooLong, GridError, Inline, Layers, LimitReached, Placement, Replicator,
+    ChannelKey, ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, Replicator,
 };
-use throng_schema::{Facet, Replicate, Schema};
+use throng_schema::{Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
 use crate::arena::Values;
+use crate::channels::Channels;
 use crate::event::ServerEvent;
 use crate::handshake::{self, OpenError, Welcome};
 use crate::inbound::{Inbound, Peers};
@@ -28,10 +29,7 @@ use crate::message::{self, Received};
 use crate::options::{ServerOptions, session_options};
 use crate::outbound::{Job, Pool, Stopwatch, Way, Worker, is_delivered};
 use crate::peer::Stage;
-use crate::view::{Views, subscribe};
-
-/// Channels looked at for removal each tick.
-const SWEEP_CHANNELS: usize = 256;
+use crate::replication::Replication;
 
 /// Our own lane for control messages; the game's lanes come after it.
 const CONTROL: LaneId = LaneId(0);
@@ -89,15 +87,16 @@ pub enum MessageError {
 /// The game's loop calls, once per tick: [`receive`](Self::receive), then [`poll_event`](Self::poll_event) and
 /// [`poll_input`](Self::poll_input) until `None`, then whatever it wants to do with its objects, then
 /// [`tick`](Self::tick). `now` never falls.
-pub struct Server {
+///
+/// `R` is the replication model; games leave it as it is.
+pub struct Server<R = Channels> {
     schema: Arc<Schema>,
     options: ServerOptions,
     driver: Box<dyn Driver>,
     inbound: Inbound,
     peers: Peers,
-    replicator: Replicator,
+    replication: R,
     values: Values,
-    views: Views,
     workers: Vec<Worker>,
     pool: Option<ThreadPool>,
     events: VecDeque<ServerEvent>,
@@ -113,6 +112,25 @@ pub struct Server {
 impl Server {
     /// A server on a UDP socket.
     pub fn bind(address: SocketAddr, schema: Arc<Schema>, options: ServerOptions) -> Result<Server, StartError> {
+        check(&options)?;
+        Server::bind_with(address, Channels::new(&schema, &options)?, options)
+    }
+
+    /// A server on any driver.
+    pub fn new(driver: Box<dyn Driver>, schema: Arc<Schema>, options: ServerOptions) -> Result<Server, StartError> {
+        check(&options)?;
+        Server::with_replication(driver, Channels::new(&schema, &options)?, options)
+    }
+
+    /// The replication core, to look at.
+    pub fn replicator(&self) -> &Replicator {
+        self.replication.replicator()
+    }
+}
+
+impl<R: Replication> Server<R> {
+    /// A server on a UDP socket, with a replication model of one's own, made for the same options.
+    pub fn bind_with(address: SocketAddr, replication: R, options: ServerOptions) -> Result<Server<R>, StartError> {
         let driver = UdpDriver::bind(address, &UdpOptions::server())?;
         let mut senders = Vec::new();
         for _ in 1..options.threads.max(1) {
@@ -121,32 +139,27 @@ impl Server {
         if options.threads > 1 {
             senders.push(Some(driver.sender()?));
         }
-        Server::start(Box::new(driver), senders, schema, options)
+        Server::start(Box::new(driver), senders, replication, options)
     }
 
-    /// A server on any driver.
-    pub fn new(driver: Box<dyn Driver>, schema: Arc<Schema>, options: ServerOptions) -> Result<Server, StartError> {
-        Server::start(driver, Vec::new(), schema, options)
+    /// A server on any driver, with a replication model of one's own, made for the same options.
+    pub fn with_replication(
+        driver: Box<dyn Driver>,
+        replication: R,
+        options: ServerOptions,
+    ) -> Result<Server<R>, StartError> {
+        Server::start(driver, Vec::new(), replication, options)
     }
 
     fn start(
         driver: Box<dyn Driver>,
         mut senders: Vec<Option<throng_net::LightUdpSocket>>,
-        schema: Arc<Schema>,
+        replication: R,
         options: ServerOptions,
-    ) -> Result<Server, StartError> {
+    ) -> Result<Server<R>, StartError> {
         check(&options)?;
         let sessions = Arc::new(sessions_of(&options));
         sessions.check()?;
-        let mut replicator = Replicator::new(Arc::clone(&schema), options.replicator)?;
-        let mut interests = Vec::new();
-        for grid in &options.grids {
-            match grid.bounds() {
-                Some([min, max]) => replicator.add_bounded_grid(grid.shape, min, max)?,
-                None => replicator.add_grid(grid.shape)?,
-            };
-            interests.push(interest_of(grid)?);
-        }
         let addresses = match options.public_addresses.is_empty() {
             true => vec![driver.local_address()],
             false => options.public_addresses.clone(),
@@ -154,21 +167,18 @@ impl Server {
         let door =
             throng_link::netcode::ServerOptions::new(options.protocol_id, options.private_key.clone(), addresses);
         let door = ServerHandshake::new(door, &mut random);
-        let has_others = schema.kinds().iter().any(|kind| kind.facet_mask(Facet::Others) != 0);
         senders.resize_with(options.threads.max(1), || None);
         let pool = match options.threads {
             0 | 1 => None,
             threads => Some(ThreadPoolBuilder::new().num_threads(threads).build()?),
         };
-        replicator.begin_tick();
         Ok(Server {
-            inbound: Inbound::new(door, sessions, options.grids.len()),
+            inbound: Inbound::new(door, sessions),
             peers: Peers::new(options.max_clients),
-            views: Views::new(interests, has_others),
             workers: senders.into_iter().map(Worker::with_sender).collect(),
-            schema,
+            schema: Arc::clone(replication.schema()),
             driver,
-            replicator,
+            replication,
             values: Values::default(),
             pool,
             events: VecDeque::new(),
@@ -190,7 +200,7 @@ impl Server {
 
     /// The tick that changes made now will belong to.
     pub fn current_tick(&self) -> Tick {
-        self.replicator.now()
+        self.replication.now()
     }
 
     /// The schema of all objects, messages and inputs.
@@ -214,10 +224,10 @@ impl Server {
         self.begin_metering();
         self.meter.enter(Subsystem::Receive, self.stopwatch.ns());
         let clocks = Now { unix_s: unix_s(), time: now };
-        let (inbound, peers, hub) = (&mut self.inbound, &mut self.peers, self.replicator.hub());
+        let (inbound, peers, replication) = (&mut self.inbound, &mut self.peers, &mut self.replication);
         let (datagrams, bytes) = (inbound.datagrams, inbound.bytes);
         let received = self.driver.receive(now, &mut |from, datagram| {
-            inbound.handle(clocks, from, datagram, peers, hub);
+            inbound.handle(clocks, from, datagram, peers, replication);
         });
         let counters = self.meter.counters();
         counters.packets_received += inbound.datagrams - datagrams;
@@ -276,7 +286,7 @@ impl Server {
         owner: Option<ConnectionId>,
     ) -> Result<ObjectId, LimitReached> {
         let kind = self.schema.kind_id::<T>().expect("the type was added to the schema");
-        let id = self.replicator.spawn(kind, placement, owner, |to| value.quantise(to))?;
+        let id = self.replication.spawn(kind, placement, owner, |to| value.quantise(to))?;
         self.values.insert(id, value);
         Ok(id)
     }
@@ -294,26 +304,22 @@ impl Server {
     /// Ends an object.
     pub fn despawn(&mut self, id: ObjectId) {
         self.values.remove(id);
-        self.replicator.despawn(id);
+        self.replication.despawn(id);
     }
 
     /// Gives an object to another connection, or to none.
     pub fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
-        self.views.note_owner_change();
-        self.replicator.set_owner(id, owner)
+        self.replication.set_owner(id, owner)
     }
 
     /// Moves an object to where `placement` says.
     pub fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
-        self.replicator.set_placement(id, placement)
+        self.replication.set_placement(id, placement)
     }
 
     /// Where the client looks from, in metres: decides which cells of the grids it is sent, and how often.
     pub fn set_viewpoint(&mut self, connection: ConnectionId, position: [f64; 3]) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.viewpoint = Some(position);
-            peer.viewpoint_moved = true;
-        }
+        self.replication.set_viewpoint(connection, position);
     }
 
     /// Sends the client what lives in a channel, every `interval_ticks` ticks, from now on.
@@ -323,43 +329,12 @@ impl Server {
         channel: ChannelKey,
         interval_ticks: u16,
     ) -> Result<(), LimitReached> {
-        let Some(peer) = self.peers.get_mut(connection).filter(|peer| peer.stage == Stage::Live) else {
-            return Err(LimitReached::UnknownConnection);
-        };
-        let in_view =
-            peer.in_view(channel).map(|(subscription, ring)| (subscription, self.views.ring_interval(channel, ring)));
-        let by_hand = peer.explicit.get(&channel).map(|&(subscription, _)| subscription);
-        let present = in_view.or(by_hand.map(|subscription| (subscription, interval_ticks)));
-        let subscription = match present {
-            Some((subscription, ring_interval)) => {
-                if let Some(connection) = self.replicator.hub().connection_mut(connection) {
-                    connection.set_rate(subscription, interval_ticks.min(ring_interval), 1);
-                }
-                subscription
-            }
-            None => {
-                let index = self.replicator.channel(channel)?;
-                self.replicator.hub().subscribe(connection, index, interval_ticks, 1)?
-            }
-        };
-        peer.explicit_changed |= peer.explicit.insert(channel, (subscription, interval_ticks)).is_none();
-        Ok(())
+        self.replication.subscribe(connection, channel, interval_ticks)
     }
 
     /// Ends what [`Server::subscribe`] began.
     pub fn unsubscribe(&mut self, connection: ConnectionId, channel: ChannelKey) {
-        let Some(peer) = self.peers.get_mut(connection) else { return };
-        let Some((subscription, _)) = peer.explicit.remove(&channel) else { return };
-        peer.explicit_changed = true;
-        match peer.in_view(channel) {
-            Some((seen, ring)) if seen == subscription => {
-                let interval = self.views.ring_interval(channel, ring);
-                if let Some(connection) = self.replicator.hub().connection_mut(connection) {
-                    connection.set_rate(subscription, interval, 1);
-                }
-            }
-            _ => self.replicator.hub().unsubscribe(connection, subscription),
-        }
+        self.replication.unsubscribe(connection, channel);
     }
 
     /// Sends a message to one client, on one of the lanes of [`ServerOptions::lanes`].
@@ -389,23 +364,22 @@ impl Server {
     pub fn tick(&mut self, now: Time) {
         self.begin_metering();
         self.quantise();
-        self.look();
+        self.meter.enter(Subsystem::Interest, self.stopwatch.ns());
+        self.replication.look();
         self.meter.enter(Subsystem::Encode, self.stopwatch.ns());
-        self.replicator.plan();
         match &self.pool {
-            Some(pool) => self.replicator.encode(&Pool(pool)),
-            None => self.replicator.encode(&Inline),
+            Some(pool) => self.replication.encode(&Pool(pool)),
+            None => self.replication.encode(&Inline),
         }
         self.send_all(now);
         self.meter.enter(Subsystem::Other, self.stopwatch.ns());
-        self.replicator.sweep(SWEEP_CHANNELS);
-        let hub = self.replicator.hub_ref().counters();
+        let shared = self.replication.counters();
         let counters = self.meter.counters();
-        counters.frames_encoded = hub.frames_encoded;
-        counters.frames_shared = hub.frames_shared;
-        counters.channels_encoded = hub.channels_encoded;
+        counters.frames_encoded = shared.frames_encoded;
+        counters.frames_shared = shared.frames_shared;
+        counters.channels_encoded = shared.channels_encoded;
         counters.connections = self.peers.len() as u64;
-        self.replicator.begin_tick();
+        self.replication.end_tick();
         self.last_record = *self.meter.end(self.stopwatch.ns());
         self.metering = false;
     }
@@ -442,12 +416,12 @@ impl Server {
 
     /// What one connection was sent of objects.
     pub fn replication_counters(&self, connection: ConnectionId) -> Option<ConnectionCounters> {
-        self.replicator.hub_ref().connection(connection).map(|connection| connection.counters())
+        self.replication.connection_counters(connection)
     }
 
-    /// The replication core, to look at.
-    pub fn replicator(&self) -> &Replicator {
-        &self.replicator
+    /// The replication model, to look at.
+    pub fn replication(&self) -> &R {
+        &self.replication
     }
 
     /// What the door has let in and turned away, by reason.
@@ -462,54 +436,38 @@ impl Server {
 
     /// What was dropped because some limit was reached, by name.
     pub fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        [
+        let own = [
             ("events_dropped", self.events_dropped),
             ("replies_dropped", self.inbound.replies_dropped),
-            ("views_refused", self.views.refused),
-            ("hub_limits", self.replicator.hub_ref().counters().limit_reached),
             ("send_errors", self.workers.iter().map(|worker| worker.send_errors).sum()),
-        ]
-        .into_iter()
+        ];
+        own.into_iter().chain(self.replication.refusals())
     }
 
     fn begin_metering(&mut self) {
         self.stopwatch.go_on();
         if !self.metering {
             self.metering = true;
-            self.meter.begin(self.replicator.now().0, self.stopwatch.ns());
+            self.meter.begin(self.replication.now().0, self.stopwatch.ns());
         }
     }
 
     /// Quantises what was touched, and compares.
     fn quantise(&mut self) {
         self.meter.enter(Subsystem::Quantise, self.stopwatch.ns());
-        let (replicator, counters) = (&mut self.replicator, self.meter.counters());
+        let (replication, counters) = (&mut self.replication, self.meter.counters());
         self.values.drain_touched(|id, quantise| {
             counters.objects_quantised += 1;
-            // An object that finds no channel stays where it was; the hub counts the limit.
-            let _ = replicator.update(id, quantise);
+            replication.update(id, quantise);
         });
-    }
-
-    /// Follows the viewpoints.
-    fn look(&mut self) {
-        self.meter.enter(Subsystem::Interest, self.stopwatch.ns());
-        let follows = self.views.follows(self.replicator.placed());
-        for peer in self.peers.slots.iter_mut().flatten() {
-            let changed = peer.viewpoint_moved | std::mem::take(&mut peer.explicit_changed);
-            self.views.update(peer, &mut self.replicator);
-            if peer.stage == Stage::Live && (follows || changed && self.views.has_others()) {
-                self.views.follow(peer, &mut self.replicator);
-            }
-        }
     }
 
     fn send_all(&mut self, now: Time) {
         self.meter.enter(Subsystem::Write, self.stopwatch.ns());
-        let tick = self.replicator.now();
+        let tick = self.replication.now();
         let max_clients = self.options.max_clients;
-        let (outgoing, slots) = self.replicator.hub().writers();
-        let job = Job { now, tick, max_clients, outgoing, stopwatch: self.stopwatch };
+        let (outgoing, slots) = self.replication.writers();
+        let job = Job::<R> { now, tick, max_clients, outgoing, stopwatch: self.stopwatch };
         let count = slots.len().min(self.peers.slots.len());
         let (peers, slots) = (&mut self.peers.slots[..count], &mut slots[..count]);
         match &self.pool {
@@ -542,8 +500,8 @@ impl Server {
             peer.session.handle_timeout(now);
             while let Some((sequence, delivery)) = peer.session.poll_delivery() {
                 match is_delivered(delivery) {
-                    Some(true) => self.replicator.hub().delivered(peer.id, sequence),
-                    Some(false) => self.replicator.lost(peer.id, sequence),
+                    Some(true) => self.replication.delivered(peer.id, sequence),
+                    Some(false) => self.replication.lost(peer.id, sequence),
                     None => {}
                 }
             }
@@ -597,7 +555,7 @@ impl Server {
         let welcome = Welcome {
             connection: peer.id,
             tick_interval: self.options.tick_interval,
-            tick: self.replicator.now(),
+            tick: self.replication.now(),
             grids: self.options.grids.iter().map(|grid| grid.shape).collect(),
         };
         peer.welcomed = true;
@@ -617,10 +575,7 @@ impl Server {
             return;
         }
         peer.stage = Stage::Live;
-        let own = ChannelKey::Owner(peer.id);
-        if let Some(subscription) = subscribe(&mut self.replicator, peer.id, own, 1, 8) {
-            peer.explicit.insert(own, (subscription, 1));
-        }
+        self.replication.admit(peer.id);
         self.events.push_back(ServerEvent::Connected {
             connection: peer.id,
             client_id: peer.client_id,
@@ -630,7 +585,7 @@ impl Server {
 
     fn end(&mut self, index: usize, cause: CloseCause) {
         let Some(peer) = self.peers.remove(index) else { return };
-        self.replicator.hub().disconnect(peer.id);
+        self.replication.disconnect(peer.id);
         if peer.stage == Stage::Live {
             self.events.push_back(ServerEvent::Disconnected { connection: peer.id, client_id: peer.client_id, cause });
         }
@@ -655,17 +610,6 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
 
 fn sessions_of(options: &ServerOptions) -> SessionOptions {
     session_options(&options.lanes, options.client_bytes_per_s, options.idle_timeout, options.input_redundancy)
-}
-
-fn interest_of(grid: &crate::GridOptions) -> Result<RingInterest, StartError> {
-    let mut cell_m = grid.shape.cell_m;
-    if grid.shape.layers == Layers::Single {
-        cell_m[2] = f64::INFINITY;
-    }
-    let cell = |[x, y, z]: [i32; 3]| CellId { x, y, z };
-    let bounds = grid.bounds().map(|[min, max]| CellBounds { min: cell(min), max: cell(max) });
-    let options = RingOptions { bounds, ..RingOptions::default() };
-    Ok(RingInterest::new(Grid::new(cell_m)?, Rings::new(&grid.rings)?, options)?)
 }
 
 pub(crate) fn random(bytes: &mut [u8]) {

@@ -1,12 +1,42 @@
-//! What each connection sees: cells by distance, and what follows from them.
+//! What each connection sees of the channels: cells by distance, and what follows from them.
 
 use rustc_hash::FxHashMap;
-use throng_interest::{CellId, RingInterest, Scratch, Sink};
+use throng_interest::{CellId, RingInterest, Scratch, Sink, Viewer};
 use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
-use crate::peer::{NO_SUBSCRIPTION, Peer, Stage};
+/// The tag of a cell whose subscription could not be made because a limit was reached.
+const NO_SUBSCRIPTION: u32 = 0;
+
+/// What one connection looks at.
+pub(crate) struct View {
+    pub(crate) connection: ConnectionId,
+    /// The client can read everything.
+    pub(crate) is_live: bool,
+    /// One for each grid.
+    viewers: Vec<Viewer>,
+    pub(crate) viewpoint: Option<[f64; 3]>,
+    pub(crate) viewpoint_moved: bool,
+    /// What the game subscribed to by hand, and the client's own channel, and the interval asked for. A cell that is in
+    /// view as well has one subscription for both reasons: two of one channel would be at odds over who lives there.
+    pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
+    /// `explicit` is not what it was when `followed` was worked out.
+    pub(crate) explicit_changed: bool,
+    /// Others' facets that follow from the channels in view, and the interval at which each is sent.
+    followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
+}
+
+impl View {
+    /// The subscription that a cell has because it is in view, and its ring.
+    pub(crate) fn in_view(&self, key: ChannelKey) -> Option<(SubscriptionId, u8)> {
+        let ChannelKey::Cell { grid, cell: [x, y, z] } = key else { return None };
+        let held = self.viewers.get(usize::from(grid))?.held();
+        let held = held.iter().find(|held| held.cell == CellId { x, y, z })?;
+        let subscription = SubscriptionId::from_number(held.tag as u16);
+        (u32::from(subscription.number()) != NO_SUBSCRIPTION).then_some((subscription, held.ring))
+    }
+}
 
 /// The grids' rings, and how often a subscription was refused.
 pub(crate) struct Views {
@@ -31,18 +61,32 @@ impl Views {
         Views { interests, scratch: Scratch::new(), has_others, wanted: Vec::new(), owners_changed: false, refused: 0 }
     }
 
+    /// The view of a connection that sees nothing yet.
+    pub(crate) fn open(&self, connection: ConnectionId) -> View {
+        View {
+            connection,
+            is_live: false,
+            viewers: vec![Viewer::new(); self.interests.len()],
+            viewpoint: None,
+            viewpoint_moved: false,
+            explicit: FxHashMap::default(),
+            explicit_changed: false,
+            followed: FxHashMap::default(),
+        }
+    }
+
     /// Subscribes the connection to the cells around its viewpoint, if that has moved.
-    pub(crate) fn update(&mut self, peer: &mut Peer, replicator: &mut Replicator) {
-        let Some(viewpoint) = peer.viewpoint.filter(|_| peer.viewpoint_moved && peer.stage == Stage::Live) else {
+    pub(crate) fn update(&mut self, view: &mut View, replicator: &mut Replicator) {
+        let Some(viewpoint) = view.viewpoint.filter(|_| view.viewpoint_moved && view.is_live) else {
             return;
         };
-        peer.viewpoint_moved = false;
-        for (grid, (interest, viewer)) in self.interests.iter().zip(&mut peer.viewers).enumerate() {
+        view.viewpoint_moved = false;
+        for (grid, (interest, viewer)) in self.interests.iter().zip(&mut view.viewers).enumerate() {
             let mut sink = CellSink {
-                connection: peer.id,
+                connection: view.connection,
                 grid: grid as u8,
                 interest,
-                explicit: &peer.explicit,
+                explicit: &view.explicit,
                 replicator,
                 refused: &mut self.refused,
             };
@@ -68,36 +112,36 @@ impl Views {
 
     /// Subscribes the connection to the facets for everyone but the owner, of all objects in the channels that it
     /// sees, and ends what it no longer sees.
-    pub(crate) fn follow(&mut self, peer: &mut Peer, replicator: &mut Replicator) {
+    pub(crate) fn follow(&mut self, view: &mut View, replicator: &mut Replicator) {
         self.wanted.clear();
-        for viewer in peer.viewers.iter().zip(&self.interests).enumerate() {
+        for viewer in view.viewers.iter().zip(&self.interests).enumerate() {
             let (grid, (viewer, interest)) = viewer;
             for held in viewer.held() {
                 let CellId { x, y, z } = held.cell;
                 let interval = interest.rings().interval_ticks(held.ring) as u16;
                 let key = ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] };
-                collect_others(replicator, key, interval, peer.id, &mut self.wanted);
+                collect_others(replicator, key, interval, view.connection, &mut self.wanted);
             }
         }
-        for &key in peer.explicit.keys() {
-            collect_others(replicator, key, 1, peer.id, &mut self.wanted);
+        for &key in view.explicit.keys() {
+            collect_others(replicator, key, 1, view.connection, &mut self.wanted);
         }
         self.wanted.sort_unstable();
         // Seen in several ways: the shortest interval counts.
         self.wanted.dedup_by_key(|&mut (object, _)| object);
-        let (wanted, explicit) = (&self.wanted, &peer.explicit);
+        let (wanted, explicit) = (&self.wanted, &view.explicit);
         let by_hand = |object| explicit.contains_key(&ChannelKey::Entity { object, facet: Facet::Others });
-        peer.followed.retain(|object, (subscription, _)| {
+        view.followed.retain(|object, (subscription, _)| {
             let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok() && !by_hand(*object);
             if !stays {
-                replicator.hub().unsubscribe(peer.id, *subscription);
+                replicator.hub().unsubscribe(view.connection, *subscription);
             }
             stays
         });
         for &(object, interval) in wanted.iter().filter(|&&(object, _)| !by_hand(object)) {
-            if let Some((subscription, present)) = peer.followed.get_mut(&object) {
+            if let Some((subscription, present)) = view.followed.get_mut(&object) {
                 if *present != interval
-                    && let Some(connection) = replicator.hub().connection_mut(peer.id)
+                    && let Some(connection) = replicator.hub().connection_mut(view.connection)
                 {
                     connection.set_rate(*subscription, interval, 1);
                     *present = interval;
@@ -105,9 +149,9 @@ impl Views {
                 continue;
             }
             let key = ChannelKey::Entity { object, facet: Facet::Others };
-            match subscribe(replicator, peer.id, key, interval, 1) {
+            match subscribe(replicator, view.connection, key, interval, 1) {
                 Some(subscription) => {
-                    peer.followed.insert(object, (subscription, interval));
+                    view.followed.insert(object, (subscription, interval));
                 }
                 None => self.refused += 1,
             }

@@ -1,13 +1,13 @@
 //! One bot.
 
 use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
-use throng::{ClientCore, ClientEvent, EndReason, Time};
+use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
 
 use crate::scenario::NetPreset;
 use crate::world::BotBrain;
 
-pub(crate) struct Bot {
-    pub(super) core: ClientCore,
+pub(crate) struct Bot<D> {
+    pub(super) core: ClientCore<D>,
     pub(super) socket: LightUdpSocket,
     pub(super) link: Option<Box<Link>>,
     pub(super) brain: BotBrain,
@@ -41,7 +41,7 @@ impl Link {
     }
 }
 
-impl Bot {
+impl<D: Decoder> Bot<D> {
     pub(super) fn has_ended(&self) -> bool {
         self.end.is_some()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use throng::net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
 use throng::replica::ClientOptions as ReplicaOptions;
-use throng::{ClientCore, ClientOptions, Decode, Schema, Time, TokenIssuer};
+use throng::{ClientCore, ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
 
 use super::bot::{Bot, Link};
 use super::witness::Witness;
@@ -29,8 +29,9 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 /// Bots served before the clock, the truth and the commands are looked at again.
 const BATCH: usize = 64;
 
-pub(crate) struct Fleet {
-    bots: Vec<Bot>,
+/// All bots of a process; `D` fits to the server's replication model.
+pub(crate) struct Fleet<D> {
+    bots: Vec<Bot<D>>,
     scenario: Scenario,
     schema: Arc<Schema>,
     options: [Arc<ClientOptions>; 2],
@@ -71,8 +72,8 @@ struct Second {
     late_us: Histogram<u64>,
 }
 
-impl Fleet {
-    pub(crate) fn new(options: &BotsOptions) -> Result<Fleet, BotsError> {
+impl<D: Decoder> Fleet<D> {
+    pub(crate) fn new(options: &BotsOptions) -> Result<Fleet<D>, BotsError> {
         allow_sockets(u64::from(options.scenario.players) + 64)?;
         if let Some(cores) = &options.cores {
             pin(cores);
@@ -193,7 +194,7 @@ impl Fleet {
         let Some(measuring) = self.measuring.take() else { return };
         let elapsed_s = clock::now().since(measuring.since).as_secs_f64().max(1e-6);
         self.measured.cpu_cores = (clock::process_cpu_s() - measuring.cpu_s) / elapsed_s;
-        let rate = |bot: &Bot| (bot.received_bytes - bot.measured_from_bytes) as f64 * 8.0 / 1e3 / elapsed_s;
+        let rate = |bot: &Bot<D>| (bot.received_bytes - bot.measured_from_bytes) as f64 * 8.0 / 1e3 / elapsed_s;
         let mut rates: Vec<f64> = self.bots.iter().map(rate).collect();
         rates.sort_by(f64::total_cmp);
         let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
@@ -253,7 +254,8 @@ impl Fleet {
             let is_decoder = number < self.scenario.decoded_bots();
             let token = self.issuer.issue(u64::from(number) + 1, &[self.server]).expect("one server, in order");
             let options = Arc::clone(&self.options[usize::from(is_decoder)]);
-            let core = ClientCore::new(token, Arc::clone(&self.schema), options, now).expect("default options");
+            let core =
+                ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
             let socket = LightUdpSocket::connect(self.server, &UdpOptions::client())?;
             let offset = self.interval * number / self.scenario.players.max(1);
             self.bots.push(Bot {

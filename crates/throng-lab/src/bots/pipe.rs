@@ -3,13 +3,15 @@
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
+use throng::Decoder;
+
 use super::{BotsError, BotsOptions, Fleet};
 use crate::control::{BotsLine, Command};
 
 /// Plays until told to stop.
-pub(super) fn play(options: &BotsOptions) -> Result<(), BotsError> {
+pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
     let commands = listen();
-    let mut fleet = match Fleet::new(options) {
+    let mut fleet = match Fleet::<D>::new(options) {
         Ok(fleet) => fleet,
         Err(error) => {
             tell(&BotsLine::Failed(error.to_string()));

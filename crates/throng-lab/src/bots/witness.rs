@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use throng::replica::ReplicaObject;
-use throng::{ObjectId, Tick, Time};
+use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
 
 use super::BotsError;
 use super::bot::Bot;
@@ -67,7 +66,7 @@ impl Witness {
     }
 
     /// Takes news of the truth, and looks through the eyes of the decoding bots whose moment has come.
-    pub(super) fn look(&mut self, bots: &[Bot], measuring: bool) {
+    pub(super) fn look(&mut self, bots: &[Bot<impl Decoder>], measuring: bool) {
         self.take_snapshot();
         if !measuring || self.snapshot.objects.is_empty() {
             return;
@@ -107,7 +106,7 @@ impl Witness {
     }
 
     /// Waits for the final truth, and counts what differs from it.
-    pub(super) fn compare_final(&mut self, bots: &[Bot]) {
+    pub(super) fn compare_final(&mut self, bots: &[Bot<impl Decoder>]) {
         let began = clock::now();
         while !self.snapshot.is_final {
             if self.truth.is_none() || clock::now().since(began) > FINAL_PATIENCE {
@@ -118,9 +117,9 @@ impl Witness {
         }
         for bot in bots.iter().filter(|bot| bot.is_decoder && bot.core.is_connected()) {
             // What has no home has left the view, and is only kept in case it comes back.
-            let objects = bot.core.replica().into_iter().flat_map(|replica| replica.objects());
-            for object in objects.filter(|object| object.facets().next().is_some()) {
-                let same = self.find(object.id()).is_some_and(|truth| is_same(object, truth));
+            let objects = bot.core.replica().into_iter().flat_map(|replica| replica.views());
+            for object in objects.filter(|object| object.is_followed()) {
+                let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth));
                 self.mismatches += u64::from(!same);
                 self.compared += 1;
             }
@@ -129,14 +128,14 @@ impl Witness {
     }
 
     /// Characters close by that the bot does not hold.
-    fn lacking(&self, bot: &Bot) -> u64 {
+    fn lacking(&self, bot: &Bot<impl Decoder>) -> u64 {
         let is_own = |object: &&TrueObject| object.owner.is_some() && object.owner == bot.connection;
         let own = self.snapshot.objects.iter().find(is_own);
         let (Some(own), Some(replica)) = (own, bot.core.replica()) else { return 1 };
         let near_m = NEARBY_M.min(self.view_m);
         let here = own.position_m();
         let near = self.snapshot.objects.iter().filter(|object| distance(here, object.position_m()) <= near_m);
-        near.filter(|object| replica.object(object.id).is_none()).count() as u64
+        near.filter(|object| replica.view(object.id).is_none()).count() as u64
     }
 
     pub(super) fn compared(&self) -> u64 {
@@ -186,51 +185,51 @@ impl Witness {
         self.snapshot.objects.get(place as usize).filter(|object| object.id == id)
     }
 
-    fn look_through(&mut self, now: Time, bot: &Bot) {
+    fn look_through(&mut self, now: Time, bot: &Bot<impl Decoder>) {
         let (Some(replica), Some(connection)) = (bot.core.replica(), bot.connection) else { return };
         let is_own = |object: &&TrueObject| object.owner == Some(connection);
         let Some(own) = self.snapshot.objects.iter().find(is_own) else { return };
         let since_s = now.since(self.snapshot.time).as_secs_f64();
         let here = own.position_after(since_s);
-        self.known.saturating_record(replica.object_count() as u64);
-        for object in replica.objects() {
-            let Some(truth) = self.find(object.id()) else { continue };
+        self.known.saturating_record(replica.count() as u64);
+        for object in replica.views() {
+            let Some(truth) = self.find(object.id) else { continue };
             if truth.owner.is_none_or(|owner| owner == connection) {
                 continue;
             }
             // Whoever holds what the server held at the snapshot is as old as that, however long nothing has changed.
-            let taken_us = match is_same(object, truth) {
+            let taken_us = match is_same(&object, truth) {
                 true => Some(self.snapshot.time.0 as f64),
-                false => self.time_of(object.newest_tick()),
+                false => self.time_of(object.newest_tick),
             };
             let there = truth.position_after(since_s);
-            if object.facets().next().is_none() && distance(here, there) > self.view_m {
+            if !object.is_followed() && distance(here, there) > self.view_m {
                 // Out of sight, and only kept in case it comes back.
                 continue;
             }
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;
-                self.neighbours.look(distance(here, there), age_ms, distance(position_of(object), there));
+                self.neighbours.look(distance(here, there), age_ms, distance(position_of(&object), there));
             }
         }
         let (mut all, mut known) = (0u32, 0u32);
         for object in self.snapshot.objects.iter().filter(|o| distance(here, o.position_m()) <= NEARBY_M) {
             all += 1;
-            known += u32::from(replica.object(object.id).is_some());
+            known += u32::from(replica.view(object.id).is_some());
         }
         let share = f64::from(known) / f64::from(all.max(1));
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
 }
 
-fn is_same(object: &ReplicaObject, truth: &TrueObject) -> bool {
-    let words = object.values().words;
+fn is_same(object: &ObjectView<'_>, truth: &TrueObject) -> bool {
+    let words = object.values.words;
     truth.words[..words.len().min(truth.words.len())] == *words
 }
 
 /// In metres; the lab's kinds begin with a position in centimetres.
-fn position_of(object: &ReplicaObject) -> [f64; 3] {
-    let words = object.values().words;
+fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
+    let words = object.values.words;
     std::array::from_fn(|axis| words.get(axis).map_or(0.0, |&word| f64::from(word as i32) / 100.0))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
 use throng::replica::ConnectionCounters;
-use throng::{ConnectionId, Server, Time};
+use throng::{ConnectionId, Replication, Server, Time};
 
 use super::RunOptions;
 use crate::bots::{BotsReport, Progress};
@@ -16,8 +16,8 @@ use crate::frames::FrameLog;
 use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::summary::{
-    Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication, RunSummary, SecondSeries, Series,
-    Server as ServerFigures, Split, Spread,
+    Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary,
+    SecondSeries, Series, Server as ServerFigures, Split, Spread,
 };
 
 /// Bytes of IP, UDP, netcode prefix and seal with each datagram, which the budget includes.
@@ -124,7 +124,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn begin(&mut self, host: &Host) {
+    pub(super) fn begin(&mut self, host: &Host<impl Replication>) {
         self.is_measuring = true;
         self.began = clock::now();
         self.cpu_s = clock::process_cpu_s();
@@ -141,7 +141,7 @@ impl Ledger {
         self.note_overruns(host.server(), 0.0);
     }
 
-    pub(super) fn end(&mut self, host: &Host) {
+    pub(super) fn end(&mut self, host: &Host<impl Replication>) {
         self.is_measuring = false;
         self.ended = clock::now();
         self.cpu_cores = (clock::process_cpu_s() - self.cpu_s) / self.seconds_measured().max(1e-9);
@@ -150,12 +150,11 @@ impl Ledger {
         self.replicated[1] = replicated(host.server());
         self.links[1] = links(host.server());
         self.rtt_ms = round_trips(host.server());
-        let hub = host.server().replicator().hub_ref();
-        let connections: Vec<_> = host.server().connections().filter_map(|id| hub.connection(id)).collect();
-        let subscriptions: usize = connections.iter().map(|connection| connection.subscription_count()).sum();
-        self.subscriptions = subscriptions as f64 / connections.len().max(1) as f64;
-        self.objects = host.server().replicator().store().object_count() as f64;
-        self.channels = hub.channels().filter(|(_, channel)| hub.subscriber_count(*channel) > 0).count() as f64;
+        let replication = host.server().replication();
+        let followed: Vec<usize> = host.server().connections().map(|id| replication.followed_count(id)).collect();
+        self.subscriptions = followed.iter().sum::<usize>() as f64 / followed.len().max(1) as f64;
+        self.objects = replication.objects().count() as f64;
+        self.channels = replication.channel_count() as f64;
     }
 
     pub(super) fn take_tick(&mut self, record: &TickRecord, allocations: Option<u64>) {
@@ -192,7 +191,7 @@ impl Ledger {
         clock::now().since(self.second.since) >= Duration::from_secs(1)
     }
 
-    pub(super) fn take_second(&mut self, host: &Host, bots: Progress) {
+    pub(super) fn take_second(&mut self, host: &Host<impl Replication>, bots: Progress) {
         let now = clock::now();
         let elapsed_s = now.since(self.second.since).as_secs_f64();
         let (cpu_s, totals) = (clock::process_cpu_s(), self.totals);
@@ -230,7 +229,12 @@ impl Ledger {
         Load { bytes: self.totals.bytes_sent as f64 / each, packets: self.totals.packets_sent as f64 / each }
     }
 
-    pub(super) fn summary(&self, host: &Host, bots: &BotsReport, floor_ms: Option<f64>) -> RunSummary {
+    pub(super) fn summary(
+        &self,
+        host: &Host<impl Replication>,
+        bots: &BotsReport,
+        floor_ms: Option<f64>,
+    ) -> RunSummary {
         let profile = self.frames.profile();
         let ticks = self.totals.ticks.max(1) as f64;
         let connections = self.totals.connections as f64 / ticks;
@@ -240,6 +244,7 @@ impl Ledger {
             valid: false,
             invalid_reasons: Vec::new(),
             scenario: self.scenario.name.clone(),
+            model: self.scenario.model.name().to_owned(),
             players: self.scenario.players,
             tick_hz: self.scenario.tick_hz,
             seconds: self.seconds_measured(),
@@ -320,7 +325,7 @@ impl Ledger {
         }
     }
 
-    fn network(&self, server: &Server) -> Network {
+    fn network(&self, server: &Server<impl Replication>) -> Network {
         let [before, after] = &self.replicated;
         let [links_before, links_after] = &self.links;
         let sent = (links_after.sent - links_before.sent) as f64;
@@ -337,10 +342,10 @@ impl Ledger {
         }
     }
 
-    fn replication(&self) -> Replication {
+    fn replication(&self) -> ReplicationFigures {
         let ticks = self.totals.ticks.max(1) as f64;
         let (encoded, shared) = (self.totals.frames_encoded as f64, self.totals.frames_shared as f64);
-        Replication {
+        ReplicationFigures {
             objects: self.objects,
             objects_touched_per_tick: self.totals.touched as f64 / ticks,
             channels: self.channels,
@@ -359,7 +364,7 @@ impl Ledger {
     }
 
     /// Counts the connections that were sent more in the last second than their budget and what they had saved.
-    fn note_overruns(&mut self, server: &Server, elapsed_s: f64) {
+    fn note_overruns(&mut self, server: &Server<impl Replication>, elapsed_s: f64) {
         let allowed = f64::from(self.scenario.budget_bytes_per_s()) * (elapsed_s + BURST_S);
         for id in server.connections() {
             let Some(statistics) = server.link_statistics(id) else { continue };
@@ -375,7 +380,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-fn replicated(server: &Server) -> ConnectionCounters {
+fn replicated(server: &Server<impl Replication>) -> ConnectionCounters {
     let mut sum = ConnectionCounters::default();
     for counters in server.connections().filter_map(|id| server.replication_counters(id)) {
         sum.segments += counters.segments;
@@ -391,7 +396,7 @@ fn replicated(server: &Server) -> ConnectionCounters {
     sum
 }
 
-fn links(server: &Server) -> LinkTotals {
+fn links(server: &Server<impl Replication>) -> LinkTotals {
     let mut sum = LinkTotals::default();
     for statistics in server.connections().filter_map(|id| server.link_statistics(id)) {
         sum.sent += statistics.counters.packets_sent;
@@ -400,7 +405,7 @@ fn links(server: &Server) -> LinkTotals {
     sum
 }
 
-fn round_trips(server: &Server) -> Spread {
+fn round_trips(server: &Server<impl Replication>) -> Spread {
     let round_trips = server.connections().filter_map(|id| server.link_statistics(id)?.round_trip);
     let mut ms: Vec<f64> = round_trips.map(|round_trip| round_trip.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);

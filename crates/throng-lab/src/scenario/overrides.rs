@@ -1,4 +1,4 @@
-use super::{NetPreset, Scenario};
+use super::{Model, NetPreset, Scenario, Scratch};
 
 /// What the command line changes in a scenario. `None` leaves the scenario's own value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,10 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Pin server and bots to cores of their own; false leaves the scenario's value.
     pub pin: bool,
+    /// Replication model of the server.
+    pub model: Option<Model>,
+    /// Where the model `shared-state` has its lists.
+    pub scratch: Option<Scratch>,
 }
 
 impl Overrides {
@@ -43,6 +47,8 @@ impl Overrides {
         put(&mut scenario.idle_objects, self.idle_objects);
         put(&mut scenario.server_threads, self.server_threads);
         put(&mut scenario.seed, self.seed);
+        put(&mut scenario.model, self.model);
+        put(&mut scenario.scratch, self.scratch);
         scenario.pin |= self.pin;
     }
 }

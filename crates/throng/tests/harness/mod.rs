@@ -19,8 +19,8 @@ use fastrand::Rng;
 use throng::net::{Condition, Driver, MemoryNetwork};
 use throng::replica::ClientOptions as ReplicaOptions;
 use throng::{
-    Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, EndReason, GridOptions, GridShape, Input, Key,
-    Ring, Schema, Server, ServerEvent, ServerOptions, Time,
+    Channels, Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, Decoder, EndReason, GridOptions,
+    GridShape, Input, Key, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
 };
 use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
 use throng_testkit::{Tap, Tapped};
@@ -75,9 +75,24 @@ impl WorldOptions {
     }
 }
 
+/// A replication model, its other end, and what a client should hold.
+pub trait Contender: Replication {
+    /// What reads what it writes.
+    type Decoder: Decoder;
+
+    /// The first difference between what a client holds and what it should hold.
+    fn compare(
+        server: &Server<Self>,
+        grids: &[GridOptions],
+        audience: &oracle::Audience,
+        connection: ConnectionId,
+        client: &Client<Self::Decoder>,
+    ) -> Result<(), String>;
+}
+
 /// One client, and what it has told.
-pub struct Guest {
-    pub client: Client,
+pub struct Guest<R: Contender = Channels> {
+    pub client: Client<R::Decoder>,
     pub token: ConnectToken,
     pub address: SocketAddr,
     pub client_id: u64,
@@ -88,7 +103,7 @@ pub struct Guest {
     pub is_frozen: bool,
 }
 
-impl Guest {
+impl<R: Contender> Guest<R> {
     /// Why it ended.
     pub fn end(&self) -> Option<&EndReason> {
         self.client.end_reason()
@@ -96,14 +111,14 @@ impl Guest {
 }
 
 /// Server, clients, network.
-pub struct World {
+pub struct World<R: Contender = Channels> {
     pub network: MemoryNetwork,
-    pub server: Server,
+    pub server: Server<R>,
     /// On what the server sends.
     pub tap: Tap,
     /// On what the clients send.
     pub client_tap: Tap,
-    pub guests: Vec<Guest>,
+    pub guests: Vec<Guest<R>>,
     pub now: Time,
     pub rng: Rng,
     pub schema: Arc<Schema>,
@@ -116,11 +131,32 @@ pub struct World {
 impl World {
     /// A server without clients, on a perfect network.
     pub fn new(options: WorldOptions) -> World {
+        World::with_model(options, Channels::new)
+    }
+
+    /// A world of `guests` connected clients.
+    pub fn with_guests(options: WorldOptions, guests: usize) -> World {
+        let mut world = World::new(options);
+        for _ in 0..guests {
+            world.join();
+        }
+        world.connect_all();
+        world
+    }
+}
+
+impl<R: Contender> World<R> {
+    /// A server of any model without clients, on a perfect network.
+    pub fn with_model(
+        options: WorldOptions,
+        model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
+    ) -> World<R> {
         let network = MemoryNetwork::new(Condition::NONE, options.seed).expect("a good condition");
         let tap = Tap::new();
         let driver = Tapped::new(network.endpoint(server_address()).expect("a free address"), tap.clone());
         let schema = Arc::clone(&options.schema);
-        let server = Server::new(Box::new(driver), Arc::clone(&schema), options.server.clone()).expect("good options");
+        let model = model(&schema, &options.server).expect("good options");
+        let server = Server::with_replication(Box::new(driver), model, options.server.clone()).expect("good options");
         World {
             network,
             server,
@@ -137,14 +173,9 @@ impl World {
         }
     }
 
-    /// A world of `guests` connected clients.
-    pub fn with_guests(options: WorldOptions, guests: usize) -> World {
-        let mut world = World::new(options);
-        for _ in 0..guests {
-            world.join();
-        }
-        world.connect_all();
-        world
+    /// What it was made with.
+    pub fn options(&self) -> &WorldOptions {
+        &self.options
     }
 
     /// A token for the server, from the world's own random numbers.
@@ -187,14 +218,15 @@ impl World {
         self.made += 1;
         let driver = self.network.endpoint(address).expect("a free address");
         let driver = Tapped::new(driver, self.client_tap.clone());
-        let client = Client::new(Box::new(driver), token.clone(), schema, options, self.now).expect("good options");
+        let client =
+            Client::with_decoder(Box::new(driver), token.clone(), schema, options, self.now).expect("good options");
         let events = Vec::new();
         self.guests.push(Guest { client, token, address, client_id, connection: None, events, is_frozen: false });
         self.guests.len() - 1
     }
 
     /// The client's process is gone: no good-bye.
-    pub fn kill(&mut self, guest: usize) -> Guest {
+    pub fn kill(&mut self, guest: usize) -> Guest<R> {
         self.guests.remove(guest)
     }
 
@@ -248,7 +280,7 @@ impl World {
     }
 
     /// Steps until `done`, at most `limit` times. Returns how many it took.
-    pub fn steps_until(&mut self, limit: usize, mut done: impl FnMut(&World) -> bool) -> Option<usize> {
+    pub fn steps_until(&mut self, limit: usize, mut done: impl FnMut(&World<R>) -> bool) -> Option<usize> {
         for taken in 0..limit {
             if done(self) {
                 return Some(taken);
@@ -260,7 +292,7 @@ impl World {
 
     /// Steps until all clients are connected.
     pub fn connect_all(&mut self) {
-        let all = |world: &World| world.guests.iter().all(|guest| guest.connection.is_some());
+        let all = |world: &World<R>| world.guests.iter().all(|guest| guest.connection.is_some());
         self.steps_until(300, all).expect("all clients get in");
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use throng::FieldMask;
 use throng::schema::Values;
-use throng::{ChannelKey, ConnectionId, Facet, GridOptions, ObjectId, Server};
+use throng::{ChannelKey, Channels, ConnectionId, Facet, GridOptions, ObjectId, Server};
 
 /// What the test has told the server about one client.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +99,20 @@ pub fn sights(server: &Server, grids: &[GridOptions], audience: &Audience, conne
         Sight { id, verdict, fields, forbidden }
     };
     store.ids().map(sight).collect()
+}
+
+impl super::Contender for Channels {
+    type Decoder = throng::replica::ReplicaClient;
+
+    fn compare(
+        server: &Server,
+        grids: &[GridOptions],
+        audience: &Audience,
+        connection: ConnectionId,
+        client: &throng::Client,
+    ) -> Result<(), String> {
+        compare(server, grids, audience, connection, client)
+    }
 }
 
 /// The first difference between what a client holds and what it should hold.

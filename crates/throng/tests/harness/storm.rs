@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 use throng::net::Condition;
-use throng::{ChannelKey, ConnectionId, Facet, GridOptions, ObjectId, Placement};
+use throng::{ChannelKey, Channels, ConnectionId, Facet, GridOptions, ObjectId, Placement};
 use throng_testkit::{Beacon, BudgetAudit, Mode, Score, Steering, Walker, storm};
 
-use super::oracle::{Audience, compare};
-use super::{World, WorldOptions};
+use super::oracle::Audience;
+use super::{Contender, World, WorldOptions};
 
 const WORLD_M: f32 = 30.0;
 
@@ -57,8 +57,8 @@ impl Default for StormOptions {
 }
 
 /// A world in a storm.
-pub struct Storm {
-    pub world: World,
+pub struct Storm<R: Contender = Channels> {
+    pub world: World<R>,
     pub audiences: BTreeMap<u64, Audience>,
     pub walkers: Vec<ObjectId>,
     pub scores: Vec<ObjectId>,
@@ -72,10 +72,17 @@ pub struct Storm {
 
 impl Storm {
     pub fn new(world_options: WorldOptions, options: StormOptions) -> Storm {
+        Storm::over(World::new(world_options), options)
+    }
+}
+
+impl<R: Contender> Storm<R> {
+    /// A storm over a world without clients.
+    pub fn over(mut world: World<R>, options: StormOptions) -> Storm<R> {
+        let world_options = world.options();
         let grids = world_options.server.grids.clone();
         let rate_bytes_per_s = world_options.server.client_bytes_per_s;
         let rng = Rng::with_seed(world_options.seed ^ 0x5707);
-        let mut world = World::new(world_options);
         world.tap.open();
         for _ in 0..options.clients {
             world.join();
@@ -184,7 +191,7 @@ impl Storm {
                 return Err(format!("client {} is not connected: {:?}", guest.client_id, guest.end()));
             };
             let audience = self.audiences.get(&guest.client_id).cloned().unwrap_or_default();
-            compare(&self.world.server, &self.grids, &audience, connection, &guest.client)
+            R::compare(&self.world.server, &self.grids, &audience, connection, &guest.client)
                 .map_err(|difference| format!("client {}: {difference}", guest.client_id))?;
         }
         Ok(())

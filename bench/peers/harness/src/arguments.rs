@@ -1,0 +1,87 @@
+//! The command line of a peer's program.
+
+/// Which world, see the README.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Everyone in a square of 200 m, everyone sees everyone.
+    Dense,
+    /// Everyone 800 m apart, each sees only itself and this many chests beside it.
+    Sparse {
+        /// Chests for each character.
+        chests: u32,
+    },
+}
+
+impl Workload {
+    /// As on the command line.
+    pub fn name(self) -> String {
+        match self {
+            Workload::Dense => "dense".to_owned(),
+            Workload::Sparse { chests: 0 } => "sparse".to_owned(),
+            Workload::Sparse { chests } => format!("sparse-{chests}"),
+        }
+    }
+
+    fn parse(name: &str) -> Option<Workload> {
+        match name {
+            "dense" => Some(Workload::Dense),
+            "sparse" => Some(Workload::Sparse { chests: 0 }),
+            _ => Some(Workload::Sparse { chests: name.strip_prefix("sparse-")?.parse().ok()? }),
+        }
+    }
+
+    /// Chests for each character.
+    pub fn chests(self) -> u32 {
+        match self {
+            Workload::Dense => 0,
+            Workload::Sparse { chests } => chests,
+        }
+    }
+}
+
+/// What a program was asked to do.
+#[derive(Clone, Debug)]
+pub struct Arguments {
+    /// Which world.
+    pub workload: Workload,
+    /// Characters, and clients: one each.
+    pub players: u32,
+    /// Ticks before measuring begins.
+    pub warmup_ticks: u32,
+    /// Ticks that are measured.
+    pub ticks: u32,
+    /// Ticks without changes before the last check.
+    pub settle_ticks: u32,
+}
+
+impl Arguments {
+    /// From the command line; ends the program with a hint if it makes no sense.
+    pub fn from_command_line() -> Arguments {
+        let mut arguments =
+            Arguments { workload: Workload::Dense, players: 100, warmup_ticks: 60, ticks: 300, settle_ticks: 30 };
+        let mut words = std::env::args().skip(1);
+        while let (Some(option), value) = (words.next(), words.next()) {
+            if arguments.set(&option, value.as_deref().unwrap_or("")).is_none() {
+                eprintln!("cannot make sense of `{option}`");
+                eprintln!(
+                    "[--workload dense|sparse|sparse-10|sparse-20] [--players N] [--warmup N] [--ticks N] [--settle N]"
+                );
+                std::process::exit(2);
+            }
+        }
+        arguments
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> Option<()> {
+        let number = || value.parse::<u32>().ok().filter(|&number| number > 0);
+        match option {
+            "--workload" => self.workload = Workload::parse(value)?,
+            "--players" => self.players = number().filter(|&players| players <= 10_000)?,
+            "--warmup" => self.warmup_ticks = number()?,
+            "--ticks" => self.ticks = number()?,
+            "--settle" => self.settle_ticks = number()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}

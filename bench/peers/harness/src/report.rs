@@ -1,0 +1,93 @@
+//! What a peer's program prints: one line of JSON for each row.
+
+use serde::Serialize;
+
+use crate::arguments::Arguments;
+use crate::check::{Ages, milliseconds, spread};
+use crate::lockstep::Terms;
+use crate::stopwatch::Lap;
+
+/// Median, lowest and highest.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+/// One peer on one workload, in one run. Times are of the server's thread.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    peer: String,
+    version: String,
+    workload: String,
+    players: u32,
+    ticks: u32,
+    /// "Values written" to "packets ready", over the ticks of this run.
+    ms_per_tick: Spread,
+    us_per_client: f64,
+    /// Not in `ms_per_tick`: writing the values.
+    assign_ms_per_tick: f64,
+    /// Not in `ms_per_tick`: taking in what clients sent.
+    receive_ms_per_tick: f64,
+    /// Work of all clients, on the other processor.
+    client_us_per_client: f64,
+    /// Of "values written" to "packets ready"; mean.
+    allocations_per_tick: Option<f64>,
+    /// What the peer hands to its network, mean.
+    bytes_per_client_tick: f64,
+    packets_per_client_tick: f64,
+    state_age_ticks: f64,
+    state_age_ticks_max: u64,
+    checked: bool,
+    notes: String,
+}
+
+/// What a run measured.
+pub(crate) struct Measured {
+    pub(crate) laps: Vec<Lap>,
+    pub(crate) bytes: u64,
+    pub(crate) packets: u64,
+    pub(crate) client_ns: u64,
+    pub(crate) ages: Ages,
+}
+
+impl Measured {
+    /// The rows: one, and a second if the peer encrypts.
+    pub(crate) fn rows(&self, arguments: &Arguments, terms: &Terms) -> Vec<Row> {
+        let mut rows = vec![self.row(arguments, terms, terms.peer, terms.notes, |lap| lap.replicate_ns)];
+        if self.laps.iter().all(|lap| lap.sealing_ns.is_some()) {
+            let name = format!("{}, not sealed", terms.peer);
+            let notes = "the same run, less the time its own meter gives to encrypting";
+            let ns = |lap: &Lap| lap.replicate_ns - lap.sealing_ns.unwrap_or(0).min(lap.replicate_ns);
+            rows.push(self.row(arguments, terms, &name, notes, ns));
+        }
+        rows
+    }
+
+    fn row(&self, arguments: &Arguments, terms: &Terms, peer: &str, notes: &str, ns: impl Fn(&Lap) -> u64) -> Row {
+        let [median, min, max] = spread(milliseconds(&self.laps, ns));
+        let median_of = |ns: fn(&Lap) -> u64| spread(milliseconds(&self.laps, ns))[0];
+        let ticks = self.laps.len() as f64;
+        let client_ticks = ticks * f64::from(arguments.players);
+        Row {
+            peer: peer.to_owned(),
+            version: terms.version.clone(),
+            workload: arguments.workload.name(),
+            players: arguments.players,
+            ticks: arguments.ticks,
+            ms_per_tick: Spread { median, min, max },
+            us_per_client: median * 1e3 / f64::from(arguments.players),
+            assign_ms_per_tick: median_of(|lap| lap.assign_ns),
+            receive_ms_per_tick: median_of(|lap| lap.receive_ns),
+            client_us_per_client: self.client_ns as f64 / 1e3 / client_ticks,
+            allocations_per_tick: Some(self.laps.iter().map(|lap| lap.allocations).sum::<u64>() as f64 / ticks),
+            bytes_per_client_tick: self.bytes as f64 / client_ticks,
+            packets_per_client_tick: self.packets as f64 / client_ticks,
+            state_age_ticks: self.ages.sum_ticks as f64 / self.ages.count.max(1) as f64,
+            state_age_ticks_max: self.ages.max_ticks,
+            checked: true,
+            notes: notes.to_owned(),
+        }
+    }
+}

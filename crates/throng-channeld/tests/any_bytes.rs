@@ -1,0 +1,39 @@
+//! Whatever a peer sends, it is read within bounds, and read as others read it.
+
+#[path = "../../../fuzz/bodies/channeld_frames.rs"]
+mod channeld_frames;
+#[path = "../../../fuzz/bodies/channeld_packets.rs"]
+mod channeld_packets;
+#[path = "../../../fuzz/bodies/choices.rs"]
+mod choices;
+
+use proptest::prelude::*;
+
+/// Bytes that are packets for the most part: keys and short lengths are likely.
+fn near_packets() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![Just(0x0A), Just(0x2A), Just(0x20), Just(0x08), 0..8u8, any::<u8>()];
+    prop::collection::vec(byte, 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 4_096, ..ProptestConfig::default() })]
+
+    #[test]
+    fn packets_are_read_as_protobuf_has_it(input in near_packets()) {
+        channeld_packets::run(&input);
+    }
+
+    #[test]
+    fn any_bytes_are_read_as_packets(input in prop::collection::vec(any::<u8>(), 0..300)) {
+        channeld_packets::run(&input);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frames_are_read_in_any_pieces(input in prop::collection::vec(any::<u8>(), 0..400)) {
+        channeld_frames::run(&input);
+    }
+}

@@ -1,0 +1,175 @@
+//! `throng compare`: its arguments, and what they lead to.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use clap::Args;
+use throng_lab::compare::{self, CompareOptions, Contestant, Turn};
+use throng_lab::scenario::{Overrides, Scenario};
+use throng_lab::summary::RunSummary;
+
+use crate::exit::{self, Failure, Outcome};
+
+const LONG_ABOUT: &str = "\
+What does a replication model cost?
+
+`throng compare` plays a workload with one model after the other, several times in turn, each run in a process of its
+own, and prints one table: what a tick costs, what clients are sent, and how old it is when they have it.
+
+  throng compare --pin                             100 players who all see each other, with every model
+  throng compare --workload sparse,sparse-20 --models graph,shared-state,throng
+  throng compare --growth 25,50,200,400,1000       how cost grows with the number of players
+  throng compare --workload converge --models legacy,shared-state:per-connection,shared-state
+
+The folder of a comparison is what `throng publish` makes a page from.";
+
+/// Arguments of `throng compare`.
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub(crate) struct CompareArguments {
+    /// What is played: dense, sparse, sparse-10, sparse-20, converge, crowd, or TOML files
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "dense")]
+    workload: Vec<String>,
+    /// Who plays: legacy, legacy-push, graph, shared-state, shared-state:per-connection, throng [default: all but that]
+    #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
+    models: Vec<Contestant>,
+    /// How often each model plays each workload
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// How many play
+    #[arg(long, value_name = "N")]
+    players: Option<u32>,
+    /// Play the first workload with so many players too, and say how cost grows
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    growth: Vec<u32>,
+    /// Length of the measured part of each run, in seconds
+    #[arg(long, value_name = "S", default_value_t = 8)]
+    seconds: u32,
+    /// Length of the part before that is not measured, in seconds [default: the workload's; converge 165, until all have
+    /// arrived]
+    #[arg(long, value_name = "S")]
+    warmup: Option<u32>,
+    /// Give the server the first core, and the bots the next
+    #[arg(long)]
+    pin: bool,
+    /// The folder in which the comparison's folder is made
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print compare.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Do not say what is being played
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl CompareArguments {
+    fn options(&self) -> Result<CompareOptions, Failure> {
+        let overrides = Overrides {
+            players: self.players,
+            seconds: Some(self.seconds),
+            warmup_seconds: self.warmup,
+            pin: self.pin,
+            ..Overrides::default()
+        };
+        let sizes = self.growth.iter().map(|&players| Some(players)).chain([self.players]);
+        // What is impossible is said before the first run, not at the last.
+        for players in sizes {
+            let overrides = Overrides { players, ..overrides.clone() };
+            for workload in &self.workload {
+                Scenario::resolve(workload, &overrides).map_err(|error| Failure::Usage(error.into()))?;
+            }
+        }
+        Ok(CompareOptions {
+            workloads: self.workload.clone(),
+            contestants: if self.models.is_empty() { Contestant::usual() } else { self.models.clone() },
+            repeat: self.repeat,
+            overrides,
+            growth: self.growth.clone(),
+            command_line: std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect(),
+            runs: self.runs.clone(),
+        })
+    }
+}
+
+/// Plays the comparison and shows what came of it.
+pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
+    let options = arguments.options()?;
+    let stop = crate::stop_on_interrupt()?;
+    let program = std::env::current_exe().context("this program cannot find itself")?;
+    let note = |line: &str| {
+        if !arguments.quiet {
+            eprintln!("{line}");
+        }
+    };
+    let result = compare::compare(&options, &stop, |turn, folder| play(&program, turn, folder), note)
+        .map_err(|error| Failure::Run(error.into()))?;
+    if arguments.json {
+        print!("{}", result.comparison.to_json());
+    } else {
+        print!("{}", compare::table(&result.comparison, Some(&result.folder)));
+    }
+    Ok(if result.comparison.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+}
+
+/// One run, in a process of its own: no model inherits another's heap, threads or cores.
+fn play(program: &Path, turn: &Turn, folder: &Path) -> Result<RunSummary, String> {
+    let output = Command::new(program)
+        .args(arguments(turn, folder))
+        .output()
+        .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    RunSummary::from_json(&text).map_err(|_| {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        complaint.lines().last().map_or_else(|| format!("it ended with {}", output.status), str::to_owned)
+    })
+}
+
+/// The arguments of `throng` that play a turn.
+fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
+    let of = &turn.overrides;
+    let mut words: Vec<OsString> = ["crowd", "--scenario", &turn.workload].map(OsString::from).to_vec();
+    let options = [
+        ("--model", of.model.map(|model| model.name().to_owned())),
+        ("--scratch", of.scratch.map(|_| turn.contestant.scratch.name().to_owned())),
+        ("--players", of.players.map(|players| players.to_string())),
+        ("--seconds", of.seconds.map(|seconds| seconds.to_string())),
+        ("--warmup", of.warmup_seconds.map(|seconds| seconds.to_string())),
+    ];
+    for (option, value) in options {
+        words.extend(value.into_iter().flat_map(|value| [option.into(), value.into()]));
+    }
+    if of.pin {
+        words.push("--pin".into());
+    }
+    words.extend(["--runs".into(), folder.into(), "--json".into(), "--quiet".into()]);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_played_by_the_command_that_anybody_can_repeat() {
+        let contestant: Contestant = "shared-state:per-connection".parse().unwrap();
+        let overrides = Overrides {
+            model: Some(contestant.model),
+            scratch: Some(contestant.scratch),
+            players: Some(50),
+            seconds: Some(4),
+            pin: true,
+            ..Overrides::default()
+        };
+        let turn = Turn { workload: "dense".to_owned(), contestant, round: 0, overrides };
+        let words = arguments(&turn, Path::new("runs/x"));
+        let text = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            text,
+            "crowd --scenario dense --model shared-state --scratch per-connection --players 50 --seconds 4 --pin \
+             --runs runs/x --json --quiet"
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! `throng gateway`: channeld's flags, and what they lead to.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use throng_gateway::serve::Gateway;
+use throng_gateway::settings::{self, Settings, SettingsError};
+
+use crate::exit::{Failure, Outcome};
+
+/// Arguments of `throng gateway`: the flags of channeld, in its own style, and some more.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct GatewayArguments {
+    /// channeld's flags, as `-dev -ca=:12108 -chs config/channel_settings_hifi.json`; -help lists all
+    #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Serves until SIGTERM or Ctrl-C; SIGHUP reads the files again.
+pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
+    let settings = match settings::load(&arguments.words) {
+        Ok(settings) => settings,
+        Err(SettingsError::HelpWanted) => {
+            print!("{}", settings::usage());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(Failure::Usage(error.into())),
+    };
+    say_notes(&settings);
+    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
+    let gateway = Gateway::from_settings(settings.clone(), unix_ns as u64, unix_ns)
+        .map_err(|error| Failure::Usage(anyhow!(error)))?;
+    for (door, address) in doors(&settings).zip(gateway.addresses()) {
+        eprintln!("listening for {door} at {address}");
+    }
+    if let Some(address) = gateway.http_address() {
+        eprintln!("health and metrics at http://{address}");
+    }
+    let mut current = settings;
+    let read = move || match current.reload() {
+        Ok(settings) => {
+            say_notes(&settings);
+            current = settings.clone();
+            Some(Arc::new(settings))
+        }
+        Err(error) => {
+            eprintln!("throng: {error}");
+            None
+        }
+    };
+    let was_quiet = gateway.run(read, |text| eprintln!("{text}")).context("signals cannot be listened to")?;
+    if !was_quiet {
+        eprintln!("some connections had to be cut off");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn doors(settings: &Settings) -> impl Iterator<Item = String> + '_ {
+    let servers = settings.server_listeners().map(|door| format!("servers ({})", door.network.tag()));
+    let clients = settings.client_listeners().map(|door| format!("clients ({})", door.network.tag()));
+    servers.chain(clients)
+}
+
+fn say_notes(settings: &Settings) {
+    for note in &settings.notes {
+        eprintln!("note: {note}");
+    }
+}

@@ -1,0 +1,165 @@
+//! `throng gateway-bench`: its arguments, and what they lead to.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use throng_lab::gateway::{self, BenchOptions, Part, Scene, Target};
+
+use crate::exit::{self, Failure, Outcome};
+
+/// The command that the world servers' process of a run is started with.
+pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
+/// The command that the clients' process of a run is started with.
+pub(crate) const CLIENTS_FOR_BENCH: &str = "clients-for-bench";
+
+const LONG_ABOUT: &str = "\
+How much does a gateway hold?
+
+`throng gateway-bench` starts a gateway, world servers that speak to it as Unreal's plugin does, and clients, each in a
+process of its own, and reports what reaches whom, how late, and at what cost.
+
+  throng gateway-bench single                    150 clients in one channel, their server writes one update a frame
+  throng gateway-bench single --traffic relay    the same, but the clients write their state themselves
+  throng gateway-bench spatial --clients 500     9 servers, 225 cells, handovers, spheres of interest
+  throng gateway-bench entity-lod                a channel for each client, seen less often from farther away
+
+Another gateway that speaks channeld's protocol is put under the identical load with
+
+  throng gateway-bench single --gateway-servers 127.0.0.1:11288 --gateway-clients 127.0.0.1:12108 --gateway-pid PID
+
+It has to be started anew for each run, with -mcb=13; the folder of any run has the settings that fit a scene.";
+
+/// Arguments of `throng gateway-bench`.
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub(crate) struct GatewayBenchArguments {
+    /// What is played
+    scene: SceneName,
+    /// How many clients [default: 150, entity-lod 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8_000))]
+    clients: Option<u32>,
+    /// Who writes the state of the single channel
+    #[arg(long, value_enum, default_value = "unreal")]
+    traffic: Traffic,
+    /// Length of the measured part, in seconds
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// Length of the part before that is not measured, in seconds
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3_600))]
+    warmup: u32,
+    /// Let the clients connect and be silent: what do connections alone cost?
+    #[arg(long)]
+    connect_only: bool,
+    /// Where a gateway that runs already takes world servers
+    #[arg(long, value_name = "ADDR", requires = "gateway_clients")]
+    gateway_servers: Option<SocketAddr>,
+    /// Where it takes clients
+    #[arg(long, value_name = "ADDR", requires = "gateway_servers")]
+    gateway_clients: Option<SocketAddr>,
+    /// Its process, whose processor time and memory are sampled
+    #[arg(long, value_name = "PID", requires = "gateway_servers")]
+    gateway_pid: Option<u32>,
+    /// Where it serves /metrics
+    #[arg(long, value_name = "ADDR", requires = "gateway_servers")]
+    gateway_metrics: Option<SocketAddr>,
+    /// One more argument for the gateway that is started; may be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true, conflicts_with = "gateway_servers")]
+    gateway_arg: Vec<OsString>,
+    /// The gateway is not on this machine, and it is yours to put under load
+    #[arg(long)]
+    i_own_this_target: bool,
+    /// The folder in which the run's folder is made
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print the summary as JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SceneName {
+    /// One world server, one channel for all
+    Single,
+    /// 3 x 3 world servers, 15 x 15 cells, handovers
+    Spatial,
+    /// One world server, a channel for each client
+    EntityLod,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Traffic {
+    /// Each client writes its own actor
+    Relay,
+    /// Clients call their server, which writes all actors once a frame
+    Unreal,
+}
+
+impl GatewayBenchArguments {
+    fn scene(&self) -> Result<Scene, Failure> {
+        match (self.scene, self.traffic) {
+            (SceneName::Single, Traffic::Unreal) => Ok(Scene::SingleUnreal),
+            (SceneName::Single, Traffic::Relay) => Ok(Scene::SingleRelay),
+            (SceneName::Spatial, Traffic::Unreal) => Ok(Scene::Spatial),
+            (SceneName::EntityLod, Traffic::Unreal) => Ok(Scene::EntityLod),
+            (_, Traffic::Relay) => Err(Failure::Usage(anyhow!("only the scene single has relay traffic"))),
+        }
+    }
+
+    fn target(&self, program: &OsString) -> Result<Target, Failure> {
+        let (Some(servers), Some(players)) = (self.gateway_servers, self.gateway_clients) else {
+            return Ok(Target::Start {
+                command: vec![program.clone(), "gateway".into()],
+                extra: self.gateway_arg.clone(),
+            });
+        };
+        let addresses = [Some(servers), Some(players), self.gateway_metrics];
+        for address in addresses.into_iter().flatten() {
+            throng_lab::bots::check_target(address, self.i_own_this_target)
+                .map_err(|error| Failure::Usage(error.into()))?;
+        }
+        Ok(Target::Running { servers, players, pid: self.gateway_pid, metrics: self.gateway_metrics })
+    }
+}
+
+/// Plays a run and shows what came of it.
+pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
+    let scene = arguments.scene()?;
+    let program: OsString = std::env::current_exe().context("this program cannot find itself")?.into();
+    let target = arguments.target(&program)?;
+    let stop = crate::stop_on_interrupt()?;
+    let shows_progress = !arguments.quiet && std::io::stderr().is_terminal();
+    let options = BenchOptions {
+        scene,
+        clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
+        warmup_s: arguments.warmup,
+        seconds: arguments.seconds,
+        connect_only: arguments.connect_only,
+        target,
+        parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
+        runs: arguments.runs.clone(),
+        progress: shows_progress.then_some(|text| eprintln!("{text}")),
+    };
+    let result = gateway::run(&options, &stop)?;
+    if arguments.json {
+        print!("{}", result.summary.to_json());
+    } else {
+        print!("{}", gateway::table(&result.summary, Some(&result.folder)));
+    }
+    Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+}
+
+/// Plays a part of a run for the process that has started this one.
+pub(crate) fn play(part: Part) -> Outcome {
+    // The run is told by the pipe what went wrong, and tells the user.
+    gateway::play(part).map_err(|_| Failure::Silent)?;
+    Ok(ExitCode::SUCCESS)
+}

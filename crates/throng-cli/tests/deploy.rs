@@ -1,0 +1,251 @@
+//! What operators run: the files of `deploy/` say what the gateway understands and ask for what it has, and
+//! `throng top` shows it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use throng_channeld::client::{Client, ClientOptions};
+use throng_channeld::{Header, message_type};
+use throng_gateway::settings;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Metrics of others: Prometheus' own, and those that Unreal servers have beside the gateway's.
+const OTHERS: [&str; 4] = ["up", "ALERTS", "ue_server_fps", "ue_handovers"];
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(deploy(path)).unwrap_or_else(|error| panic!("deploy/{path}: {error}"))
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&read("grafana/dashboards/gateway.json")).expect("the dashboard is JSON")
+}
+
+/// A gateway on free ports.
+struct Gateway {
+    process: Child,
+    clients: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Gateway {
+    fn start() -> Gateway {
+        let arguments = ["gateway", "-dev", "-cwm=false", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
+        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the gateway starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error")).lines();
+        let mut address = |before: &str| {
+            let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(before));
+            let line = line.unwrap_or_else(|| panic!("the gateway does not say {before:?}"));
+            line[before.len()..].parse().expect("an address follows")
+        };
+        let clients = address("listening for clients (tcp) at ");
+        let http = address("health and metrics at http://");
+        Gateway { process, clients, http }
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.http).expect("the gateway answers");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("the page is text");
+        page
+    }
+
+    /// Sends what the gateway drops, so that the page has a reason to name.
+    fn be_refused(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut client = Client::connect(self.clients, ClientOptions::default()).expect("the door is open");
+        client.authenticate("ada", "", deadline).expect("everybody may come in");
+        client.send_bytes(Header::new(4_711, message_type::UNREAL_RPC), b"to a channel that is not there").unwrap();
+        while !self.metrics().contains("gateway_drops_total{") {
+            assert!(Instant::now() < deadline, "nothing was dropped:\n{}", self.metrics());
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The names of a page's samples.
+fn names_of_page(page: &str) -> BTreeSet<String> {
+    let samples = page.lines().filter(|line| line.starts_with(|letter: char| letter.is_ascii_lowercase()));
+    samples.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect()
+}
+
+/// The metrics that a query asks for: words that are no functions, labels, strings, durations or operators.
+fn names_of_query(query: &str) -> BTreeSet<String> {
+    const OPERATORS: [&str; 9] = ["and", "or", "unless", "by", "without", "on", "ignoring", "offset", "bool"];
+    let mut names = BTreeSet::new();
+    let mut rest = query;
+    while let Some(at) = rest.find(|letter: char| !letter.is_ascii_whitespace()) {
+        rest = &rest[at..];
+        let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || "_:.$".contains(letter)));
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let skipped = match word {
+            "" if rest.starts_with('{') => rest.find('}').expect("braces are closed") + 1,
+            "" if rest.starts_with('[') => rest.find(']').expect("brackets are closed") + 1,
+            "" => 1,
+            "by" | "without" | "on" | "ignoring" => rest.find(')').expect("lists of labels are closed") + 1,
+            _ => word.len(),
+        };
+        let is_word = word.starts_with(|letter: char| letter.is_ascii_alphabetic());
+        let is_function = ["(", "by "].iter().any(|next| after.trim_start().starts_with(next));
+        if is_word && !is_function && !OPERATORS.contains(&word) {
+            names.insert(word.to_owned());
+        }
+        rest = &rest[skipped..];
+    }
+    names
+}
+
+/// The texts of all `expr` keys, with where they are.
+fn queries_of_json(value: &Value, place: &str, queries: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(members) => {
+            let place = members.get("title").and_then(Value::as_str).unwrap_or(place);
+            for (key, member) in members {
+                match member.as_str().filter(|_| key == "expr") {
+                    Some(query) => queries.push((place.to_owned(), query.to_owned())),
+                    None => queries_of_json(member, place, queries),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| queries_of_json(item, place, queries)),
+        _ => {}
+    }
+}
+
+/// The texts of all `expr` keys of the rules: on one line, or below a `|`, deeper than the key.
+fn queries_of_rules(text: &str) -> Vec<(String, String)> {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let mut queries = Vec::new();
+    let mut lines = text.lines().peekable();
+    let mut alert = String::new();
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.trim().strip_prefix("- alert: ") {
+            alert = name.to_owned();
+        }
+        let Some(query) = line.trim().strip_prefix("expr: ") else { continue };
+        let mut query = query.trim_start_matches('|').to_owned();
+        while let Some(more) = lines.next_if(|next| query.is_empty() || depth(next) > depth(line)) {
+            query = format!("{query} {}", more.trim());
+        }
+        queries.push((alert.clone(), query));
+    }
+    queries
+}
+
+#[test]
+fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
+    let gateway = Gateway::start();
+    gateway.be_refused();
+    let known = names_of_page(&gateway.metrics());
+    let mut queries = queries_of_rules(&read("prometheus/rules.yaml"));
+    assert_eq!(queries.len(), 10);
+    queries_of_json(&dashboard(), "", &mut queries);
+    assert!(queries.len() > 40, "{}", queries.len());
+    let mut asked = BTreeSet::new();
+    for (place, query) in &queries {
+        let names = names_of_query(query);
+        assert!(!names.is_empty(), "{place} asks for nothing: {query}");
+        for name in names {
+            assert!(known.contains(&name) || OTHERS.contains(&name.as_str()), "{place}: there is no {name}");
+            asked.insert(name);
+        }
+    }
+    let of_histograms = |name: &str| name.ends_with("_sum") || name.ends_with("_count");
+    let unseen: Vec<&String> = known.difference(&asked).filter(|name| !of_histograms(name)).collect();
+    assert!(unseen.is_empty(), "nobody looks at {unseen:?}");
+}
+
+#[test]
+fn the_dashboard_has_the_panels_that_users_of_channeld_know_and_more() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().expect("there are panels");
+    let titles: Vec<&str> = panels.iter().filter_map(|panel| panel["title"].as_str()).collect();
+    let known = ["Connections", "Channels", "CPU", "Channel tick (ms)", "Server FPS", "Handovers", "Messages", "Bytes"];
+    let more = ["Packets", "Fragmented packets", "Combined packets", "Memory"];
+    let ours = ["Fan-out lag histogram", "Drops by reason", "Queue depth"];
+    for title in known.iter().chain(&more).chain(&ours) {
+        assert!(titles.contains(title), "no panel {title:?} among {titles:?}");
+    }
+    let lag = panels.iter().find(|panel| panel["title"] == "Fan-out lag histogram").unwrap();
+    assert_eq!((&lag["type"], &lag["targets"][0]["format"]), (&"heatmap".into(), &"heatmap".into()));
+    let ids: BTreeSet<u64> = panels.iter().filter_map(|panel| panel["id"].as_u64()).collect();
+    assert_eq!(ids.len(), panels.len(), "each panel has an id of its own");
+}
+
+/// The flags in a YAML list: `- "-dev"`.
+fn flags(text: &str) -> Vec<String> {
+    let flag = |line: &str| Some(line.trim().strip_prefix("- \"-")?.strip_suffix('"')?.to_owned());
+    let flags = text.lines().filter_map(flag).filter(|flag| !flag.starts_with('-'));
+    flags.map(|flag| format!("-{flag}")).collect()
+}
+
+#[test]
+fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
+    for (file, count) in [("compose.yaml", 12), ("k8s/deployment.yaml", 11)] {
+        let flags = flags(&read(file));
+        assert_eq!(flags.len(), count, "{file}: {flags:?}");
+        let open = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            fs::read(deploy("k8s/settings").join(name))
+        };
+        let settings = settings::load_with(&flags, &open).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(settings.notes.is_empty(), "{file}: {:?}", settings.notes);
+        assert_eq!(settings.limits.max_connections, 4_000, "{file} does not name the file of limits");
+        let grace_s: u32 = if file == "compose.yaml" { 20 } else { 30 };
+        let is_said = |line: &str| line.contains("race") && line.contains(&grace_s.to_string());
+        assert!(read(file).lines().any(is_said), "{file} has another grace period");
+        assert!(settings.limits.drain_ms < grace_s * 1_000, "{file} does not leave the time to drain");
+    }
+}
+
+#[test]
+fn top_prints_what_a_gateway_does() {
+    let gateway = Gateway::start();
+    gateway.be_refused();
+    let url = format!("http://{}/metrics", gateway.http);
+    let output = top(&["--metrics", &url, "--interval", "0.2", "--once"]);
+    let text = String::from_utf8(output.stdout).expect("the output is text");
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["Gateway\n", "  GLOBAL         1\n", "  servers ", "  delivered/s    0\n", "unknown_channel"] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let memory = text.lines().find(|line| line.trim().starts_with("memory")).expect("memory is a line");
+    assert!(memory.ends_with("MiB"), "{memory}");
+}
+
+#[test]
+fn top_says_that_there_is_no_gateway() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = top(&["--metrics", &format!("http://{closed}/metrics"), "--once"]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains(&format!("no gateway answers at http://{closed}/metrics")), "{complaint}");
+    let output = top(&[]);
+    assert_eq!(output.status.code(), Some(2), "without a terminal and without --once");
+}
+
+fn top(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_throng")).arg("top").args(arguments).output().expect("the program starts")
+}

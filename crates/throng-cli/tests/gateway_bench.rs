@@ -1,0 +1,117 @@
+//! `throng gateway-bench` against a gateway that is known to be right, and against one that is known to be wrong.
+
+mod stand_in;
+
+use std::process::Command;
+use std::sync::Mutex;
+
+use serde_json::Value;
+use stand_in::{Mistake, StandIn};
+
+fn throng(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
+}
+
+/// Runs of which two at once would disturb each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The summary of a short run.
+fn bench(scene: &str, clients: u32, mistake: Mistake) -> Value {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|failed| failed.into_inner());
+    let gateway = StandIn::start(mistake);
+    let runs = tempfile::tempdir().unwrap();
+    let arguments = [
+        "gateway-bench",
+        scene,
+        "--clients",
+        &clients.to_string(),
+        "--seconds",
+        "3",
+        "--warmup",
+        "1",
+        "--gateway-servers",
+        &gateway.servers.to_string(),
+        "--gateway-clients",
+        &gateway.clients.to_string(),
+        "--gateway-pid",
+        &std::process::id().to_string(),
+        "--runs",
+        runs.path().to_str().unwrap(),
+        "--json",
+    ];
+    let output = throng(&arguments);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
+    assert_eq!(summary["client"]["joined"], clients, "{complaints}");
+    assert_eq!(summary["client"]["lost"], 0, "{complaints}");
+    summary
+}
+
+fn number(summary: &Value, group: &str, name: &str) -> f64 {
+    summary[group][name].as_f64().unwrap_or_else(|| panic!("no {group}.{name} in {summary}"))
+}
+
+#[test]
+fn a_single_channel_delivers_every_frame_to_every_client() {
+    let summary = bench("single", 12, Mistake::None);
+    let delivered = number(&summary, "client", "delivered_ratio");
+    assert!((0.85..1.1).contains(&delivered), "{delivered}");
+    assert!(number(&summary, "client", "latency_p50_ms") < 60.0);
+    assert!(number(&summary, "gateway", "cpu_cores") > 0.0);
+    assert!(number(&summary, "calls", "made") > 500.0);
+    for name in ["lost", "doubled", "out_of_order"] {
+        assert_eq!(summary["calls"][name], 0, "{name}");
+    }
+}
+
+#[test]
+fn lost_and_doubled_calls_are_counted_one_by_one() {
+    let lossy = bench("single", 10, Mistake::LosesCall(50));
+    let (made, lost) = (number(&lossy, "calls", "made"), number(&lossy, "calls", "lost"));
+    assert_eq!(lost, (made / 50.0).floor());
+    let doubling = bench("single", 10, Mistake::DoublesCall(40));
+    let (made, doubled) = (number(&doubling, "calls", "made"), number(&doubling, "calls", "doubled"));
+    assert_eq!((doubled, number(&doubling, "calls", "lost")), ((made / 40.0).floor(), 0.0));
+}
+
+#[test]
+fn updates_that_are_not_sent_are_missed() {
+    let right = number(&bench("single", 8, Mistake::None), "client", "delivered_ratio");
+    let wrong = number(&bench("single", 8, Mistake::DropsUpdate(2)), "client", "delivered_ratio");
+    assert!(wrong < right * 0.6, "{wrong} instead of {right}");
+}
+
+#[test]
+fn players_walk_from_server_to_server_and_keep_calling() {
+    let summary = bench("spatial", 40, Mistake::None);
+    assert_eq!(summary["world"]["servers"], 10);
+    assert!(number(&summary, "calls", "handovers") > 20.0);
+    assert_eq!(summary["calls"]["lost"], 0);
+    let delivered = number(&summary, "client", "delivered_ratio");
+    assert!((0.8..1.3).contains(&delivered), "{delivered}");
+}
+
+#[test]
+fn what_is_far_comes_less_often() {
+    let summary = bench("entity-lod", 30, Mistake::None);
+    let delivered = number(&summary, "client", "delivered_ratio");
+    assert!((0.75..1.2).contains(&delivered), "{delivered}");
+    // All at full rate would be 900 a second for each.
+    let updates_hz = number(&summary, "client", "update_hz_median");
+    assert!((30.0..300.0).contains(&updates_hz), "{updates_hz}");
+}
+
+#[test]
+fn a_gateway_elsewhere_is_refused() {
+    let output = throng(&[
+        "gateway-bench",
+        "single",
+        "--gateway-servers",
+        "192.0.2.1:11288",
+        "--gateway-clients",
+        "127.0.0.1:12108",
+    ]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("--i-own-this-target"), "{text}");
+}

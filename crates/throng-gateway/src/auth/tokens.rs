@@ -1,0 +1,131 @@
+//! Tokens from a file: who may come in, and with which login token.
+//!
+//! ```text
+//! [tokens]                            {"tokens": {"ada": "a long secret"}}
+//! ada = "a long secret"
+//! ```
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::{Credentials, Provider, Unavailable, is_same};
+use crate::engine::port::AuthVerdict;
+
+/// The longest file that is read.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// A file of tokens that cannot be used. The operator is at fault.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It cannot be read.
+    #[error("{path}: {cause}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// It holds something else.
+    #[error("{path}: {cause}")]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What was expected where.
+        cause: String,
+    },
+}
+
+impl TokenError {
+    /// A stable name for logs.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            TokenError::Io { .. } => "tokens_io",
+            TokenError::Format { .. } => "tokens_format",
+        }
+    }
+}
+
+/// A fixed list of those who may come in.
+#[derive(Clone)]
+pub struct Tokens {
+    by_player: HashMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    tokens: HashMap<String, String>,
+}
+
+impl Tokens {
+    /// Reads a file: JSON if its name ends so, TOML otherwise.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds something else.
+    pub fn load(path: &Path) -> Result<Tokens, TokenError> {
+        let io = |cause| TokenError::Io { path: path.to_path_buf(), cause };
+        let format = |cause| TokenError::Format { path: path.to_path_buf(), cause };
+        if fs::metadata(path).map_err(io)?.len() > FILE_BYTES {
+            return Err(format(format!("the file is longer than {FILE_BYTES} bytes")));
+        }
+        let text = fs::read_to_string(path).map_err(io)?;
+        let document: Document = match path.extension().is_some_and(|extension| extension == "json") {
+            true => serde_json::from_str(&text).map_err(|cause| format(cause.to_string()))?,
+            false => toml::from_str(&text).map_err(|cause| format(cause.message().to_owned()))?,
+        };
+        Ok(Tokens { by_player: document.tokens })
+    }
+}
+
+impl Provider for Tokens {
+    fn check(&self, credentials: &Credentials) -> Result<AuthVerdict, Unavailable> {
+        Ok(match self.by_player.get(&credentials.player_identifier_token) {
+            Some(secret) if is_same(secret, &credentials.login_token) => AuthVerdict::Accepted,
+            Some(_) => AuthVerdict::InvalidLogin,
+            None => AuthVerdict::InvalidIdentifier,
+        })
+    }
+
+    fn may_block(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::credentials;
+    use super::*;
+
+    fn load(name: &str, text: &str) -> Result<Tokens, TokenError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("it can be written");
+        Tokens::load(&path)
+    }
+
+    #[test]
+    fn both_formats_say_the_same() {
+        for (name, text) in [("t.toml", "[tokens]\nada = 'secret'"), ("t.json", r#"{"tokens": {"ada": "secret"}}"#)] {
+            let tokens = load(name, text).expect("it is sound");
+            assert_eq!(tokens.check(&credentials("ada", "secret")), Ok(AuthVerdict::Accepted));
+            assert_eq!(tokens.check(&credentials("ada", "guess")), Ok(AuthVerdict::InvalidLogin));
+            assert_eq!(tokens.check(&credentials("bob", "secret")), Ok(AuthVerdict::InvalidIdentifier));
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_tokens_is_refused_with_its_name() {
+        for (name, text) in [("t.toml", "ada = 'secret'"), ("t.json", "[]"), ("t.toml", "[tokens]\nada = 3")] {
+            let error = load(name, text).err().expect("it is none");
+            assert_eq!(error.tag(), "tokens_format");
+            assert!(error.to_string().contains(name) && !error.to_string().contains("secret"), "{error}");
+        }
+        assert_eq!(Tokens::load(Path::new("/nowhere.toml")).err().map(|error| error.tag()), Some("tokens_io"));
+    }
+}

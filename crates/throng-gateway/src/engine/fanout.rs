@@ -1,0 +1,224 @@
+//! State goes out: who is due gets the frame that everybody at the same point gets, encoded once.
+
+use std::time::Duration;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use throng_channeld::{Header, message_type, put_message};
+use throng_replica::{ConnectionSlot, Executor, Frame, Inline, Outgoing, Since, Stream};
+use throng_wire::{Tick, Time};
+
+use super::channel::Channel;
+use super::connection::Connection;
+use super::log::{self, ChannelLog, Forms};
+use super::refusal::Refusal;
+use super::{Engine, STEP};
+
+/// The threads among which frames and connections are shared out.
+pub(super) struct Threads(Option<ThreadPool>);
+
+impl Threads {
+    /// `count` threads; none but the caller's if it is 0 or 1, or if the system gives none.
+    pub(super) fn new(count: usize) -> Threads {
+        let pool = (count > 1).then(|| ThreadPoolBuilder::new().num_threads(count).build());
+        Threads(pool.and_then(Result::ok))
+    }
+}
+
+impl Executor for Threads {
+    fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
+        use rayon::prelude::*;
+        match &self.0 {
+            Some(pool) if items.len() >= SHARED_OUT => {
+                pool.install(|| items.par_iter_mut().with_min_len(8).for_each(job))
+            }
+            _ => Inline.for_each(items, job),
+        }
+    }
+}
+
+/// Fewer things than this are done faster than shared out.
+const SHARED_OUT: usize = 32;
+
+/// What one connection was given in a step.
+struct Share<'a> {
+    slot: &'a mut ConnectionSlot<Stream>,
+    connection: &'a mut Connection,
+    updates: u64,
+    /// How late the latest of them was.
+    lag_ms: u32,
+    scratch: Vec<u8>,
+}
+
+impl Engine {
+    pub(super) fn is_fan_out_due(&self) -> bool {
+        self.next_fan_out().is_some_and(|due| due <= self.now)
+    }
+
+    /// When something may have to be sent: at the next turn of a subscription, but not more often than once per step.
+    pub(super) fn next_fan_out(&self) -> Option<Time> {
+        let step = self.last_plan.after(STEP);
+        if self.hub.is_disturbed() {
+            return Some(step);
+        }
+        // Nobody tells when the kernel has taken something.
+        let look = (self.held_back > 0).then(|| self.last_plan.after(LOOK_AGAIN));
+        let turn = self.hub.next_turn().map(|turn| self.time_of(turn).max(step));
+        [look, turn].into_iter().flatten().min()
+    }
+
+    /// When a tick near the present one begins. Ticks wrap around after 49 days.
+    fn time_of(&self, tick: Tick) -> Time {
+        let now_ms = self.now.micros_since(self.start) / 1_000;
+        let ahead_ms = i64::from(tick.0.wrapping_sub(now_ms as u32) as i32);
+        Time(self.start.0 + now_ms.saturating_add_signed(ahead_ms) * 1_000)
+    }
+
+    pub(super) fn fan_out(&mut self) {
+        let tick = self.tick();
+        if !tick.is_newer_than(self.hub.now()) {
+            return;
+        }
+        self.last_plan = self.now;
+        self.counters.steps += 1;
+        self.hold_back_the_slow();
+        self.hub.plan(tick);
+        self.hub.encode(&self.forms, &self.threads);
+        self.counters.frames += self.hub.counters().frames_encoded;
+        self.write();
+        self.forget_removals(tick);
+    }
+
+    /// Who has not taken what it was given gets no more: what it misses is merged until it has.
+    fn hold_back_the_slow(&mut self) {
+        let limits = self.settings.limits;
+        let patience = Duration::from_millis(limits.max_slow_ms.into());
+        self.held_back = 0;
+        for index in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[index] else { continue };
+            let is_slow = connection.is_slow(&limits);
+            connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(self.now));
+            let is_late = connection.slow_since.is_some_and(|since| self.now.since(since) > patience);
+            let gives_up = connection.is_overdue(&limits) || is_late;
+            let (key, is_ending) = (connection.key, connection.is_ending);
+            self.held_back += usize::from(is_slow);
+            let hub = self.hub_id(index);
+            if let Some(stream) = self.hub.connection_mut(hub) {
+                stream.pause(is_slow || gives_up);
+            }
+            if is_slow {
+                self.counters.paused += 1;
+            }
+            if gives_up && !is_ending {
+                self.counters.too_slow += 1;
+                self.count(Refusal::Limit("queue_bytes"));
+                self.end_soon(key);
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let (outgoing, slots) = self.hub.writers();
+        let (channels, forms) = (&self.channels, &self.forms);
+        let mut shares: Vec<Share<'_>> = slots
+            .iter_mut()
+            .zip(&mut self.connections)
+            .filter_map(|(slot, connection)| {
+                let has_due = slot.connection.as_ref().is_some_and(|stream| stream.has_due());
+                let connection = connection.as_mut().filter(|_| has_due)?;
+                Some(Share { slot, connection, updates: 0, lag_ms: 0, scratch: Vec::new() })
+            })
+            .collect();
+        self.threads.for_each(&mut shares, |share| share.write(outgoing, channels, forms));
+        for share in shares {
+            if share.updates > 0 {
+                self.counters.side(share.connection.side).messages_out += share.updates;
+                self.counters.delivered_updates += share.updates;
+                self.counters.lag.record(u64::from(share.lag_ms) * 1_000, share.updates);
+                self.dirty.insert(share.connection.index());
+            }
+        }
+    }
+
+    /// Removals are told for as long as anybody may not have heard of them.
+    fn forget_removals(&mut self, tick: Tick) {
+        if tick.since(self.last_forget) < FORGET_EVERY_MS {
+            return;
+        }
+        self.last_forget = tick;
+        let limits = &self.settings.limits;
+        let waits_ms = [limits.max_interval_ms, limits.max_delay_ms.unsigned_abs(), limits.max_slow_ms, MARGIN_MS];
+        let retention = waits_ms.into_iter().fold(0, u32::saturating_add);
+        self.state_bytes = 0;
+        for state in self.hub.states_quietly_mut() {
+            state.forget(tick.before(retention));
+            self.state_bytes += state.size_bytes() as u64;
+        }
+    }
+}
+
+/// How much longer removals are kept than anybody can be behind.
+const MARGIN_MS: u32 = 10_000;
+
+/// How often those who do not take what they were sent are looked at while nothing else happens.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How often old removals are looked for.
+const FORGET_EVERY_MS: u32 = 10_000;
+
+impl Share<'_> {
+    fn write(&mut self, outgoing: Outgoing<'_, ChannelLog>, channels: &[Option<Box<Channel>>], forms: &Forms) {
+        let Share { slot, connection, updates, lag_ms, scratch } = self;
+        let Some(stream) = &mut slot.connection else { return };
+        let (place, me) = (connection.index(), connection.writer);
+        let out = connection.out();
+        stream.drain(outgoing, |index, frame, (since, lag)| {
+            *lag_ms = lag.max(*lag_ms);
+            // A first frame is everything, whoever wrote it.
+            let is_own = since != Since::Start && frame.parts.iter().any(|part| part.writer == me);
+            let skips = is_own
+                && channels[index.number()].as_ref().is_some_and(|channel| {
+                    channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self())
+                });
+            if !skips {
+                out.extend_from_slice(&frame.bytes);
+                *updates += frame.segments.len() as u64;
+                return;
+            }
+            let state = outgoing.state(index);
+            *updates += match is_mixed(frame, me) {
+                true => u64::from(state.encode_for(forms, (since, frame.variant), me, out)),
+                false => without_own(frame, state, me, (scratch, out)),
+            };
+        });
+    }
+}
+
+/// Whether what `me` wrote cannot be cut out: such a part has no bytes.
+fn is_mixed(frame: &Frame, me: u32) -> bool {
+    frame.parts.iter().any(|part| part.writer == me && part.start == part.end)
+}
+
+/// Copies a frame without what `me` wrote.
+fn without_own(frame: &Frame, state: &ChannelLog, me: u32, (body, out): (&mut Vec<u8>, &mut Vec<u8>)) -> u64 {
+    let mut written = 0;
+    for number in 0..frame.segments.len() {
+        let parts_of = |writer| frame.parts.iter().filter(move |p| p.segment == number as u32 && p.writer == writer);
+        let Some(value) = parts_of(log::NOBODY).next() else { continue };
+        let own = parts_of(me);
+        let own_bytes: u32 = own.clone().map(|part| part.end - part.start).sum();
+        let kept = (value.end - value.start - own_bytes) as usize;
+        if kept == 0 {
+            continue;
+        }
+        log::begin_body(body, state.type_url(), kept);
+        let mut at = value.start;
+        for part in own {
+            body.extend_from_slice(&frame.bytes[at as usize..part.start as usize]);
+            at = part.end;
+        }
+        body.extend_from_slice(&frame.bytes[at as usize..value.end as usize]);
+        put_message(out, Header::new(state.id(), message_type::CHANNEL_DATA_UPDATE), body);
+        written += 1;
+    }
+    written
+}

@@ -1,0 +1,429 @@
+//! Entities change cells, and with the cell perhaps the server that decides over them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use rustc_hash::FxHashSet;
+use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState};
+use throng_channeld::proto::{Any, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions};
+use throng_channeld::{Header, message_type, put_body};
+use throng_replica::ChannelIndex;
+use throng_wire::Time;
+
+use super::Engine;
+use super::channel::Access;
+use super::entity::Entity;
+use super::refusal::Refusal;
+use crate::group::Movable;
+use crate::spatial::{Action, Announced, Grant, HandoverPlan, HandoverView};
+use crate::state::{MapKey, message_name};
+
+/// The map of a cell's state: `SpatialChannelData.entities`.
+pub(super) const ENTITIES_FIELD: u32 = 1;
+
+/// What the state of a cell is, unless its game says otherwise; then the gateway keeps no list there.
+const CELL_STATE: &str = "unrealpb.SpatialChannelData";
+
+/// `SpatialEntityState{removed: true}`.
+const FAREWELL: [u8; 2] = [0x10, 1];
+
+/// What the gateway itself writes is nobody's.
+pub(super) const GATEWAY: u32 = u32::MAX - 1;
+
+/// Entities in one notice: with everything around them, they fit into a packet.
+const NOTICE_MAX_BYTES: usize = 48_000;
+
+/// An entity with more state than this gets it as the first update of its channel, not with the notice.
+const NOTICE_ENTITY_MAX_BYTES: usize = 32_000;
+
+/// Bytes around an entity in a notice: its id twice, tags and lengths.
+const NOTICE_ENTITY_OVERHEAD_BYTES: usize = 24;
+
+/// How many handovers there were in the present second, and who has to wait for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    second: u64,
+    moves: u32,
+    /// In the order in which they wanted to move. Each is in here once, unless its channel is removed and made anew.
+    late: VecDeque<u32>,
+    /// When they are looked at again.
+    retry_at: Option<Time>,
+}
+
+/// The same of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EntityPace {
+    second: u64,
+    moves: u32,
+    /// On whose behalf it wanted to move, if it waits.
+    late: Option<u32>,
+}
+
+/// The notices of a plan that were encoded last: many receivers get the same.
+#[derive(Default)]
+struct Notices {
+    key: Option<(u32, Vec<u32>)>,
+    entries: Vec<u8>,
+}
+
+impl Engine {
+    /// Moves an entity, and all that go with it, from one cell to another.
+    pub(super) fn hand_over(&mut self, entity: u32, source: u32, destination: u32, context: u32) {
+        let movers: Vec<u32> = match self.groups.movable_with(entity) {
+            Movable::Locked => return,
+            Movable::Alone => vec![entity],
+            Movable::Together(all) => all.to_vec(),
+        };
+        if let Err(refusal) = self.check_pace(entity) {
+            self.count(refusal);
+            self.postpone(entity, context);
+            return;
+        }
+        let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
+        match handovers.plan(self, source, destination, &movers) {
+            Ok(plan) => {
+                self.counters.handovers += plan.moved().len() as u64;
+                self.note_moves(plan.moved());
+                self.carry_out(plan, context);
+            }
+            Err(refusal) => {
+                self.count(Refusal::Spatial(refusal.tag()));
+            }
+        }
+        if let Some(world) = &mut self.world {
+            world.handovers = handovers;
+        }
+    }
+
+    /// Seconds since the start: the windows in which handovers are counted.
+    fn second(&self) -> u64 {
+        self.now.micros_since(self.start) / 1_000_000
+    }
+
+    fn check_pace(&self, entity: u32) -> Result<(), Refusal> {
+        let (limits, second) = (&self.settings.limits, self.second());
+        let moves = |window: u64, moves: u32| if window == second { moves } else { 0 };
+        let pace = self.entities.get(&entity).map(|entity| entity.pace).unwrap_or_default();
+        if moves(pace.second, pace.moves) >= limits.max_entity_handovers_per_s {
+            return Err(Refusal::Limit("entity_handovers_per_s"));
+        }
+        let Some(world) = &self.world else { return Ok(()) };
+        match moves(world.pace.second, world.pace.moves) >= limits.max_handovers_per_s {
+            true => Err(Refusal::Limit("handovers_per_s")),
+            false => Ok(()),
+        }
+    }
+
+    fn note_moves(&mut self, moved: &[u32]) {
+        let second = self.second();
+        let add = |window: &mut u64, moves: &mut u32, more: u32| {
+            *moves = if *window == second { moves.saturating_add(more) } else { more };
+            *window = second;
+        };
+        if let Some(Pace { second: window, moves, .. }) = self.world.as_mut().map(|world| &mut world.pace) {
+            add(window, moves, moved.len() as u32);
+        }
+        for entity in moved {
+            if let Some(entity) = self.entities.get_mut(entity) {
+                add(&mut entity.pace.second, &mut entity.pace.moves, 1);
+            }
+        }
+    }
+
+    /// The entity stays where it is listed until the second is over.
+    fn postpone(&mut self, entity: u32, context: u32) {
+        let most = self.settings.limits.max_channels as usize;
+        let next = self.start.after(Duration::from_secs(self.second() + 1));
+        let Some(world) = &mut self.world else { return };
+        let Some(known) = self.entities.get_mut(&entity) else { return };
+        // Beyond the bound, the next update of the entity makes up for it.
+        if known.pace.late.is_none() && world.pace.late.len() < most {
+            world.pace.late.push_back(entity);
+            world.pace.retry_at.get_or_insert(next);
+        }
+        known.pace.late = Some(context);
+    }
+
+    /// When [`Engine::make_up_for_moves`] has something to do.
+    pub(super) fn next_make_up(&self) -> Option<Time> {
+        self.world.as_ref()?.pace.retry_at
+    }
+
+    /// Entities that had to wait go where they are now, each once, as far as this second allows.
+    pub(super) fn make_up_for_moves(&mut self) {
+        let now = self.now;
+        let Some(pace) = self.world.as_mut().map(|world| &mut world.pace) else { return };
+        if pace.retry_at.is_none_or(|at| at > now) {
+            return;
+        }
+        pace.retry_at = None;
+        for entity in std::mem::take(&mut pace.late) {
+            let Some(context) = self.entities.get_mut(&entity).and_then(|entity| entity.pace.late.take()) else {
+                continue;
+            };
+            self.entity_moved_itself(entity, context);
+        }
+    }
+
+    /// Cells have an owner again. What they list and nobody decides over is its now, and what stands there but had to
+    /// stay on another list goes over.
+    pub(super) fn settle_cells(&mut self, cells: &[ChannelIndex]) {
+        let ids: FxHashSet<u32> = cells.iter().map(|&cell| self.channel(cell).id).collect();
+        let is_here = |entity: &Entity| entity.cell.filter(|cell| ids.contains(cell));
+        let mut listed: Vec<(u32, u32)> =
+            self.entities.iter().filter_map(|(&id, entity)| Some((is_here(entity)?, id))).collect();
+        listed.sort_unstable();
+        for of_cell in listed.chunk_by(|a, b| a.0 == b.0) {
+            let cell = of_cell[0].0;
+            let present = self.listed_in(cell);
+            let entities: Vec<u32> = of_cell.iter().map(|&(_, entity)| entity).collect();
+            for &entity in entities.iter().filter(|entity| present.binary_search(entity).is_err()) {
+                self.list(cell, entity);
+            }
+            self.adopt(cell, &entities);
+        }
+        let mut strays: Vec<u32> = self
+            .entities
+            .iter()
+            .filter(|(id, entity)| is_here(entity).is_none() && self.stands_in(**id).is_some_and(|at| ids.contains(&at)))
+            .map(|(&id, _)| id)
+            .collect();
+        strays.sort_unstable();
+        for entity in strays {
+            self.entity_moved_itself(entity, 0);
+        }
+    }
+
+    /// The cell at the position that an entity's state gives.
+    fn stands_in(&self, entity: u32) -> Option<u32> {
+        self.cell_of_data(*self.by_channel_id.get(&entity)?)
+    }
+
+    /// An entity's owner is gone for good: the owner of its cell takes over, if it is there.
+    pub(super) fn find_home(&mut self, channel: ChannelIndex) {
+        let id = self.channel(channel).id;
+        if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+            self.adopt(cell, &[id]);
+        }
+    }
+
+    /// The owner of a cell takes over those of the cell's entities that nobody decides over, nor is expected to again.
+    fn adopt(&mut self, cell: u32, listed: &[u32]) {
+        let Some(owner) = self.cell_owner(cell) else { return };
+        let is_awaited = |entity: &u32| self.by_channel_id.get(entity).is_none_or(|&at| self.channel(at).is_awaited);
+        let orphans: Vec<u32> = listed.iter().copied().filter(|entity| !is_awaited(entity)).collect();
+        let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
+        let plan = handovers.adopt(self, owner, &orphans);
+        self.carry_out(plan, 0);
+        if let Some(world) = &mut self.world {
+            world.handovers = handovers;
+        }
+    }
+
+    fn carry_out(&mut self, plan: &HandoverPlan<usize>, context: u32) {
+        let mut notices = Notices::default();
+        for action in plan.actions() {
+            match action {
+                Action::Unsubscribe { connection, entity } => {
+                    if let Some(&channel) = self.by_channel_id.get(entity) {
+                        // The plan has looked: it is subscribed.
+                        let _ = self.unsubscribe_and_tell(*connection, *connection, channel, 0);
+                    }
+                }
+                Action::Own { connection, entity } => self.make_owner(*connection, *entity),
+                Action::Unlist { cell, entity } => self.unlist(*cell, *entity),
+                Action::List { cell, entity } => self.list(*cell, *entity),
+                Action::Subscribe { connection, entity, grant } => self.grant_entity(*connection, *entity, *grant),
+                Action::Announce(notice) => self.announce(plan, notice, context, &mut notices),
+            }
+        }
+    }
+
+    fn make_owner(&mut self, connection: usize, entity: u32) {
+        let Some(&channel) = self.by_channel_id.get(&entity) else { return };
+        let had_none = self.channel(channel).owner.is_none();
+        if std::mem::take(&mut self.channel_mut(channel).is_awaited) {
+            self.take_from_lost(entity);
+        }
+        self.set_owner(channel, Some(connection));
+        if had_none {
+            self.tell_owner_is_back(channel);
+        }
+    }
+
+    fn grant_entity(&mut self, connection: usize, entity: u32, grant: Grant) {
+        let Some(&channel) = self.by_channel_id.get(&entity) else { return };
+        let access = match grant {
+            Grant::Write => ChannelDataAccess::WriteAccess,
+            Grant::Read | Grant::Nothing => ChannelDataAccess::ReadAccess,
+        };
+        let is_new = self.channel(channel).subscriber(connection).is_none();
+        let options = ChannelSubscriptionOptions {
+            data_access: Some(access.into()),
+            skip_self_update_fan_out: Some(true),
+            skip_first_fan_out: (is_new && !self.is_too_large_for_notices(channel)).then_some(true),
+            ..Default::default()
+        };
+        if let Err(refusal) = self.subscribe_and_tell(connection, connection, channel, &options, 0) {
+            self.count(refusal);
+        }
+    }
+
+    fn announce(
+        &mut self,
+        plan: &HandoverPlan<usize>,
+        notice: &Announced<usize>,
+        context: u32,
+        notices: &mut Notices,
+    ) {
+        let with_data = plan.with_data(notice);
+        let is_same = notices.key.as_ref().is_some_and(|(source, data)| *source == notice.source && data == with_data);
+        if !is_same {
+            notices.key = Some((notice.source, with_data.to_vec()));
+            notices.entries.clear();
+            self.encode_notices(plan, notice, context, &mut notices.entries);
+        }
+        self.send_entry(notice.connection, &notices.entries);
+    }
+
+    fn encode_notices(
+        &self,
+        plan: &HandoverPlan<usize>,
+        notice: &Announced<usize>,
+        context: u32,
+        entries: &mut Vec<u8>,
+    ) {
+        let with_data = plan.with_data(notice);
+        let header = Header::new(notice.destination, message_type::CHANNEL_DATA_HANDOVER);
+        let put = |data: &SpatialChannelData, entries: &mut Vec<u8>| {
+            let message = ChannelDataHandoverMessage {
+                src_channel_id: notice.source,
+                dst_channel_id: notice.destination,
+                context_conn_id: context,
+                data: Some(Any::pack(data)),
+            };
+            put_body(entries, header, &message);
+        };
+        let (mut part, mut bytes) = (SpatialChannelData::default(), 0);
+        for &entity in plan.entities(notice) {
+            let data = with_data.binary_search(&entity).is_ok().then(|| self.entity_data(entity)).flatten();
+            let state = self.entity_state(entity, data);
+            let state_bytes = state.encoded_len() + NOTICE_ENTITY_OVERHEAD_BYTES;
+            if bytes > 0 && bytes + state_bytes > NOTICE_MAX_BYTES {
+                put(&part, entries);
+                part.entities.clear();
+                bytes = 0;
+            }
+            part.entities.insert(entity, state);
+            bytes += state_bytes;
+        }
+        put(&part, entries);
+    }
+
+    fn is_too_large_for_notices(&self, channel: ChannelIndex) -> bool {
+        let data = self.hub.state(channel).data();
+        data.is_some_and(|data| data.size_bytes() > NOTICE_ENTITY_MAX_BYTES)
+    }
+
+    fn entity_data(&self, entity: u32) -> Option<Any> {
+        let channel = *self.by_channel_id.get(&entity)?;
+        match self.is_too_large_for_notices(channel) {
+            true => None,
+            false => self.hub.state(channel).full(),
+        }
+    }
+
+    fn entity_state(&self, entity: u32, entity_data: Option<Any>) -> SpatialEntityState {
+        let object = self.entities.get(&entity).map(|entity| entity.object.clone()).unwrap_or_default();
+        let obj_ref = match object.is_empty() {
+            true => throng_channeld::proto::unrealpb::UnrealObjectRef { net_guid: Some(entity), ..Default::default() },
+            false => throng_channeld::proto::unrealpb::UnrealObjectRef::decode(object).unwrap_or_default(),
+        };
+        SpatialEntityState { obj_ref: Some(obj_ref), removed: false, entity_data }
+    }
+
+    /// Puts an entity on a cell's list.
+    pub(super) fn list(&mut self, cell: u32, entity: u32) {
+        let former = self.entity_mut(entity).cell.replace(cell);
+        if let Some(former) = former.filter(|&former| former != cell) {
+            self.unlist(former, entity);
+        }
+        let value = self.entity_state(entity, None).encode_to_vec();
+        self.change_list(cell, |data, tick| {
+            data.set_entry(ENTITIES_FIELD, &MapKey::Number(entity.into()), &value, GATEWAY, tick)
+        });
+    }
+
+    /// Takes an entity off a cell's list.
+    pub(super) fn unlist(&mut self, cell: u32, entity: u32) {
+        if let Some(known) = self.entities.get_mut(&entity).filter(|known| known.cell == Some(cell)) {
+            known.cell = None;
+        }
+        self.change_list(cell, |data, tick| {
+            data.remove_entry(ENTITIES_FIELD, &MapKey::Number(entity.into()), &FAREWELL, GATEWAY, tick)
+        });
+    }
+
+    fn change_list(
+        &mut self,
+        cell: u32,
+        change: impl FnOnce(
+            &mut crate::state::DataState,
+            throng_wire::Tick,
+        ) -> Result<crate::state::Merged, crate::state::MergeError>,
+    ) {
+        let Some(&channel) = self.by_channel_id.get(&cell) else { return };
+        let (tick, limits) = (self.change_tick(), self.state_limits());
+        let Some(schema) = self.schemas.find(CELL_STATE).cloned() else { return };
+        let present = self.hub.state(channel).type_url();
+        if !present.is_empty() && message_name(present) != CELL_STATE {
+            return;
+        }
+        let data = self.hub.state_mut(channel).data_or_new(&schema, limits, tick);
+        if let Err(error) = change(data, tick) {
+            self.count(Refusal::Data(error.tag()));
+        }
+    }
+
+    /// The encoded object reference of an entity, for those who have to know it.
+    pub(super) fn object_of(&self, entity: u32) -> Bytes {
+        self.entities.get(&entity).map(|entity| entity.object.clone()).unwrap_or_default()
+    }
+}
+
+impl HandoverView for Engine {
+    type Connection = usize;
+
+    fn cell_owner(&self, cell: u32) -> Option<usize> {
+        self.channel(*self.by_channel_id.get(&cell)?).owner
+    }
+
+    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<usize>) {
+        if let Some(&cell) = self.by_channel_id.get(&cell) {
+            subscribers.extend(self.channel(cell).subscribers.keys().map(|&place| place as usize));
+        }
+    }
+
+    fn sees_cell(&self, connection: usize, cell: u32) -> bool {
+        self.by_channel_id.get(&cell).is_some_and(|&cell| self.channel(cell).subscriber(connection).is_some())
+    }
+
+    fn cell_listing(&self, entity: u32) -> Option<Option<u32>> {
+        Some(self.entities.get(&entity)?.cell)
+    }
+
+    fn entity_owner(&self, entity: u32) -> Option<usize> {
+        self.channel(*self.by_channel_id.get(&entity)?).owner
+    }
+
+    fn grant(&self, entity: u32, connection: usize) -> Option<Grant> {
+        let channel = *self.by_channel_id.get(&entity)?;
+        Some(match self.access_of(channel, connection)? {
+            Access::None => Grant::Nothing,
+            Access::Read => Grant::Read,
+            Access::Write => Grant::Write,
+        })
+    }
+}

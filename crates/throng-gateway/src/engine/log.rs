@@ -1,0 +1,369 @@
+//! A channel's state as the hub sees it: what is due, encoded as complete messages of the protocol.
+//!
+//! ```text
+//! segment   0A len  08 channel  20 08  2A len  0A len  0A len type_url  12 len value
+//!           entry   MessagePack: a state update; body: ChannelDataUpdateMessage{data: Any}
+//! ```
+//!
+//! A segment is one message. A state that does not fit into one is cut into several, to be merged in order.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use rustc_hash::FxHashSet;
+use throng_channeld::proto::Any;
+use throng_channeld::{Header, message_type, put_message};
+use throng_replica::{ChannelState, Frame, FramePart, Since, Variant};
+use throng_wire::Tick;
+
+use super::refusal::Refusal;
+use crate::state::{Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Schema, Schemas, StateLimits};
+
+/// Value bytes of one message: with everything around it, it fits into a packet of 65,535 bytes.
+const VALUE_MAX_BYTES: usize = 60_000;
+
+/// The writer of [`FramePart`]s that say where a segment's value lies. No connection has this number.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// The state of one channel; none as long as nobody has written.
+#[derive(Debug)]
+pub(crate) struct ChannelLog {
+    id: u32,
+    data: Option<Box<DataState>>,
+}
+
+/// The forms in which subscribers may want frames: field masks, by the number of their [`Variant`]; and what encoders
+/// use again and again.
+#[derive(Debug)]
+pub(crate) struct Forms {
+    forms: Vec<Form>,
+    /// Places that nobody needs.
+    free: Vec<u32>,
+    scratch: Mutex<Vec<Scratch>>,
+}
+
+#[derive(Debug)]
+struct Form {
+    paths: Vec<String>,
+    schema: String,
+    mask: Option<FieldMask>,
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    chunks: Chunks,
+    body: Vec<u8>,
+}
+
+/// No message type has this name.
+const UNUSED: &str = "-";
+
+/// Different field masks that are known at once.
+const FORMS_MAX: usize = 4_096;
+
+impl Default for Forms {
+    fn default() -> Forms {
+        let everything = Form { paths: Vec::new(), schema: String::new(), mask: None };
+        Forms { forms: vec![everything], free: Vec::new(), scratch: Mutex::new(Vec::new()) }
+    }
+}
+
+impl Forms {
+    /// The form that shows only the fields at these paths of messages with this schema.
+    pub(super) fn add(&mut self, paths: &[String], schema: Option<&Schema>) -> Result<Variant, Refusal> {
+        let name = schema.map_or("", |schema| schema.name());
+        let known = self.forms.iter().position(|form| form.paths == paths && form.schema == name);
+        if let Some(known) = known {
+            return Ok(Variant(known as u32));
+        }
+        let mask = FieldMask::resolve(paths, schema).map_err(|error| Refusal::Data(error.tag()))?;
+        let form = Form { paths: paths.to_vec(), schema: name.to_owned(), mask };
+        match self.free.pop() {
+            Some(place) => {
+                self.forms[place as usize] = form;
+                Ok(Variant(place))
+            }
+            None if self.forms.len() < FORMS_MAX => {
+                self.forms.push(form);
+                Ok(Variant(self.forms.len() as u32 - 1))
+            }
+            None => Err(Refusal::Limit("masks")),
+        }
+    }
+
+    /// Whether there is no room for another form.
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.forms.len() >= FORMS_MAX
+    }
+
+    /// Forgets all forms but the first, which is everything, and those in `used`.
+    pub(super) fn retain(&mut self, used: &FxHashSet<Variant>) {
+        self.free.clear();
+        for place in 1..self.forms.len() as u32 {
+            if !used.contains(&Variant(place)) {
+                // Nobody asks for paths like these: they would be none.
+                self.forms[place as usize] = Form { paths: Vec::new(), schema: UNUSED.to_owned(), mask: None };
+                self.free.push(place);
+            }
+        }
+    }
+
+    /// The paths of a form.
+    pub(super) fn paths(&self, variant: Variant) -> &[String] {
+        self.forms.get(variant.0 as usize).map_or(&[], |form| &form.paths)
+    }
+
+    fn mask(&self, variant: Variant) -> Option<&FieldMask> {
+        self.forms.get(variant.0 as usize)?.mask.as_ref()
+    }
+
+    fn with_scratch<T>(&self, use_it: impl FnOnce(&mut Scratch) -> T) -> T {
+        let lock = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = lock().pop().unwrap_or_default();
+        let result = use_it(&mut scratch);
+        lock().push(scratch);
+        result
+    }
+}
+
+impl ChannelLog {
+    pub(super) fn new(id: u32) -> ChannelLog {
+        ChannelLog { id, data: None }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn data(&self) -> Option<&DataState> {
+        self.data.as_deref()
+    }
+
+    /// About how many bytes the state has.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, |data| data.size_bytes())
+    }
+
+    /// Whether a type is expected, and nobody has written anything.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.data.as_ref().is_some_and(|data| data.is_empty())
+    }
+
+    /// Forgets the state, and of what type it was.
+    pub(super) fn clear(&mut self) {
+        self.data = None;
+    }
+
+    /// Begins with the empty state of a type, unless there is a state.
+    pub(super) fn begin_empty(
+        &mut self,
+        name: &str,
+        (schema, options, limits): (Option<Arc<Schema>>, MergeOptions, StateLimits),
+        tick: Tick,
+    ) {
+        let type_url = format!("type.googleapis.com/{name}");
+        self.data.get_or_insert_with(|| Box::new(DataState::new(schema, &type_url, options, limits, tick.before(1))));
+    }
+
+    /// How updates are merged from now on.
+    pub(super) fn set_options(&mut self, options: MergeOptions) {
+        if let Some(data) = &mut self.data {
+            data.set_options(options);
+        }
+    }
+
+    pub(super) fn type_url(&self) -> &str {
+        self.data.as_ref().map_or("", |data| data.type_url())
+    }
+
+    /// Merges an update. The first one decides of what type the state is.
+    pub(super) fn merge(
+        &mut self,
+        update: &Any,
+        (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
+        writer: u32,
+        tick: Tick,
+    ) -> Result<(), MergeError> {
+        match &mut self.data {
+            Some(data) => data.merge(&update.value, &update.type_url, writer, tick)?,
+            None => {
+                let schema = schemas.find(&update.type_url).cloned();
+                let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
+                let merged = data.merge(&update.value, &update.type_url, writer, tick)?;
+                self.data = Some(Box::new(data));
+                merged
+            }
+        };
+        Ok(())
+    }
+
+    /// The state that a gateway keeps itself, made empty if there is none.
+    pub(super) fn data_or_new(&mut self, schema: &Arc<Schema>, limits: StateLimits, tick: Tick) -> &mut DataState {
+        self.data.get_or_insert_with(|| {
+            let options = MergeOptions { remove_map_entries: true, ..MergeOptions::default() };
+            Box::new(DataState::new(Some(Arc::clone(schema)), "", options, limits, tick.before(1)))
+        })
+    }
+
+    /// The whole state, as values that are merged in order.
+    pub(super) fn full_in_pieces(&self, max_value_bytes: usize) -> Vec<Bytes> {
+        let Some(data) = &self.data else { return Vec::new() };
+        let mut chunks = Chunks::new();
+        data.encode(None, None, None, max_value_bytes, &mut chunks);
+        chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.value)).collect()
+    }
+
+    /// The whole state as one value; `None` if nobody has written.
+    pub(super) fn full(&self) -> Option<Any> {
+        let data = self.data.as_ref()?;
+        let mut value = Vec::new();
+        data.write_full(&mut value);
+        Some(Any { type_url: data.type_url().to_owned(), value: value.into() })
+    }
+
+    pub(super) fn forget(&mut self, until: Tick) {
+        if let Some(data) = &mut self.data {
+            data.forget(until);
+        }
+    }
+
+    /// Appends, as messages, what changed without what `reader` wrote itself; how many messages it took.
+    pub(super) fn encode_for(
+        &self,
+        forms: &Forms,
+        (since, variant): (Since, Variant),
+        reader: u32,
+        out: &mut Vec<u8>,
+    ) -> u32 {
+        let Some(data) = &self.data else { return 0 };
+        forms.with_scratch(|Scratch { chunks, body }| {
+            data.encode(tick_of(since), forms.mask(variant), Some(reader), VALUE_MAX_BYTES, chunks);
+            for chunk in chunks.iter() {
+                put_value(self.id, data.type_url(), chunk.value, body, out);
+            }
+            chunks.len() as u32
+        })
+    }
+}
+
+impl ChannelState for ChannelLog {
+    type Context = Forms;
+
+    fn last_change(&self) -> Tick {
+        self.data.as_ref().map_or(Tick(0), |data| data.last_change())
+    }
+
+    fn horizon(&self) -> Tick {
+        self.data.as_ref().map_or(Tick(0), |data| data.horizon())
+    }
+
+    fn retention_ticks(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn is_empty(&self) -> bool {
+        // An empty state of a known type is something to be told.
+        self.data.is_none()
+    }
+
+    fn encode(&self, forms: &Forms, since: Since, _now: Tick, frame: &mut Frame) {
+        let Some(data) = &self.data else { return };
+        forms.with_scratch(|Scratch { chunks, body }| {
+            data.encode(tick_of(since), forms.mask(frame.variant), None, VALUE_MAX_BYTES, chunks);
+            if since == Since::Start && chunks.len() == 0 {
+                let start = frame.bytes.len();
+                put_value(self.id, data.type_url(), &[], body, &mut frame.bytes);
+                frame.push_segment(start, 0, 1);
+            }
+            for (number, chunk) in chunks.iter().enumerate() {
+                let start = frame.bytes.len();
+                put_value(self.id, data.type_url(), chunk.value, body, &mut frame.bytes);
+                frame.push_segment(start, 0, 1);
+                push_parts(frame, number as u32, chunk);
+            }
+            if let Some(last) = chunks.len().checked_sub(1) {
+                // What cannot be cut out is a part without bytes.
+                let end = frame.bytes.len() as u32;
+                let mixed = chunks.mixed_writers().iter();
+                frame.parts.extend(mixed.map(|&writer| FramePart { segment: last as u32, writer, start: end, end }));
+            }
+        });
+    }
+
+    fn is_superseded(&self, _forms: &Forms, _frame: &Frame, _segment: usize) -> bool {
+        // Streams lose nothing.
+        false
+    }
+}
+
+fn push_parts(frame: &mut Frame, segment: u32, chunk: Chunk<'_>) {
+    let end = frame.bytes.len() as u32;
+    let value = end - chunk.value.len() as u32;
+    frame.parts.push(FramePart { segment, writer: NOBODY, start: value, end });
+    frame.parts.extend(chunk.parts.iter().map(|part| FramePart {
+        segment,
+        writer: part.writer,
+        start: value + part.start,
+        end: value + part.end,
+    }));
+}
+
+fn tick_of(since: Since) -> Option<Tick> {
+    match since {
+        Since::Start => None,
+        Since::Tick(tick) => Some(tick),
+    }
+}
+
+/// Appends one state update.
+fn put_value(id: u32, type_url: &str, value: &[u8], body: &mut Vec<u8>, out: &mut Vec<u8>) {
+    begin_body(body, type_url, value.len());
+    body.extend_from_slice(value);
+    put_message(out, Header::new(id, message_type::CHANNEL_DATA_UPDATE), body);
+}
+
+/// Everything of a `ChannelDataUpdateMessage` but the value of its data, which follows and has `value_bytes`.
+pub(super) fn begin_body(body: &mut Vec<u8>, type_url: &str, value_bytes: usize) {
+    let field = |bytes: usize| if bytes == 0 { 0 } else { 1 + varint_len(bytes) + bytes };
+    body.clear();
+    body.push(0x0A);
+    put_varint(body, field(type_url.len()) + field(value_bytes));
+    if !type_url.is_empty() {
+        body.push(0x0A);
+        put_varint(body, type_url.len());
+        body.extend_from_slice(type_url.as_bytes());
+    }
+    if value_bytes > 0 {
+        body.push(0x12);
+        put_varint(body, value_bytes);
+    }
+}
+
+fn varint_len(value: usize) -> usize {
+    prost::encoding::encoded_len_varint(value as u64)
+}
+
+fn put_varint(out: &mut Vec<u8>, value: usize) {
+    prost::encoding::encode_varint(value as u64, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message as _;
+    use throng_channeld::Messages;
+    use throng_channeld::proto::ChannelDataUpdateMessage;
+
+    #[test]
+    fn a_value_is_wrapped_as_prost_would() {
+        for (type_url, value) in [("type.googleapis.com/a.B", &[8u8, 1][..]), ("", &[]), ("x", &[0; 300])] {
+            let (mut body, mut out) = (Vec::new(), Vec::new());
+            put_value(70_000, type_url, value, &mut body, &mut out);
+            let message = Messages::new(out.into()).next().expect("there is one").expect("it is well formed");
+            assert_eq!((message.channel_id, message.msg_type), (70_000, 8));
+            let update = ChannelDataUpdateMessage::decode(message.body.clone()).expect("it is well formed");
+            let data = update.data.expect("it is there");
+            assert_eq!((data.type_url.as_str(), &data.value[..]), (type_url, value));
+        }
+    }
+}

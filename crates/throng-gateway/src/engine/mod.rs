@@ -1,0 +1,611 @@
+//! The gateway itself, without sockets, clocks and threads.
+//!
+//! ```text
+//!  open, receive, authenticated, closed          everything that has come, one thing at a time
+//!        |  dispatch: may this connection say this now, and does the channel exist?
+//!        v
+//!  lifecycle, subscribe, update, forward,        each handler changes channels and queues answers
+//!  spatial, entity, recovery, unreal
+//!        |  state of channels                         |  answers, forwarded messages
+//!        v                                            v
+//!  Hub: who is due? one frame for each           Connection: entries to send
+//!  (channel, since, form), shared                     |
+//!        |  fanout: copied to each                    |
+//!        +--------------------------------------------+--> Outbox, at the end of advance()
+//! ```
+//!
+//! One tick of the hub is a millisecond. Between two turns nothing is planned, so connections that have nothing to do cost
+//! nothing.
+
+mod blocked;
+mod channel;
+mod connection;
+mod counters;
+mod entity;
+mod fanout;
+mod forward;
+mod handover;
+mod lifecycle;
+mod log;
+pub mod port;
+mod recovery;
+mod refusal;
+mod session;
+mod spatial;
+mod subscribe;
+mod unreal;
+mod update;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use throng_channeld::proto::ChannelType;
+use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
+use throng_replica::{ChannelIndex, ChannelKey, Hub, HubLimits, Stream};
+use throng_wire::{ConnectionId, Tick, Time};
+
+use crate::fsm::Fsm;
+use crate::group::{EntityGroupLimits, EntityGroups};
+use crate::settings::{Limits, Settings};
+use crate::state::Schemas;
+use blocked::Blocked;
+use channel::Channel;
+use connection::{Connection, Stage};
+pub use counters::{ConnectionInfo, Counters, Occupancy, SideCounters};
+use entity::Entity;
+pub use entity::EntityInfo;
+use fanout::Threads;
+use log::{ChannelLog, Forms};
+use port::{AuthRequest, EndCause, Key, Outbox, Side};
+use recovery::{Lost, LostKey};
+pub use refusal::Refusal;
+pub use spatial::CellInfo;
+use spatial::World;
+
+/// More channels, connections and subscriptions of one connection than any setting allows.
+const HUB_MAX: usize = 1 << 21;
+
+/// The shortest time between two fan-outs. A subscriber that asks for less is served at most this often.
+const STEP: Duration = Duration::from_millis(5);
+
+/// The gateway: connections, channels, and what passes between them.
+///
+/// Calls in order: [`open`](Self::open), [`receive`](Self::receive), [`authenticated`](Self::authenticated) and
+/// [`closed`](Self::closed) for everything that has come, then [`advance`](Self::advance), then
+/// [`poll_auth`](Self::poll_auth) until `None`. `now` never falls. Call `advance` again at
+/// [`next_deadline`](Self::next_deadline) at the latest.
+pub struct Engine {
+    settings: Arc<Settings>,
+    schemas: Arc<Schemas>,
+    start: Time,
+    unix_start_ns: i64,
+    now: Time,
+    hub: Hub<ChannelLog, Stream>,
+    forms: Forms,
+    threads: Threads,
+    /// By place in the hub; so are `channels`.
+    connections: Vec<Option<Box<Connection>>>,
+    by_connection_id: FxHashMap<u32, usize>,
+    next_connection_id: u32,
+    next_writer: u32,
+    channels: Vec<Option<Box<Channel>>>,
+    by_channel_id: FxHashMap<u32, ChannelIndex>,
+    /// No lower id of an ordinary channel is free.
+    next_channel_id: u32,
+    auth_requests: VecDeque<AuthRequest>,
+    /// Connections that have not said who they are, oldest first, with the time at which patience ends.
+    strangers: VecDeque<(Time, Key)>,
+    /// Connections that are to be ended at the end of the step.
+    ending: Vec<(Key, EndCause)>,
+    /// Connections with something queued.
+    dirty: FxHashSet<usize>,
+    /// Connections that are given no state, or are ended before long, because they do not take what they were sent.
+    held_back: usize,
+    last_plan: Time,
+    last_forget: Tick,
+    last_reclaim: Tick,
+    /// Bytes of the state of all channels, about.
+    state_bytes: u64,
+    /// Who is not let in for a while.
+    blocked: Blocked,
+    world: Option<World>,
+    /// By the id of its channel.
+    entities: FxHashMap<u32, Entity>,
+    /// Channels of entities that all clients see.
+    well_known: Vec<ChannelIndex>,
+    groups: EntityGroups,
+    /// Who was lost and may come back.
+    lost: FxHashMap<LostKey, Lost>,
+    /// The connection ids of those.
+    lost_ids: FxHashSet<u32>,
+    counters: Counters,
+    random: fastrand::Rng,
+    scratch: Vec<u8>,
+}
+
+impl Engine {
+    /// A gateway with the global channel and nothing else. `seed` decides the numbers that connections get;
+    /// `unix_ns` is what the calendar says at `now`, in ns since 1970.
+    pub fn new(settings: Arc<Settings>, schemas: Arc<Schemas>, seed: u64, (now, unix_ns): (Time, i64)) -> Engine {
+        // The limits of the settings are looked at here, because they may change; these are what none of them exceeds.
+        let limits = HubLimits { channels: HUB_MAX, connections: HUB_MAX, subscriptions_per_connection: HUB_MAX };
+        let mut engine = Engine {
+            hub: Hub::new(limits, Tick(0)),
+            forms: Forms::default(),
+            threads: Threads::new(threads(&settings)),
+            schemas,
+            start: now,
+            unix_start_ns: unix_ns,
+            now,
+            connections: Vec::new(),
+            by_connection_id: FxHashMap::default(),
+            next_connection_id: 1,
+            next_writer: 0,
+            channels: Vec::new(),
+            by_channel_id: FxHashMap::default(),
+            next_channel_id: 1,
+            auth_requests: VecDeque::new(),
+            strangers: VecDeque::new(),
+            ending: Vec::new(),
+            dirty: FxHashSet::default(),
+            held_back: 0,
+            last_plan: now,
+            last_forget: Tick(0),
+            last_reclaim: Tick(0),
+            state_bytes: 0,
+            blocked: Blocked::default(),
+            world: settings.spatial.as_ref().map(|spatial| World::new(Arc::new(spatial.grid.clone()))),
+            entities: FxHashMap::default(),
+            well_known: Vec::new(),
+            groups: EntityGroups::new(group_limits(&settings.limits)),
+            lost: FxHashMap::default(),
+            lost_ids: FxHashSet::default(),
+            counters: Counters::default(),
+            random: fastrand::Rng::with_seed(seed),
+            scratch: Vec::new(),
+            settings,
+        };
+        let global = engine.add_channel(GLOBAL_CHANNEL, ChannelType::Global, String::new());
+        engine.begin_empty(global.expect("there is room for one"));
+        engine
+    }
+
+    /// A connection has come in through the door of `side`.
+    ///
+    /// # Errors
+    /// If there are as many as allowed. Nothing is kept of it then.
+    pub fn open(
+        &mut self,
+        now: Time,
+        side: Side,
+        address: SocketAddr,
+        outbox: Box<dyn Outbox>,
+    ) -> Result<Key, Refusal> {
+        self.now = now;
+        if self.by_connection_id.len() + self.lost_ids.len() >= self.connection_id_mask() as usize {
+            return Err(self.count(Refusal::Limit("connection_ids")));
+        }
+        if self.by_connection_id.len() >= self.settings.limits.max_connections as usize {
+            return Err(self.count(Refusal::Limit("connections")));
+        }
+        let hub = self.hub.connect().map_err(|_| self.count(Refusal::Limit("connections")))?;
+        let key = Key { index: hub.index, generation: hub.generation };
+        let id = self.free_connection_id();
+        let fsm = Fsm::new(Arc::clone(match side {
+            Side::Server => &self.settings.server_machine,
+            Side::Client => &self.settings.client_machine,
+        }));
+        let index = key.index as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        let numbers = (id, self.free_writer());
+        self.connections[index] = Some(Box::new(Connection::new(key, numbers, side, address, outbox, fsm)));
+        self.by_connection_id.insert(id, index);
+        let patience_ms = self.settings.limits.max_unauthenticated_ms;
+        if patience_ms > 0 {
+            self.strangers.push_back((now.after(Duration::from_millis(patience_ms.into())), key));
+        }
+        self.counters.side(side).opened += 1;
+        Ok(key)
+    }
+
+    /// A message has come.
+    pub fn receive(&mut self, now: Time, key: Key, message: Message) {
+        self.now = now;
+        let Some(from) = self.place(key) else { return };
+        let side = self.connection(from).side;
+        self.counters.side(side).messages_in += 1;
+        if let Err(refusal) = self.dispatch(from, &message) {
+            self.count(refusal);
+            self.answer_refusal(from, &message, refusal);
+            if matches!(refusal, Refusal::Malformed | Refusal::Data("malformed")) {
+                self.note_nonsense(from);
+            }
+        }
+    }
+
+    /// A connection is over.
+    pub fn closed(&mut self, now: Time, key: Key, cause: EndCause) {
+        self.now = now;
+        if let Some(index) = self.place(key) {
+            self.end(index, cause);
+        }
+    }
+
+    /// Does what is due: patience that ends, fan-out, and hands everything that is queued to the outboxes.
+    pub fn advance(&mut self, now: Time) {
+        self.now = now;
+        self.end_patience();
+        self.surrender();
+        self.make_up_for_moves();
+        if self.is_fan_out_due() {
+            self.fan_out();
+        }
+        self.flush();
+        while let Some((key, cause)) = self.ending.pop() {
+            self.closed(now, key, cause);
+            self.flush();
+        }
+    }
+
+    /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let patience = self.strangers.front().map(|&(end, _)| end);
+        [patience, self.next_surrender(), self.next_make_up(), self.next_fan_out()].into_iter().flatten().min()
+    }
+
+    /// The next question to the authentication provider.
+    pub fn poll_auth(&mut self) -> Option<AuthRequest> {
+        self.auth_requests.pop_front()
+    }
+
+    /// New settings, as read from changed files. What exists keeps its channels' ids and its connections; intervals,
+    /// limits, access rules and state machines are the new ones from now on.
+    pub fn reload(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+        for connection in self.connections.iter_mut().flatten() {
+            connection.fsm.reload(Arc::clone(match connection.side {
+                Side::Server => &self.settings.server_machine,
+                Side::Client => &self.settings.client_machine,
+            }));
+        }
+        let channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
+        for index in channels {
+            let settings = {
+                let kind = self.channel(index).kind;
+                Arc::clone(self.settings.channel_types.of(kind.into()))
+            };
+            self.hub.set_turn_grid(index, settings.tick_interval_ms);
+            self.channel_mut(index).settings = settings;
+        }
+    }
+
+    /// The connections that are there, in no particular order.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> + '_ {
+        self.connections.iter().flatten().map(|connection| ConnectionInfo {
+            id: connection.id,
+            side: connection.side,
+            address: connection.address,
+            is_admitted: connection.is_member(),
+            queued_bytes: connection.queued_bytes(),
+            subscriptions: self.hub.connection(self.hub_id(connection.index())).map_or(0, |s| s.subscription_count()),
+        })
+    }
+
+    /// What was done and refused so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What is there now.
+    pub fn occupancy(&self) -> Occupancy {
+        let mut occupancy = Occupancy::default();
+        for connection in self.connections.iter().flatten() {
+            match connection.side {
+                Side::Server => occupancy.servers += 1,
+                Side::Client => occupancy.clients += 1,
+            }
+            occupancy.queued_bytes += connection.queued_bytes() as u64;
+        }
+        for channel in self.channels.iter().flatten() {
+            *occupancy.channels.entry(channel.kind as i32 as u32).or_default() += 1;
+        }
+        occupancy
+    }
+
+    /// Ends all connections, after what is queued for them has gone out.
+    pub fn shut_down(&mut self, now: Time) {
+        self.now = now;
+        for connection in self.connections.iter_mut().flatten() {
+            connection.close();
+        }
+    }
+
+    /// Who may say what, and to whom it goes.
+    fn dispatch(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+        self.check_fsm(from, message.msg_type)?;
+        let channel = *self.by_channel_id.get(&message.channel_id).ok_or(Refusal::UnknownChannel)?;
+        let is_global = message.channel_id == GLOBAL_CHANNEL;
+        let globally = || if is_global { Ok(()) } else { Err(Refusal::WrongChannel) };
+        match message.msg_type {
+            message_type::AUTH => globally().and_then(|()| self.on_auth(from, message)),
+            message_type::CREATE_CHANNEL | message_type::CREATE_SPATIAL_CHANNEL => {
+                globally()?;
+                self.check_allowance(from)?;
+                self.on_create(from, message)
+            }
+            message_type::REMOVE_CHANNEL => {
+                self.check_allowance(from)?;
+                self.on_remove(from, message)
+            }
+            message_type::LIST_CHANNEL => {
+                globally()?;
+                self.check_allowance(from)?;
+                self.on_list(from, message)
+            }
+            message_type::SUB_TO_CHANNEL => self.on_subscribe(from, channel, message),
+            message_type::UNSUB_FROM_CHANNEL => self.on_unsubscribe(from, channel, message),
+            message_type::CHANNEL_DATA_UPDATE => self.on_update(from, channel, message),
+            message_type::CREATE_ENTITY_CHANNEL => self.on_create_entity(from, channel, message),
+            message_type::ENTITY_GROUP_ADD => self.on_group_add(from, channel, message),
+            message_type::ENTITY_GROUP_REMOVE => self.on_group_remove(from, channel, message),
+            message_type::QUERY_SPATIAL_CHANNEL => {
+                globally()?;
+                self.check_allowance(from)?;
+                self.on_query(from, message)
+            }
+            message_type::UPDATE_SPATIAL_INTEREST => self.on_update_interest(from, message),
+            message_type::DEBUG_GET_SPATIAL_REGIONS => globally().and_then(|()| self.on_debug_regions(from, message)),
+            message_type::DISCONNECT => globally().and_then(|()| self.on_disconnect(from, message)),
+            message_type::USER_SPACE_START.. => self.on_user_message(from, channel, message),
+            _ => Err(Refusal::UnknownType),
+        }
+    }
+
+    fn check_fsm(&mut self, from: usize, msg_type: u32) -> Result<(), Refusal> {
+        let limit = self.settings.limits.max_fsm_violations;
+        let connection = self.connection_mut(from);
+        if connection.is_closing || connection.is_ending {
+            return Err(Refusal::Closing);
+        }
+        if connection.fsm.accepts(msg_type) {
+            connection.fsm.received(msg_type);
+            return Ok(());
+        }
+        connection.violations += 1;
+        if limit > 0 && connection.violations >= limit {
+            self.send_away(from);
+        }
+        Err(Refusal::StateMachine)
+    }
+
+    /// A client has sent something that makes no sense. A server's mistakes are counted, and no more.
+    fn note_nonsense(&mut self, from: usize) {
+        let limit = self.settings.limits.max_malformed;
+        let connection = self.connection_mut(from);
+        connection.malformed += 1;
+        if limit > 0 && connection.malformed >= limit && !connection.is_server() {
+            self.send_away(from);
+        }
+    }
+
+    /// Ends a connection that misbehaves, and lets nobody in under its name for a while.
+    fn send_away(&mut self, index: usize) {
+        let connection = self.connection(index);
+        let key = connection.key;
+        if connection.is_member() && !connection.identifier.is_empty() {
+            let who = (connection.side, connection.identifier.clone());
+            let limits = &self.settings.limits;
+            let until = self.now.after(Duration::from_millis(limits.block_ms.into()));
+            self.blocked.add(who, until, limits.max_blocked as usize);
+        }
+        self.end_soon(key);
+    }
+
+    /// Whether a client may ask for something costly now. Servers always may.
+    fn check_allowance(&mut self, from: usize) -> Result<(), Refusal> {
+        let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
+        let connection = self.connection_mut(from);
+        match connection.is_server() || connection.requests.take(now, per_s) {
+            true => Ok(()),
+            false => Err(Refusal::Limit("client_requests")),
+        }
+    }
+
+    pub(crate) fn count(&mut self, refusal: Refusal) -> Refusal {
+        *self.counters.refused.entry(refusal.tag()).or_default() += 1;
+        refusal
+    }
+
+    fn end_soon(&mut self, key: Key) {
+        let Some(index) = self.place(key) else { return };
+        if !std::mem::replace(&mut self.connection_mut(index).is_ending, true) {
+            self.ending.push((key, EndCause::Ours));
+        }
+    }
+
+    fn end_patience(&mut self) {
+        while let Some(&(end, key)) = self.strangers.front() {
+            if end > self.now {
+                return;
+            }
+            self.strangers.pop_front();
+            if let Some(index) = self.place(key)
+                && self.connection(index).stage != Stage::Member
+            {
+                self.count(Refusal::Unauthenticated);
+                self.end_soon(key);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let limits = &self.settings.limits;
+        for index in self.dirty.drain() {
+            if let Some(connection) = &mut self.connections[index] {
+                let side = connection.side;
+                self.counters.side(side).bytes_out += connection.flush() as u64;
+                if connection.slow_since.is_none() && connection.is_slow(limits) {
+                    connection.slow_since = Some(self.now);
+                    self.held_back += 1;
+                }
+            }
+        }
+    }
+
+    fn tick(&self) -> Tick {
+        Tick((self.now.micros_since(self.start) / 1_000) as u32)
+    }
+
+    /// The tick that changes made now belong to: later than all that was sent.
+    fn change_tick(&self) -> Tick {
+        self.tick().newest(self.hub.now().after(1))
+    }
+
+    /// Nanoseconds since 1970, as far as the caller of [`Engine::new`] knew.
+    fn unix_ns(&self) -> i64 {
+        self.unix_start_ns.saturating_add(self.now.micros_since(self.start) as i64 * 1_000)
+    }
+
+    fn place(&self, key: Key) -> Option<usize> {
+        let connection = self.connections.get(key.index as usize)?.as_ref()?;
+        (connection.key == key).then_some(key.index as usize)
+    }
+
+    fn connection(&self, index: usize) -> &Connection {
+        self.connections[index].as_ref().expect("connections are ended here alone")
+    }
+
+    fn connection_mut(&mut self, index: usize) -> &mut Connection {
+        self.connections[index].as_mut().expect("connections are ended here alone")
+    }
+
+    fn hub_id(&self, index: usize) -> ConnectionId {
+        let key = self.connection(index).key;
+        ConnectionId { index: key.index, generation: key.generation }
+    }
+
+    fn channel(&self, index: ChannelIndex) -> &Channel {
+        self.channels[index.number()].as_ref().expect("channels are removed here alone")
+    }
+
+    fn channel_mut(&mut self, index: ChannelIndex) -> &mut Channel {
+        self.channels[index.number()].as_mut().expect("channels are removed here alone")
+    }
+
+    fn global(&self) -> ChannelIndex {
+        self.by_channel_id[&GLOBAL_CHANNEL]
+    }
+
+    /// The master: who owns the global channel.
+    fn master(&self) -> Option<usize> {
+        self.channel(self.global()).owner
+    }
+
+    fn connection_by_id(&self, id: u32) -> Option<usize> {
+        self.by_connection_id.get(&id).copied()
+    }
+
+    /// The same, if it was let in.
+    fn member_by_id(&self, id: u32) -> Option<usize> {
+        self.connection_by_id(id).filter(|&index| self.connection(index).is_member())
+    }
+
+    /// Queues a message for a connection.
+    fn send(&mut self, to: usize, header: Header, body: &impl prost::Message) {
+        if let Some(connection) = &mut self.connections[to] {
+            connection.send(header, body);
+            self.counters.side(connection.side).messages_out += 1;
+            self.dirty.insert(to);
+        }
+    }
+
+    /// The same with a body that is encoded already.
+    fn send_bytes(&mut self, to: usize, header: Header, body: &[u8]) {
+        if let Some(connection) = &mut self.connections[to] {
+            connection.send_bytes(header, body);
+            self.counters.side(connection.side).messages_out += 1;
+            self.dirty.insert(to);
+        }
+    }
+
+    fn connection_id_mask(&self) -> u32 {
+        u32::MAX >> (32 - self.settings.connection_id_bits.clamp(8, 32))
+    }
+
+    /// A number for what a connection writes, that no other had in the last four billion.
+    fn free_writer(&mut self) -> u32 {
+        self.next_writer = (self.next_writer + 1) % handover::GATEWAY;
+        self.next_writer
+    }
+
+    /// An id that nobody has. There is one: [`Engine::open`] has counted.
+    fn free_connection_id(&mut self) -> u32 {
+        let mask = self.connection_id_mask();
+        loop {
+            let id = match self.settings.development {
+                true => {
+                    self.next_connection_id = (self.next_connection_id + 1) & mask;
+                    self.next_connection_id.wrapping_sub(1) & mask
+                }
+                false => self.random.u32(..) & mask,
+            };
+            if id != 0 && !self.by_connection_id.contains_key(&id) && !self.lost_ids.contains(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Makes a channel without owner, subscribers and data.
+    fn add_channel(&mut self, id: u32, kind: ChannelType, metadata: String) -> Result<ChannelIndex, Refusal> {
+        if self.by_channel_id.contains_key(&id) {
+            return Err(Refusal::ChannelExists);
+        }
+        // One more than allowed: GLOBAL does not count.
+        if self.by_channel_id.len() > self.settings.limits.max_channels as usize {
+            return Err(Refusal::Limit("channels"));
+        }
+        let settings = Arc::clone(self.settings.channel_types.of(kind.into()));
+        let index = self
+            .hub
+            .channel_or_insert(ChannelKey::Custom(id), || ChannelLog::new(id))
+            .map_err(|_| Refusal::Limit("channels"))?;
+        self.hub.set_turn_grid(index, settings.tick_interval_ms);
+        let channel = Channel {
+            id,
+            kind,
+            metadata,
+            settings,
+            owner: None,
+            subscribers: FxHashMap::default(),
+            merge: Default::default(),
+            creator: None,
+            is_awaited: false,
+        };
+        if self.channels.len() <= index.number() {
+            self.channels.resize_with(index.number() + 1, || None);
+        }
+        self.channels[index.number()] = Some(Box::new(channel));
+        self.by_channel_id.insert(id, index);
+        Ok(index)
+    }
+}
+
+fn group_limits(limits: &Limits) -> EntityGroupLimits {
+    EntityGroupLimits {
+        members_per_group: limits.max_group_entities as usize,
+        entities: limits.max_grouped_entities as usize,
+    }
+}
+
+/// As many threads as the settings say, or one for each core.
+fn threads(settings: &Settings) -> usize {
+    match settings.threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        threads => threads as usize,
+    }
+}

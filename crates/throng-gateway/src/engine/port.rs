@@ -1,0 +1,90 @@
+//! Where the engine ends and the sockets begin.
+//!
+//! The engine never touches a socket. For each connection it is given an [`Outbox`]; what comes in is handed to it as
+//! [messages](throng_channeld::packet::Message). The order of calls is that of all state machines here: everything that
+//! has come, then [`Engine::advance`](super::Engine::advance), then whatever the `poll_*` methods have, until `None`.
+
+use std::fmt;
+
+/// Who a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// World servers: trusted with what they say about the world.
+    Server,
+    /// Players: trusted with nothing.
+    Client,
+}
+
+impl Side {
+    /// A stable name, for metric labels; channeld's.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Side::Server => "SERVER",
+            Side::Client => "CLIENT",
+        }
+    }
+}
+
+/// A connection of the engine. Never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
+    }
+}
+
+/// Where a connection's bytes go.
+pub trait Outbox: Send + Sync {
+    /// Bytes that were given to [`send`](Self::send) and not yet taken by the kernel. The engine sends no state to a
+    /// connection that has more than a bound of these: what it lacks is merged until it has caught up.
+    fn queued_bytes(&self) -> usize;
+
+    /// Takes entries, and leaves the buffer empty: `0A <length> <MessagePack>` each, one behind the other, which is what a
+    /// `Packet` is made of. The shell cuts them into packets, compresses and frames. If nothing is queued it may exchange
+    /// the buffer for an empty one of its own instead of copying.
+    fn send(&self, entries: &mut Vec<u8>);
+
+    /// Ends the connection, after what is queued has gone out.
+    fn close(&self);
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndCause {
+    /// The peer closed it in an orderly way.
+    PeerClosed,
+    /// The transport failed: reset, timeout, a frame that makes no sense.
+    Lost,
+    /// We ended it: kicked, refused, over a limit, shutting down.
+    Ours,
+}
+
+/// A question to the authentication provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthRequest {
+    /// Who asks to be let in.
+    pub key: Key,
+    /// Which door it came through.
+    pub side: Side,
+    /// `playerIdentifierToken`: who it says it is.
+    pub player_identifier_token: String,
+    /// `loginToken`: what is to prove it.
+    pub login_token: String,
+}
+
+/// The provider's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthVerdict {
+    /// Let in.
+    Accepted,
+    /// The identifier is not known.
+    InvalidIdentifier,
+    /// The login token does not fit the identifier.
+    InvalidLogin,
+}

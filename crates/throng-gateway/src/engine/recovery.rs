@@ -1,0 +1,346 @@
+//! Who was lost and may come back: a crashed world server with its channels, a client whose network broke.
+//!
+//! What a lost connection had is kept under who it said it was. Whoever is let in under the same name, through a door
+//! of the same side, gets its connection id, its channels and its subscriptions back. Until then its channels have no
+//! owner, and nobody else can take them; but an entity that is moved to the cell of a server that is there goes over.
+//!
+//! As long as a connection lives, what it has is its own: a newcomer under the same name is let in as somebody else,
+//! with an id of its own and nothing to take over. Of several that were lost under one name the last one counts, and
+//! comes back once. Who may use a name is for the authentication provider to say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustc_hash::{FxHashMap, FxHashSet};
+use throng_channeld::proto::{
+    Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
+    ChannelType, EndRecoveryMesssage, UnsubscribedFromChannelResultMessage,
+};
+use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
+use throng_replica::{ChannelIndex, StreamStart};
+use throng_wire::{Tick, Time};
+
+use super::Engine;
+use super::channel::{Access, Subscriber, Wanted};
+use super::port::{EndCause, Side};
+use super::refusal::Refusal;
+use super::session::connection_type;
+
+/// What a lost connection had, by the ids of channels. What is removed meanwhile, or goes to another owner, is taken
+/// out: an id that is used again is another channel.
+#[derive(Debug)]
+pub(super) struct Lost {
+    connection_id: u32,
+    owned: FxHashSet<u32>,
+    subscriptions: FxHashMap<u32, Kept>,
+    /// When it is given up; `None`: never.
+    until: Option<Time>,
+}
+
+/// A subscription that waits.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    wanted: Wanted,
+    since: Tick,
+}
+
+/// Who may come back.
+pub(super) type LostKey = (Side, String);
+
+/// State in one recovery message; more of it follows as updates.
+const RECOVERY_VALUE_MAX_BYTES: usize = 24_000;
+
+/// State and references in one recovery message together: with everything around them, they fit into a packet.
+const RECOVERY_MAX_BYTES: usize = 48_000;
+
+impl Engine {
+    /// Whether a connection that has just been lost may come back; then what it had is kept.
+    pub(super) fn remember_for_recovery(&mut self, index: usize, cause: EndCause) -> bool {
+        let connection = self.connection(index);
+        let is_lost = matches!(cause, EndCause::Lost | EndCause::PeerClosed);
+        let Some(patience) = self.patience(connection.side).filter(|_| is_lost) else { return false };
+        if connection.identifier.is_empty() || !connection.is_member() {
+            return false;
+        }
+        if self.lost.len() >= self.settings.limits.max_connections as usize {
+            self.count(Refusal::Limit("recoverable"));
+            return false;
+        }
+        let hub = self.hub_id(index);
+        let subscribed: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
+        let subscription = |&channel: &ChannelIndex| {
+            let channel = self.channel(channel);
+            let subscriber = channel.subscriber(index)?;
+            Some((channel.id, Kept { wanted: subscriber.wanted(), since: subscriber.since }))
+        };
+        let lost = Lost {
+            connection_id: connection.id,
+            owned: connection.owned.iter().map(|&owned| self.channel(owned).id).collect(),
+            subscriptions: subscribed.iter().filter_map(subscription).collect(),
+            until: patience.map(|patience| self.now.after(patience)),
+        };
+        let key = (connection.side, connection.identifier.clone());
+        self.lost_ids.insert(lost.connection_id);
+        if let Some(former) = self.lost.insert(key, lost) {
+            // Two of the same name: the one lost last is the one that can come back.
+            self.give_up(former);
+        }
+        true
+    }
+
+    /// How long a lost connection is waited for; the inner `None`: for ever, the outer one: not at all.
+    fn patience(&self, side: Side) -> Option<Option<Duration>> {
+        let limits = &self.settings.limits;
+        let (is_on, ms, zero_is_forever) = match side {
+            Side::Server => (self.settings.server_recovery, self.settings.server_recovery_ms.unwrap_or(0), true),
+            Side::Client => (true, limits.client_resume_ms, false),
+        };
+        let timeout = (ms > 0).then(|| Duration::from_millis(ms.into()));
+        (is_on && (timeout.is_some() || zero_is_forever)).then_some(timeout)
+    }
+
+    /// The channel's owner is lost and may come back.
+    pub(super) fn await_owner(&mut self, index: ChannelIndex) {
+        self.channel_mut(index).is_awaited = true;
+        self.tell_subscribers(index, message_type::CHANNEL_OWNER_LOST, &ChannelOwnerLostMessage {});
+    }
+
+    fn tell_subscribers(&mut self, index: ChannelIndex, msg_type: u32, body: &impl prost::Message) {
+        let channel = self.channel(index);
+        if !channel.settings.send_owner_lost_and_recovered {
+            return;
+        }
+        let (id, owner) = (channel.id, channel.owner);
+        let others: Vec<usize> =
+            channel.subscribers.keys().map(|&place| place as usize).filter(|&place| Some(place) != owner).collect();
+        self.send_to_all(others, Header::new(id, msg_type), body);
+    }
+
+    /// Gives a newcomer the connection id of who it was; whether it was somebody.
+    pub(super) fn take_over(&mut self, index: usize) -> bool {
+        let connection = self.connection(index);
+        let key = (connection.side, connection.identifier.clone());
+        let (present, Some(lost)) = (connection.id, self.lost.get(&key)) else { return false };
+        let id = lost.connection_id;
+        self.by_connection_id.remove(&present);
+        self.by_connection_id.insert(id, index);
+        self.connection_mut(index).id = id;
+        true
+    }
+
+    /// What a newcomer is told after it has been let in.
+    pub(super) fn welcome(&mut self, index: usize, recovers: bool) {
+        if recovers {
+            self.restore(index);
+        }
+        self.subscribe_to_well_known(index);
+    }
+
+    fn restore(&mut self, index: usize) {
+        let key = (self.connection(index).side, self.connection(index).identifier.clone());
+        let Some(lost) = self.lost.remove(&key) else { return };
+        self.lost_ids.remove(&lost.connection_id);
+        let owned = self.return_channels(index, &lost);
+        self.return_subscriptions(index, &lost);
+        if self.connection(index).is_server() {
+            self.tell_what_was(index);
+        }
+        for &channel in &owned {
+            self.tell_owner_is_back(channel);
+        }
+        self.counters.recovered += 1;
+        let is_cell = |channel: &ChannelIndex| self.channel(*channel).kind == ChannelType::Spatial;
+        let cells: Vec<ChannelIndex> = owned.into_iter().filter(is_cell).collect();
+        if !cells.is_empty() {
+            self.settle_cells(&cells);
+            self.open_the_borders();
+        }
+    }
+
+    /// What it owned and nobody has taken meanwhile, in the order of ids.
+    fn return_channels(&mut self, index: usize, lost: &Lost) -> Vec<ChannelIndex> {
+        let mut ids: Vec<u32> = lost.owned.iter().copied().collect();
+        ids.sort_unstable();
+        let mut owned: Vec<ChannelIndex> = ids.iter().filter_map(|id| self.by_channel_id.get(id).copied()).collect();
+        owned.retain(|&channel| std::mem::take(&mut self.channel_mut(channel).is_awaited));
+        for &channel in &owned {
+            self.set_owner(channel, Some(index));
+        }
+        owned
+    }
+
+    fn return_subscriptions(&mut self, index: usize, lost: &Lost) {
+        // A server is told the state as it is; a client finds it in its first update.
+        let start = match self.connection(index).side {
+            Side::Server => StreamStart::Changes,
+            Side::Client => StreamStart::Everything,
+        };
+        let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
+        subscriptions.sort_unstable_by_key(|&(id, _)| id);
+        for (id, Kept { wanted, since }) in subscriptions {
+            let Some(&channel) = self.by_channel_id.get(&id) else { continue };
+            match self.serve_from(index, channel, wanted, start) {
+                Ok(number) => {
+                    let subscriber = Subscriber::new(number, wanted, since);
+                    self.channel_mut(channel).subscribers.insert(index as u32, subscriber);
+                }
+                Err(refusal) => {
+                    self.count(refusal);
+                }
+            }
+        }
+    }
+
+    /// Somebody else decides over a channel that a lost server owned. If that comes back it sees the entity only as one
+    /// that sees the cell.
+    pub(super) fn take_from_lost(&mut self, id: u32) {
+        let cell = self.entities.get(&id).and_then(|entity| entity.cell);
+        for lost in self.lost.values_mut() {
+            if !lost.owned.remove(&id) {
+                continue;
+            }
+            let sees_cell = cell.is_some_and(|cell| lost.subscriptions.contains_key(&cell));
+            match lost.subscriptions.get_mut(&id) {
+                Some(kept) if sees_cell => kept.wanted.access = Access::Read,
+                _ => {
+                    lost.subscriptions.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// A channel is removed: nobody who comes back finds it.
+    pub(super) fn forget_for_recovery(&mut self, id: u32) {
+        for lost in self.lost.values_mut() {
+            lost.owned.remove(&id);
+            lost.subscriptions.remove(&id);
+        }
+    }
+
+    /// The channel has an owner again.
+    pub(super) fn tell_owner_is_back(&mut self, channel: ChannelIndex) {
+        self.tell_subscribers(channel, message_type::CHANNEL_OWNER_RECOVERED, &ChannelOwnerRecoveredMessage {});
+    }
+
+    /// The state of all channels that a recovered server owns or subscribes to.
+    fn tell_what_was(&mut self, index: usize) {
+        let hub = self.hub_id(index);
+        let mut channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
+        channels.extend(self.connection(index).owned.iter().copied());
+        channels.sort_unstable_by_key(|channel| self.channel(*channel).id);
+        channels.dedup();
+        for channel in channels {
+            self.tell_recovered_channel(index, channel);
+        }
+        self.send(index, Header::new(GLOBAL_CHANNEL, message_type::RECOVERY_END), &EndRecoveryMesssage {});
+    }
+
+    /// A channel's state and the references of its objects, as far as they fit into one message. References that do not
+    /// go ahead in messages of the same kind without state, so that objects are known before their state comes; state
+    /// that does not follows as updates.
+    fn tell_recovered_channel(&mut self, index: usize, channel: ChannelIndex) {
+        let log = self.hub.state(channel);
+        let type_url = log.type_url().to_owned();
+        let any = |value: Bytes| Any { type_url: type_url.clone(), value };
+        let mut values = log.full_in_pieces(RECOVERY_VALUE_MAX_BYTES).into_iter().map(any);
+        let first = values.next();
+        let first_bytes = first.as_ref().map_or(0, |first| first.value.len());
+        let mut references = self.object_references(channel);
+        let last = references.pop();
+        let (last, own) = match last {
+            Some(last) if last.value.len() + first_bytes > RECOVERY_MAX_BYTES => (None, Some(last)),
+            last => (last, None),
+        };
+        let state = self.channel(channel);
+        let subscriber = state.subscriber(index);
+        let message = ChannelDataRecoveryMessage {
+            channel_id: state.id,
+            channel_type: state.kind.into(),
+            metadata: state.metadata.clone(),
+            owner_conn_id: state.owner.map_or(0, |owner| self.connection(owner).id),
+            sub_time: subscriber.map_or(self.unix_ns(), |subscriber| self.unix_ns_at(subscriber.since)),
+            sub_options: subscriber.map(|subscriber| subscriber.to_wire()),
+            channel_data: first,
+            recovery_data: last,
+        };
+        let id = state.id;
+        let header = Header::new(id, message_type::RECOVERY_CHANNEL_DATA);
+        for references in references.into_iter().chain(own) {
+            let channel_data = Some(any(Bytes::new()));
+            let ahead =
+                ChannelDataRecoveryMessage { channel_data, recovery_data: Some(references), ..message.clone() };
+            self.send(index, header, &ahead);
+        }
+        self.send(index, header, &message);
+        for data in values {
+            let update = ChannelDataUpdateMessage { data: Some(data), context_conn_id: 0 };
+            self.send(index, Header::new(id, message_type::CHANNEL_DATA_UPDATE), &update);
+        }
+    }
+
+    fn unix_ns_at(&self, tick: Tick) -> i64 {
+        self.unix_start_ns.saturating_add(i64::from(tick.0) * 1_000_000)
+    }
+
+    /// When the first of the lost is given up.
+    pub(super) fn next_surrender(&self) -> Option<Time> {
+        self.lost.values().filter_map(|lost| lost.until).min()
+    }
+
+    /// Gives up those who have not come back in time.
+    pub(super) fn surrender(&mut self) {
+        let now = self.now;
+        let late: Vec<LostKey> = self
+            .lost
+            .iter()
+            .filter(|(_, lost)| lost.until.is_some_and(|until| until <= now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in late {
+            if let Some(lost) = self.lost.remove(&key) {
+                self.tell_owners_of_loss(key.0, &lost);
+                self.give_up(lost);
+            }
+        }
+    }
+
+    /// The owners of what a lost connection had subscribed to were not told while it could have come back.
+    fn tell_owners_of_loss(&mut self, side: Side, lost: &Lost) {
+        for id in lost.subscriptions.keys() {
+            let Some(&channel) = self.by_channel_id.get(id) else { continue };
+            let Some(owner) = self.channel(channel).owner else { continue };
+            let result = UnsubscribedFromChannelResultMessage {
+                conn_id: lost.connection_id,
+                conn_type: connection_type(side).into(),
+                channel_type: self.channel(channel).kind.into(),
+            };
+            self.send(owner, Header::new(*id, message_type::UNSUB_FROM_CHANNEL), &result);
+        }
+    }
+
+    fn give_up(&mut self, lost: Lost) {
+        self.lost_ids.remove(&lost.connection_id);
+        if let Some(world) = &mut self.world {
+            world.slots.free(lost.connection_id);
+        }
+        let mut owned: Vec<u32> = lost.owned.into_iter().collect();
+        owned.sort_unstable();
+        for id in owned {
+            let Some(&channel) = self.by_channel_id.get(&id) else { continue };
+            if !std::mem::take(&mut self.channel_mut(channel).is_awaited) {
+                continue;
+            }
+            self.give_up_channel(channel);
+        }
+    }
+
+    /// What becomes of a channel whose owner will not come back.
+    pub(super) fn give_up_channel(&mut self, channel: ChannelIndex) {
+        let removes = self.channel(channel).settings.remove_channel_after_owner_removed;
+        if removes && self.channel(channel).id != GLOBAL_CHANNEL {
+            self.remove_channel(channel);
+        } else {
+            self.find_home(channel);
+        }
+    }
+}

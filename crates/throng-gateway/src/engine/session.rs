@@ -1,0 +1,200 @@
+//! Coming in, and going.
+
+use throng_channeld::proto::auth_result_message::AuthResult;
+use throng_channeld::proto::{
+    AuthMessage, AuthResultMessage, ConnectionType, DisconnectMessage, UnsubscribedFromChannelResultMessage,
+};
+use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
+use throng_replica::ChannelIndex;
+use throng_wire::Time;
+
+use super::Engine;
+use super::connection::Stage;
+use super::port::{AuthRequest, AuthVerdict, EndCause, Key, Side};
+use super::refusal::Refusal;
+
+impl Engine {
+    pub(super) fn on_auth(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+        if self.connection(from).stage != Stage::Stranger {
+            return Err(Refusal::StateMachine);
+        }
+        let auth: AuthMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let token_bytes = auth.player_identifier_token.len().max(auth.login_token.len());
+        if token_bytes > self.settings.limits.max_token_bytes as usize {
+            return Err(Refusal::Limit("token_bytes"));
+        }
+        let who = (self.connection(from).side, auth.player_identifier_token.clone());
+        if self.blocked.contains(&who, self.now) {
+            return Err(Refusal::Limit("blocked"));
+        }
+        // There is never more than one question for each connection.
+        let connection = self.connection_mut(from);
+        connection.stage = Stage::Asked { stub_id: message.stub_id };
+        connection.identifier.clone_from(&auth.player_identifier_token);
+        let (key, side) = (connection.key, connection.side);
+        if side == Side::Server && self.settings.server_bypass_auth {
+            self.decide(key, AuthVerdict::Accepted);
+            return Ok(());
+        }
+        self.auth_requests.push_back(AuthRequest {
+            key,
+            side,
+            player_identifier_token: auth.player_identifier_token,
+            login_token: auth.login_token,
+        });
+        Ok(())
+    }
+
+    /// The authentication provider has answered. An answer for a connection that has gone meanwhile does no harm.
+    pub fn authenticated(&mut self, now: Time, key: Key, verdict: AuthVerdict) {
+        self.now = now;
+        self.decide(key, verdict);
+    }
+
+    fn decide(&mut self, key: Key, verdict: AuthVerdict) {
+        let Some(index) = self.place(key) else { return };
+        let Stage::Asked { stub_id } = self.connection(index).stage else { return };
+        let result = match verdict {
+            AuthVerdict::Accepted => AuthResult::Successful,
+            AuthVerdict::InvalidIdentifier => AuthResult::InvalidPit,
+            AuthVerdict::InvalidLogin => AuthResult::InvalidLt,
+        };
+        let recovers = match result {
+            AuthResult::Successful => self.admit(index),
+            _ => {
+                self.turn_away(index);
+                false
+            }
+        };
+        let answer = AuthResultMessage {
+            result: result.into(),
+            conn_id: self.connection(index).id,
+            compression_type: i32::from(self.settings.advises_snappy),
+            should_recover: recovers,
+        };
+        let header = Header::new(GLOBAL_CHANNEL, message_type::AUTH);
+        self.send(index, header.with_stub(stub_id), &answer);
+        if result == AuthResult::Successful {
+            if let Some(master) = self.master().filter(|&master| master != index) {
+                self.send(master, header, &answer);
+            }
+            self.welcome(index, recovers);
+        }
+    }
+
+    /// Lets a connection in; whether it comes back as somebody who was lost.
+    fn admit(&mut self, index: usize) -> bool {
+        let connection = self.connection_mut(index);
+        connection.stage = Stage::Member;
+        connection.fsm.authenticated();
+        let side = connection.side;
+        self.counters.side(side).admitted += 1;
+        self.take_over(index)
+    }
+
+    fn turn_away(&mut self, index: usize) {
+        let connection = self.connection_mut(index);
+        connection.stage = Stage::Stranger;
+        connection.identifier.clear();
+        self.count(Refusal::Limit("login_failed"));
+        self.note_failed_login(index);
+    }
+
+    fn note_failed_login(&mut self, index: usize) {
+        let limit = self.settings.limits.max_failed_auth;
+        let connection = self.connection_mut(index);
+        connection.failed_logins += 1;
+        let (key, failed) = (connection.key, connection.failed_logins);
+        if limit > 0 && failed >= limit {
+            self.end_soon(key);
+        }
+    }
+
+    /// A login that is not even looked at is one that has failed.
+    pub(super) fn answer_refused_login(&mut self, from: usize, stub_id: u32) {
+        let answer = AuthResultMessage {
+            result: AuthResult::InvalidPit.into(),
+            conn_id: self.connection(from).id,
+            ..AuthResultMessage::default()
+        };
+        self.send(from, Header::new(GLOBAL_CHANNEL, message_type::AUTH).with_stub(stub_id), &answer);
+        self.note_failed_login(from);
+    }
+
+    pub(super) fn on_disconnect(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+        let wanted: DisconnectMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let target = match wanted.conn_id {
+            0 => from,
+            id => self.connection_by_id(id).ok_or(Refusal::UnknownConnection)?,
+        };
+        if target != from && !self.connection(from).is_server() {
+            return Err(Refusal::NotAllowed);
+        }
+        let key = self.connection(target).key;
+        self.end_soon(key);
+        Ok(())
+    }
+
+    /// Forgets a connection, after everybody who has to know has been told.
+    pub(super) fn end(&mut self, index: usize, cause: EndCause) {
+        let keeps_its_place = self.remember_for_recovery(index, cause);
+        self.leave_channels(index, !keeps_its_place);
+        self.lose_owner(index, keeps_its_place);
+        if !keeps_its_place && let Some(world) = &mut self.world {
+            let id = self.connections[index].as_ref().map_or(0, |connection| connection.id);
+            world.slots.free(id);
+        }
+        let hub = self.hub_id(index);
+        self.hub.disconnect(hub);
+        let Some(mut connection) = self.connections[index].take() else { return };
+        connection.close();
+        self.by_connection_id.remove(&connection.id);
+        self.dirty.remove(&index);
+        self.counters.side(connection.side).closed += 1;
+    }
+
+    /// Ends all subscriptions of a connection; the owners may have to be told.
+    fn leave_channels(&mut self, index: usize, tells: bool) {
+        let hub = self.hub_id(index);
+        let channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
+        let (conn_id, conn_type) = (self.connection(index).id, connection_type(self.connection(index).side));
+        for channel in channels {
+            self.unsubscribe(index, channel);
+            let (id, kind, owner) = {
+                let channel = self.channel(channel);
+                (channel.id, channel.kind, channel.owner)
+            };
+            if let Some(owner) = owner.filter(|&owner| tells && owner != index) {
+                let result = UnsubscribedFromChannelResultMessage {
+                    conn_id,
+                    conn_type: conn_type.into(),
+                    channel_type: kind.into(),
+                };
+                self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
+            }
+        }
+    }
+
+    /// What becomes of the channels of an owner that has gone. None has an owner any more before the first is given up:
+    /// so none is given back to who goes.
+    fn lose_owner(&mut self, index: usize, may_return: bool) {
+        let mut owned = std::mem::take(&mut self.connection_mut(index).owned);
+        owned.retain(|channel| {
+            let state = self.channels[channel.number()].as_mut().filter(|state| state.owner == Some(index));
+            state.map(|state| state.owner = None).is_some()
+        });
+        for channel in owned {
+            match may_return {
+                true => self.await_owner(channel),
+                false => self.give_up_channel(channel),
+            }
+        }
+    }
+}
+
+pub(super) fn connection_type(side: Side) -> ConnectionType {
+    match side {
+        Side::Server => ConnectionType::Server,
+        Side::Client => ConnectionType::Client,
+    }
+}

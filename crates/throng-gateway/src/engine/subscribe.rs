@@ -1,0 +1,324 @@
+//! Subscriptions: who asks for whom, and what is granted.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use throng_channeld::proto::{
+    ChannelDataAccess, ChannelSubscriptionOptions, SubscribedToChannelMessage, SubscribedToChannelResultMessage,
+    UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
+};
+use throng_channeld::{Header, Message, message_type};
+use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, SubscriptionId, Variant};
+
+use super::Engine;
+use super::channel::{Access, Subscriber, Wanted};
+use super::refusal::Refusal;
+use super::session::connection_type;
+use crate::settings::AccessLevel;
+use crate::state::Schema;
+
+/// How often forms that nobody uses are looked for, at most.
+const RECLAIM_EVERY_MS: u32 = 1_000;
+
+/// A subscription that was made or changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subscribed {
+    subscriber: Subscriber,
+    /// Whether it is new, or gives other rights than before: what others have to be told.
+    is_news: bool,
+}
+
+impl Engine {
+    pub(super) fn on_subscribe(
+        &mut self,
+        from: usize,
+        channel: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: SubscribedToChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let target = self.named_or_self(from, wanted.conn_id)?;
+        if target != from && !self.is_allowed(self.channel(channel).settings.acl.sub, from, channel) {
+            return Err(Refusal::NotAllowed);
+        }
+        let options = wanted.sub_options.unwrap_or_default();
+        let wants_to_write = options.data_access == Some(ChannelDataAccess::WriteAccess.into());
+        if wants_to_write && !self.connection(from).is_server() && !self.settings.client_rights.write {
+            return Err(Refusal::NoWriteAccess);
+        }
+        self.subscribe_and_tell(from, target, channel, &options, message.stub_id)
+    }
+
+    /// Clients speak for themselves; servers may name anybody.
+    fn named_or_self(&self, from: usize, conn_id: u32) -> Result<usize, Refusal> {
+        if conn_id == 0 || !self.connection(from).is_server() {
+            return Ok(from);
+        }
+        self.member_by_id(conn_id).ok_or(Refusal::UnknownConnection)
+    }
+
+    /// Subscribes a connection, or changes its subscription. The one who asked, the subscriber and the owner are told,
+    /// unless nothing has changed that they would have to know.
+    pub(super) fn subscribe_and_tell(
+        &mut self,
+        from: usize,
+        target: usize,
+        channel: ChannelIndex,
+        options: &ChannelSubscriptionOptions,
+        stub_id: u32,
+    ) -> Result<(), Refusal> {
+        let subscribed = self.subscribe(target, channel, options)?;
+        self.tell_subscribed(from, target, channel, subscribed, stub_id);
+        Ok(())
+    }
+
+    /// The news of a subscription, if it is some.
+    pub(super) fn tell_subscribed(
+        &mut self,
+        from: usize,
+        target: usize,
+        channel: ChannelIndex,
+        Subscribed { subscriber, is_news }: Subscribed,
+        stub_id: u32,
+    ) {
+        if !is_news {
+            return;
+        }
+        let (id, kind, owner) = {
+            let channel = self.channel(channel);
+            (channel.id, channel.kind, channel.owner)
+        };
+        let mut effective = subscriber.to_wire();
+        effective.data_field_masks = self.forms.paths(subscriber.variant).to_vec();
+        let result = SubscribedToChannelResultMessage {
+            conn_id: self.connection(target).id,
+            sub_options: Some(effective),
+            conn_type: connection_type(self.connection(target).side).into(),
+            channel_type: kind.into(),
+        };
+        self.tell_three((from, target, owner), Header::new(id, message_type::SUB_TO_CHANNEL), stub_id, &result);
+    }
+
+    /// The answer to the one who asked, with its stub; copies to whom it concerns and to the owner, without.
+    fn tell_three(
+        &mut self,
+        (from, target, owner): (usize, usize, Option<usize>),
+        header: Header,
+        stub_id: u32,
+        result: &impl prost::Message,
+    ) {
+        self.send(from, header.with_stub(stub_id), result);
+        if target != from {
+            self.send(target, header, result);
+        }
+        if let Some(owner) = owner.filter(|&owner| owner != from && owner != target) {
+            self.send(owner, header, result);
+        }
+    }
+
+    /// Makes or changes a subscription, within the limits; what is in effect then.
+    pub(super) fn subscribe(
+        &mut self,
+        target: usize,
+        index: ChannelIndex,
+        options: &ChannelSubscriptionOptions,
+    ) -> Result<Subscribed, Refusal> {
+        if !self.connection(target).is_member() {
+            return Err(Refusal::UnknownConnection);
+        }
+        let former = self.channel(index).subscriber(target).copied();
+        let base = former.map_or_else(|| Wanted::usual(&self.channel(index).settings), |former| former.wanted());
+        let mut wanted = self.bounded(base.with(options));
+        if !options.data_field_masks.is_empty() {
+            wanted.variant = self.form_of(index, &options.data_field_masks)?;
+        }
+        let id = match former {
+            Some(former) => self.serve_changed(target, index, former, wanted, options.skip_first_fan_out())?,
+            None => self.serve(target, index, wanted, wanted.skip_first)?,
+        };
+        let since = former.map_or(self.tick(), |former| former.since);
+        let subscriber = Subscriber::new(id, wanted, since);
+        self.channel_mut(index).subscribers.insert(target as u32, subscriber);
+        let is_news = former.is_none_or(|former| former.access != subscriber.access);
+        Ok(Subscribed { subscriber, is_news })
+    }
+
+    /// The form of frames that these field masks ask for, within the limits.
+    fn form_of(&mut self, index: ChannelIndex, masks: &[String]) -> Result<Variant, Refusal> {
+        let limits = &self.settings.limits;
+        if masks.len() > limits.max_field_masks as usize {
+            return Err(Refusal::Limit("field_masks"));
+        }
+        if masks.iter().any(|mask| mask.len() > limits.max_field_mask_bytes as usize) {
+            return Err(Refusal::Limit("field_mask_bytes"));
+        }
+        let most = limits.max_mask_sets as usize;
+        self.reclaim_forms();
+        let schema = self.schema_of(index);
+        let variant = self.forms.add(masks, schema.as_deref())?;
+        let mut sets: SmallVec<[Variant; 16]> = SmallVec::new();
+        for subscriber in self.channel(index).subscribers.values() {
+            if subscriber.variant != Variant::default() && !sets.contains(&subscriber.variant) {
+                sets.push(subscriber.variant);
+            }
+        }
+        match sets.contains(&variant) || sets.len() < most {
+            true => Ok(variant),
+            false => Err(Refusal::Limit("mask_sets")),
+        }
+    }
+
+    /// If there is no room for another form, forgets those that nobody uses. Not while somebody is awaited, who may want
+    /// theirs, and not all the time.
+    fn reclaim_forms(&mut self) {
+        let tick = self.tick();
+        if !self.forms.is_full() || !self.lost.is_empty() || tick.since(self.last_reclaim) < RECLAIM_EVERY_MS {
+            return;
+        }
+        self.last_reclaim = tick;
+        let subscribers = self.channels.iter().flatten().flat_map(|channel| channel.subscribers.values());
+        self.forms.retain(&subscribers.map(|subscriber| subscriber.variant).collect());
+    }
+
+    /// What is known of the messages that the channel holds, or will hold.
+    fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
+        match self.hub.state(index).data() {
+            Some(data) => data.schema().cloned(),
+            None => self.schemas.find(self.channel(index).settings.data_msg_full_name.as_deref()?).cloned(),
+        }
+    }
+
+    fn serve(
+        &mut self,
+        target: usize,
+        index: ChannelIndex,
+        wanted: Wanted,
+        skips_first: bool,
+    ) -> Result<SubscriptionId, Refusal> {
+        let start = match skips_first {
+            true => StreamStart::Changes,
+            false => StreamStart::Everything,
+        };
+        self.serve_from(target, index, wanted, start)
+    }
+
+    /// Makes the hub serve a subscription that begins with `start`.
+    pub(super) fn serve_from(
+        &mut self,
+        target: usize,
+        index: ChannelIndex,
+        wanted: Wanted,
+        start: StreamStart,
+    ) -> Result<SubscriptionId, Refusal> {
+        let hub = self.hub_id(target);
+        let now = self.tick();
+        let limits = &self.settings.limits;
+        let (limit, tag) = match self.connection(target).is_server() {
+            true => (limits.max_server_subscriptions, "server_subscriptions"),
+            false => (limits.max_client_subscriptions, "client_subscriptions"),
+        };
+        let count = self.hub.connection(hub).map_or(0, |stream| stream.subscription_count());
+        if count >= limit as usize {
+            return Err(Refusal::Limit(tag));
+        }
+        let anchor = match wanted.delay_ms {
+            delay @ 0.. => now.after(delay.unsigned_abs()),
+            delay => now.before(delay.unsigned_abs()),
+        };
+        let subscription =
+            StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant: wanted.variant };
+        let subscription = match wanted.access {
+            // Who may not read holds a place and is sent nothing.
+            Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
+            _ => subscription,
+        };
+        self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))
+    }
+
+    fn serve_changed(
+        &mut self,
+        target: usize,
+        index: ChannelIndex,
+        former: Subscriber,
+        wanted: Wanted,
+        skips_first: bool,
+    ) -> Result<SubscriptionId, Refusal> {
+        let hub = self.hub_id(target);
+        if (former.access == Access::None) != (wanted.access == Access::None) || former.variant != wanted.variant {
+            // Who sees more than before has to be told what is already there, unless it says that it knows.
+            self.unsubscribe(target, index);
+            return self.serve(target, index, wanted, skips_first);
+        }
+        if former.interval_ms != wanted.interval_ms {
+            self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
+        }
+        Ok(former.id)
+    }
+
+    /// Intervals and delays within what the gateway serves.
+    fn bounded(&self, wanted: Wanted) -> Wanted {
+        let limits = &self.settings.limits;
+        let interval_ms = wanted.interval_ms.clamp(limits.min_interval_ms, limits.max_interval_ms);
+        let delay_ms = wanted.delay_ms.clamp(limits.min_delay_ms, limits.max_delay_ms);
+        Wanted { interval_ms, delay_ms, ..wanted }
+    }
+
+    pub(super) fn on_unsubscribe(
+        &mut self,
+        from: usize,
+        channel: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let target = self.named_or_self(from, wanted.conn_id)?;
+        if target != from && !self.is_allowed(self.channel(channel).settings.acl.unsub, from, channel) {
+            return Err(Refusal::NotAllowed);
+        }
+        self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
+        if self.channel(channel).is_owner(target) {
+            self.set_owner(channel, None);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe_and_tell(
+        &mut self,
+        from: usize,
+        target: usize,
+        channel: ChannelIndex,
+        stub_id: u32,
+    ) -> Result<(), Refusal> {
+        if !self.unsubscribe(target, channel) {
+            return Err(Refusal::UnknownConnection);
+        }
+        let (id, kind, owner) = {
+            let channel = self.channel(channel);
+            (channel.id, channel.kind, channel.owner)
+        };
+        let result = UnsubscribedFromChannelResultMessage {
+            conn_id: self.connection(target).id,
+            conn_type: connection_type(self.connection(target).side).into(),
+            channel_type: kind.into(),
+        };
+        self.tell_three((from, target, owner), Header::new(id, message_type::UNSUB_FROM_CHANNEL), stub_id, &result);
+        Ok(())
+    }
+
+    /// Ends a subscription; whether there was one. Nobody is told.
+    pub(super) fn unsubscribe(&mut self, target: usize, channel: ChannelIndex) -> bool {
+        let Some(former) = self.channel_mut(channel).subscribers.remove(&(target as u32)) else { return false };
+        let hub = self.hub_id(target);
+        self.hub.unsubscribe(hub, former.id);
+        true
+    }
+
+    /// Whether an access rule lets a connection act on others.
+    pub(super) fn is_allowed(&self, rule: AccessLevel, from: usize, channel: ChannelIndex) -> bool {
+        let is_owner = self.channel(channel).is_owner(from);
+        match rule {
+            AccessLevel::Nobody => false,
+            AccessLevel::Owner => is_owner,
+            AccessLevel::OwnerOrGlobalOwner => is_owner || self.master() == Some(from),
+            AccessLevel::Anybody => true,
+        }
+    }
+}

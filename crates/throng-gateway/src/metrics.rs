@@ -1,0 +1,157 @@
+//! What the gateway tells Prometheus.
+//!
+//! | name | type | labels | meaning |
+//! |---|---|---|---|
+//! | `connection_num` | gauge | `type` | open connections; channeld's name |
+//! | `channel_num` | gauge | `type` | channels; channeld's name |
+//! | `messages_in`, `messages_out` | counter | `connType` | messages; channeld's names |
+//! | `packets_in`, `packets_out`, `packets_frag`, `packets_comb`, `packets_drop` | counter | `connType` | frames; channeld's names |
+//! | `bytes_in`, `bytes_out` | counter | `connType` | bytes on the wire below TLS; channeld's names |
+//! | `connection_closed` | counter | `connType` | connections that ended; channeld's name |
+//! | `channel_tick_duration` | gauge | `type` | ms of the last fan-out step; channeld's name |
+//! | `gateway_step_seconds` | histogram | | how long a step of the engine took: all channels, all that had come |
+//! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
+//! | `gateway_drops_total` | counter | `reason` | messages that were not done as asked, by reason |
+//! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
+//! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
+//! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
+//! | `gateway_queued_bytes` | gauge | | bytes that no kernel has taken yet |
+//! | `process_cpu_seconds_total`, `process_resident_memory_bytes` | | | see [`process`] |
+//!
+//! channeld's names are kept so that dashboards made for it go on working; ours end in units and `_total`, as is the
+//! custom today.
+
+use std::sync::atomic::Ordering;
+
+use prometheus::{Encoder, Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use throng_channeld::proto::ChannelType;
+
+use crate::engine::port::Side;
+use crate::process;
+use crate::serve::{Reason, Report, ShellCounters};
+
+const SIDES: [Side; 2] = [Side::Server, Side::Client];
+
+/// The page `/metrics`.
+pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
+    let page = Page { registry: Registry::new() };
+    page.occupancy(report);
+    page.traffic(report, shell);
+    page.engine(report);
+    page.doors(shell);
+    let mut text = Vec::new();
+    // Writing to memory does not fail, and names are fixed.
+    let _ = TextEncoder::new().encode(&page.registry.gather(), &mut text);
+    let mut text = String::from_utf8(text).unwrap_or_default();
+    shell.step.write("gateway_step_seconds", "How long a step of the engine took.", &mut text);
+    report.counters.lag.write("gateway_turn_lag_seconds", "How much later than due a subscriber was served.", &mut text);
+    process::write(&mut text);
+    text
+}
+
+struct Page {
+    registry: Registry,
+}
+
+impl Page {
+    fn occupancy(&self, report: &Report) {
+        let connections = self.gauges("connection_num", "Open connections.", "type");
+        connections.with_label_values(&[Side::Server.tag()]).set(report.occupancy.servers as i64);
+        connections.with_label_values(&[Side::Client.tag()]).set(report.occupancy.clients as i64);
+        let channels = self.gauges("channel_num", "Channels.", "type");
+        for (&kind, &count) in &report.occupancy.channels {
+            channels.with_label_values(&[channel_type(kind)]).set(count as i64);
+        }
+        self.gauge("gateway_queued_bytes", "Bytes that no kernel has taken yet.", report.occupancy.queued_bytes as f64);
+    }
+
+    fn traffic(&self, report: &Report, shell: &ShellCounters) {
+        type Read = fn(&Report, &ShellCounters, Side) -> u64;
+        let traffic: [(&str, &str, Read); 10] = [
+            ("messages_in", "Messages that came.", |report, _, side| report.counters.of(side).messages_in),
+            ("messages_out", "Messages that were sent.", |report, _, side| report.counters.of(side).messages_out),
+            ("packets_in", "Frames that came.", |_, shell, side| load(&shell.of(side).packets_in)),
+            ("packets_out", "Frames that were sent.", |_, shell, side| load(&shell.of(side).packets_out)),
+            ("packets_frag", "Reads that ended within a frame.", |_, shell, side| load(&shell.of(side).packets_frag)),
+            ("packets_comb", "Frames with several messages.", |_, shell, side| load(&shell.of(side).packets_comb)),
+            ("packets_drop", "Frames and messages that were refused at the door.", |_, shell, side| {
+                Reason::ALL.iter().map(|&reason| shell.of(side).refused(reason)).sum()
+            }),
+            ("bytes_in", "Bytes that came.", |_, shell, side| load(&shell.of(side).bytes_in)),
+            ("bytes_out", "Bytes that were sent.", |_, shell, side| load(&shell.of(side).bytes_out)),
+            ("connection_closed", "Connections that ended.", |report, _, side| report.counters.of(side).closed),
+        ];
+        for (name, help, read) in traffic {
+            let counter = self.counters(name, help, &["connType"]);
+            for side in SIDES {
+                counter.with_label_values(&[side.tag()]).inc_by(read(report, shell, side));
+            }
+        }
+        let duration = self.gauge_of("channel_tick_duration", "Milliseconds of the last fan-out step.", "type");
+        for &kind in report.occupancy.channels.keys() {
+            duration.with_label_values(&[channel_type(kind)]).set(shell.step.last_s() * 1_000.0);
+        }
+    }
+
+    fn engine(&self, report: &Report) {
+        let counters = &report.counters;
+        let drops = self.counters("gateway_drops_total", "Messages that were not done as asked.", &["reason"]);
+        for (reason, &count) in &counters.refused {
+            drops.with_label_values(&[*reason]).inc_by(count);
+        }
+        let totals = [
+            ("gateway_updates_total", "State updates merged.", counters.updates),
+            ("gateway_delivered_updates_total", "State updates delivered to subscribers.", counters.delivered_updates),
+            ("gateway_frames_total", "Encodings of state for subscribers.", counters.frames),
+            ("gateway_handovers_total", "Entities that went to another cell.", counters.handovers),
+            ("gateway_recovered_total", "Lost connections that came back.", counters.recovered),
+            ("gateway_too_slow_total", "Connections ended because they did not read.", counters.too_slow),
+            ("gateway_paused_total", "Turns at which a slow connection was given nothing.", counters.paused),
+        ];
+        for (name, help, count) in totals {
+            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(count);
+        }
+    }
+
+    fn doors(&self, shell: &ShellCounters) {
+        let refused = self.counters("gateway_refused_total", "What the doors refused.", &["connType", "reason"]);
+        for side in SIDES {
+            for reason in Reason::ALL {
+                refused.with_label_values(&[side.tag(), reason.tag()]).inc_by(shell.of(side).refused(reason));
+            }
+        }
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        let counters = IntCounterVec::new(Opts::new(name, help), labels).expect("the names above are valid");
+        self.registry.register(Box::new(counters.clone())).expect("each name is registered once");
+        counters
+    }
+
+    fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
+        let gauges = IntGaugeVec::new(Opts::new(name, help), &[label]).expect("the names above are valid");
+        self.registry.register(Box::new(gauges.clone())).expect("each name is registered once");
+        gauges
+    }
+
+    fn gauge_of(&self, name: &str, help: &str, label: &str) -> prometheus::GaugeVec {
+        let gauges = prometheus::GaugeVec::new(Opts::new(name, help), &[label]).expect("the names above are valid");
+        self.registry.register(Box::new(gauges.clone())).expect("each name is registered once");
+        gauges
+    }
+
+    fn gauge(&self, name: &str, help: &str, value: f64) {
+        let gauge = Gauge::new(name, help).expect("the names above are valid");
+        gauge.set(value);
+        self.registry.register(Box::new(gauge)).expect("each name is registered once");
+    }
+}
+
+fn load(counter: &std::sync::atomic::AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// channeld's names of channel types; user types by their number's name in the protocol.
+fn channel_type(kind: u32) -> &'static str {
+    ChannelType::try_from(kind as i32).map_or("UNKNOWN", |kind| kind.as_str_name())
+}

@@ -1,0 +1,77 @@
+//! What this process costs the machine, named as Prometheus' client libraries name it.
+//!
+//! | name | type | meaning |
+//! |---|---|---|
+//! | `process_cpu_seconds_total` | counter | processor time of all threads, user and system |
+//! | `process_resident_memory_bytes` | gauge | memory that is in RAM |
+//!
+//! Read from Linux' `/proc/self` (proc(5)). What cannot be read is left out, and on other systems that is everything.
+
+use std::fmt::Write as _;
+use std::fs;
+
+/// Clock ticks per second in `/proc`: `USER_HZ`, which is 100 on every architecture that this runs on.
+const TICKS_PER_S: f64 = 100.0;
+
+/// Fields of `/proc/self/stat`, counted from the one after the name of the program, the third.
+const USER_TICKS: usize = 11;
+const SYSTEM_TICKS: usize = 12;
+
+/// Appends the metrics in Prometheus' text format.
+pub(crate) fn write(text: &mut String) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let metrics = [
+        ("process_cpu_seconds_total", "counter", "Processor time of all threads, user and system.", cpu_s(&stat)),
+        ("process_resident_memory_bytes", "gauge", "Memory that is in RAM.", resident_bytes(&status)),
+    ];
+    for (name, kind, help, value) in metrics {
+        if let Some(value) = value {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+        }
+    }
+}
+
+/// The name of the program may hold spaces and brackets; what follows its last bracket does not.
+fn cpu_s(stat: &str) -> Option<f64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    Some((ticks(USER_TICKS)? + ticks(SYSTEM_TICKS)?) as f64 / TICKS_PER_S)
+}
+
+/// `statm` has it in pages of a size that it does not say; `status` in KiB.
+fn resident_bytes(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kib as f64 * 1_024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_user_and_system_time_whatever_the_program_is_called() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 9 9 20 0 4 0 100 1000 200";
+        assert_eq!(cpu_s(stat), Some(3.0));
+        assert_eq!(cpu_s("7 (cut off) S 1 7"), None);
+        assert_eq!(cpu_s(""), None);
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        assert_eq!(resident_bytes("Name:\tthrong\nVmRSS:\t    2048 kB\nThreads:\t4\n"), Some(2_097_152.0));
+        assert_eq!(resident_bytes("Name:\tthrong\n"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_page_has_both() {
+        let mut text = String::new();
+        write(&mut text);
+        for name in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "no {name} in {text}");
+        }
+    }
+}

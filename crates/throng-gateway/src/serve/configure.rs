@@ -1,0 +1,178 @@
+//! From what the gateway was told to what the shell has to know.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ServeError;
+use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+use crate::auth::DeskLimits;
+use crate::engine::port::Side;
+use crate::settings::{Limits, Listener, Network, Settings};
+
+/// An event with one message, and what surrounds it.
+const EVENT_BYTES: usize = 2 << 10;
+
+impl ServeOptions {
+    /// What settings mean for the shell.
+    ///
+    /// # Errors
+    /// An address that is none, or an encrypted door without certificate.
+    pub fn from_settings(settings: &Settings) -> Result<ServeOptions, ServeError> {
+        let servers = std::iter::once(&settings.server).chain(&settings.more_servers);
+        let clients = std::iter::once(&settings.client).chain(&settings.more_clients);
+        let doors = servers.map(|door| (Side::Server, door)).chain(clients.map(|door| (Side::Client, door)));
+        let http = match settings.http_address.as_str() {
+            "" => None,
+            address => Some(resolve(address)?),
+        };
+        Ok(ServeOptions {
+            doors: doors.map(|(side, listener)| door(settings, side, listener)).collect::<Result<_, _>>()?,
+            http,
+            inbound_bytes: settings.limits.max_inbound_events as usize * EVENT_BYTES,
+            drain: Duration::from_millis(settings.limits.drain_ms.into()),
+            io_threads: 0,
+        })
+    }
+}
+
+impl DeskLimits {
+    /// What settings mean for the desk.
+    pub fn from_settings(settings: &Settings) -> DeskLimits {
+        let limits = &settings.limits;
+        DeskLimits {
+            waiting: limits.max_pending_auth as usize,
+            failures: limits.max_failed_auth,
+            ban: Duration::from_millis(limits.block_ms.into()),
+            remembered: limits.max_blocked as usize,
+            ..DeskLimits::default()
+        }
+    }
+}
+
+impl DoorLimits {
+    /// What limits mean for a door.
+    pub fn from_limits(limits: &Limits, side: Side) -> DoorLimits {
+        let both = DoorLimits {
+            connections: limits.max_connections as usize,
+            ban: Duration::from_millis(limits.block_ms.into()),
+            remembered: limits.max_blocked as usize,
+            unpacked_bytes: limits.max_decompressed_bytes as usize,
+            ..DoorLimits::new(side)
+        };
+        match side {
+            Side::Server => DoorLimits {
+                messages_per_s: limits.max_server_messages_per_s,
+                burst_messages: limits.max_server_messages_per_s,
+                queued_bytes: limits.server_queue_hard_bytes as usize,
+                ..both
+            },
+            Side::Client => DoorLimits {
+                connections_per_address: limits.max_connections_per_address as usize,
+                arrivals_per_s: limits.max_new_connections_per_address_per_s,
+                messages_per_s: limits.max_client_messages_per_s,
+                burst_messages: limits.client_burst_messages,
+                bytes_per_s: limits.max_client_bytes_per_s,
+                burst_bytes: limits.client_burst_bytes,
+                queued_bytes: limits.queue_hard_bytes as usize,
+                ..both
+            },
+        }
+    }
+}
+
+fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOptions, ServeError> {
+    let address = resolve(listener.host_and_port())?;
+    let websocket = || WebSocketOptions {
+        path: listener.path().unwrap_or_default().to_owned(),
+        origins: settings.origins.clone(),
+    };
+    let transport = match listener.network {
+        Network::Tcp | Network::Tls => Transport::Tcp,
+        Network::WebSocket | Network::SecureWebSocket => Transport::WebSocket(websocket()),
+        Network::Kcp => Transport::Kcp,
+        Network::Throng => Transport::Link(LinkOptions::new(read_key(settings)?)),
+    };
+    let tls = match (listener.network.needs_certificate(), &settings.tls_certificate, &settings.tls_key) {
+        (false, ..) => None,
+        (true, Some(certificates), Some(key)) => {
+            Some(TlsFiles { certificates: PathBuf::from(certificates), key: PathBuf::from(key) })
+        }
+        _ => {
+            let what = "needs a certificate (-cert) and its key (-key)";
+            return Err(ServeError::Door { transport: listener.network.tag(), address, what });
+        }
+    };
+    Ok(DoorOptions { side, transport, address, tls, limits: DoorLimits::from_limits(&settings.limits, side) })
+}
+
+/// The key that connect tokens are made with.
+fn read_key(settings: &Settings) -> Result<[u8; 32], ServeError> {
+    let file = settings.link_key.as_deref().unwrap_or_default();
+    let text = std::fs::read_to_string(file).ok();
+    text.and_then(|text| key_of(text.trim())).ok_or_else(|| ServeError::Key(format!("-throngkey {file:?}")))
+}
+
+fn key_of(hex: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    if hex.len() != 2 * key.len() || !hex.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in key.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(key)
+}
+
+/// `host:port`, the host possibly empty for all interfaces.
+fn resolve(address: &str) -> Result<SocketAddr, ServeError> {
+    let full = if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.to_owned() };
+    full.to_socket_addrs()
+        .ok()
+        .and_then(|mut addresses| addresses.next())
+        .ok_or_else(|| ServeError::Address(address.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(arguments: &[&str]) -> Result<ServeOptions, ServeError> {
+        ServeOptions::from_settings(&crate::settings::load(arguments).expect("sound arguments"))
+    }
+
+    #[test]
+    fn without_arguments_the_doors_are_those_of_channeld() {
+        let options = options(&["-dev"]).expect("sound");
+        let doors: Vec<(Side, String)> =
+            options.doors.iter().map(|door| (door.side, door.address.to_string())).collect();
+        let expected = [(Side::Server, "0.0.0.0:11288".to_owned()), (Side::Client, "0.0.0.0:12108".to_owned())];
+        assert_eq!(doors, expected);
+        assert!(options.doors.iter().all(|door| door.transport == Transport::Tcp && door.tls.is_none()));
+        assert!(options.http.expect("there are pages").ip().is_loopback());
+    }
+
+    #[test]
+    fn websocket_doors_have_their_path_and_list_of_origins() {
+        let options = options(&["-dev", "-cn=ws", "-ca=127.0.0.1:0/play", "-origins=https://a.example"]).expect("sound");
+        let Transport::WebSocket(websocket) = &options.doors[1].transport else { panic!("another transport") };
+        assert_eq!((websocket.path.as_str(), websocket.origins.len()), ("/play", 1));
+        assert_eq!(options.doors[1].address.to_string(), "127.0.0.1:0");
+    }
+
+    #[test]
+    fn keys_are_64_digits() {
+        let key = key_of(&"0f".repeat(32)).expect("it is one");
+        assert_eq!(key, [15; 32]);
+        for wrong in ["0f".repeat(31), "0g".repeat(32), "ä".repeat(32), String::new()] {
+            assert_eq!(key_of(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_reach_the_doors() {
+        let options = options(&["-dev", "-limit", "max_client_messages_per_s=7"]).expect("sound");
+        assert_eq!(options.doors[1].limits.messages_per_s, 7);
+        assert!(options.doors[0].limits.messages_per_s > 7);
+    }
+}

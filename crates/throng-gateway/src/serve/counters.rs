@@ -1,0 +1,200 @@
+//! What the shell has done and refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Histogram;
+use crate::engine::port::Side;
+
+/// Why the shell did not do what a peer asked for, or ended its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// As many connections as the door allows.
+    TooManyConnections,
+    /// As many connections from this address as the door allows.
+    TooManyFromAddress,
+    /// The address opens connections too fast.
+    ArrivesTooFast,
+    /// The address misbehaved too often.
+    Banned,
+    /// The engine has no room.
+    NoRoom,
+    /// The handshake of TLS or WebSocket failed.
+    Handshake,
+    /// The handshake of TLS or WebSocket took too long.
+    HandshakeLate,
+    /// The page of a WebSocket client is not on the list.
+    Origin,
+    /// Bytes that are no frames.
+    BadFrame,
+    /// A frame longer than allowed.
+    FrameTooLong,
+    /// A payload that would unpack to more than allowed.
+    UnpackedTooLong,
+    /// A payload that cannot be unpacked.
+    BadCompression,
+    /// A payload that is no packet.
+    BadPacket,
+    /// More messages or bytes in a second than allowed; they are read later.
+    TooFast,
+    /// Ended before it had said who it is, or because it guessed too often.
+    Stranger,
+    /// More waits for the peer than allowed.
+    TooSlow,
+    /// The last bytes did not go out in time.
+    FlushLate,
+    /// Nothing was heard for too long.
+    Silent,
+    /// A message that is too long for any packet.
+    MessageTooLong,
+    /// The authentication provider did not answer, or too many questions wait for it.
+    AuthUnavailable,
+    /// Accepting a connection failed, most often because there are too many open files.
+    Accept,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 21] = [
+        Reason::TooManyConnections,
+        Reason::TooManyFromAddress,
+        Reason::ArrivesTooFast,
+        Reason::Banned,
+        Reason::NoRoom,
+        Reason::Handshake,
+        Reason::HandshakeLate,
+        Reason::Origin,
+        Reason::BadFrame,
+        Reason::FrameTooLong,
+        Reason::UnpackedTooLong,
+        Reason::BadCompression,
+        Reason::BadPacket,
+        Reason::TooFast,
+        Reason::Stranger,
+        Reason::TooSlow,
+        Reason::FlushLate,
+        Reason::Silent,
+        Reason::MessageTooLong,
+        Reason::AuthUnavailable,
+        Reason::Accept,
+    ];
+
+    /// A stable name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Reason::TooManyConnections => "connections",
+            Reason::TooManyFromAddress => "connections_per_address",
+            Reason::ArrivesTooFast => "arrives_too_fast",
+            Reason::Banned => "banned",
+            Reason::NoRoom => "no_room",
+            Reason::Handshake => "handshake",
+            Reason::HandshakeLate => "handshake_late",
+            Reason::Origin => "origin",
+            Reason::BadFrame => "bad_frame",
+            Reason::FrameTooLong => "frame_too_long",
+            Reason::UnpackedTooLong => "unpacked_too_long",
+            Reason::BadCompression => "bad_compression",
+            Reason::BadPacket => "bad_packet",
+            Reason::TooFast => "too_fast",
+            Reason::Stranger => "stranger",
+            Reason::TooSlow => "too_slow",
+            Reason::FlushLate => "flush_late",
+            Reason::Silent => "silent",
+            Reason::MessageTooLong => "message_too_long",
+            Reason::AuthUnavailable => "auth_unavailable",
+            Reason::Accept => "accept",
+        }
+    }
+
+    /// Whether a peer that does this often is shut out.
+    pub(crate) fn is_strike(self) -> bool {
+        matches!(
+            self,
+            Reason::Handshake
+                | Reason::HandshakeLate
+                | Reason::BadFrame
+                | Reason::FrameTooLong
+                | Reason::UnpackedTooLong
+                | Reason::BadCompression
+                | Reason::BadPacket
+                | Reason::Stranger
+        )
+    }
+}
+
+/// Counts of one side since the start. Shared by all threads; each count is exact, two of them may be read at
+/// different moments.
+#[derive(Debug, Default)]
+pub struct SideCounters {
+    /// Frames that came.
+    pub packets_in: AtomicU64,
+    /// Frames that were sent.
+    pub packets_out: AtomicU64,
+    /// Bytes that came, headers included.
+    pub bytes_in: AtomicU64,
+    /// Bytes that were sent, headers included.
+    pub bytes_out: AtomicU64,
+    /// Reads that ended within a frame.
+    pub packets_frag: AtomicU64,
+    /// Frames that held more than one message.
+    pub packets_comb: AtomicU64,
+    /// Connections that were let through the door.
+    pub accepted: AtomicU64,
+    /// Connections that have ended.
+    pub closed: AtomicU64,
+    refused: [AtomicU64; Reason::ALL.len()],
+}
+
+impl SideCounters {
+    /// How often something was refused for a reason.
+    pub fn refused(&self, reason: Reason) -> u64 {
+        self.refused[reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuse(&self, reason: Reason) {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts of both sides.
+#[derive(Debug, Default)]
+pub struct ShellCounters {
+    /// How long the engine's steps took.
+    pub step: Histogram,
+    servers: SideCounters,
+    clients: SideCounters,
+}
+
+impl ShellCounters {
+    /// The counts of one side.
+    pub fn of(&self, side: Side) -> &SideCounters {
+        match side {
+            Side::Server => &self.servers,
+            Side::Client => &self.clients,
+        }
+    }
+}
+
+/// Adds to a count.
+pub(crate) fn add(counter: &AtomicU64, count: usize) {
+    counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_name_and_a_count_of_its_own() {
+        let counters = SideCounters::default();
+        for (index, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+            (0..=index).for_each(|_| counters.refuse(reason));
+        }
+        let mut tags: Vec<&str> = Reason::ALL.map(Reason::tag).to_vec();
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), Reason::ALL.len());
+        assert!(Reason::ALL.into_iter().all(|reason| counters.refused(reason) == reason as u64 + 1));
+    }
+}

@@ -1,0 +1,227 @@
+//! What the tasks of one door share, and the life of a connection from the door to its end.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use throng_channeld::{Compression, Dialect};
+use throng_wire::Time;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
+
+use super::counters::{Reason, ShellCounters, SideCounters, add};
+use super::event::{Event, Events};
+use super::gate::Gate;
+use super::intake::Intake;
+use super::options::{DoorLimits, DoorOptions};
+use super::outbox::{Ending, Queue};
+use crate::engine::port::{EndCause, Key, Side};
+
+/// The shell's only clock: microseconds since it was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Time {
+        Time(self.0.elapsed().as_micros() as u64)
+    }
+}
+
+/// What all doors share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) events: Events,
+    pub(crate) counters: Arc<ShellCounters>,
+    /// Turns true when nothing more is to be let in.
+    pub(crate) closing: watch::Receiver<bool>,
+    /// Held by every connection: when all are gone, so are they.
+    pub(crate) alive: mpsc::Sender<()>,
+}
+
+/// One door.
+pub(crate) struct Door {
+    pub(crate) side: Side,
+    pub(crate) limits: DoorLimits,
+    gate: Mutex<Gate>,
+    shared: Shared,
+}
+
+/// How a connection came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer closed it in an orderly way.
+    PeerClosed,
+    /// The transport failed.
+    Lost,
+    /// The peer did what it may not.
+    Refused(Reason),
+    /// The engine wanted it, and everything has gone out.
+    Done,
+    /// The gateway is going down.
+    Gone,
+}
+
+impl Door {
+    pub(crate) fn new(options: &DoorOptions, shared: Shared) -> Arc<Door> {
+        let limits = options.limits.clone();
+        Arc::new(Door { side: options.side, gate: Mutex::new(Gate::new(limits.clone())), limits, shared })
+    }
+
+    pub(crate) fn counters(&self) -> &SideCounters {
+        self.shared.counters.of(self.side)
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.shared.events
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.shared.closing.clone()
+    }
+
+    /// Lets a peer through, unless there are too many or it misbehaved.
+    pub(crate) fn enter(self: &Arc<Door>, address: SocketAddr) -> Option<Pass> {
+        match self.gate().enter(self.now(), address.ip()) {
+            Ok(()) => {
+                add(&self.counters().accepted, 1);
+                Some(Pass { door: Arc::clone(self), address, _alive: self.shared.alive.clone() })
+            }
+            Err(reason) => {
+                self.counters().refuse(reason);
+                None
+            }
+        }
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that was let through the door. Its place is free again when this is dropped.
+pub(crate) struct Pass {
+    pub(crate) door: Arc<Door>,
+    pub(crate) address: SocketAddr,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Pass {
+    /// Counts what the peer did, and remembers it if it was more than bad luck.
+    pub(crate) fn refuse(&self, reason: Reason) {
+        self.door.counters().refuse(reason);
+        if reason.is_strike() {
+            self.door.gate().strike(self.door.now(), self.address.ip());
+        }
+    }
+
+    /// Announces the connection to the engine.
+    pub(crate) async fn open(self) -> Option<Opened> {
+        let queue = Queue::new(self.door.limits.queued_bytes);
+        let (reply, answer) = oneshot::channel();
+        let event = Event::Open { side: self.door.side, address: self.address, queue: Arc::clone(&queue), reply };
+        self.door.events().send(event).ok()?;
+        match answer.await {
+            Ok(Ok(key)) => Some(Opened { pass: self, key, queue, manner: Arc::default() }),
+            Ok(Err(_)) => {
+                self.refuse(Reason::NoRoom);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        add(&self.door.counters().closed, 1);
+        self.door.gate().leave(self.address.ip());
+    }
+}
+
+/// A connection that the engine knows.
+pub(crate) struct Opened {
+    pub(crate) pass: Pass,
+    pub(crate) key: Key,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) manner: Arc<Manner>,
+}
+
+impl Opened {
+    pub(crate) fn intake(&self) -> Intake {
+        Intake::new(Arc::clone(&self.pass.door), self.key, Arc::clone(&self.manner))
+    }
+
+    /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
+    pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) {
+        let end = tokio::select! {
+            end = read => end,
+            end = write => end,
+            end = self.ending() => end,
+        };
+        match end {
+            End::Refused(reason) => self.pass.refuse(reason),
+            // The engine turned away a client before it had said who it is, or after it had guessed too often.
+            End::Done if self.pass.door.side == Side::Client && !self.queue.is_admitted() => {
+                self.pass.refuse(Reason::Stranger);
+            }
+            _ => {}
+        }
+        let cause = match end {
+            End::PeerClosed => EndCause::PeerClosed,
+            End::Done | End::Gone | End::Refused(Reason::TooSlow | Reason::FlushLate) => EndCause::Ours,
+            End::Lost | End::Refused(_) => EndCause::Lost,
+        };
+        let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
+    }
+
+    /// Ends a connection whose peer does not take the last bytes, or too few of them.
+    async fn ending(&self) -> End {
+        if self.queue.ending().await == Ending::Flush {
+            tokio::select! {
+                () = sleep(self.pass.door.limits.flush) => return End::Refused(Reason::FlushLate),
+                reason = self.queue.ending_now() => return End::Refused(reason),
+            }
+        }
+        End::Refused(self.queue.ending_now().await)
+    }
+}
+
+/// How a peer writes its frames, and so how it is written to: told by what is read, used by what is written.
+#[derive(Debug, Default)]
+pub(crate) struct Manner {
+    dialect: AtomicU8,
+    compression: AtomicU8,
+}
+
+impl Manner {
+    pub(crate) fn learn(&self, dialect: Dialect, compression: Compression) {
+        self.dialect.store(dialect as u8, Ordering::Relaxed);
+        if compression != Compression::None {
+            self.compression.store(compression.to_byte(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        const FIXED: u8 = Dialect::Fixed as u8;
+        const LEGACY: u8 = Dialect::Legacy as u8;
+        match self.dialect.load(Ordering::Relaxed) {
+            FIXED => Dialect::Fixed,
+            LEGACY => Dialect::Legacy,
+            _ => Dialect::Undecided,
+        }
+    }
+
+    pub(crate) fn compression(&self) -> Compression {
+        Compression::from_byte(self.compression.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,112 @@
+//! The way from the tasks to the engine's thread: a queue that is bounded by the bytes in it.
+//!
+//! Tasks wait for room, the engine's thread waits for events or for its next deadline. Room is counted in units of a
+//! kibibyte; an event gives its room back when the engine has dealt with it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use throng_channeld::Message;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::auth::Answer;
+use crate::engine::port::{EndCause, Key, Side};
+use crate::engine::{Counters, Occupancy, Refusal};
+use crate::settings::Settings;
+
+use super::outbox::Queue;
+
+const UNIT_BYTES: usize = 1 << 10;
+
+/// Messages of one read. Most reads bring one.
+pub(crate) type Batch = SmallVec<[Message; 2]>;
+
+/// Something that has come.
+pub(crate) enum Event {
+    /// A connection came through a door.
+    Open { side: Side, address: std::net::SocketAddr, queue: Arc<Queue>, reply: oneshot::Sender<Result<Key, Refusal>> },
+    /// A connection sent messages.
+    Messages { key: Key, batch: Batch, _room: OwnedSemaphorePermit },
+    /// A connection has ended.
+    Closed { key: Key, cause: EndCause },
+    /// The authentication provider has answered.
+    Answer(Answer),
+    /// Somebody wants to know how things are.
+    Report(oneshot::Sender<Report>),
+    /// The settings have changed.
+    Reload(Arc<Settings>),
+    /// All connections are to end; nothing more is let in.
+    ShutDown,
+    /// The engine's thread is to end.
+    End,
+}
+
+/// How things are in the engine.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was done so far.
+    pub counters: Counters,
+    /// What is there now.
+    pub occupancy: Occupancy,
+}
+
+/// The tasks' end.
+#[derive(Clone)]
+pub(crate) struct Events {
+    sender: Sender<Event>,
+    room: Arc<Semaphore>,
+    units: u32,
+}
+
+/// The engine's thread has ended: the gateway is going down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// A queue that holds `limit_bytes` of messages.
+pub(crate) fn events(limit_bytes: usize) -> (Events, Inlet) {
+    let (sender, receiver) = channel();
+    let units = (limit_bytes / UNIT_BYTES).clamp(256, Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
+    let events = Events { sender, room: Arc::new(Semaphore::new(units as usize)), units };
+    (events, Inlet { receiver })
+}
+
+impl Events {
+    /// Hands over messages, once there is room for them. `bytes` is what they take.
+    pub(crate) async fn messages(&self, key: Key, batch: Batch, bytes: usize) -> Result<(), Gone> {
+        let units = u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX).min(self.units);
+        let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| Gone)?;
+        self.send(Event::Messages { key, batch, _room: room })
+    }
+
+    /// Hands over anything else. There are never more of these than connections.
+    pub(crate) fn send(&self, event: Event) -> Result<(), Gone> {
+        self.sender.send(event).map_err(|_| Gone)
+    }
+}
+
+/// The engine's end.
+pub(crate) struct Inlet {
+    receiver: Receiver<Event>,
+}
+
+impl Inlet {
+    /// The next event, or `None` when `wait` is over. Without `wait` it waits for an event.
+    pub(crate) fn wait(&self, wait: Option<Duration>) -> Result<Option<Event>, Gone> {
+        let event = match wait {
+            Some(wait) => self.receiver.recv_timeout(wait),
+            None => self.receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match event {
+            Ok(event) => Ok(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+        }
+    }
+
+    /// The next event, if it has come already.
+    pub(crate) fn next(&self) -> Option<Event> {
+        self.receiver.try_recv().ok()
+    }
+}

@@ -1,0 +1,117 @@
+//! A look at KCP's segments before they reach the protocol machine.
+//!
+//! ```text
+//! segment   conversation 4, command 1, fragment 1, window 2, time 4, number 4, first unacknowledged 4, length 4, data
+//!           little-endian; a datagram holds one or more
+//! ```
+//! The machine was written for peers that mean well: its arithmetic on numbers and times is only right for those near
+//! its own. What no honest peer could send is dropped here. Source: the KCP reference (skywind3000/kcp, ikcp.c).
+
+/// Bytes before the data.
+pub(super) const HEADER_BYTES: usize = 24;
+
+const PUSH: u8 = 81;
+const ACK: u8 = 82;
+const WINDOW_TELL: u8 = 84;
+
+/// Numbers begin at 0 and count segments. A conversation does not live to see a billion of them.
+const NUMBERS_END: u32 = 1 << 30;
+/// No acknowledgement takes longer, in milliseconds.
+const ROUND_TRIP_MAX_MS: u32 = 60_000;
+/// Segments of one message, at most: the machine's own limit for what it sends.
+const FRAGMENTS_MAX: u8 = 128;
+
+/// The head of one segment, as far as it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) conversation: u32,
+    command: u8,
+    fragment: u8,
+    time_ms: u32,
+    number: u32,
+    unacknowledged: u32,
+    data_bytes: usize,
+}
+
+impl Segment {
+    /// The first segment of a datagram.
+    pub(super) fn first(datagram: &[u8]) -> Option<Segment> {
+        let (head, _) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+        let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        Some(Segment {
+            conversation: number(0),
+            command: head[4],
+            fragment: head[5],
+            time_ms: number(8),
+            number: number(12),
+            unacknowledged: number(16),
+            data_bytes: number(20) as usize,
+        })
+    }
+
+    /// Whether it can be the beginning of a conversation.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.command == PUSH && self.number == 0 && self.data_bytes > 0
+    }
+
+    fn is_sound(&self, conversation: u32, now_ms: u32) -> bool {
+        self.conversation == conversation
+            && (PUSH..=WINDOW_TELL).contains(&self.command)
+            && self.fragment < FRAGMENTS_MAX
+            && self.number < NUMBERS_END
+            && self.unacknowledged < NUMBERS_END
+            && (self.command != ACK || now_ms.wrapping_sub(self.time_ms) <= ROUND_TRIP_MAX_MS)
+    }
+}
+
+/// Whether all segments of a datagram are such as an honest peer could send at this time.
+pub(super) fn is_sound(datagram: &[u8], conversation: u32, now_ms: u32) -> bool {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let Some(segment) = Segment::first(rest) else { return false };
+        let Some(after) = rest.get(HEADER_BYTES..).and_then(|data| data.get(segment.data_bytes..)) else {
+            return false;
+        };
+        if !segment.is_sound(conversation, now_ms) {
+            return false;
+        }
+        rest = after;
+    }
+    !datagram.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(command: u8, time_ms: u32, number: u32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![7, 0, 0, 0, command, 0, 32, 0];
+        for word in [time_ms, number, 0, data.len() as u32] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    #[test]
+    fn honest_datagrams_pass() {
+        let one = segment(PUSH, 123, 0, b"hello");
+        assert!(is_sound(&one, 7, 99));
+        assert!(Segment::first(&one).is_some_and(|segment| segment.is_beginning()));
+        assert!(is_sound(&[one, segment(ACK, 90, 3, b"")].concat(), 7, 99));
+    }
+
+    #[test]
+    fn what_no_honest_peer_sends_is_dropped() {
+        assert!(!is_sound(b"", 7, 99));
+        assert!(!is_sound(&segment(PUSH, 0, 0, b"hello")[..26], 7, 99));
+        assert!(!is_sound(&segment(PUSH, 0, 0, b"hello"), 8, 99));
+        assert!(!is_sound(&segment(80, 0, 0, b""), 7, 99));
+        assert!(!is_sound(&segment(PUSH, 0, 1 << 31, b""), 7, 99));
+        assert!(!is_sound(&segment(ACK, 100, 0, b""), 7, 99));
+        assert!(!is_sound(&segment(ACK, 1 << 31, 0, b""), 7, 99));
+        let mut long = segment(PUSH, 0, 0, b"hello");
+        long[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(!is_sound(&long, 7, 99));
+    }
+}

@@ -1,0 +1,296 @@
+//! One conversation: a protocol machine that looks like a stream of bytes to whoever reads and writes.
+
+use std::io::{self, Write};
+use std::mem;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use kcp::Kcp;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UdpSocket;
+
+use super::super::wake::WakeList;
+use super::segment;
+
+/// Segments that may be on their way in one direction: with 1,376 bytes each, 350 KB.
+const WINDOW: u16 = 256;
+/// Segments that may wait to be sent. Beyond, the writer waits.
+const WAITING_MAX: usize = 512;
+/// How often the machine looks for what has to be sent again.
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+/// A segment that was overtaken by so many acknowledgements is sent again at once.
+const RESEND_AFTER: i32 = 2;
+
+/// Sends what the machine writes. What the kernel has no room for counts as lost on the way: it will be sent again.
+struct Output {
+    socket: Arc<UdpSocket>,
+    to: SocketAddr,
+}
+
+impl Write for Output {
+    fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
+        let _ = self.socket.try_send_to(datagram, self.to);
+        Ok(datagram.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One conversation.
+pub(super) struct Session {
+    pub(super) conversation: u32,
+    address: SocketAddr,
+    began: Instant,
+    pending: Arc<WakeList>,
+    state: Mutex<State>,
+}
+
+struct State {
+    machine: Kcp<Output>,
+    /// A message that did not fit into the reader's buffer.
+    inbox: BytesMut,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    heard: Instant,
+    /// It is among those that are looked after.
+    is_pending: bool,
+    /// Nothing will come any more.
+    is_lost: bool,
+    /// Neither reader nor writer is left.
+    is_done: bool,
+}
+
+/// What a session needs after it was looked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// To be looked after again, an interval later.
+    Care,
+    /// Nothing until it says so.
+    Rest,
+    /// To be forgotten.
+    End,
+}
+
+impl Session {
+    pub(super) fn new(
+        conversation: u32,
+        address: SocketAddr,
+        socket: &Arc<UdpSocket>,
+        pending: &Arc<WakeList>,
+    ) -> Arc<Session> {
+        let mut machine = Kcp::new_stream(conversation, Output { socket: Arc::clone(socket), to: address });
+        machine.set_nodelay(true, INTERVAL.as_millis() as i32, RESEND_AFTER, true);
+        machine.set_wndsize(WINDOW, WINDOW);
+        let now = Instant::now();
+        // The first update starts the machine; there is nothing to send yet.
+        let _ = machine.update(0);
+        Arc::new(Session {
+            conversation,
+            address,
+            began: now,
+            pending: Arc::clone(pending),
+            state: Mutex::new(State {
+                machine,
+                inbox: BytesMut::new(),
+                reader: None,
+                writer: None,
+                heard: now,
+                is_pending: false,
+                is_lost: false,
+                is_done: false,
+            }),
+        })
+    }
+
+    /// Both ends of the stream.
+    pub(super) fn ends(self: &Arc<Session>) -> (Reader, Writer) {
+        let both = Arc::new(Both(Arc::clone(self)));
+        (Reader(Arc::clone(&both)), Writer(both))
+    }
+
+    /// A datagram has come from the session's address.
+    pub(super) fn handle(&self, datagram: &[u8]) {
+        let now_ms = self.now_ms();
+        if !segment::is_sound(datagram, self.conversation, now_ms) {
+            return;
+        }
+        let mut state = self.lock();
+        state.heard = Instant::now();
+        if state.machine.input(datagram).is_err() {
+            return;
+        }
+        // Acknowledgements go out at once, and what the window has room for now.
+        state.flush(now_ms);
+        state.wake();
+        self.ask_for_care(&mut state);
+    }
+
+    /// Sends what has to be sent again. Called once in an [`INTERVAL`] as long as anything is on its way.
+    pub(super) fn care(&self) -> Need {
+        let mut state = self.lock();
+        if state.is_lost {
+            return Need::End;
+        }
+        let _ = state.machine.update(self.now_ms());
+        if state.machine.is_dead_link() {
+            state.lose();
+            return Need::End;
+        }
+        state.wake();
+        match state.machine.wait_snd() {
+            0 if state.is_done => Need::End,
+            0 => {
+                state.is_pending = false;
+                Need::Rest
+            }
+            _ => Need::Care,
+        }
+    }
+
+    /// How long nothing has been heard.
+    pub(super) fn silence(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.lock().heard)
+    }
+
+    /// Ends it without a word, which is all that the protocol has for it.
+    pub(super) fn lose(&self) {
+        self.lock().lose();
+    }
+
+    fn ask_for_care(&self, state: &mut State) {
+        if !state.is_pending && (state.machine.wait_snd() > 0 || state.is_done) {
+            state.is_pending = true;
+            self.pending.add(self.address);
+        }
+    }
+
+    /// The machine's clock begins with the session.
+    fn now_ms(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn flush(&mut self, now_ms: u32) {
+        let _ = self.machine.update(now_ms);
+        let _ = self.machine.flush();
+    }
+
+    fn lose(&mut self) {
+        self.is_lost = true;
+        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
+    }
+
+    fn wake(&mut self) {
+        if self.machine.peeksize().is_ok()
+            && let Some(reader) = self.reader.take()
+        {
+            reader.wake();
+        }
+        if self.machine.wait_snd() < WAITING_MAX
+            && let Some(writer) = self.writer.take()
+        {
+            writer.wake();
+        }
+    }
+
+    /// Takes the next message out of the machine. False if there is none.
+    fn fetch(&mut self) -> bool {
+        while let Ok(bytes) = self.machine.peeksize() {
+            self.inbox.resize(bytes, 0);
+            if self.machine.recv(&mut self.inbox).is_err() {
+                self.inbox.clear();
+                return false;
+            }
+            if bytes > 0 {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Tells when both ends are gone.
+struct Both(Arc<Session>);
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_done = true;
+        self.0.ask_for_care(&mut state);
+    }
+}
+
+/// The reading end.
+pub(super) struct Reader(Arc<Both>);
+
+impl AsyncRead for Reader {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let session = &self.0.0;
+        let mut state = session.lock();
+        if state.inbox.is_empty() && !state.fetch() {
+            if state.is_lost {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            state.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let bytes = state.inbox.len().min(buffer.remaining());
+        buffer.put_slice(&state.inbox[..bytes]);
+        state.inbox.advance(bytes);
+        if state.inbox.is_empty() {
+            state.inbox = BytesMut::new();
+        }
+        // If the window was closed, the peer hears that it is open again.
+        let _ = state.machine.update(session.now_ms());
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The writing end.
+pub(super) struct Writer(Arc<Both>);
+
+impl AsyncWrite for Writer {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let session = &self.0.0;
+        let mut state = session.lock();
+        if state.is_lost {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let room = WAITING_MAX.saturating_sub(state.machine.wait_snd());
+        if room == 0 {
+            state.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        // The machine takes no more than a hundred segments at once.
+        let taken = bytes.len().min(room.min(64) * state.machine.mss());
+        let sent = state.machine.send(&bytes[..taken]).map_err(io::Error::other);
+        state.flush(session.now_ms());
+        session.ask_for_care(&mut state);
+        Poll::Ready(sent)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Done once the peer has acknowledged everything.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.0.0.lock();
+        if state.is_lost || state.machine.wait_snd() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        drop(mem::replace(&mut state.writer, Some(context.waker().clone())));
+        Poll::Pending
+    }
+}

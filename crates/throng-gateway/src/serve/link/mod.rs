@@ -1,0 +1,266 @@
+//! The door for Throng's own link: encrypted datagrams with connect tokens, and sessions with reliable lanes in them.
+//!
+//! ```text
+//! netcode payload   session header | lane 0: packets of channeld's protocol, without frame headers, one per message
+//! ```
+//! Who has a token is let to the door; who it is, the client says as everywhere, with AUTH. Lane 0 is reliable and
+//! ordered and carries everything. A lost datagram costs the messages in it a round trip, not the whole stream a
+//! timeout, and nobody can read or forge what is on its way.
+//!
+//! One task looks after the socket. It sleeps until a datagram comes, a connection has something to say, or a session
+//! is due.
+
+mod peer;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use throng_channeld::{Packets, frame};
+use throng_link::netcode::{Accepted, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions};
+use throng_link::session::{LaneKind, LaneOptions, Session, SessionOptions};
+use throng_wire::Time;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::door::{Door, End, Opened, Pass};
+use super::intake::Intake;
+use super::options::LinkOptions;
+use super::stream::Out;
+use super::wake::WakeList;
+use peer::Peer;
+
+/// What a datagram costs beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4), seal (16).
+const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
+/// Packets that wait between a session and its connection's task, in each direction.
+const WAITING_PACKETS: usize = 16;
+/// The most that one client is sent per second. Congestion lowers it.
+const RATE_BYTES_PER_S: u32 = 2_000_000;
+const DATAGRAMS_PER_TURN: usize = 64;
+/// The longest datagram of the protocol, and some more so that longer ones are noticed.
+const DATAGRAM_BYTES_MAX: usize = 2_048;
+/// Sessions are not looked after more often than this when nothing comes: their pace is finer than a timer.
+const TURN_MIN: Duration = Duration::from_millis(1);
+/// If no session is due, the task looks again after this time.
+const TURN_MAX: Duration = Duration::from_secs(1);
+
+/// What both ends of the link's sessions have to be told: one lane, reliable and ordered.
+pub fn session_options() -> SessionOptions {
+    let lane = LaneOptions {
+        message_bytes: frame::MAX_PAYLOAD_BYTES,
+        queue_messages: 8_192,
+        queue_bytes: 2 << 20,
+        ..LaneOptions::new(LaneKind::ReliableOrdered)
+    };
+    SessionOptions {
+        lanes: vec![lane],
+        rate_bytes_per_s: RATE_BYTES_PER_S,
+        initial_rate_bytes_per_s: RATE_BYTES_PER_S / 4,
+        packet_overhead_bytes: DATAGRAM_OVERHEAD_BYTES,
+        ..SessionOptions::default()
+    }
+}
+
+/// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
+pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
+    let socket = std::net::UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    let socket = Arc::new(UdpSocket::from_std(socket)?);
+    let address = socket.local_addr()?;
+    let addresses = if options.public_addresses.is_empty() { vec![address] } else { options.public_addresses.clone() };
+    let netcode = ServerOptions::new(options.protocol_id, Key::new(options.private_key), addresses);
+    let mut is_random = Ok(());
+    let handshake = ServerHandshake::new(netcode, &mut |bytes| is_random = getrandom::fill(bytes));
+    is_random.map_err(io::Error::other)?;
+    let closing = door.closing();
+    let post = Post {
+        door,
+        socket,
+        handshake,
+        sessions: Arc::new(session_options()),
+        peers: HashMap::new(),
+        clients: HashSet::new(),
+        wake: Arc::default(),
+        awake: Vec::new(),
+        datagram: Vec::new(),
+        closing,
+    };
+    tokio::spawn(post.run());
+    Ok(address)
+}
+
+struct Post {
+    door: Arc<Door>,
+    socket: Arc<UdpSocket>,
+    handshake: ServerHandshake,
+    sessions: Arc<SessionOptions>,
+    /// Hashed with the standard library's keyed hash: peers choose their addresses.
+    peers: HashMap<SocketAddr, Peer>,
+    /// Clients that are connected, by the number in their token.
+    clients: HashSet<u64>,
+    wake: Arc<WakeList>,
+    /// Peers that have something to do now.
+    awake: Vec<SocketAddr>,
+    /// What is to be sent, while it is written.
+    datagram: Vec<u8>,
+    closing: watch::Receiver<bool>,
+}
+
+impl Post {
+    async fn run(mut self) {
+        let mut datagram = [0; DATAGRAM_BYTES_MAX];
+        let mut closing = self.closing.clone();
+        let (wake, socket) = (Arc::clone(&self.wake), Arc::clone(&self.socket));
+        let mut next = None;
+        while !self.is_over() {
+            let now = self.door.now();
+            let wait = next.map_or(TURN_MAX, |next: Time| next.since(now).clamp(TURN_MIN, TURN_MAX));
+            let is_due = tokio::select! {
+                received = socket.recv_from(&mut datagram) => {
+                    if let Ok((bytes, from)) = received {
+                        self.handle(from, &mut datagram[..bytes]);
+                        self.handle_more(&mut datagram);
+                    }
+                    false
+                }
+                () = wake.wait() => false,
+                () = sleep(wait), if !self.peers.is_empty() => true,
+                _ = closing.changed(), if !*self.closing.borrow() => false,
+            };
+            wake.take(&mut self.awake);
+            next = if is_due { self.turn_all() } else { self.turn_awake().into_iter().chain(next).min() };
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        *self.closing.borrow() && self.peers.is_empty()
+    }
+
+    fn handle_more(&mut self, datagram: &mut [u8]) {
+        for _ in 1..DATAGRAMS_PER_TURN {
+            let Ok((bytes, from)) = self.socket.try_recv_from(datagram) else { return };
+            self.handle(from, &mut datagram[..bytes]);
+        }
+    }
+
+    fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.handle(self.door.now(), datagram);
+            return self.awake.push(from);
+        }
+        if *self.closing.borrow() {
+            return;
+        }
+        let now = Now { unix_s: unix_s(), time: self.door.now() };
+        let clients = &self.clients;
+        let seats = Seats { free: Some(0), max_clients: 1, is_connected: &|client| clients.contains(&client) };
+        match self.handshake.handle(now, from, datagram, &seats, &mut self.datagram) {
+            Outcome::Ignored(_) => return,
+            Outcome::Reply => {}
+            Outcome::Accept(accepted) => {
+                if !self.welcome(from, *accepted) {
+                    return;
+                }
+            }
+        }
+        let _ = self.socket.try_send_to(&self.datagram, from);
+    }
+
+    /// A client has proved its address and its token. False if there is no place for it.
+    fn welcome(&mut self, from: SocketAddr, accepted: Accepted) -> bool {
+        let Some(pass) = self.door.enter(from) else { return false };
+        let Ok(session) = Session::new(Arc::clone(&self.sessions), self.door.now()) else { return false };
+        let (inbound, packets_in) = channel(WAITING_PACKETS);
+        let (packets_out, outbound) = channel(WAITING_PACKETS);
+        tokio::spawn(serve(pass, packets_in, packets_out, Arc::clone(&self.wake)));
+        self.clients.insert(accepted.client_id);
+        self.peers.insert(from, Peer::new(accepted, from, session, inbound, outbound));
+        self.awake.push(from);
+        true
+    }
+
+    /// Looks after those that have something to do. Returns when the first of them is due again.
+    fn turn_awake(&mut self) -> Option<Time> {
+        self.awake.sort_unstable();
+        self.awake.dedup();
+        let awake = std::mem::take(&mut self.awake);
+        let next = awake.iter().filter_map(|&address| self.turn(address)).min();
+        self.awake = awake;
+        self.awake.clear();
+        next
+    }
+
+    fn turn_all(&mut self) -> Option<Time> {
+        self.awake.clear();
+        self.awake.extend(self.peers.keys());
+        self.turn_awake()
+    }
+
+    fn turn(&mut self, address: SocketAddr) -> Option<Time> {
+        let peer = self.peers.get_mut(&address)?;
+        if peer.turn(self.door.now(), &self.socket, &mut self.datagram) {
+            return peer.next_deadline();
+        }
+        peer.say_good_bye(&self.socket, &mut self.datagram);
+        self.clients.remove(&peer.client_id);
+        self.peers.remove(&address);
+        None
+    }
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The life of a connection.
+async fn serve(pass: Pass, packets_in: Receiver<Bytes>, packets_out: Sender<Bytes>, wake: Arc<WakeList>) {
+    let address = pass.address;
+    let Some(opened) = pass.open().await else { return wake.add(address) };
+    let door = Arc::clone(&opened.pass.door);
+    let read = read(packets_in, opened.intake(), &wake, address);
+    let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
+    let write = write(packets_out, out, &wake, address);
+    Opened::run(opened, read, write).await;
+    wake.add(address);
+}
+
+async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList, address: SocketAddr) -> End {
+    while let Some(packet) = packets.recv().await {
+        // There is room again for what the session may hold.
+        wake.add(address);
+        if let Err(end) = intake.take_payload(packet).await {
+            return end;
+        }
+    }
+    End::PeerClosed
+}
+
+async fn write(packets_out: Sender<Bytes>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
+    let mut spare = Vec::new();
+    while let Some(entries) = out.queue.next(spare).await {
+        let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
+        let mut left = entries.len();
+        while let Some(packet) = packets.next() {
+            if packets_out.send(Bytes::copy_from_slice(packet)).await.is_err() {
+                return End::Lost;
+            }
+            wake.add(address);
+            out.count(packet.len(), left - packets.rest().len());
+            left = packets.rest().len();
+        }
+        out.count_dropped(packets.dropped(), left);
+        spare = entries;
+        spare.clear();
+    }
+    // Nothing more will be sent: an empty packet says so. The session ends once all is delivered, and the queue with it.
+    if packets_out.send(Bytes::new()).await.is_ok() {
+        wake.add(address);
+        packets_out.closed().await;
+    }
+    End::Done
+}

@@ -1,0 +1,173 @@
+//! One client of the link: a sealed session, and the two queues between it and the connection's own task.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use throng_link::netcode::{Accepted, Opener, PacketKind, Sealer, TAG_LEN};
+use throng_link::session::{Blame, CloseCode, CloseReason, LaneId, PacketPlan, Session};
+use throng_wire::{Tick, Time};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use super::DATAGRAM_OVERHEAD_BYTES;
+
+/// Small enough for the paths of the internet.
+const DATAGRAM_BYTES: usize = 1_200;
+/// Below this much allowance, no packet is begun for messages.
+const ALLOWANCE_BYTES_MIN: usize = 440;
+/// Datagrams in a row: an acknowledgement reaches back over 64.
+const DATAGRAMS_PER_TURN: usize = 48;
+/// Bytes that the session is given before the peer has taken what it was sent. The rest waits where it can still be
+/// merged.
+const SESSION_BYTES: usize = 256 << 10;
+/// The lane of everything.
+const LANE: LaneId = LaneId(0);
+
+/// One client.
+pub(super) struct Peer {
+    pub(super) client_id: u64,
+    address: SocketAddr,
+    session: Session,
+    sealer: Sealer,
+    opener: Opener,
+    /// Packets for the connection's task. `None` once nothing more will come.
+    inbound: Option<Sender<Bytes>>,
+    /// A packet that the task had no room for. While it waits, no more are taken from the session.
+    held_up: Option<Bytes>,
+    /// Packets from the connection's task.
+    outbound: Receiver<Bytes>,
+    /// The task has said everything.
+    is_finished: bool,
+    /// The client has not heard that it is connected.
+    is_keep_alive_due: bool,
+    has_left: bool,
+}
+
+impl Peer {
+    pub(super) fn new(
+        accepted: Accepted,
+        address: SocketAddr,
+        session: Session,
+        inbound: Sender<Bytes>,
+        outbound: Receiver<Bytes>,
+    ) -> Peer {
+        Peer {
+            client_id: accepted.client_id,
+            address,
+            session,
+            sealer: accepted.sealer,
+            opener: accepted.opener,
+            inbound: Some(inbound),
+            held_up: None,
+            outbound,
+            is_finished: false,
+            is_keep_alive_due: false,
+            has_left: false,
+        }
+    }
+
+    /// A datagram has come from its address.
+    pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) {
+        let Ok(opened) = self.opener.open(datagram) else { return };
+        match opened.kind {
+            PacketKind::Payload => {
+                if let Err(error) = self.session.handle_packet(now, opened.sequence, opened.body)
+                    && error.blame() != Blame::Limit
+                {
+                    self.session.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
+                }
+            }
+            PacketKind::Response => self.is_keep_alive_due = true,
+            PacketKind::Disconnect => self.has_left = true,
+            _ => {}
+        }
+    }
+
+    /// Does everything that can be done now. False once it has ended.
+    pub(super) fn turn(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) -> bool {
+        self.session.handle_timeout(now);
+        while self.session.poll_delivery().is_some() {}
+        while self.session.poll_input().is_some() {}
+        self.take_in();
+        self.give_out();
+        if self.is_finished && self.session.pending_message_bytes() == 0 && !self.session.is_closing() {
+            self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
+        }
+        self.transmit(now, socket, datagram);
+        !self.has_left && !self.session.is_closed()
+    }
+
+    /// When [`Peer::turn`] has something to do, if nothing happens before.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.session.next_deadline()
+    }
+
+    /// Tells the client that it has ended.
+    pub(super) fn say_good_bye(&mut self, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+        datagram.clear();
+        if self.sealer.seal_disconnect(datagram).is_ok() {
+            let _ = socket.try_send_to(datagram, self.address);
+        }
+    }
+
+    /// From the session to the task, as far as that has room.
+    fn take_in(&mut self) {
+        loop {
+            let Some(packet) = self.held_up.take().or_else(|| self.session.poll_message().map(|(_, m)| m.into())) else {
+                return;
+            };
+            match self.inbound.as_ref().map(|inbound| inbound.try_send(packet)) {
+                Some(Ok(())) => {}
+                Some(Err(TrySendError::Full(packet))) => return self.held_up = Some(packet),
+                // The task has ended, so the connection will: what still comes has nowhere to go.
+                Some(Err(TrySendError::Closed(_))) | None => self.inbound = None,
+            }
+        }
+    }
+
+    /// From the task to the session, as far as that has room. An empty packet, or none any more, is the end.
+    fn give_out(&mut self) {
+        while !self.is_finished && self.session.pending_message_bytes() < SESSION_BYTES {
+            match self.outbound.try_recv() {
+                // It is shorter than the lane's limit, and the lane has room for more than the session is given.
+                Ok(packet) if !packet.is_empty() => drop(self.session.send(LANE, &packet)),
+                Err(TryRecvError::Empty) => return,
+                Ok(_) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+            }
+        }
+    }
+
+    fn transmit(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+        if std::mem::take(&mut self.is_keep_alive_due) {
+            datagram.clear();
+            if self.sealer.seal_keep_alive(0, 1, datagram).is_ok() {
+                let _ = socket.try_send_to(datagram, self.address);
+            }
+        }
+        let mut allowance_bytes = self.session.sending_allowance_bytes(now);
+        for count in 0..DATAGRAMS_PER_TURN {
+            let header = self.sealer.header_len();
+            let room_bytes = DATAGRAM_BYTES - header - TAG_LEN;
+            let message_bytes = if allowance_bytes >= ALLOWANCE_BYTES_MIN && self.session.has_pending(now) {
+                room_bytes.min(allowance_bytes)
+            } else if count == 0 && self.session.has_urgent(now) {
+                0
+            } else {
+                return;
+            };
+            let plan = PacketPlan { room_bytes, message_bytes, ..PacketPlan::new(self.sealer.next_sequence(), Tick(0)) };
+            datagram.clear();
+            datagram.resize(header, 0);
+            let Ok(body_bytes) = self.session.begin_packet(now, plan, datagram) else { return };
+            self.session.finish_packet(body_bytes);
+            datagram.resize(header + body_bytes + TAG_LEN, 0);
+            if self.sealer.seal_payload(datagram).is_err() {
+                self.has_left = true;
+                return;
+            }
+            let _ = socket.try_send_to(datagram, self.address);
+            allowance_bytes = allowance_bytes.saturating_sub(body_bytes + usize::from(DATAGRAM_OVERHEAD_BYTES));
+        }
+    }
+}

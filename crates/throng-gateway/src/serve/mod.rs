@@ -1,0 +1,315 @@
+//! The shell: sockets, threads and clocks around the engine.
+//!
+//! ```text
+//!   doors: TCP, WebSocket, TLS, KCP, Throng's link                     HTTP: health, readiness, metrics
+//!     |  one task for each connection: reads, frames, unpacks, limits        |
+//!     v                                                                      v
+//!   events, bounded by bytes  ---->  engine's thread  ---->  queues of what is to be written, bounded by bytes
+//!     ^                                |        ^                            |
+//!     |                                v        |                            v
+//!     |                          authentication desk                the same tasks: cut, pack, frame, write
+//!     +--- a full queue is waited for, so a peer is read as fast as the engine takes
+//! ```
+//! Nothing here polls: tasks wait for sockets and queues, the engine's thread for events and its next deadline. A
+//! connection that is silent costs memory and nothing else.
+
+mod configure;
+mod counters;
+mod door;
+mod event;
+mod gate;
+mod http;
+mod intake;
+mod kcp;
+mod link;
+mod options;
+mod outbox;
+mod rate;
+mod signals;
+mod stream;
+mod tcp;
+mod tls;
+mod turn;
+mod wake;
+mod websocket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::auth::{Desk, DeskLimits, Provider};
+use crate::engine::Engine;
+use crate::settings::Settings;
+
+pub use counters::{Reason, ShellCounters, SideCounters};
+pub use event::Report;
+pub use http::RenderMetrics;
+pub use link::session_options as link_session_options;
+pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+pub use tls::TlsError;
+
+use door::{Clock, Door, Shared};
+use event::{Event, Events, events};
+use tcp::Above;
+use tls::Tls;
+use turn::Turn;
+
+/// A gateway that cannot be started. The operator is at fault, or the machine.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// An address cannot be listened at.
+    #[error("cannot listen at {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// An address is none, or its host is not known.
+    #[error("{0:?} is no address to listen at")]
+    Address(String),
+    /// The key of a link's door cannot be read, or is none.
+    #[error("{0}: a file with a key of 32 bytes, as 64 hexadecimal digits, is expected")]
+    Key(String),
+    /// The certificates of a door cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A door is described in a way that makes no sense.
+    #[error("the {transport} door at {address} {what}")]
+    Door {
+        /// Its transport.
+        transport: &'static str,
+        /// Its address.
+        address: SocketAddr,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Threads cannot be started.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+    /// The gateway was shut down already. Our misuse.
+    #[error("the gateway has ended")]
+    Ended,
+}
+
+impl ServeError {
+    /// A stable name for logs.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ServeError::Listen { .. } => "listen",
+            ServeError::Tls(error) => error.tag(),
+            ServeError::Door { .. } => "door",
+            ServeError::Address(_) => "address",
+            ServeError::Key(_) => "key",
+            ServeError::Threads(_) => "threads",
+            ServeError::Ended => "ended",
+        }
+    }
+}
+
+/// A gateway that runs. Dropping it ends it without a farewell; [`shut_down`](Gateway::shut_down) is the polite way.
+pub struct Gateway {
+    runtime: Option<Runtime>,
+    engine: Option<thread::JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    http_address: Option<SocketAddr>,
+    counters: Arc<ShellCounters>,
+    events: Events,
+    closing: watch::Sender<bool>,
+    alive: mpsc::Receiver<()>,
+    tls: Vec<Arc<Tls>>,
+    drain: Duration,
+}
+
+/// What a gateway is made of.
+pub struct Parts {
+    /// The engine. Its clock begins at zero when the gateway starts.
+    pub engine: Engine,
+    /// Who decides about those who come.
+    pub provider: Arc<dyn Provider>,
+    /// What the desk in front of the provider may take on.
+    pub desk: DeskLimits,
+    /// Makes the text of `/metrics`.
+    pub render: RenderMetrics,
+}
+
+impl Gateway {
+    /// Opens the doors.
+    ///
+    /// # Errors
+    /// A door cannot be opened. None is open then.
+    pub fn start(options: &ServeOptions, parts: Parts) -> Result<Gateway, ServeError> {
+        let runtime = runtime(options.io_threads)?;
+        let (events, inlet) = events(options.inbound_bytes);
+        let (closing, is_closing) = watch::channel(false);
+        let (alive_sender, alive) = mpsc::channel(1);
+        let clock = Clock::start();
+        let counters = Arc::new(ShellCounters::default());
+        let shared = Shared {
+            clock,
+            events: events.clone(),
+            counters: Arc::clone(&counters),
+            closing: is_closing.clone(),
+            alive: alive_sender,
+        };
+        let mut gateway = Gateway {
+            runtime: None,
+            engine: None,
+            addresses: Vec::new(),
+            http_address: None,
+            counters: Arc::clone(&counters),
+            events: events.clone(),
+            closing,
+            alive,
+            tls: Vec::new(),
+            drain: options.drain,
+        };
+        for door in &options.doors {
+            let _inside = runtime.enter();
+            let address = gateway.open(door, shared.clone())?;
+            gateway.addresses.push(address);
+        }
+        if let Some(address) = options.http {
+            let pages = http::Pages {
+                events: events.clone(),
+                counters: Arc::clone(&counters),
+                render: parts.render,
+                closing: is_closing,
+            };
+            gateway.http_address = Some(open_http(&runtime, address, pages)?);
+        }
+        let replies = events.clone();
+        let desk = Desk::new(parts.provider, &parts.desk, move |answer| {
+            let _ = replies.send(Event::Answer(answer));
+        });
+        let turn = Turn {
+            engine: parts.engine,
+            inlet,
+            desk,
+            clock,
+            counters,
+            members: FxHashMap::default(),
+            is_closing: false,
+            last_turn: clock.now(),
+        };
+        let engine = thread::Builder::new().name("engine".into()).spawn(move || turn.run());
+        gateway.engine = Some(engine.map_err(ServeError::Threads)?);
+        gateway.runtime = Some(runtime);
+        Ok(gateway)
+    }
+
+    /// Where the doors are, in the order of the options.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where the pages for operators are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// What the shell has done and refused so far.
+    pub fn counters(&self) -> &ShellCounters {
+        &self.counters
+    }
+
+    /// How things are in the engine. `None` if it does not answer within a bound.
+    pub fn report(&self) -> Option<Report> {
+        let (reply, answer) = oneshot::channel();
+        self.events.send(Event::Report(reply)).ok()?;
+        self.runtime.as_ref()?.block_on(async { timeout(REPORT, answer).await.ok()?.ok() })
+    }
+
+    /// New settings for the engine, and certificates read again.
+    ///
+    /// # Errors
+    /// Certificates cannot be used; those in use stay. The settings are taken over all the same.
+    pub fn reload(&self, settings: Arc<Settings>) -> Result<(), TlsError> {
+        let _ = self.events.send(Event::Reload(settings));
+        self.tls.iter().try_for_each(|tls| tls.reload())
+    }
+
+    /// Lets nobody in any more, gives everybody what is queued for them, and ends. Takes no longer than the options
+    /// allow. False if somebody had to be cut off.
+    pub fn shut_down(mut self) -> bool {
+        let _ = self.closing.send(true);
+        let _ = self.events.send(Event::ShutDown);
+        let Some(runtime) = self.runtime.take() else { return true };
+        // The doors hold one end each until they have closed, connections until they are written out.
+        let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
+        runtime.shutdown_timeout(RUNTIME_END);
+        self.end_engine();
+        is_drained
+    }
+
+    fn end_engine(&mut self) {
+        let _ = self.events.send(Event::End);
+        if let Some(engine) = self.engine.take() {
+            let _ = engine.join();
+        }
+    }
+
+    fn open(&mut self, options: &DoorOptions, shared: Shared) -> Result<SocketAddr, ServeError> {
+        let door = Door::new(options, shared);
+        let listen_error = |cause| ServeError::Listen { address: options.address, cause };
+        let websocket = match &options.transport {
+            Transport::Tcp => None,
+            Transport::WebSocket(websocket) => Some(Arc::new(websocket.clone())),
+            transport if options.tls.is_some() => {
+                let what = "cannot use certificates";
+                return Err(ServeError::Door { transport: transport.tag(), address: options.address, what });
+            }
+            Transport::Kcp => return kcp::open(door, options.address).map_err(listen_error),
+            Transport::Link(link) => return link::open(door, options.address, link).map_err(listen_error),
+        };
+        let tls = options.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        self.tls.extend(tls.clone());
+        let listener = tcp::listen(options.address, options.side).map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        tokio::spawn(tcp::accept(door, listener, Above { tls, websocket }));
+        Ok(address)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(RUNTIME_END);
+        }
+        self.end_engine();
+    }
+}
+
+/// How long the engine may take to say how it is.
+const REPORT: Duration = Duration::from_secs(2);
+/// How long tasks may take to notice that they are to end. They never block.
+const RUNTIME_END: Duration = Duration::from_millis(500);
+
+fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
+    let mut builder = Builder::new_multi_thread();
+    if io_threads > 0 {
+        builder.worker_threads(io_threads);
+    }
+    builder.thread_name("io").enable_all().build().map_err(ServeError::Threads)
+}
+
+fn open_http(runtime: &Runtime, address: SocketAddr, pages: http::Pages) -> Result<SocketAddr, ServeError> {
+    let _inside = runtime.enter();
+    let listener = std::net::TcpListener::bind(address)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .and_then(TcpListener::from_std)
+        .map_err(|cause| ServeError::Listen { address, cause })?;
+    let bound = listener.local_addr().map_err(|cause| ServeError::Listen { address, cause })?;
+    runtime.spawn(http::serve(listener, pages));
+    Ok(bound)
+}

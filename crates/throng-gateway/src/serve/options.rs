@@ -1,0 +1,216 @@
+//! What the shell has to know: doors, limits, addresses.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::engine::port::Side;
+
+/// How bytes travel through a door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// TCP, without Nagle's delay.
+    Tcp,
+    /// WebSocket: binary messages, one packet each.
+    WebSocket(WebSocketOptions),
+    /// KCP over UDP, as kcp-go speaks it without encryption and error correction.
+    Kcp,
+    /// Throng's own link over UDP: encrypted, with connect tokens.
+    Link(LinkOptions),
+}
+
+impl Transport {
+    /// A stable name, for logs and metric labels.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::WebSocket(_) => "ws",
+            Transport::Kcp => "kcp",
+            Transport::Link(_) => "throng",
+        }
+    }
+}
+
+/// Who may speak WebSocket here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebSocketOptions {
+    /// The path that has to be asked for. Empty: any.
+    pub path: String,
+    /// The pages whose scripts may connect, as a browser's `Origin` header names them. Empty: all. Clients that are no
+    /// browsers send no such header, and are let in.
+    pub origins: Vec<String>,
+}
+
+/// What the link needs to know. Clients have a connect token, made with the same key by whoever lets players in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// The number that tokens are made for: [`LinkOptions::PROTOCOL_ID`] unless somebody has reasons.
+    pub protocol_id: u64,
+    /// The key that tokens are made with.
+    pub private_key: [u8; 32],
+    /// The addresses under which clients know this door. Empty: the one that it listens at.
+    pub public_addresses: Vec<SocketAddr>,
+}
+
+impl LinkOptions {
+    /// "channeld" in ASCII.
+    pub const PROTOCOL_ID: u64 = u64::from_be_bytes(*b"channeld");
+
+    /// A door for tokens that are made with a key.
+    pub fn new(private_key: [u8; 32]) -> LinkOptions {
+        LinkOptions { protocol_id: LinkOptions::PROTOCOL_ID, private_key, public_addresses: Vec::new() }
+    }
+}
+
+/// Does not print the key.
+impl std::fmt::Debug for LinkOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkOptions").field("protocol_id", &self.protocol_id).finish_non_exhaustive()
+    }
+}
+
+/// The certificate chain and its key, as PEM files. They are read again on a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The chain, the door's own certificate first.
+    pub certificates: PathBuf,
+    /// The private key: PKCS #8, PKCS #1 or SEC1.
+    pub key: PathBuf,
+}
+
+/// One door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorOptions {
+    /// Who comes in here.
+    pub side: Side,
+    /// How.
+    pub transport: Transport,
+    /// Where. Port 0 takes any free port.
+    pub address: SocketAddr,
+    /// Encrypts TCP and WebSocket. The other transports do not take it.
+    pub tls: Option<TlsFiles>,
+    /// What a peer may do.
+    pub limits: DoorLimits,
+}
+
+impl DoorOptions {
+    /// A door with the limits for its side.
+    pub fn new(side: Side, transport: Transport, address: SocketAddr) -> DoorOptions {
+        DoorOptions { side, transport, address, tls: None, limits: DoorLimits::new(side) }
+    }
+}
+
+/// What the peers of a door may ask for. Going beyond is counted under a reason each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorLimits {
+    /// Open connections of this door.
+    pub connections: usize,
+    /// Open connections from one address, 0: any number; IPv6 addresses count by their first 64 bits.
+    pub connections_per_address: usize,
+    /// Whether the limits by address hold for this machine's own addresses too.
+    pub counts_loopback: bool,
+    /// How often an address may misbehave before it is shut out. 0: never shut out.
+    pub strikes: u32,
+    /// How long an address is shut out, and how long a strike is remembered.
+    pub ban: Duration,
+    /// Addresses that are remembered for their strikes, and for how fast they come.
+    pub remembered: usize,
+    /// New connections per second from one address. 0: any number.
+    pub arrivals_per_s: u32,
+    /// Messages per second of one connection; more are read later. 0: any number.
+    pub messages_per_s: u32,
+    /// Messages that may come at once before the rate counts.
+    pub burst_messages: u32,
+    /// Bytes per second of one connection, as sent; more are read later. 0: any number.
+    pub bytes_per_s: u32,
+    /// Bytes that may come at once before the rate counts.
+    pub burst_bytes: u32,
+    /// The longest payload of a frame, as sent. At most 65,535.
+    pub payload_bytes: usize,
+    /// The longest packet after unpacking.
+    pub unpacked_bytes: usize,
+    /// Bytes that wait for a peer who does not take them. Beyond, it is disconnected.
+    pub queued_bytes: usize,
+    /// How long the handshakes of TLS and WebSocket may take together.
+    pub handshake: Duration,
+    /// How long the last bytes may take once a connection is to end.
+    pub flush: Duration,
+    /// After how long a silent KCP peer, who cannot say that it leaves, is taken for gone.
+    pub silence: Duration,
+}
+
+impl DoorLimits {
+    /// Servers are trusted not to flood; clients are not.
+    pub fn new(side: Side) -> DoorLimits {
+        let clients = DoorLimits {
+            connections: 20_000,
+            connections_per_address: 64,
+            counts_loopback: false,
+            strikes: 5,
+            ban: Duration::from_secs(300),
+            remembered: 1 << 16,
+            arrivals_per_s: 20,
+            messages_per_s: 500,
+            burst_messages: 2_000,
+            bytes_per_s: 256 << 10,
+            burst_bytes: 1 << 20,
+            payload_bytes: 0xFFFF,
+            unpacked_bytes: 1 << 20,
+            queued_bytes: 4 << 20,
+            handshake: Duration::from_secs(5),
+            flush: Duration::from_secs(3),
+            silence: Duration::from_secs(120),
+        };
+        match side {
+            Side::Client => clients,
+            Side::Server => DoorLimits {
+                connections_per_address: 0,
+                strikes: 0,
+                arrivals_per_s: 0,
+                messages_per_s: 0,
+                bytes_per_s: 0,
+                queued_bytes: 64 << 20,
+                ..clients
+            },
+        }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// The doors, at least one.
+    pub doors: Vec<DoorOptions>,
+    /// Where `/healthz`, `/readyz` and `/metrics` are. `None`: nowhere.
+    pub http: Option<SocketAddr>,
+    /// Bytes of messages that may wait for the engine. Beyond, peers are read later.
+    pub inbound_bytes: usize,
+    /// How long a shut-down may take.
+    pub drain: Duration,
+    /// Threads that read and write. 0: one for each core.
+    pub io_threads: usize,
+}
+
+impl ServeOptions {
+    /// channeld's two doors, on all interfaces, and HTTP on loopback.
+    pub fn new() -> ServeOptions {
+        let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+        ServeOptions {
+            doors: vec![
+                DoorOptions::new(Side::Server, Transport::Tcp, any(11_288)),
+                DoorOptions::new(Side::Client, Transport::Tcp, any(12_108)),
+            ],
+            http: Some(SocketAddr::from(([127, 0, 0, 1], 8_080))),
+            inbound_bytes: 32 << 20,
+            drain: Duration::from_secs(10),
+            io_threads: 0,
+        }
+    }
+}
+
+impl Default for ServeOptions {
+    fn default() -> ServeOptions {
+        ServeOptions::new()
+    }
+}

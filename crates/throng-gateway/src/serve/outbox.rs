@@ -1,0 +1,224 @@
+//! What waits to be written to one connection: filled by the engine, emptied by the connection's task.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::counters::Reason;
+use crate::engine::port;
+
+/// A buffer that grew beyond this is given back to the allocator once it is empty.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// Entries that wait, and how the connection is to end.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    queued_bytes: AtomicUsize,
+    limit_bytes: usize,
+    is_admitted: AtomicBool,
+    /// There is something to write, or nothing will come any more.
+    wake: Notify,
+    /// The connection is to end.
+    end: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<u8>,
+    ending: Option<Ending>,
+}
+
+/// How a connection is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// What is queued goes out before.
+    Flush,
+    /// At once.
+    Now(Reason),
+}
+
+impl Queue {
+    pub(crate) fn new(limit_bytes: usize) -> Arc<Queue> {
+        Arc::new(Queue {
+            state: Mutex::default(),
+            queued_bytes: AtomicUsize::new(0),
+            limit_bytes,
+            is_admitted: AtomicBool::new(false),
+            wake: Notify::new(),
+            end: Notify::new(),
+        })
+    }
+
+    /// Waits for entries. `spare` is an empty buffer that the engine may fill next. `None` once all is written and the
+    /// connection is to end.
+    pub(crate) async fn next(&self, spare: Vec<u8>) -> Option<Vec<u8>> {
+        let mut spare = Some(spare).filter(|spare| spare.capacity() <= KEPT_BYTES);
+        loop {
+            {
+                let mut state = self.lock();
+                if !state.entries.is_empty() {
+                    return Some(mem::replace(&mut state.entries, spare.unwrap_or_default()));
+                }
+                if state.ending.is_some() {
+                    return None;
+                }
+                if state.entries.capacity() == 0 {
+                    state.entries = spare.take().unwrap_or_default();
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// Some of what [`Queue::next`] gave has gone to the kernel.
+    pub(crate) fn written(&self, bytes: usize) {
+        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection is to end.
+    pub(crate) async fn ending(&self) -> Ending {
+        loop {
+            if let Some(ending) = self.lock().ending {
+                return ending;
+            }
+            self.end.notified().await;
+        }
+    }
+
+    /// Waits until the connection is to end at once.
+    pub(crate) async fn ending_now(&self) -> Reason {
+        loop {
+            if let Some(Ending::Now(reason)) = self.lock().ending {
+                return reason;
+            }
+            self.end.notified().await;
+        }
+    }
+
+    /// Ends the connection. The harsher of two ways counts.
+    pub(crate) fn end(&self, ending: Ending) {
+        let mut state = self.lock();
+        if !matches!(state.ending, Some(Ending::Now(_))) {
+            state.ending = Some(ending);
+        }
+        drop(state);
+        self.wake.notify_one();
+        self.end.notify_one();
+    }
+
+    /// Notes that the peer has said who it is, and was believed.
+    pub(crate) fn admit(&self) {
+        self.is_admitted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the peer was believed.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, entries: &mut Vec<u8>) {
+        let bytes = entries.len();
+        let mut state = self.lock();
+        if bytes == 0 || state.ending.is_some() {
+            entries.clear();
+            return;
+        }
+        let queued_bytes = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if queued_bytes > self.limit_bytes {
+            drop(state);
+            entries.clear();
+            return self.end(Ending::Now(Reason::TooSlow));
+        }
+        if state.entries.is_empty() {
+            mem::swap(&mut state.entries, entries);
+        } else {
+            state.entries.extend_from_slice(entries);
+            entries.clear();
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; should it ever, what is inside is still a list of entries.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The engine's end of a [`Queue`].
+#[derive(Debug)]
+pub(crate) struct Outbox(pub(crate) Arc<Queue>);
+
+impl port::Outbox for Outbox {
+    fn queued_bytes(&self) -> usize {
+        self.0.queued_bytes()
+    }
+
+    fn send(&self, entries: &mut Vec<u8>) {
+        self.0.send(entries);
+    }
+
+    fn close(&self) {
+        self.0.end(Ending::Flush);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::port::Outbox as _;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn what_is_sent_is_taken_in_order_and_buffers_change_hands() {
+        let queue = Queue::new(100);
+        let outbox = Outbox(Arc::clone(&queue));
+        let mut buffer = vec![1, 2];
+        let place = buffer.as_ptr();
+        outbox.send(&mut buffer);
+        assert!(buffer.is_empty());
+        buffer.push(3);
+        outbox.send(&mut buffer);
+        assert_eq!(outbox.queued_bytes(), 3);
+        let mut taken = block_on(queue.next(Vec::with_capacity(9))).expect("it waits");
+        assert_eq!((&taken[..], taken.as_ptr()), (&[1, 2, 3][..], place));
+        queue.written(3);
+        assert_eq!(outbox.queued_bytes(), 0);
+        taken.clear();
+        outbox.close();
+        assert_eq!(block_on(queue.next(taken)), None);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_goes_out() {
+        let queue = Queue::new(100);
+        let outbox = Outbox(Arc::clone(&queue));
+        outbox.send(&mut vec![1]);
+        outbox.close();
+        outbox.send(&mut vec![2]);
+        assert_eq!(block_on(queue.ending()), Ending::Flush);
+        assert_eq!(block_on(queue.next(Vec::new())), Some(vec![1]));
+        assert_eq!(block_on(queue.next(Vec::new())), None);
+    }
+
+    #[test]
+    fn more_than_the_limit_ends_the_connection_at_once() {
+        let queue = Queue::new(10);
+        let outbox = Outbox(Arc::clone(&queue));
+        outbox.send(&mut vec![0; 6]);
+        outbox.send(&mut vec![0; 6]);
+        assert_eq!(block_on(queue.ending()), Ending::Now(Reason::TooSlow));
+        outbox.close();
+        assert_eq!(block_on(queue.ending()), Ending::Now(Reason::TooSlow));
+    }
+}

@@ -1,0 +1,100 @@
+//! Connections that are streams of bytes: TCP, TLS over it, KCP.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use throng_channeld::{PacketWriter, Packets, frame};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::counters::{Reason, SideCounters, add};
+use super::door::{End, Manner, Opened, Pass};
+use super::intake::Intake;
+use super::outbox::Queue;
+
+/// The life of a connection.
+pub(crate) async fn serve<R, W>(pass: Pass, mut reader: R, mut writer: W)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let Some(opened) = pass.open().await else { return };
+    let door = Arc::clone(&opened.pass.door);
+    let read = read(&mut reader, opened.intake());
+    let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
+    let write = write(&mut writer, out);
+    Opened::run(opened, read, write).await;
+}
+
+async fn read<R: AsyncRead + Unpin>(reader: &mut R, mut intake: Intake) -> End {
+    loop {
+        let result = match reader.read_buf(intake.room()).await {
+            Ok(0) => return End::PeerClosed,
+            Ok(bytes) => intake.take(bytes).await,
+            Err(error) => return end_of(&error),
+        };
+        if let Err(end) = result {
+            return end;
+        }
+    }
+}
+
+/// What is written, how, and where it is counted.
+pub(crate) struct Out<'a> {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) manner: Arc<Manner>,
+    pub(crate) counters: &'a SideCounters,
+}
+
+impl Out<'_> {
+    /// Notes that a frame of `bytes` has gone out, with `entry_bytes` of what the engine gave.
+    pub(crate) fn count(&self, bytes: usize, entry_bytes: usize) {
+        self.queue.written(entry_bytes);
+        add(&self.counters.packets_out, 1);
+        add(&self.counters.bytes_out, bytes);
+    }
+
+    /// Notes what could not be sent, because it fits into no packet.
+    pub(crate) fn count_dropped(&self, dropped: usize, entry_bytes: usize) {
+        self.queue.written(entry_bytes);
+        (0..dropped).for_each(|_| self.counters.refuse(Reason::MessageTooLong));
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: Out<'_>) -> End {
+    let (mut spare, mut frames, mut packets_out) = (Vec::new(), Vec::new(), PacketWriter::new());
+    while let Some(entries) = out.queue.next(spare).await {
+        packets_out.follow(out.manner.compression());
+        let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
+        let mut left = entries.len();
+        while packets_out.write_next(out.manner.dialect(), &mut packets, &mut frames) {
+            if let Err(error) = writer.write_all(&frames).await {
+                return end_of(&error);
+            }
+            out.count(frames.len(), left - packets.rest().len());
+            left = packets.rest().len();
+            frames.clear();
+        }
+        out.count_dropped(packets.dropped(), left);
+        if let Err(error) = writer.flush().await {
+            return end_of(&error);
+        }
+        if frames.capacity() > KEPT_BYTES {
+            frames = Vec::new();
+        }
+        spare = entries;
+        spare.clear();
+    }
+    // The peer may read what has gone out before it sees the end.
+    let _ = writer.shutdown().await;
+    End::Done
+}
+
+/// Buffers that grew beyond this are given back.
+const KEPT_BYTES: usize = 16 << 10;
+
+fn end_of(error: &io::Error) -> End {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => End::PeerClosed,
+        _ => End::Lost,
+    }
+}

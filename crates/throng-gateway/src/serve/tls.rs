@@ -1,0 +1,83 @@
+//! Encryption of TCP and WebSocket doors.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+use super::options::TlsFiles;
+
+/// Certificates that cannot be used. The operator is at fault.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read, or holds something else.
+    #[error("{path}: {cause}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: pem::Error,
+    },
+    /// Certificates and key do not fit together.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Config(#[from] rustls::Error),
+}
+
+impl TlsError {
+    /// A stable name for logs.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            TlsError::File { .. } => "tls_file",
+            TlsError::Config(_) => "tls_config",
+        }
+    }
+}
+
+/// A door's certificates, which may be exchanged while it is open.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    pub(crate) fn load(files: &TlsFiles) -> Result<Tls, TlsError> {
+        Ok(Tls { files: files.clone(), config: RwLock::new(read(files)?) })
+    }
+
+    /// Reads the files again. If they are bad, the old ones stay in use.
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        let config = read(&self.files)?;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        TlsAcceptor::from(config).accept(stream).await
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = CertificateDer::pem_file_iter(&files.certificates)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|cause| file_error(&files.certificates, cause))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|cause| file_error(&files.key, cause))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(Arc::new(config))
+}
+
+fn file_error(path: &Path, cause: pem::Error) -> TlsError {
+    TlsError::File { path: path.to_path_buf(), cause }
+}

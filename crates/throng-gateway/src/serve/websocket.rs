@@ -1,0 +1,184 @@
+//! Connections that speak WebSocket: binary messages, one packet each, with the same header as everywhere.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use throng_channeld::{PacketWriter, Packets, frame};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::{StatusCode, header};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
+
+use super::counters::Reason;
+use super::door::{End, Opened, Pass};
+use super::intake::Intake;
+use super::options::WebSocketOptions;
+use super::stream::Out;
+
+/// A message longer than a frame with the longest payload is refused by its header.
+const MESSAGE_BYTES: usize = frame::HEADER_BYTES + frame::MAX_PAYLOAD_BYTES;
+const READ_BYTES: usize = 4 << 10;
+
+/// The life of a connection.
+pub(crate) async fn serve<S>(pass: Pass, stream: S, options: &WebSocketOptions)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(websocket) = shake_hands(&pass, stream, options).await else { return };
+    let Some(opened) = pass.open().await else { return };
+    let door = Arc::clone(&opened.pass.door);
+    let (sink, source) = websocket.split();
+    let read = read(source, opened.intake());
+    let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
+    let write = write(sink, out);
+    Opened::run(opened, read, write).await;
+}
+
+async fn shake_hands<S>(pass: &Pass, stream: S, options: &WebSocketOptions) -> Option<WebSocketStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BYTES)
+        .write_buffer_size(0)
+        .max_message_size(Some(MESSAGE_BYTES))
+        .max_frame_size(Some(MESSAGE_BYTES));
+    let mut reason = Reason::Handshake;
+    #[expect(clippy::result_large_err, reason = "the library says what a refusal looks like")]
+    let check = |request: &Request, response: Response| {
+        if !is_path(options, request.uri().path()) {
+            return Err(refusal(StatusCode::NOT_FOUND));
+        }
+        if !is_origin(options, request.headers().get(header::ORIGIN).map(|origin| origin.as_bytes())) {
+            reason = Reason::Origin;
+            return Err(refusal(StatusCode::FORBIDDEN));
+        }
+        Ok(response)
+    };
+    let handshake = accept_hdr_async_with_config(stream, check, Some(config));
+    match timeout(pass.door.limits.handshake, handshake).await {
+        Ok(Ok(websocket)) => return Some(websocket),
+        Ok(Err(_)) => pass.refuse(reason),
+        Err(_) => pass.refuse(Reason::HandshakeLate),
+    }
+    None
+}
+
+fn refusal(status: StatusCode) -> ErrorResponse {
+    let mut response = ErrorResponse::new(None);
+    *response.status_mut() = status;
+    response
+}
+
+fn is_path(options: &WebSocketOptions, path: &str) -> bool {
+    options.path.is_empty() || path.trim_end_matches('/') == options.path.trim_end_matches('/')
+}
+
+/// A request without the header comes from no browser; what a browser's user may be lured to does not concern it.
+fn is_origin(options: &WebSocketOptions, origin: Option<&[u8]>) -> bool {
+    match origin {
+        Some(origin) if !options.origins.is_empty() => {
+            options.origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
+        }
+        _ => true,
+    }
+}
+
+async fn read<S>(mut source: SplitStream<WebSocketStream<S>>, mut intake: Intake) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = source.next().await {
+        let payload = match message {
+            Ok(Message::Binary(payload)) => payload,
+            // Text is nothing that any client of this protocol sends.
+            Ok(Message::Text(_)) => return End::Refused(Reason::BadFrame),
+            Ok(Message::Close(_)) => return End::PeerClosed,
+            Ok(_) => continue,
+            Err(error) => return end_of(&error),
+        };
+        if let Err(end) = intake.push(&payload) {
+            return end;
+        }
+        if let Err(end) = intake.take(payload.len()).await {
+            return end;
+        }
+    }
+    End::PeerClosed
+}
+
+async fn write<S>(mut sink: SplitSink<WebSocketStream<S>, Message>, out: Out<'_>) -> End
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut spare, mut packets_out) = (Vec::new(), PacketWriter::new());
+    while let Some(entries) = out.queue.next(spare).await {
+        packets_out.follow(out.manner.compression());
+        let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
+        let mut left = entries.len();
+        loop {
+            let mut frame = Vec::with_capacity(frame::HEADER_BYTES + left.min(frame::MAX_PAYLOAD_BYTES));
+            if !packets_out.write_next(out.manner.dialect(), &mut packets, &mut frame) {
+                break;
+            }
+            let bytes = frame.len();
+            if let Err(error) = sink.send(Message::Binary(Bytes::from(frame))).await {
+                return end_of(&error);
+            }
+            out.count(bytes, left - packets.rest().len());
+            left = packets.rest().len();
+        }
+        out.count_dropped(packets.dropped(), left);
+        spare = entries;
+        spare.clear();
+    }
+    let _ = sink.send(Message::Close(None)).await;
+    End::Done
+}
+
+fn end_of(error: &tungstenite::Error) -> End {
+    match error {
+        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => End::PeerClosed,
+        tungstenite::Error::Capacity(_) => End::Refused(Reason::FrameTooLong),
+        tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)
+        | tungstenite::Error::Io(_) => End::Lost,
+        _ => End::Refused(Reason::BadFrame),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(origins: &[&str]) -> WebSocketOptions {
+        WebSocketOptions { path: "/play".into(), origins: origins.iter().map(|&origin| origin.to_owned()).collect() }
+    }
+
+    #[test]
+    fn the_list_is_compared_with_what_the_browser_says() {
+        let options = options(&["https://game.example"]);
+        assert!(is_origin(&options, Some(b"https://game.example")));
+        assert!(is_origin(&options, Some(b"HTTPS://GAME.EXAMPLE")));
+        assert!(is_origin(&options, None));
+        assert!(!is_origin(&options, Some(b"https://evil.example")));
+        assert!(!is_origin(&options, Some(b"https://game.example.evil.example")));
+        assert!(!is_origin(&options, Some(b"null")));
+    }
+
+    #[test]
+    fn without_a_list_all_pages_may_connect() {
+        assert!(is_origin(&options(&[]), Some(b"https://anything.example")));
+    }
+
+    #[test]
+    fn the_path_has_to_be_asked_for() {
+        assert!(is_path(&options(&[]), "/play") && is_path(&options(&[]), "/play/"));
+        assert!(!is_path(&options(&[]), "/") && !is_path(&options(&[]), "/play/more"));
+        assert!(is_path(&WebSocketOptions::default(), "/anything"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What is wrong with settings, and what is merely odd.
+
+use std::{fmt, io};
+
+use thiserror::Error;
+
+/// Something odd about the settings that stops nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Why the gateway does not start, or keeps the settings that it has. Whoever wrote them is at fault.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// `-help`. Not an error: [`usage`] is to be printed.
+    #[error("help is wanted")]
+    HelpWanted,
+    /// More words than anybody writes.
+    #[error("the command line has more than {limit} words")]
+    TooManyWords {
+        /// The limit.
+        limit: usize,
+    },
+    /// A word where a flag is expected.
+    #[error("\"{word}\" is no flag; switches are turned off with -name=false")]
+    UnexpectedWord {
+        /// The word.
+        word: String,
+    },
+    /// There is no such flag.
+    #[error("there is no flag -{flag}; -help lists all")]
+    UnknownFlag {
+        /// Its name.
+        flag: String,
+    },
+    /// The last word is a flag that needs a value.
+    #[error("-{flag} needs a value")]
+    MissingValue {
+        /// Its name.
+        flag: String,
+    },
+    /// A flag's value makes no sense.
+    #[error("-{flag}={value}: expected {expected}")]
+    FlagValue {
+        /// Its name.
+        flag: String,
+        /// What it was given.
+        value: String,
+        /// What it takes.
+        expected: String,
+    },
+    /// Two settings contradict each other.
+    #[error("{first} and {second} contradict each other: {reason}")]
+    Contradiction {
+        /// One of them.
+        first: String,
+        /// The other one.
+        second: String,
+        /// In which way.
+        reason: String,
+    },
+    /// A file cannot be read.
+    #[error("-{flag}: {file} cannot be read: {error}")]
+    Read {
+        /// The flag that names it.
+        flag: &'static str,
+        /// Its name.
+        file: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A file is larger than settings are.
+    #[error("{file} is larger than {limit_bytes} bytes")]
+    FileTooLarge {
+        /// Its name.
+        file: String,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// A file is not JSON.
+    #[error("{file}, line {line}, column {column}: {reason}")]
+    Syntax {
+        /// Its name.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1, in bytes.
+        column: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file is JSON, but not what it should be.
+    #[error("{file}, line {line}: {key}: {reason}")]
+    Content {
+        /// Its name.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// Which value, as `1.ACLSettings.Sub`.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl SettingsError {
+    /// A short stable name, for metric labels.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            SettingsError::HelpWanted => "settings_help",
+            SettingsError::TooManyWords { .. } => "settings_too_many_words",
+            SettingsError::UnexpectedWord { .. } => "settings_unexpected_word",
+            SettingsError::UnknownFlag { .. } => "settings_unknown_flag",
+            SettingsError::MissingValue { .. } => "settings_missing_value",
+            SettingsError::FlagValue { .. } => "settings_flag_value",
+            SettingsError::Contradiction { .. } => "settings_contradiction",
+            SettingsError::Read { .. } => "settings_read",
+            SettingsError::FileTooLarge { .. } => "settings_file_too_large",
+            SettingsError::Syntax { .. } => "settings_syntax",
+            SettingsError::Content { .. } => "settings_content",
+        }
+    }
+}

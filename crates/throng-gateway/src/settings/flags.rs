@@ -1,0 +1,375 @@
+//! The command line, as Go's `flag` package reads it.
+//!
+//! `-name`, `--name`, `-name=value`, `--name=value`, and for flags that are not switches `-name value`. A switch can be
+//! turned off with `-name=false` only. Whole numbers may be written as 65536, 0x10000, 0o200000, 0b1 or 65_536. `--`
+//! ends the flags. Of two of one name the last one counts. Where Go's package stops silently at the first word that is
+//! no flag, and ignores all that follows, this one complains.
+
+use super::limits::{LimitRefusal, Limits};
+use super::{AuthProvider, ClientRights, Listener, LogLevel, Network, Note, Profile, Settings, SettingsError};
+
+/// Most words of a command line.
+const MAX_WORDS: usize = 4_096;
+
+/// What a flag does with its value.
+enum Kind {
+    /// A switch.
+    Switch(fn(&mut Settings, bool)),
+    /// A whole number from the first to the second.
+    Number(i64, i64, fn(&mut Settings, i64)),
+    /// Anything else: says what it expects instead, if it does not like the value.
+    Text(fn(&mut Settings, &str) -> Result<(), String>),
+    /// Understood and without effect here: why.
+    Unused(&'static str),
+}
+
+struct Flag {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+}
+
+const fn flag(name: &'static str, kind: Kind, help: &'static str) -> Flag {
+    Flag { name, kind, help }
+}
+
+macro_rules! keep {
+    ($($field:ident).+) => {
+        Kind::Text(|settings, text| {
+            settings.$($field).+ = text.into();
+            Ok(())
+        })
+    };
+    (some $($field:ident).+) => {
+        Kind::Text(|settings, text| {
+            settings.$($field).+ = (!text.is_empty()).then(|| text.into());
+            Ok(())
+        })
+    };
+}
+
+/// channeld's flags first, in its order, then ours.
+const FLAGS: &[Flag] = &[
+    flag(
+        "dev",
+        Kind::Switch(|s, on| s.development = on),
+        "development: connection ids count from 1, every login is accepted",
+    ),
+    flag(
+        "loglevel",
+        Kind::Number(-3, 3, |s, n| s.log_level = LogLevel::from_number(n)),
+        "-3 all, -1 debug, 0 info, 1 warnings, 2 errors, 3 only what is fatal",
+    ),
+    flag("logfile", keep!(some log_file), "also write the log here; {time} becomes the time of start"),
+    flag("profile", Kind::Text(set_profile), "cpu, mem or goroutine: see the note it prints"),
+    flag("profilepath", keep!(profile_path), "where profiles go"),
+    flag("sn", Kind::Text(|s, v| network(v).map(|n| s.server.network = n)), "servers: tcp, kcp, ws, tls, wss"),
+    flag("sa", Kind::Text(|s, v| address(v).map(|a| s.server.address = a)), "servers: address, as :11288"),
+    flag("srb", Kind::Unused("read buffers grow and shrink with what is read"), "servers: bytes of a read buffer"),
+    flag(
+        "swb",
+        Kind::Unused("the queue_soft_bytes limits bound what waits to be written"),
+        "servers: bytes of a write buffer",
+    ),
+    flag("sfsm", keep!(some server_fsm), "servers: state machine file"),
+    flag(
+        "sba",
+        Kind::Switch(|s, on| s.server_bypass_auth = on),
+        "servers log in without being asked who they are (true)",
+    ),
+    flag(
+        "scr",
+        Kind::Switch(|s, on| s.server_recovery = on),
+        "a server that was lost gets its channels back under its identifier",
+    ),
+    flag(
+        "scrt",
+        Kind::Number(0, 86_400_000, |s, n| s.server_recovery_ms = Some(n as u32)),
+        "for how long, in ms; 0 for ever",
+    ),
+    flag("cn", Kind::Text(|s, v| network(v).map(|n| s.client.network = n)), "clients: tcp, kcp, ws, tls, wss, throng"),
+    flag("ca", Kind::Text(|s, v| address(v).map(|a| s.client.address = a)), "clients: address, as :12108"),
+    flag("crb", Kind::Unused("read buffers grow and shrink with what is read"), "clients: bytes of a read buffer"),
+    flag(
+        "cwb",
+        Kind::Unused("the queue_soft_bytes limits bound what waits to be written"),
+        "clients: bytes of a write buffer",
+    ),
+    flag("cfsm", keep!(some client_fsm), "clients: state machine file"),
+    flag(
+        "cwm",
+        Kind::Switch(|s, on| s.client_waits_for_master = on),
+        "listen for clients only once GLOBAL has an owner (true)",
+    ),
+    flag("erp", Kind::Switch(|s, on| s.record_clients = on), "record what clients send, as .cpr files"),
+    flag("rspd", keep!(some recording_folder), "where recordings go"),
+    flag(
+        "ct",
+        Kind::Number(0, 1, |s, n| s.advises_snappy = n == 1),
+        "compression that peers are advised to use: 0 none, 1 snappy",
+    ),
+    flag("scc", keep!(some spatial_file), "spatial controller file"),
+    flag(
+        "scs",
+        Kind::Number(0x1_0000, 0xFFFF_FFFF, |s, n| s.spatial_channel_start = n as u32),
+        "first spatial channel id (65536)",
+    ),
+    flag(
+        "ecs",
+        Kind::Number(0x1_0000, 0xFFFF_FFFF, |s, n| s.entity_channel_start = n as u32),
+        "first entity channel id (524288)",
+    ),
+    flag("mcb", Kind::Number(1, 32, |s, n| s.connection_id_bits = n as u32), "bits of connection ids (31; Unreal: 13)"),
+    flag(
+        "cat",
+        Kind::Number(0, 3_600_000, |s, n| s.limit_flags.push(("max_unauthenticated_ms".into(), n))),
+        "ms until a connection has to be logged in; 0 for ever",
+    ),
+    flag(
+        "mfaa",
+        Kind::Number(0, 1_000_000, |s, n| s.limit_flags.push(("max_failed_auth".into(), n))),
+        "failed logins until it is closed; 0 any number",
+    ),
+    flag(
+        "mfd",
+        Kind::Number(0, 1_000_000, |s, n| s.limit_flags.push(("max_fsm_violations".into(), n))),
+        "forbidden messages until it is closed; 0 any number",
+    ),
+    flag("chs", keep!(some channel_settings_file), "channel settings file, or hifi, lofi, ue, tps (hifi)"),
+    // Ours.
+    flag("listen", Kind::Text(add_listener), "a further listener, as client,wss,:12110; may be repeated"),
+    flag("http", keep!(http_address), "address of /healthz, /readyz, /metrics (127.0.0.1:8080); empty for none"),
+    flag("cert", keep!(some tls_certificate), "certificate chain (PEM) for tls and wss"),
+    flag("key", keep!(some tls_key), "private key (PEM) for tls and wss"),
+    flag(
+        "throngkey",
+        keep!(some link_key),
+        "file with the 32-byte key, in hex, of connect tokens for the throng network",
+    ),
+    flag("origins", Kind::Text(set_origins), "origins that browsers may come from, separated by commas; empty for all"),
+    flag("auth", Kind::Text(set_auth), "who decides on logins: none, all, tokens:FILE, http(s)://..."),
+    flag(
+        "clientrights",
+        Kind::Text(set_rights),
+        "what clients may do if their machine lets them: create,write,own-global,entity (create,write)",
+    ),
+    flag(
+        "descriptors",
+        Kind::Text(|s, v| {
+            s.descriptor_files.push(v.into());
+            Ok(())
+        }),
+        "descriptor set with the types of channel data; may be repeated",
+    ),
+    flag("unreal", Kind::Switch(|s, on| s.unreal = on), "look into Unreal's spawn and destroy messages (true)"),
+    flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads that encode; 0 for one per core"),
+    flag("limits", keep!(some limits_file), "file of limits"),
+    flag("limit", Kind::Text(set_limit), "one limit, as max_radius=500; may be repeated"),
+];
+
+/// Reads the words after the program's name over the defaults. Files are not read here.
+pub(super) fn parse<S: AsRef<str>>(words: &[S], settings: &mut Settings) -> Result<(), SettingsError> {
+    if words.len() > MAX_WORDS {
+        return Err(SettingsError::TooManyWords { limit: MAX_WORDS });
+    }
+    let mut words = words.iter().map(AsRef::as_ref);
+    while let Some(word) = words.next() {
+        let name = match word.strip_prefix('-') {
+            Some("-") => return words.next().map_or(Ok(()), |word| Err(unexpected(word))),
+            Some(name) => name.strip_prefix('-').unwrap_or(name),
+            None => return Err(unexpected(word)),
+        };
+        let (name, value) = match name.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (name, None),
+        };
+        if matches!(name, "h" | "help") {
+            return Err(SettingsError::HelpWanted);
+        }
+        let flag = FLAGS.iter().find(|flag| flag.name == name);
+        let flag = flag.ok_or_else(|| SettingsError::UnknownFlag { flag: name.into() })?;
+        apply(flag, value, &mut words, settings)?;
+    }
+    Ok(())
+}
+
+fn unexpected(word: &str) -> SettingsError {
+    SettingsError::UnexpectedWord { word: word.into() }
+}
+
+/// One line for each flag, and a few for each limit.
+pub(super) fn usage() -> String {
+    let mut text = String::from("Flags:\n");
+    for flag in FLAGS {
+        text.push_str(&format!("  -{:<14} {}\n", flag.name, flag.help));
+    }
+    text.push_str("\nLimits, for -limit and in the file of -limits:\n");
+    for limit in Limits::ALL {
+        text.push_str(&format!(
+            "  {} = {} ({} to {})\n     {}\n",
+            limit.name, limit.default, limit.min, limit.max, limit.text
+        ));
+    }
+    text
+}
+
+fn apply<'w>(
+    flag: &Flag,
+    value: Option<&'w str>,
+    rest: &mut impl Iterator<Item = &'w str>,
+    settings: &mut Settings,
+) -> Result<(), SettingsError> {
+    let refused = |value: &str, expected: String| SettingsError::FlagValue {
+        flag: flag.name.into(),
+        value: value.into(),
+        expected,
+    };
+    let mut needed = || {
+        let value = value.or_else(|| rest.next());
+        value.ok_or_else(|| SettingsError::MissingValue { flag: flag.name.into() })
+    };
+    match flag.kind {
+        Kind::Switch(set) => {
+            let text = value.unwrap_or("true");
+            set(settings, go_bool(text).ok_or_else(|| refused(text, "true or false".into()))?);
+        }
+        Kind::Number(min, max, set) => {
+            let value = needed()?;
+            let number = go_int(value).filter(|number| (min..=max).contains(number));
+            set(settings, number.ok_or_else(|| refused(value, format!("a whole number from {min} to {max}")))?);
+        }
+        Kind::Text(set) => {
+            let value = needed()?;
+            set(settings, value).map_err(|expected| refused(value, expected))?;
+        }
+        Kind::Unused(why) => {
+            needed()?;
+            settings.notes.push(Note { text: format!("-{} has no effect: {why}", flag.name) });
+        }
+    }
+    Ok(())
+}
+
+fn go_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// As Go's `ParseInt` with base 0.
+fn go_int(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (base, digits) = if let Some(digits) = lower.strip_prefix("0x") {
+        (16, digits)
+    } else if let Some(digits) = lower.strip_prefix("0b") {
+        (2, digits)
+    } else if let Some(digits) = lower.strip_prefix("0o") {
+        (8, digits)
+    } else if lower.len() > 1 && lower.starts_with('0') {
+        (8, &lower[1..])
+    } else {
+        (10, lower.as_str())
+    };
+    let is_parted = digits.starts_with('_') || digits.ends_with('_') || digits.contains("__");
+    let digits: String = digits.chars().filter(|&digit| digit != '_').collect();
+    if is_parted || digits.starts_with(['-', '+']) {
+        return None;
+    }
+    i64::from_str_radix(&digits, base).ok().map(|number| sign * number)
+}
+
+fn network(text: &str) -> Result<Network, String> {
+    match text {
+        "tcp" => Ok(Network::Tcp),
+        "kcp" => Ok(Network::Kcp),
+        "ws" | "websocket" => Ok(Network::WebSocket),
+        "tls" => Ok(Network::Tls),
+        "wss" => Ok(Network::SecureWebSocket),
+        "throng" => Ok(Network::Throng),
+        _ => Err("tcp, kcp, ws, tls, wss or throng".into()),
+    }
+}
+
+/// Checks the form `host:port/path`, in which host and path may be missing.
+fn address(text: &str) -> Result<String, String> {
+    let place = text.split('/').next().unwrap_or_default();
+    let port = place.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    port.map(|_| text.into()).ok_or_else(|| "an address such as :12108, 10.0.0.1:12108 or :12108/path".into())
+}
+
+fn set_profile(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let profile = match text.to_ascii_lowercase().as_str() {
+        "cpu" => Profile::Processor,
+        "mem" => Profile::Memory,
+        "goroutine" => Profile::Threads,
+        _ => return Err("cpu, mem or goroutine".into()),
+    };
+    settings.profile = Some(profile);
+    let text = "-profile has no effect: use perf or heaptrack on this process; /metrics has times per subsystem";
+    settings.notes.push(Note { text: text.into() });
+    Ok(())
+}
+
+fn add_listener(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let expected = || "side, network and address, as client,wss,:12110".to_string();
+    let mut parts = text.splitn(3, ',').map(str::trim);
+    let mut part = || parts.next().ok_or_else(expected);
+    let (side, network, address) = (part()?, network(part()?)?, address(part()?)?);
+    let listener = Listener { network, address };
+    match side {
+        "server" => settings.more_servers.push(listener),
+        "client" => settings.more_clients.push(listener),
+        _ => return Err(expected()),
+    }
+    Ok(())
+}
+
+fn set_origins(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).map(String::from).collect();
+    Ok(())
+}
+
+fn set_auth(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.auth = match text {
+        "none" => AuthProvider::Nobody,
+        "all" => AuthProvider::Everybody,
+        _ if text.starts_with("http://") || text.starts_with("https://") => AuthProvider::Http(text.into()),
+        _ => match text.strip_prefix("tokens:") {
+            Some(file) if !file.is_empty() => AuthProvider::Tokens(file.into()),
+            _ => return Err("none, all, tokens:FILE, http://... or https://...".into()),
+        },
+    };
+    Ok(())
+}
+
+fn set_rights(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let mut rights = ClientRights::NONE;
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        match name {
+            "create" => rights.create = true,
+            "write" => rights.write = true,
+            "own-global" => rights.own_global = true,
+            "entity" => rights.entity = true,
+            _ => return Err("create, write, own-global and entity, separated by commas".into()),
+        }
+    }
+    settings.client_rights = rights;
+    Ok(())
+}
+
+fn set_limit(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let (name, value) = text.split_once('=').ok_or("a name and a number, as max_radius=500")?;
+    let number = go_int(value).ok_or_else(|| format!("a whole number after {name}="))?;
+    Limits::default().set(name, number).map_err(|refusal| match refusal {
+        LimitRefusal::Unknown => "the name of a limit".into(),
+        LimitRefusal::Range(min, max) => format!("a whole number from {min} to {max}"),
+    })?;
+    settings.limit_flags.push((name.into(), number));
+    Ok(())
+}

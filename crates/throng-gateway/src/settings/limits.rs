@@ -1,0 +1,227 @@
+//! What anybody may ask of the gateway at most.
+//!
+//! All limits are on by default. Each can be set on the command line, `-limit max_radius=500`, or in a JSON file that
+//! `-limits` names: an object of names and numbers. A number that is out of its range is refused.
+
+use super::document::Document;
+use super::{Note, SettingsError};
+
+/// What there is to know about a limit.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LimitInfo {
+    /// As in files and on the command line.
+    pub name: &'static str,
+    /// What it limits, its unit, and why the default is what it is.
+    pub text: &'static str,
+    /// What holds if nobody says otherwise.
+    pub default: i64,
+    /// The least that can be set.
+    pub min: i64,
+    /// The most that can be set.
+    pub max: i64,
+}
+
+/// Why a limit was not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitRefusal {
+    /// There is no such limit.
+    Unknown,
+    /// It has to lie between these.
+    Range(i64, i64),
+}
+
+macro_rules! limits {
+    ($( $(#[doc = $text:literal])+ $name:ident: $kind:ty = $default:literal, $min:literal..=$max:literal; )+) => {
+        /// Limits, each with its unit and the reason for its default. 0 means *none* only where the text says so.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Limits {
+            $( $(#[doc = $text])+ pub $name: $kind, )+
+        }
+
+        impl Default for Limits {
+            fn default() -> Limits {
+                Limits { $( $name: $default, )+ }
+            }
+        }
+
+        impl Limits {
+            /// All limits, in the order of the documentation.
+            pub const ALL: &[LimitInfo] = &[
+                $( LimitInfo {
+                    name: stringify!($name),
+                    text: concat!($($text),+),
+                    default: $default,
+                    min: $min,
+                    max: $max,
+                }, )+
+            ];
+
+            /// All limits by name, as they are set.
+            pub fn values(&self) -> impl Iterator<Item = (&'static str, i64)> {
+                [ $( (stringify!($name), i64::try_from(self.$name).unwrap_or(i64::MAX)), )+ ].into_iter()
+            }
+
+            pub(crate) fn set(&mut self, name: &str, value: i64) -> Result<(), LimitRefusal> {
+                match name {
+                    $( stringify!($name) => {
+                        let range = LimitRefusal::Range($min, $max);
+                        if !($min..=$max).contains(&value) {
+                            return Err(range);
+                        }
+                        self.$name = <$kind>::try_from(value).map_err(|_| range)?;
+                    } )+
+                    _ => return Err(LimitRefusal::Unknown),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+limits! {
+    /// Shortest fan-out interval of a subscription, in ms. channeld spins for ever on 0; below 5 ms a subscriber gets
+    /// little but packet headers.
+    min_interval_ms: u32 = 5, 1..=60_000;
+    /// Longest fan-out interval of a subscription, in ms. Slower than once a minute is better asked for.
+    max_interval_ms: u32 = 60_000, 1..=3_600_000;
+    /// Most negative fan-out delay of a subscription, in ms. channeld loops over every interval since then.
+    min_delay_ms: i32 = -10_000, -3_600_000..=0;
+    /// Longest fan-out delay of a subscription, in ms.
+    max_delay_ms: i32 = 60_000, 0..=3_600_000;
+    /// Field masks of one subscription. Each different set of masks is encoded on its own.
+    max_field_masks: u32 = 32, 0..=1_024;
+    /// Different sets of field masks that a channel encodes for. Each is one more encoding per update.
+    max_mask_sets: u32 = 16, 0..=255;
+    /// Bytes of one field mask. Paths of ten names fit.
+    max_field_mask_bytes: u32 = 256, 1..=4_096;
+    /// Channels that one client is subscribed to. A client that sees 4,096 entities and their cells.
+    max_client_subscriptions: u32 = 8_192, 1..=65_534;
+    /// Channels that one server is subscribed to. A server sees everything that it simulates; subscriptions are numbered
+    /// with two bytes.
+    max_server_subscriptions: u32 = 65_534, 1..=65_534;
+    /// Channels that one client has created and that still exist. Rooms, not worlds.
+    max_client_channels: u32 = 16, 0..=1_048_576;
+    /// Channels that one server has created and that still exist: every entity is one.
+    max_server_channels: u32 = 131_072, 1..=1_048_576;
+    /// Channels of the gateway. At about 1 KiB each before their state.
+    max_channels: u32 = 262_144, 1..=1_048_576;
+    /// Bytes of a channel's metadata. It is sent with every subscription and listing.
+    max_metadata_bytes: u32 = 4_096, 0..=60_000;
+    /// Bytes of a channel's state. Also what a late joiner is sent at once.
+    max_state_bytes: u64 = 16_777_216, 1_024..=1_073_741_824;
+    /// Bytes of the state of all channels.
+    max_total_state_bytes: u64 = 4_294_967_296, 1_048_576..=1_099_511_627_776;
+    /// Messages per second from one client, averaged over `client_burst`. Unreal clients send about 60.
+    max_client_messages_per_s: u32 = 500, 1..=1_000_000;
+    /// Messages that a client may send at once before its rate counts: what piles up in a second without network.
+    client_burst_messages: u32 = 2_000, 1..=10_000_000;
+    /// Bytes per second from one client. Messages of games are small; this is 2 Mbit/s.
+    max_client_bytes_per_s: u32 = 262_144, 1_024..=1_073_741_824;
+    /// Bytes that a client may send at once before its rate counts.
+    client_burst_bytes: u32 = 1_048_576, 65_536..=1_073_741_824;
+    /// Messages per second from one server. One process cannot write much more.
+    max_server_messages_per_s: u32 = 1_000_000, 1..=100_000_000;
+    /// Requests per second from one client that cost more than they weigh: lists, queries of positions, channels created
+    /// and removed. Subscriptions count as messages only: a client in a crowd makes hundreds at once.
+    max_client_requests_per_s: u32 = 50, 1..=1_000_000;
+    /// Largest radius or half size of an area of interest, in the units of the grid. Larger ones are cut down.
+    max_radius: u32 = 1_000_000, 1..=4_294_967_295;
+    /// Points and cells of a query of interest that are looked at. A few milliseconds of work at most.
+    max_query_samples: u32 = 65_536, 16..=16_777_216;
+    /// Positions of one `QUERY_SPATIAL_CHANNEL`.
+    max_query_positions: u32 = 4_096, 1..=65_536;
+    /// Entities of one handover or lock group. Each handover looks at all of them.
+    max_group_entities: u32 = 4_096, 2..=65_536;
+    /// Entities that are in a group or locked.
+    max_grouped_entities: u32 = 262_144, 2..=1_048_576;
+    /// Handovers per second of one entity. More is an entity that jitters on a border: it stays where it is listed
+    /// until the second is over.
+    max_entity_handovers_per_s: u32 = 20, 1..=1_000;
+    /// Handovers per second of the gateway. The rest waits for the next update of its entity.
+    max_handovers_per_s: u32 = 20_000, 1..=10_000_000;
+    /// How long a connection may take to log in, in ms; 0: for ever. channeld's `-cat`.
+    max_unauthenticated_ms: u32 = 5_000, 0..=3_600_000;
+    /// Failed logins of a connection before it is closed and refused for a while; 0: any number. channeld's `-mfaa`.
+    max_failed_auth: u32 = 5, 0..=1_000_000;
+    /// Messages that the state machine forbids before the connection is closed and refused for a while; 0: any number.
+    /// channeld's `-mfd`.
+    max_fsm_violations: u32 = 10, 0..=1_000_000;
+    /// Messages of a client that make no sense before it is disconnected and refused for a while; 0: any number.
+    max_malformed: u32 = 10, 0..=1_000_000;
+    /// How long an address or a player is refused after that, in ms. Addresses change hands.
+    block_ms: u32 = 300_000, 0..=86_400_000;
+    /// Addresses and players that are refused at one time. The oldest are forgotten first.
+    max_blocked: u32 = 65_536, 1..=1_048_576;
+    /// Bytes of a player identifier, and of a login token. They come before anybody is known.
+    max_token_bytes: u32 = 4_096, 16..=65_000;
+    /// Logins that wait for the provider at one time. More are refused.
+    max_pending_auth: u32 = 1_024, 1..=65_536;
+    /// How long the provider may take for an answer, in ms; then it is *no*.
+    auth_timeout_ms: u32 = 5_000, 100..=60_000;
+    /// Connections of all listeners.
+    max_connections: u32 = 20_000, 1..=1_048_576;
+    /// Client connections from one address. Whole schools share one; 0: any number.
+    max_connections_per_address: u32 = 64, 0..=1_048_576;
+    /// New client connections per second from one address; 0: any number.
+    max_new_connections_per_address_per_s: u32 = 20, 0..=1_048_576;
+    /// Bytes that wait for a client before it is sent no more state. What it misses is merged until it catches up.
+    queue_soft_bytes: u32 = 131_072, 4_096..=1_073_741_824;
+    /// Bytes that wait for a client before it is disconnected: messages cannot be merged.
+    queue_hard_bytes: u32 = 4_194_304, 65_536..=1_073_741_824;
+    /// Bytes that wait for a server before it is sent no more state.
+    server_queue_soft_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
+    /// Bytes that wait for a server before it is disconnected.
+    server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
+    /// How long a connection may be over its soft bound without a pause before it is disconnected, in ms.
+    max_slow_ms: u32 = 30_000, 100..=3_600_000;
+    /// Bytes of a packet once it is decompressed. A packet is 64 KiB at most; text shrinks to a fifth.
+    max_decompressed_bytes: u32 = 1_048_576, 65_536..=67_108_864;
+    /// Messages from connections that the engine has not looked at yet. Then readers wait.
+    max_inbound_events: u32 = 16_384, 16..=1_048_576;
+    /// Bytes of one session's recording. Then it ends, with what it has.
+    max_recording_bytes: u64 = 67_108_864, 1_024..=17_179_869_184;
+    /// Sessions that are recorded at one time.
+    max_recordings: u32 = 256, 1..=65_536;
+    /// How long a lost client's session is kept for it to come back, in ms; 0: not at all. Off, because owners learn of a
+    /// loss only when this time is over.
+    client_resume_ms: u32 = 0, 0..=3_600_000;
+    /// How long connections have to end by themselves when the gateway is told to stop, in ms.
+    drain_ms: u32 = 10_000, 0..=600_000;
+}
+
+impl Limits {
+    /// Reads the text of a file over `self`. `file` is its name, for complaints. A limit that does not exist is noted.
+    ///
+    /// # Errors
+    /// A text that is no JSON object of whole numbers, or a number out of its range.
+    pub fn read(&mut self, file: &str, text: &[u8], notes: &mut Vec<Note>) -> Result<(), SettingsError> {
+        let document = Document::parse(file, text)?;
+        for (name, node) in document.root().members()? {
+            let value = node.integer(i64::MIN..=i64::MAX)?;
+            match self.set(name, value) {
+                Ok(()) => {}
+                Err(LimitRefusal::Unknown) => notes.push(node.note("there is no such limit")),
+                Err(LimitRefusal::Range(min, max)) => {
+                    return Err(node.error(format!("a whole number from {min} to {max} is expected here")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Limits that contradict each other: the names of a lower and an upper bound that have changed places.
+    pub(crate) fn contradiction(&self) -> Option<(&'static str, &'static str)> {
+        if self.min_interval_ms > self.max_interval_ms {
+            return Some(("min_interval_ms", "max_interval_ms"));
+        }
+        if self.queue_soft_bytes > self.queue_hard_bytes {
+            return Some(("queue_soft_bytes", "queue_hard_bytes"));
+        }
+        if self.server_queue_soft_bytes > self.server_queue_hard_bytes {
+            return Some(("server_queue_soft_bytes", "server_queue_hard_bytes"));
+        }
+        None
+    }
+}

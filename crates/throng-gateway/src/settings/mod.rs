@@ -1,0 +1,355 @@
+//! What the gateway is told when it starts: the command line, and the files that it names.
+//!
+//! Flags and files are channeld's, read unchanged, with some of our own beside them. Everything is checked here, once,
+//! so that the rest of the gateway only sees settings that make sense. A complaint names the flag, or the file with
+//! line and key. What is merely odd is noted, see [`Settings::notes`].
+//!
+//! ```
+//! use throng_gateway::settings::{Settings, load_with};
+//!
+//! let none = |file: &str| Err(std::io::Error::new(std::io::ErrorKind::NotFound, file.to_string()));
+//! let settings: Settings = load_with(["-dev", "-ca=:12108", "--mcb", "13", "-chs", "ue"], &none)?;
+//! assert_eq!(settings.connection_id_bits, 13);
+//! assert_eq!(settings.channel_types.of(5).default_fan_out_interval_ms, 50); // entities
+//! # Ok::<(), throng_gateway::settings::SettingsError>(())
+//! ```
+
+mod channels;
+pub(crate) mod document;
+mod error;
+mod flags;
+mod limits;
+mod options;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use crate::fsm::Machine;
+use crate::spatial::SpatialConfig;
+
+pub use channels::{AccessLevel, Acl, ChannelSettings, ChannelTypes};
+pub use error::{Note, SettingsError};
+pub use limits::{LimitInfo, Limits};
+pub use options::{AuthProvider, ClientRights, Listener, LogLevel, Network, Profile};
+
+/// Everything that the gateway is told.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// `-dev`: connection ids count from 1 and are not used again.
+    pub development: bool,
+    /// `-loglevel`
+    pub log_level: LogLevel,
+    /// `-logfile`, with `{time}` in it as it was written.
+    pub log_file: Option<String>,
+    /// `-profile`
+    pub profile: Option<Profile>,
+    /// `-profilepath`
+    pub profile_path: String,
+
+    /// `-sn`, `-sa`: where servers come in.
+    pub server: Listener,
+    /// `-listen server,...`
+    pub more_servers: Vec<Listener>,
+    /// `-sfsm`
+    pub server_fsm: Option<String>,
+    /// `-sba`: servers are let in without the provider being asked.
+    pub server_bypass_auth: bool,
+    /// `-scr`: lost servers can come back.
+    pub server_recovery: bool,
+    /// `-scrt`: for how long, in ms; 0 and `None` for ever.
+    pub server_recovery_ms: Option<u32>,
+
+    /// `-cn`, `-ca`: where clients come in.
+    pub client: Listener,
+    /// `-listen client,...`
+    pub more_clients: Vec<Listener>,
+    /// `-cfsm`
+    pub client_fsm: Option<String>,
+    /// `-cwm`: clients are listened to once GLOBAL has an owner.
+    pub client_waits_for_master: bool,
+    /// `-clientrights`
+    pub client_rights: ClientRights,
+
+    /// `-erp`: what clients send is recorded.
+    pub record_clients: bool,
+    /// `-rspd`: where recordings go; the current folder if there is none.
+    pub recording_folder: Option<String>,
+    /// `-ct`: peers are advised to send snappy.
+    pub advises_snappy: bool,
+    /// `-scc`
+    pub spatial_file: Option<String>,
+    /// `-scs`: the first spatial channel.
+    pub spatial_channel_start: u32,
+    /// `-ecs`: the first entity channel; above the first spatial one.
+    pub entity_channel_start: u32,
+    /// `-mcb`: bits of connection ids, 1 to 32.
+    pub connection_id_bits: u32,
+    /// `-chs`: a file, or the name of a preset.
+    pub channel_settings_file: Option<String>,
+
+    /// `-http`: where health and metrics are served; empty for nowhere.
+    pub http_address: String,
+    /// `-cert`
+    pub tls_certificate: Option<String>,
+    /// `-key`
+    pub tls_key: Option<String>,
+    /// `-throngkey`
+    pub link_key: Option<String>,
+    /// `-origins`: origins of browsers that are let in; empty for all.
+    pub origins: Vec<String>,
+    /// `-auth`
+    pub auth: AuthProvider,
+    /// `-descriptors`
+    pub descriptor_files: Vec<String>,
+    /// `-unreal`: spawn and destroy messages of Unreal servers are looked into.
+    pub unreal: bool,
+    /// `-threads`: threads that encode; 0 for one per core.
+    pub threads: u32,
+    /// `-limits`
+    pub limits_file: Option<String>,
+
+    /// What anybody may ask for at most, from the file and the flags.
+    pub limits: Limits,
+    /// How channels of each type behave.
+    pub channel_types: ChannelTypes,
+    /// What servers may send when.
+    pub server_machine: Arc<Machine>,
+    /// What clients may send when.
+    pub client_machine: Arc<Machine>,
+    /// How the world is cut, if it is.
+    pub spatial: Option<SpatialConfig>,
+
+    /// What is odd and should be in the log.
+    pub notes: Vec<Note>,
+    /// Limits that flags name: they outdo the file.
+    limit_flags: Vec<(String, i64)>,
+}
+
+impl Default for Settings {
+    /// What an empty command line means.
+    fn default() -> Settings {
+        Settings {
+            development: false,
+            log_level: LogLevel::Info,
+            log_file: None,
+            profile: None,
+            profile_path: "profiles".into(),
+            server: Listener { network: Network::Tcp, address: ":11288".into() },
+            more_servers: Vec::new(),
+            server_fsm: None,
+            server_bypass_auth: true,
+            server_recovery: false,
+            server_recovery_ms: None,
+            client: Listener { network: Network::Tcp, address: ":12108".into() },
+            more_clients: Vec::new(),
+            client_fsm: None,
+            client_waits_for_master: true,
+            client_rights: ClientRights::default(),
+            record_clients: false,
+            recording_folder: None,
+            advises_snappy: false,
+            spatial_file: None,
+            spatial_channel_start: 0x1_0000,
+            entity_channel_start: 0x8_0000,
+            connection_id_bits: 31,
+            channel_settings_file: None,
+            http_address: "127.0.0.1:8080".into(),
+            tls_certificate: None,
+            tls_key: None,
+            link_key: None,
+            origins: Vec::new(),
+            auth: AuthProvider::Nobody,
+            descriptor_files: Vec::new(),
+            unreal: true,
+            threads: 0,
+            limits_file: None,
+            limits: Limits::default(),
+            channel_types: ChannelTypes::default(),
+            server_machine: Arc::new(Machine::server()),
+            client_machine: Arc::new(Machine::client()),
+            spatial: None,
+            notes: Vec::new(),
+            limit_flags: Vec::new(),
+        }
+    }
+}
+
+/// Reads a file whole, or as much of it as shows that it is too large.
+pub type ReadFile<'r> = &'r dyn Fn(&str) -> io::Result<Vec<u8>>;
+
+/// Reads the words after the program's name, and the files that they name.
+///
+/// # Errors
+/// The first complaint. [`SettingsError::HelpWanted`] asks for [`usage`].
+pub fn load<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> Result<Settings, SettingsError> {
+    load_with(words, &read_file)
+}
+
+/// As [`load`], with another way of reading files.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with<S: AsRef<str>>(
+    words: impl IntoIterator<Item = S>,
+    read: ReadFile<'_>,
+) -> Result<Settings, SettingsError> {
+    let words: Vec<S> = words.into_iter().collect();
+    let mut settings = Settings::default();
+    flags::parse(&words, &mut settings)?;
+    settings.settle()?;
+    settings.read_files(read)?;
+    Ok(settings)
+}
+
+/// All flags and limits, to be printed for `-help`.
+pub fn usage() -> String {
+    flags::usage()
+}
+
+impl Settings {
+    /// Reads all files again, by the same flags. The world stays as it was cut: if its file has changed, that is noted.
+    ///
+    /// # Errors
+    /// As [`load`]; `self` is still good then.
+    pub fn reload(&self) -> Result<Settings, SettingsError> {
+        self.reload_with(&read_file)
+    }
+
+    /// As [`reload`](Self::reload), with another way of reading files.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn reload_with(&self, read: ReadFile<'_>) -> Result<Settings, SettingsError> {
+        let mut settings = Settings { notes: Vec::new(), ..self.clone() };
+        settings.read_files(read)?;
+        if settings.spatial != self.spatial {
+            let file = settings.spatial_file.as_deref().unwrap_or_default();
+            settings.notes.push(Note { text: format!("{file} has changed: the world is cut anew at the next start") });
+            settings.spatial = self.spatial.clone();
+        }
+        Ok(settings)
+    }
+
+    /// All listeners for servers.
+    pub fn server_listeners(&self) -> impl Iterator<Item = &Listener> {
+        std::iter::once(&self.server).chain(&self.more_servers)
+    }
+
+    /// All listeners for clients.
+    pub fn client_listeners(&self) -> impl Iterator<Item = &Listener> {
+        std::iter::once(&self.client).chain(&self.more_clients)
+    }
+
+    /// What follows from the flags together.
+    fn settle(&mut self) -> Result<(), SettingsError> {
+        if self.auth == AuthProvider::Nobody && self.development {
+            self.auth = AuthProvider::Everybody;
+        }
+        if self.auth == AuthProvider::Nobody {
+            let text =
+                "there is no provider of authentication, so no client can log in: name one with -auth, or use -dev";
+            self.notes.push(Note { text: text.into() });
+        }
+        if self.entity_channel_start <= self.spatial_channel_start {
+            return Err(contradiction("-scs", "-ecs", "entity channels begin behind the spatial ones"));
+        }
+        let mut listeners = self.server_listeners().chain(self.client_listeners());
+        if listeners.any(|listener| listener.network.needs_certificate())
+            && (self.tls_certificate.is_none() || self.tls_key.is_none())
+        {
+            return Err(contradiction("tls", "-cert, -key", "an encrypted listener needs both files"));
+        }
+        if self.server_listeners().any(|listener| listener.network == Network::Throng) {
+            return Err(contradiction("throng", "-sn", "this network is for clients"));
+        }
+        if self.client_listeners().any(|listener| listener.network == Network::Throng) && self.link_key.is_none() {
+            return Err(contradiction("throng", "-throngkey", "this network needs the key that tokens are made with"));
+        }
+        Ok(())
+    }
+
+    fn read_files(&mut self, read: ReadFile<'_>) -> Result<(), SettingsError> {
+        self.read_limits(read)?;
+        self.read_channel_settings(read)?;
+        let notes = &mut self.notes;
+        self.server_machine = read_machine("sfsm", self.server_fsm.as_deref(), Machine::server, read, notes)?;
+        self.client_machine = read_machine("cfsm", self.client_fsm.as_deref(), Machine::client, read, notes)?;
+        if let Some(file) = &self.spatial_file {
+            let text = open("scc", file, read)?;
+            let channels = self.spatial_channel_start..self.entity_channel_start;
+            self.spatial = Some(SpatialConfig::parse(file, &text, channels, notes)?);
+        }
+        Ok(())
+    }
+
+    fn read_limits(&mut self, read: ReadFile<'_>) -> Result<(), SettingsError> {
+        self.limits = Limits::default();
+        if let Some(file) = &self.limits_file {
+            let text = open("limits", file, read)?;
+            self.limits.read(file, &text, &mut self.notes)?;
+        }
+        for (name, value) in &self.limit_flags {
+            // Checked when the flag was read: the range is the same.
+            let _ = self.limits.set(name, *value);
+        }
+        match self.limits.contradiction() {
+            Some((low, high)) => Err(contradiction(low, high, "the lower bound is above the upper one")),
+            None => Ok(()),
+        }
+    }
+
+    fn read_channel_settings(&mut self, read: ReadFile<'_>) -> Result<(), SettingsError> {
+        let Some(file) = &self.channel_settings_file else {
+            self.channel_types = ChannelTypes::default();
+            return Ok(());
+        };
+        let shipped = ChannelTypes::shipped(file);
+        self.channel_types = match (open("chs", file, read), shipped) {
+            (Ok(text), _) => ChannelTypes::parse(file, &text, &self.limits, &mut self.notes)?,
+            (Err(_), Some(preset)) => {
+                self.notes.push(built_in(file));
+                preset
+            }
+            (Err(error), None) => return Err(error),
+        };
+        Ok(())
+    }
+}
+
+fn read_machine(
+    flag: &'static str,
+    file: Option<&str>,
+    usual: fn() -> Machine,
+    read: ReadFile<'_>,
+    notes: &mut Vec<Note>,
+) -> Result<Arc<Machine>, SettingsError> {
+    let Some(file) = file else { return Ok(Arc::new(usual())) };
+    match (open(flag, file, read), Machine::shipped(file)) {
+        (Ok(text), _) => Machine::parse(file, &text, notes).map(Arc::new),
+        (Err(_), Some(machine)) => {
+            notes.push(built_in(file));
+            Ok(Arc::new(machine))
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn built_in(file: &str) -> Note {
+    Note { text: format!("{file} cannot be read: the built-in one of that name is used") }
+}
+
+fn contradiction(first: &str, second: &str, reason: &str) -> SettingsError {
+    SettingsError::Contradiction { first: first.into(), second: second.into(), reason: reason.into() }
+}
+
+fn open(flag: &'static str, file: &str, read: ReadFile<'_>) -> Result<Vec<u8>, SettingsError> {
+    read(file).map_err(|error| SettingsError::Read { flag, file: file.into(), error })
+}
+
+fn read_file(file: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
+}

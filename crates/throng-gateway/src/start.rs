@@ -1,0 +1,89 @@
+//! From what the gateway was told to a gateway that runs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thiserror::Error;
+use throng_wire::Time;
+
+use crate::auth::{self, DeskLimits, ProviderError};
+use crate::engine::Engine;
+use crate::metrics;
+use crate::serve::{Gateway, Parts, ServeError, ServeOptions};
+use crate::settings::Settings;
+use crate::state::{SchemaError, Schemas};
+
+/// Why a gateway does not start. The operator is at fault, or the machine.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A file of message types cannot be read.
+    #[error("-descriptors: {file} cannot be read: {error}")]
+    Read {
+        /// Its name.
+        file: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A file of message types is none.
+    #[error("-descriptors: {file}: {error}")]
+    Schema {
+        /// Its name.
+        file: String,
+        /// What is wrong with it.
+        error: SchemaError,
+    },
+    /// The provider of authentication cannot be used.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// A door cannot be opened.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+impl StartError {
+    /// A stable name for logs.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            StartError::Read { .. } => "descriptors_read",
+            StartError::Schema { error, .. } => error.tag(),
+            StartError::Provider(error) => error.tag(),
+            StartError::Serve(error) => error.tag(),
+        }
+    }
+}
+
+impl Gateway {
+    /// Starts a gateway. `unix_ns` is what the calendar says, in ns since 1970; `seed` decides connection ids.
+    ///
+    /// # Errors
+    /// A file, a provider or a door that cannot be used. Nothing runs then.
+    pub fn from_settings(settings: Settings, seed: u64, unix_ns: i64) -> Result<Gateway, StartError> {
+        let schemas = schemas(&settings)?;
+        let provider = auth::from_settings(&settings)?;
+        let options = ServeOptions::from_settings(&settings)?;
+        let desk = DeskLimits::from_settings(&settings);
+        let engine = Engine::new(Arc::new(settings), Arc::new(schemas), seed, (Time(0), unix_ns));
+        Ok(Gateway::start(&options, Parts { engine, provider, desk, render: Arc::new(metrics::render) })?)
+    }
+}
+
+/// The types of the protocol itself, and those of the files that the operator names: `.proto`, or a descriptor set.
+fn schemas(settings: &Settings) -> Result<Schemas, StartError> {
+    let failed = |file: &str, error| StartError::Schema { file: file.to_owned(), error };
+    let mut schemas =
+        Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).map_err(|error| failed("built in", error))?;
+    for file in &settings.descriptor_files {
+        let path = Path::new(file);
+        let more = match path.extension().is_some_and(|extension| extension == "proto") {
+            true => Schemas::from_proto_files([path], [path.parent().unwrap_or(Path::new("."))]),
+            false => {
+                let bytes =
+                    std::fs::read(path).map_err(|error| StartError::Read { file: file.clone(), error })?;
+                Schemas::from_descriptor_set(&bytes)
+            }
+        };
+        schemas.add(more.map_err(|error| failed(file, error))?);
+    }
+    Ok(schemas)
+}

@@ -1,0 +1,375 @@
+//! The entries of a map, linked in the order of their last change.
+//!
+//! ```text
+//!  newest <-> ... <-> oldest      a change moves an entry to the front; encode(since) walks until it meets `since`
+//!  departed: removed entries, first removed first; they stay in the list as tombstones
+//!  guess: the entry that was changed after the last one, the time before
+//! ```
+//!
+//! World servers write the same objects in the same order, frame after frame, so the guess is nearly always right and
+//! no key is hashed. Where it is wrong, std's keyed hash finds the entry: keys are chosen by peers.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::tree::{Message, Stamp, Usage, Value};
+
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Notes of removals that no longer hold are cleared away when there are as many as tombstones, and so many.
+const STALE_MAX: usize = 16;
+
+/// The key of a map entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MapKey {
+    /// An integer or a boolean, as it is on the wire: zigzag for `sint32` and `sint64`, sign-extended for `int32`.
+    Number(u64),
+    /// A string.
+    Text(Box<[u8]>),
+}
+
+impl From<u32> for MapKey {
+    fn from(key: u32) -> MapKey {
+        MapKey::Number(u64::from(key))
+    }
+}
+
+impl From<&str> for MapKey {
+    fn from(key: &str) -> MapKey {
+        MapKey::Text(key.as_bytes().into())
+    }
+}
+
+/// A key that is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyRef<'a> {
+    Number(u64),
+    Text(&'a [u8]),
+    /// Not a key: something that nobody finds again.
+    Nameless,
+}
+
+/// What an entry is known by.
+#[derive(Debug)]
+pub(super) enum Name {
+    Number(u64),
+    Text(Box<[u8]>),
+    Nameless,
+}
+
+#[derive(Debug)]
+pub(super) struct Map {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    numbers: HashMap<u64, u32>,
+    texts: HashMap<Box<[u8]>, u32>,
+    newest: u32,
+    oldest: u32,
+    guess: u32,
+    /// Removed entries with the stamp of their removal. One that has come back is still in here.
+    departed: VecDeque<(Stamp, u32)>,
+    tombstones: usize,
+    /// Entries without a key, first written first.
+    nameless: VecDeque<u32>,
+    /// Without a schema: what the oldest entries without a key said, merged.
+    pub(super) residue: Option<Box<Message>>,
+    /// Entries are told in the order of their last change. Otherwise any order will do.
+    pub(super) is_ordered: bool,
+    /// Tag of the key in an entry.
+    pub(super) key_tag: u32,
+    /// What a removed entry's value says; empty if nothing was ever removed.
+    pub(super) farewell: Vec<u8>,
+    /// Of a field without a schema: more than one occurrence was seen in one message.
+    pub(super) repeats: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: Name,
+    /// Tag of the value in the entry.
+    pub(super) value_tag: u32,
+    pub(super) writer: u32,
+    pub(super) stamp: Stamp,
+    newer: u32,
+    older: u32,
+    /// The entry was removed; `value` is what was sent with the removal.
+    pub(super) is_gone: bool,
+    /// When the key was last removed, if it has come back since; [`Stamp::NEVER`] otherwise.
+    pub(super) removed: Stamp,
+    pub(super) value: Value,
+}
+
+impl Map {
+    pub(super) fn new(key_tag: u32) -> Map {
+        Map {
+            entries: Vec::new(),
+            free: Vec::new(),
+            numbers: HashMap::new(),
+            texts: HashMap::new(),
+            newest: NIL,
+            oldest: NIL,
+            guess: NIL,
+            departed: VecDeque::new(),
+            tombstones: 0,
+            nameless: VecDeque::new(),
+            residue: None,
+            is_ordered: false,
+            key_tag,
+            farewell: Vec::new(),
+            repeats: false,
+        }
+    }
+
+    /// The slot of the entry with that key, tombstones included.
+    #[inline]
+    pub(super) fn find(&self, key: KeyRef<'_>) -> Option<u32> {
+        if let Some(entry) = self.entries.get(self.guess as usize)
+            && entry.name.is(key)
+        {
+            return Some(self.guess);
+        }
+        match key {
+            KeyRef::Number(number) => self.numbers.get(&number).copied(),
+            KeyRef::Text(text) => self.texts.get(text).copied(),
+            KeyRef::Nameless => None,
+        }
+    }
+
+    /// A new entry, the newest one, with value [`Value::Gone`].
+    pub(super) fn insert(&mut self, key: KeyRef<'_>, value_tag: u32) -> u32 {
+        let entry = Entry {
+            name: Name::of(key),
+            value_tag,
+            writer: 0,
+            stamp: Stamp::NEVER,
+            newer: NIL,
+            older: NIL,
+            is_gone: false,
+            removed: Stamp::NEVER,
+            value: Value::Gone,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = entry;
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        match key {
+            KeyRef::Number(number) => _ = self.numbers.insert(number, slot),
+            KeyRef::Text(text) => _ = self.texts.insert(text.into(), slot),
+            KeyRef::Nameless => self.nameless.push_back(slot),
+        }
+        self.push_newest(slot);
+        slot
+    }
+
+    /// Moves an entry to the front.
+    #[inline]
+    pub(super) fn touch(&mut self, slot: u32, stamp: Stamp, writer: u32) -> &mut Entry {
+        let next = self.entries[slot as usize].newer;
+        if next != NIL {
+            self.unlink(slot);
+            self.push_newest(slot);
+        }
+        self.guess = if next == NIL { self.oldest } else { next };
+        let entry = &mut self.entries[slot as usize];
+        entry.stamp = stamp;
+        entry.writer = writer;
+        entry
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, slot: u32) -> &Entry {
+        &self.entries[slot as usize]
+    }
+
+    pub(super) fn entry_mut(&mut self, slot: u32) -> &mut Entry {
+        &mut self.entries[slot as usize]
+    }
+
+    /// Notes that the entry is removed at its stamp.
+    pub(super) fn bury(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        if !std::mem::replace(&mut entry.is_gone, true) {
+            self.tombstones += 1;
+        }
+        self.departed.push_back((entry.stamp, slot));
+        if self.departed.len() > 2 * self.tombstones + STALE_MAX {
+            let entries = &self.entries;
+            self.departed.retain(|&(stamp, slot)| {
+                let entry = &entries[slot as usize];
+                entry.is_gone && entry.stamp == stamp
+            });
+        }
+    }
+
+    /// Notes that a removed entry comes back.
+    pub(super) fn revive(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        entry.is_gone = false;
+        entry.removed = entry.stamp;
+        self.tombstones -= 1;
+    }
+
+    /// Takes an entry out for good.
+    pub(super) fn delete(&mut self, slot: u32) -> Value {
+        self.unlink(slot);
+        let entry = &mut self.entries[slot as usize];
+        match std::mem::replace(&mut entry.name, Name::Nameless) {
+            Name::Number(number) => _ = self.numbers.remove(&number),
+            Name::Text(text) => _ = self.texts.remove(&text),
+            // They go in the order in which they came.
+            Name::Nameless => _ = self.nameless.pop_front(),
+        }
+        if std::mem::replace(&mut entry.is_gone, false) {
+            self.tombstones -= 1;
+        }
+        if self.guess == slot {
+            self.guess = NIL;
+        }
+        let entry = &mut self.entries[slot as usize];
+        entry.stamp = Stamp::NEVER;
+        self.free.push(slot);
+        std::mem::replace(&mut entry.value, Value::Gone)
+    }
+
+    /// The first removed entry, if it was removed up to `until`: its slot, to be deleted.
+    pub(super) fn next_departed(&mut self, until: Stamp) -> Option<u32> {
+        loop {
+            let &(stamp, slot) = self.departed.front()?;
+            let entry = &self.entries[slot as usize];
+            let is_current = entry.is_gone && entry.stamp == stamp;
+            if is_current && stamp > until {
+                return None;
+            }
+            self.departed.pop_front();
+            if is_current {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// The stamps of all tombstones, first removed first.
+    pub(super) fn tombstone_stamps(&self) -> impl Iterator<Item = Stamp> + '_ {
+        let is_current = |&&(stamp, slot): &&(Stamp, u32)| {
+            let entry = &self.entries[slot as usize];
+            entry.is_gone && entry.stamp == stamp
+        };
+        self.departed.iter().filter(is_current).map(|&(stamp, _)| stamp)
+    }
+
+    /// Number of entries that are not removed.
+    pub(super) fn live_count(&self) -> usize {
+        self.entries.len() - self.free.len() - self.tombstones
+    }
+
+    /// All entries, tombstones included, newest change first.
+    #[inline]
+    pub(super) fn walk(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
+        let mut next = self.newest;
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(next as usize)?;
+            Some((std::mem::replace(&mut next, entry.older), entry))
+        })
+    }
+
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> + '_ {
+        self.entries.iter_mut()
+    }
+
+    /// Entries without a key: how many, and the one that was written first.
+    pub(super) fn nameless(&self) -> (usize, Option<u32>) {
+        (self.nameless.len(), self.nameless.front().copied())
+    }
+
+    /// The entry that was changed first.
+    pub(super) fn oldest(&self) -> Option<(u32, &Entry)> {
+        Some((self.oldest, self.entries.get(self.oldest as usize)?))
+    }
+
+    pub(super) fn get(&self, key: &MapKey) -> Option<&Entry> {
+        let slot = self.find(match key {
+            MapKey::Number(number) => KeyRef::Number(*number),
+            MapKey::Text(text) => KeyRef::Text(text),
+        })?;
+        Some(&self.entries[slot as usize]).filter(|entry| !entry.is_gone)
+    }
+
+    pub(super) fn live_keys(&self) -> impl Iterator<Item = MapKey> + '_ {
+        self.walk().filter(|(_, entry)| !entry.is_gone).filter_map(|(_, entry)| match &entry.name {
+            Name::Number(number) => Some(MapKey::Number(*number)),
+            Name::Text(text) => Some(MapKey::Text(text.clone())),
+            Name::Nameless => None,
+        })
+    }
+
+    pub(super) fn count(&self, usage: &mut Usage) {
+        for (_, entry) in self.walk() {
+            entry.count(usage);
+        }
+        if let Some(residue) = &self.residue {
+            usage.add(0);
+            residue.count(usage);
+        }
+        usage.tombstones += self.tombstones;
+    }
+
+    fn push_newest(&mut self, slot: u32) {
+        let older = std::mem::replace(&mut self.newest, slot);
+        let entry = &mut self.entries[slot as usize];
+        entry.newer = NIL;
+        entry.older = older;
+        match self.entries.get_mut(older as usize) {
+            Some(older) => older.newer = slot,
+            None => self.oldest = slot,
+        }
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Entry { newer, older, .. } = self.entries[slot as usize];
+        match self.entries.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match self.entries.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn count(&self, usage: &mut Usage) {
+        usage.add(self.name.len_bytes());
+        self.value.count(usage);
+    }
+}
+
+impl Name {
+    fn of(key: KeyRef<'_>) -> Name {
+        match key {
+            KeyRef::Number(number) => Name::Number(number),
+            KeyRef::Text(text) => Name::Text(text.into()),
+            KeyRef::Nameless => Name::Nameless,
+        }
+    }
+
+    #[inline]
+    fn is(&self, key: KeyRef<'_>) -> bool {
+        match (self, key) {
+            (Name::Number(number), KeyRef::Number(key)) => *number == key,
+            (Name::Text(text), KeyRef::Text(key)) => **text == *key,
+            _ => false,
+        }
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        match self {
+            Name::Text(text) => text.len(),
+            _ => Usage::OVERHEAD,
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Applies an update to the tree. The update was checked: nothing here can fail.
+
+use super::limits::{MergeOptions, Merged, StateLimits};
+use super::map::{KeyRef, Map, MapKey};
+use super::schema::{FieldShape, Kind, Schema, Shape};
+use super::tree::{Element, ElementValue, Field, List, Message, Stamp, Usage, Value};
+use super::wire::{self, BYTES, Raw, Reader};
+
+/// One merge.
+#[derive(Debug)]
+pub(super) struct Merge<'a> {
+    pub(super) schema: Option<&'a Schema>,
+    options: MergeOptions,
+    pub(super) limits: &'a StateLimits,
+    pub(super) stamp: Stamp,
+    pub(super) writer: u32,
+    /// The update is one map entry, which is to be removed.
+    pub(super) removes: bool,
+    pub(super) usage: Usage,
+    pub(super) merged: Merged,
+    pub(super) latest_reset: Stamp,
+}
+
+impl<'a> Merge<'a> {
+    pub(super) fn new(
+        schema: Option<&'a Schema>,
+        options: MergeOptions,
+        limits: &'a StateLimits,
+        stamp: Stamp,
+        writer: u32,
+    ) -> Merge<'a> {
+        Merge {
+            schema,
+            options,
+            limits,
+            stamp,
+            writer,
+            removes: false,
+            usage: Usage::default(),
+            merged: Merged::default(),
+            latest_reset: Stamp::NEVER,
+        }
+    }
+
+    pub(super) fn root(&mut self, root: &mut Message, update: &[u8]) {
+        match self.schema {
+            Some(schema) => self.message(schema, root, schema.root(), update),
+            None => self.opaque_root(root, update),
+        }
+    }
+
+    fn message(&mut self, schema: &Schema, message: &mut Message, shape: &Shape, bytes: &[u8]) {
+        if bytes.is_empty() {
+            message.stated = self.stamp;
+            message.stated_by = self.writer;
+        }
+        let mut reader = Reader::new(bytes);
+        let mut hint = 0;
+        while let Some((tag, raw)) = reader.next() {
+            match shape.field(tag >> 3) {
+                Some(field) => self.field(schema, message, shape, field, raw, &mut hint),
+                None => self.unknown(message, tag, raw, &mut hint),
+            }
+        }
+    }
+
+    #[inline]
+    fn field(
+        &mut self,
+        schema: &Schema,
+        message: &mut Message,
+        shape: &Shape,
+        field: &FieldShape,
+        raw: Raw<'_>,
+        hint: &mut usize,
+    ) {
+        let place = message.place(field.tag, hint);
+        let slot = &mut message.fields[place];
+        let before = std::mem::replace(&mut slot.stamp, self.stamp);
+        slot.writer = self.writer;
+        let enters = field.oneof != 0 && matches!(slot.value, Value::Gone);
+        match field.kind {
+            Kind::Scalar | Kind::Text | Kind::Bytes | Kind::Message => self.single(schema, &mut slot.value, field, raw),
+            Kind::Map => self.entry(schema, &mut slot.value, field, raw),
+            _ => self.list(&mut slot.value, field, raw),
+        }
+        if enters {
+            self.enter_oneof(message, shape, place, field.oneof, before);
+        }
+    }
+
+    /// Writes a value that there is one of.
+    #[inline]
+    fn single(&mut self, schema: &Schema, value: &mut Value, field: &FieldShape, raw: Raw<'_>) {
+        match (value, raw) {
+            (Value::Scalar(old), Raw::Scalar(new)) => {
+                *old = new;
+                self.merged.values += 1;
+            }
+            (Value::Message(message), Raw::Bytes(content)) => {
+                self.message(schema, message, schema.shape(field.shape), content);
+            }
+            (value, Raw::Bytes(content)) if field.kind == Kind::Message => {
+                let mut message = Box::new(Message::new(self.stamp, self.writer));
+                self.usage.add(0);
+                self.message(schema, &mut message, schema.shape(field.shape), content);
+                *value = Value::Message(message);
+            }
+            (value, raw) => self.leaf(value, raw),
+        }
+    }
+
+    /// Writes a scalar or bytes.
+    pub(super) fn leaf(&mut self, value: &mut Value, raw: Raw<'_>) {
+        self.merged.values += 1;
+        match (value, raw) {
+            (Value::Scalar(old), Raw::Scalar(new)) => *old = new,
+            (Value::Bytes(old), Raw::Bytes(new)) => {
+                self.usage.bytes = (self.usage.bytes + new.len()).saturating_sub(old.len());
+                old.clear();
+                old.extend_from_slice(new);
+            }
+            (value, raw) => {
+                self.usage.remove(value.usage());
+                *value = match raw {
+                    Raw::Scalar(new) => Value::Scalar(new),
+                    Raw::Bytes(new) => Value::Bytes(new.to_vec()),
+                };
+                value.count(&mut self.usage);
+            }
+        }
+    }
+
+    /// The field at `place`, which was not set since `before`, is now the one of its oneof.
+    fn enter_oneof(&mut self, message: &mut Message, shape: &Shape, place: usize, oneof: u16, before: Stamp) {
+        let mut displaced = None;
+        for (index, other) in message.fields.iter_mut().enumerate() {
+            let is_member = shape.field(other.tag >> 3).is_some_and(|field| field.oneof == oneof);
+            if index == place || !is_member || matches!(other.value, Value::Gone) {
+                continue;
+            }
+            self.usage.remove(other.value.usage());
+            other.value = Value::Gone;
+            other.stamp = self.stamp;
+            displaced = Some(other.tag);
+        }
+        if let Value::Message(child) = &mut message.fields[place].value
+            && let Some(displaced) = displaced
+            && before > Stamp::NEVER
+        {
+            child.left = before;
+            child.left_for = displaced;
+            self.latest_reset = self.latest_reset.max(before);
+        }
+    }
+
+    fn list(&mut self, value: &mut Value, field: &FieldShape, raw: Raw<'_>) {
+        if !matches!(value, Value::List(_)) {
+            *value = Value::List(Box::new(List::new(field.wire)));
+            self.usage.add(0);
+        }
+        let Value::List(list) = value else { return };
+        if self.options.replace_lists && list.replaced != self.stamp {
+            list.replaced = self.stamp;
+            for element in list.elements.drain(..) {
+                self.usage.remove(element_usage(&element.value));
+            }
+        }
+        match raw {
+            Raw::Bytes(content) if field.wire != BYTES => {
+                let mut reader = Reader::new(content);
+                while let Ok(number) = reader.scalar(field.wire) {
+                    self.append(list, ElementValue::Scalar(number));
+                }
+            }
+            Raw::Bytes(content) => self.append(list, ElementValue::Bytes(content.into())),
+            Raw::Scalar(number) => self.append(list, ElementValue::Scalar(number)),
+        }
+    }
+
+    fn append(&mut self, list: &mut List, value: ElementValue) {
+        let limit = self.options.list_size_limit as usize;
+        if limit > 0 && list.elements.len() >= limit {
+            if !self.options.truncate_top {
+                self.merged.truncated += 1;
+                return;
+            }
+            let surplus = list.elements.len() + 1 - limit;
+            for element in list.elements.drain(..surplus) {
+                self.usage.remove(element_usage(&element.value));
+                self.merged.truncated += 1;
+            }
+        }
+        self.merged.values += 1;
+        self.usage.add(value.len_bytes());
+        list.elements.push_back(Element { stamp: self.stamp, writer: self.writer, value });
+    }
+
+    fn entry(&mut self, schema: &Schema, value: &mut Value, field: &FieldShape, raw: Raw<'_>) {
+        let Raw::Bytes(content) = raw else { return };
+        let shape = schema.shape(field.shape);
+        if !matches!(value, Value::Map(_)) {
+            *value = Value::Map(Box::new(Map::new(shape.key().tag)));
+            self.usage.add(0);
+        }
+        let Value::Map(map) = value else { return };
+        let (key, raw) = read_entry(shape, content);
+        let removed_tag = match shape.value().kind {
+            Kind::Message => schema.shape(shape.value().shape).removed_tag,
+            _ => 0,
+        };
+        let is_removal = self.removes || self.options.remove_map_entries && says_removed(removed_tag, raw);
+        let slot = self.entry_slot(map, key, shape.value().tag);
+        if is_removal {
+            if map.farewell.is_empty() || self.removes {
+                write_farewell(&mut map.farewell, removed_tag, raw);
+            }
+            self.remove(map, slot);
+        } else if map.entry(slot).is_gone {
+            self.revive(map, slot);
+        }
+        let entry = map.touch(slot, self.stamp, self.writer);
+        self.single(schema, &mut entry.value, shape.value(), raw);
+        if is_removal {
+            map.bury(slot);
+        }
+    }
+
+    /// The slot of the entry with that key; a new one if there is none.
+    pub(super) fn entry_slot(&mut self, map: &mut Map, key: KeyRef<'_>, value_tag: u32) -> u32 {
+        match map.find(key) {
+            Some(slot) => slot,
+            None => {
+                let slot = map.insert(key, value_tag);
+                self.usage.add(map.entry(slot).name.len_bytes());
+                slot
+            }
+        }
+    }
+
+    /// Empties an entry that is about to be told goodbye.
+    pub(super) fn remove(&mut self, map: &mut Map, slot: u32) {
+        self.merged.removed += 1;
+        if !map.entry(slot).is_gone {
+            self.usage.tombstones += 1;
+        }
+        self.empty(map, slot);
+    }
+
+    /// Empties a removed entry that is about to be filled again.
+    pub(super) fn revive(&mut self, map: &mut Map, slot: u32) {
+        self.usage.tombstones = self.usage.tombstones.saturating_sub(1);
+        self.empty(map, slot);
+        map.revive(slot);
+        self.latest_reset = self.latest_reset.max(map.entry(slot).removed);
+    }
+
+    fn empty(&mut self, map: &mut Map, slot: u32) {
+        let entry = map.entry_mut(slot);
+        self.usage.remove(entry.value.usage());
+        entry.value = Value::Gone;
+    }
+
+    /// A field that the schema does not know.
+    fn unknown(&mut self, message: &mut Message, tag: u32, raw: Raw<'_>, hint: &mut usize) {
+        let place = message.place(tag, hint);
+        let Field { stamp, .. } = message.fields[place];
+        self.opaque_field(message, place, raw, stamp == self.stamp, 0);
+    }
+}
+
+/// Key and value of a map entry, with their defaults if they are left out.
+pub(super) fn read_entry<'b>(shape: &Shape, content: &'b [u8]) -> (KeyRef<'b>, Raw<'b>) {
+    let mut key = match shape.key().wire {
+        BYTES => KeyRef::Text(&[]),
+        _ => KeyRef::Number(0),
+    };
+    let mut value = match shape.value().wire {
+        BYTES => Raw::Bytes(&[]),
+        _ => Raw::Scalar(0),
+    };
+    let mut reader = Reader::new(content);
+    while let Some((tag, raw)) = reader.next() {
+        match (tag >> 3, raw) {
+            (1, Raw::Scalar(number)) => key = KeyRef::Number(shape.key().normalize(number)),
+            (1, Raw::Bytes(text)) => key = KeyRef::Text(text),
+            (2, raw) => value = raw,
+            _ => {}
+        }
+    }
+    (key, value)
+}
+
+fn says_removed(removed_tag: u32, value: Raw<'_>) -> bool {
+    let Raw::Bytes(content) = value else { return false };
+    let mut is_removed = false;
+    let mut reader = Reader::new(content);
+    while removed_tag != 0
+        && let Some((tag, raw)) = reader.next()
+    {
+        if let Raw::Scalar(number) = raw
+            && tag == removed_tag
+        {
+            is_removed = number != 0;
+        }
+    }
+    is_removed
+}
+
+/// What a removal says when nothing more is known of it than that it happened.
+pub(super) fn write_farewell(farewell: &mut Vec<u8>, removed_tag: u32, sent: Raw<'_>) {
+    farewell.clear();
+    match sent {
+        _ if removed_tag != 0 => {
+            wire::put_varint(farewell, u64::from(removed_tag));
+            farewell.push(1);
+        }
+        Raw::Bytes(content) => farewell.extend_from_slice(content),
+        Raw::Scalar(_) => {}
+    }
+}
+
+fn element_usage(value: &ElementValue) -> Usage {
+    let mut usage = Usage::default();
+    usage.add(value.len_bytes());
+    usage
+}
+
+/// Writes an update that holds one map entry. `None` if the field is no map with such keys.
+pub(super) fn write_entry(
+    schema: Option<&Schema>,
+    number: u32,
+    key: &MapKey,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let key_wire = match key {
+        MapKey::Number(_) => wire::VARINT,
+        MapKey::Text(_) => BYTES,
+    };
+    let (key_tag, value_tag) = match schema {
+        Some(schema) => {
+            let field = schema.root().field(number).filter(|field| field.kind == Kind::Map)?;
+            let shape = schema.shape(field.shape);
+            if (shape.key().wire == BYTES) != (key_wire == BYTES) {
+                return None;
+            }
+            (shape.key().tag, shape.value().tag)
+        }
+        None => (wire::tag(1, key_wire), wire::tag(2, BYTES)),
+    };
+    wire::put_varint(out, u64::from(wire::tag(number, BYTES)));
+    let start = wire::begin_length(out);
+    wire::put_varint(out, u64::from(key_tag));
+    match key {
+        MapKey::Number(number) => wire::put_scalar(out, wire::wire_of(key_tag), *number),
+        MapKey::Text(text) => wire::put_bytes(out, text),
+    }
+    wire::put_varint(out, u64::from(value_tag));
+    match wire::wire_of(value_tag) {
+        BYTES => wire::put_bytes(out, value),
+        _ => out.extend_from_slice(value),
+    }
+    wire::end_length(out, start);
+    Some(())
+}

@@ -1,0 +1,346 @@
+//! A channel's state: any protobuf message, kept as a compacted log of its changes.
+//!
+//! ```text
+//!  merge(update, writer, tick) ---> tree of values: each knows when it was last written, and by whom
+//!                                      |
+//!                                      |  encode(since): the values written after `since`, as they are now
+//!                                      v
+//!                                   chunks: messages that a receiver merges, in order
+//!                                      |  parts: which bytes are whose
+//!                                      v
+//!                                   each subscriber: the chunks, or the chunks without its own parts
+//! ```
+//!
+//! A subscriber needs one number, the tick up to which it was told everything. Whoever stands at the same tick gets the
+//! same bytes. Who is late gets the newest values, once; never a replay. The memory is bounded by the state, not by the
+//! slowest reader.
+//!
+//! # What merging means
+//!
+//! The state is what a parser makes of all updates, one after the other: scalars and strings take the newest value,
+//! messages merge, lists grow, of a oneof the newest member stays, unknown fields are kept. Three things differ:
+//!
+//! - *Entries of maps with message values merge by key*, field by field. A parser would put the new value in place of
+//!   the old. But a world server sends of each object only the fields that changed, `{7: {position}}`, and a
+//!   replacement would lose all others for who comes late. So this is how game servers' own merges do it, and how their
+//!   clients read it; a delta carries an entry's changed fields only.
+//! - *[`MergeOptions`]* replace or bound lists, and remove map entries whose value says `removed`; at every level, not
+//!   only at the outermost one.
+//! - What is written counts as changed even if it is the same as before, as if each update were forwarded.
+//!
+//! A removal is told to everybody who stands before it: as the entry with `removed`, as it was sent. If the key has come
+//! back since, they get the removal in a first chunk and the new entry in a later one, because one message can say
+//! only one thing about a key. The same holds for a message in a oneof that was left and entered again.
+//!
+//! # Without a schema
+//!
+//! See [`opaque`](self::opaque): occurrences of fields are kept and merged by rules that hold for every schema, as far
+//! as such rules exist.
+//!
+//! # Ticks
+//!
+//! `encode(since)` gives what was merged after tick `since`. So a cursor may be set to tick T only when nothing more
+//! will be merged at T: merge at a tick newer than the last one that was encoded for.
+
+mod check;
+mod chunks;
+mod encode;
+mod limits;
+mod map;
+mod mask;
+mod merge;
+pub mod opaque;
+mod schema;
+mod sweep;
+mod tree;
+mod vector;
+mod wire;
+
+use std::sync::Arc;
+
+use throng_wire::Tick;
+
+pub use self::chunks::{Chunk, Chunks, Involvement, Part};
+pub use self::limits::{MergeError, MergeOptions, Merged, StateLimits};
+pub use self::map::MapKey;
+pub use self::mask::{FieldMask, MaskError};
+pub use self::schema::{Schema, SchemaError, Schemas, message_name};
+pub use self::vector::VectorPath;
+
+use self::mask::MaskRef;
+use self::merge::Merge;
+use self::tree::{Message, Stamp, Usage};
+
+/// The state of one channel.
+#[derive(Debug)]
+pub struct DataState {
+    schema: Option<Arc<Schema>>,
+    type_url: String,
+    options: MergeOptions,
+    limits: StateLimits,
+    root: Message,
+    usage: Usage,
+    /// The newest merge.
+    newest: Stamp,
+    newest_tick: Tick,
+    /// Removals up to here may be forgotten.
+    horizon: Stamp,
+    /// The newest removal of a key that has come back.
+    latest_reset: Stamp,
+    /// No tombstone is older.
+    oldest_tombstone: Stamp,
+    scratch: Vec<u8>,
+}
+
+impl DataState {
+    /// An empty state at tick `now`.
+    ///
+    /// Without a `schema` the state is opaque. An empty `type_url` is filled in by the first update; with a schema it
+    /// defaults to `type.googleapis.com/` and the schema's name.
+    pub fn new(
+        schema: Option<Arc<Schema>>,
+        type_url: &str,
+        options: MergeOptions,
+        limits: StateLimits,
+        now: Tick,
+    ) -> DataState {
+        let type_url = match &schema {
+            Some(schema) if type_url.is_empty() => format!("type.googleapis.com/{}", schema.name()),
+            _ => type_url.to_owned(),
+        };
+        let newest = Stamp::start(now);
+        DataState {
+            schema,
+            type_url,
+            options,
+            limits,
+            root: Message::default(),
+            usage: Usage::default(),
+            newest,
+            newest_tick: now,
+            horizon: newest,
+            latest_reset: Stamp::NEVER,
+            oldest_tombstone: Stamp::FOREVER,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Merges the `value` of an `Any` of type `type_url` that connection `writer` sent, at tick `now`.
+    ///
+    /// An error leaves the state as it was. A tick older than the last one counts as the last one.
+    pub fn merge(&mut self, update: &[u8], type_url: &str, writer: u32, now: Tick) -> Result<Merged, MergeError> {
+        self.check_type(type_url)?;
+        let merged = self.apply(update, writer, now, false)?;
+        if self.type_url.is_empty() {
+            self.type_url.push_str(type_url);
+        }
+        Ok(merged)
+    }
+
+    /// Merges `value` into the entry with key `key` of the map in field `number` of the outermost message. The entry is
+    /// made if there is none.
+    pub fn set_entry(
+        &mut self,
+        number: u32,
+        key: &MapKey,
+        value: &[u8],
+        writer: u32,
+        now: Tick,
+    ) -> Result<Merged, MergeError> {
+        self.apply_entry(number, key, value, writer, now, false)
+    }
+
+    /// Removes the entry with key `key` of the map in field `number` of the outermost message. Subscribers who may know
+    /// it are told with an entry of value `farewell`: for a message with `bool removed = 2` that is `[0x10, 1]`.
+    pub fn remove_entry(
+        &mut self,
+        number: u32,
+        key: &MapKey,
+        farewell: &[u8],
+        writer: u32,
+        now: Tick,
+    ) -> Result<Merged, MergeError> {
+        self.apply_entry(number, key, farewell, writer, now, true)
+    }
+
+    /// The value of an entry of the map in field `number` of the outermost message, appended to `out`. Returns whether
+    /// there is such an entry.
+    pub fn entry(&self, number: u32, key: &MapKey, out: &mut Vec<u8>) -> bool {
+        let Some(map) = self.root.map(number) else { return false };
+        let Some(entry) = map.get(key) else { return false };
+        encode::whole_value(entry, out);
+        true
+    }
+
+    /// Whether the map in field `number` of the outermost message has an entry with that key.
+    pub fn has_entry(&self, number: u32, key: &MapKey) -> bool {
+        self.root.map(number).is_some_and(|map| map.get(key).is_some())
+    }
+
+    /// Entries of the map in field `number` of the outermost message, without those that were removed.
+    pub fn entry_count(&self, number: u32) -> usize {
+        self.root.map(number).map_or(0, |map| map.live_count())
+    }
+
+    /// The keys of the map in field `number` of the outermost message, last written first.
+    pub fn keys(&self, number: u32) -> impl Iterator<Item = MapKey> + '_ {
+        self.root.map(number).into_iter().flat_map(|map| map.live_keys())
+    }
+
+    /// The values that were written after tick `since`, or all of them, as messages of at most `max_value_bytes` that a
+    /// receiver merges in order. `chunks` is cleared first.
+    ///
+    /// What `exclude_writer` wrote last is left out. A removal is in it only if `since` is given: a newcomer has
+    /// nothing to remove. `since` must not be 2^31 ticks or more away from [`DataState::last_change`].
+    ///
+    /// A map entry that does not fit is cut into several, which only a receiver that merges entries puts together again;
+    /// a single string or list element that does not fit is sent too long and counted in [`Chunks::oversized`].
+    pub fn encode(
+        &self,
+        since: Option<Tick>,
+        mask: Option<&FieldMask>,
+        exclude_writer: Option<u32>,
+        max_value_bytes: usize,
+        chunks: &mut Chunks,
+    ) {
+        chunks.clear();
+        let since = since.map(|since| self.newest.end_of(since, self.newest_tick));
+        if since.is_some_and(|since| since >= self.newest) {
+            return;
+        }
+        let mask = mask.map_or(MaskRef::ALL, FieldMask::root);
+        let selection = encode::Selection { since, latest_reset: self.latest_reset, mask, exclude: exclude_writer };
+        encode::encode(&self.root, selection, self.options.replace_lists, max_value_bytes, chunks);
+    }
+
+    /// The whole state as one message, appended to `out`: the `value` of an `Any`.
+    pub fn write_full(&self, out: &mut Vec<u8>) {
+        encode::whole(&self.root, out);
+    }
+
+    /// The type url of the state; empty if nobody has named one yet.
+    pub fn type_url(&self) -> &str {
+        &self.type_url
+    }
+
+    /// The schema, if the state has one.
+    pub fn schema(&self) -> Option<&Arc<Schema>> {
+        self.schema.as_ref()
+    }
+
+    /// The mask of these paths for this state; `None` if there are none.
+    pub fn resolve_mask<P: AsRef<str>>(&self, paths: &[P]) -> Result<Option<FieldMask>, MaskError> {
+        FieldMask::resolve(paths, self.schema.as_deref())
+    }
+
+    /// How updates are merged from now on.
+    pub fn set_options(&mut self, options: MergeOptions) {
+        self.options = options;
+    }
+
+    /// How updates are merged.
+    pub fn options(&self) -> MergeOptions {
+        self.options
+    }
+
+    /// The tick of the newest change; that of the start if there was none.
+    pub fn last_change(&self) -> Tick {
+        self.newest_tick
+    }
+
+    /// Whether the state has no values, so that a newcomer has nothing to be told.
+    pub fn is_empty(&self) -> bool {
+        self.root.fields.is_empty()
+    }
+
+    /// About how many bytes the whole state has, tombstones included; never more than [`StateLimits::state_bytes`].
+    pub fn size_bytes(&self) -> usize {
+        self.usage.bytes
+    }
+
+    /// Values of the state, of all levels together.
+    pub fn value_count(&self) -> usize {
+        self.usage.values
+    }
+
+    /// Removed map entries that are remembered.
+    pub fn tombstone_count(&self) -> usize {
+        self.usage.tombstones
+    }
+
+    /// Removals up to this tick may be forgotten: who stands before it may keep entries that are gone. Nothing that can
+    /// be merged takes them away; such a subscriber has to subscribe anew.
+    pub fn horizon(&self) -> Tick {
+        self.newest.tick_of(self.horizon, self.newest_tick)
+    }
+
+    /// Forgets the removals up to and including tick `until`: all subscribers have been told of them.
+    pub fn forget(&mut self, until: Tick) {
+        let until = self.newest.end_of(until, self.newest_tick);
+        if self.oldest_tombstone <= until {
+            self.forget_tombstones(until);
+        }
+    }
+
+    /// The vector at `path`, if at least one of its components is known; those that are not are 0. `None` also if one
+    /// is not finite.
+    pub fn vector(&self, path: &VectorPath) -> Option<[f64; 3]> {
+        vector::read(&self.root, path)
+    }
+
+    /// The position of an Unreal actor: `replicatedMovement.location` (11.3) of the first message of the state that has
+    /// one. A guess, for states that nothing is known of.
+    pub fn unreal_location(&self) -> Option<[f64; 3]> {
+        vector::unreal_location(&self.root)
+    }
+
+    fn check_type(&self, type_url: &str) -> Result<(), MergeError> {
+        if type_url.is_empty() {
+            return Err(MergeError::MissingData);
+        }
+        let matches = self.type_url.is_empty() || message_name(&self.type_url) == message_name(type_url);
+        if matches { Ok(()) } else { Err(MergeError::WrongType) }
+    }
+
+    fn apply_entry(
+        &mut self,
+        number: u32,
+        key: &MapKey,
+        value: &[u8],
+        writer: u32,
+        now: Tick,
+        removes: bool,
+    ) -> Result<Merged, MergeError> {
+        let mut update = std::mem::take(&mut self.scratch);
+        update.clear();
+        let result = match merge::write_entry(self.schema.as_deref(), number, key, value, &mut update) {
+            Some(()) => self.apply(&update, writer, now, removes),
+            None => Err(MergeError::NotAMap { number }),
+        };
+        self.scratch = update;
+        result
+    }
+
+    fn apply(&mut self, update: &[u8], writer: u32, now: Tick, removes: bool) -> Result<Merged, MergeError> {
+        let schema = self.schema.as_deref();
+        check::check(&self.root, schema, self.options.replace_lists, update, self.usage, &self.limits)?;
+        let newest = self.newest.next(now, self.newest_tick);
+        let mut merge = Merge::new(schema, self.options, &self.limits, newest, writer);
+        merge.removes = removes;
+        merge.usage = self.usage;
+        merge.root(&mut self.root, update);
+        self.newest = newest;
+        self.newest_tick = now.newest(self.newest_tick);
+        self.usage = merge.usage;
+        self.latest_reset = self.latest_reset.max(merge.latest_reset);
+        let mut merged = merge.merged;
+        if schema.is_none() {
+            merged.dropped += opaque::evict(&mut self.root, &mut self.usage, &self.limits);
+        }
+        if merged.removed > 0 {
+            self.oldest_tombstone = self.oldest_tombstone.min(newest);
+            merged.tombstones_dropped = self.bound_tombstones();
+        }
+        Ok(merged)
+    }
+}

@@ -1,0 +1,211 @@
+//! What a peer may not do, what becomes of it, and where it is counted.
+
+mod serving;
+
+use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use throng_channeld::Header;
+use throng_channeld::client::{ClientError, ClientOptions};
+use throng_channeld::proto::auth_result_message::AuthResult;
+use throng_gateway::auth::{FixedPassword, Provider, Unavailable};
+use throng_gateway::engine::port::AuthVerdict;
+use throng_gateway::serve::{DoorLimits, Reason, Transport};
+
+use serving::{ECHO, FLOOD, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
+
+fn limited(change: impl FnOnce(&mut DoorLimits)) -> serving::Serving {
+    serve(Transport::Tcp, |options| change(&mut options.doors[1].limits))
+}
+
+#[test]
+fn w1_a_client_that_stops_reading_stalls_nobody_and_is_disconnected() {
+    let serving = limited(|limits| limits.queued_bytes = 1 << 20);
+    let mut slow = serving.join(ClientOptions::default());
+    let mut quick = serving.join(ClientOptions::default());
+    slow.send_bytes(Header::new(0, FLOOD), &1_000u16.to_le_bytes()).expect("connected");
+    // The world server is the one that has to write 50 MB; the other client is served meanwhile.
+    let mut slowest = Duration::ZERO;
+    eventually("the slow client is disconnected", || {
+        let begin = Instant::now();
+        echo(&mut quick, b"still here");
+        slowest = slowest.max(begin.elapsed());
+        serving.refused(Reason::TooSlow) == 1
+    });
+    assert!(slowest < Duration::from_secs(5), "an answer took {slowest:?}");
+    wait_for_end(&mut slow);
+    echo(&mut quick, b"and after");
+    serving.end();
+}
+
+#[test]
+fn w9_a_payload_that_is_no_packet_ends_the_connection_and_costs_nothing_more() {
+    let serving = limited(|_| {});
+    let mut client = serving.connect(ClientOptions::default());
+    client.send_raw(&frame(0, &[0x0A, 0xFF, 0xFF, 0xFF])).expect("connected");
+    assert!(matches!(wait_for_end(&mut client), ClientError::Closed | ClientError::Io(_)));
+    assert_eq!(serving.refused(Reason::BadPacket), 1);
+    serving.end();
+}
+
+#[test]
+fn w10_a_claimed_length_is_refused_before_anything_is_allocated() {
+    let serving = limited(|_| {});
+    for _ in 0..6 {
+        let mut client = serving.connect(ClientOptions::default());
+        client.send_raw(&frame(1, &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0])).expect("connected");
+        wait_for_end(&mut client);
+    }
+    assert_eq!(serving.refused(Reason::UnpackedTooLong), 6);
+    let mut client = serving.connect(ClientOptions::default());
+    client.send_raw(&frame(1, b"no snappy")).expect("connected");
+    wait_for_end(&mut client);
+    assert_eq!(serving.refused(Reason::BadCompression), 1);
+    serving.end();
+}
+
+#[test]
+fn w11_who_does_not_say_who_it_is_is_sent_away_in_time() {
+    let arguments = ["-limit", "max_unauthenticated_ms=200"];
+    let serving = serve_with(Transport::Tcp, &arguments, Arc::new(FixedPassword("secret".into())), |_| {});
+    let mut member = serving.join(ClientOptions::default());
+    let mut silent = serving.connect(ClientOptions::default());
+    wait_for_end(&mut silent);
+    assert_eq!(serving.refused(Reason::Stranger), 1);
+    echo(&mut member, b"members stay");
+    serving.end();
+}
+
+#[test]
+fn other_protocols_and_frames_that_are_too_long_end_the_connection() {
+    let serving = limited(|limits| limits.payload_bytes = 1_000);
+    for (bytes, reason) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], Reason::BadFrame),
+        (&[0x43, 0x48, 0, 0, 0], Reason::BadFrame),
+        (&[0x43, 0x48, 4, 0, 0], Reason::FrameTooLong),
+    ] {
+        let before = serving.refused(reason);
+        let mut client = serving.connect(ClientOptions::default());
+        client.send_raw(bytes).expect("connected");
+        wait_for_end(&mut client);
+        assert_eq!(serving.refused(reason), before + 1, "{reason:?}");
+    }
+    serving.end();
+}
+
+#[test]
+fn there_are_no_more_connections_than_allowed() {
+    let serving = limited(|limits| limits.connections = 2);
+    let mut clients = [(); 2].map(|()| serving.join(ClientOptions::default()));
+    let mut third = serving.connect(ClientOptions::default());
+    wait_for_end(&mut third);
+    assert_eq!(serving.refused(Reason::TooManyConnections), 1);
+    clients.iter_mut().for_each(|client| echo(client, b"both stay"));
+    drop(clients);
+    eventually("their places are free again", || {
+        let mut client = serving.connect(ClientOptions::default());
+        client.authenticate("next", "", soon()).is_ok()
+    });
+    serving.end();
+}
+
+#[test]
+fn one_address_has_its_share_of_connections() {
+    let serving = limited(|limits| {
+        (limits.connections_per_address, limits.counts_loopback, limits.arrivals_per_s) = (1, true, 0);
+    });
+    let mut first = serving.join(ClientOptions::default());
+    wait_for_end(&mut serving.connect(ClientOptions::default()));
+    assert_eq!(serving.refused(Reason::TooManyFromAddress), 1);
+    echo(&mut first, b"stays");
+    serving.end();
+}
+
+#[test]
+fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
+    let serving = limited(|limits| {
+        (limits.strikes, limits.counts_loopback, limits.arrivals_per_s) = (2, true, 0);
+        limits.ban = Duration::from_millis(1_500);
+    });
+    for _ in 0..2 {
+        let mut client = serving.connect(ClientOptions::default());
+        client.send_raw(b"nonsense").expect("connected");
+        wait_for_end(&mut client);
+    }
+    wait_for_end(&mut serving.connect(ClientOptions::default()));
+    assert_eq!(serving.refused(Reason::Banned), 1);
+    eventually("it is forgiven", || {
+        serving.connect(ClientOptions::default()).authenticate("again", "", soon()).is_ok()
+    });
+    serving.end();
+}
+
+#[test]
+fn who_sends_too_fast_is_read_later_and_loses_nothing() {
+    let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (400, 100));
+    let mut client = serving.join(ClientOptions::default());
+    let begin = Instant::now();
+    for number in 0..400u16 {
+        client.send_bytes(Header::new(0, ECHO), &number.to_le_bytes()).expect("connected");
+    }
+    for number in 0..400u16 {
+        let answer = client.wait_for(ECHO, soon()).expect("each comes back");
+        assert_eq!(serving::payload_of(&answer.body), number.to_le_bytes());
+    }
+    assert!(begin.elapsed() >= Duration::from_millis(700), "took {:?}", begin.elapsed());
+    assert!(serving.refused(Reason::TooFast) > 0);
+    serving.end();
+}
+
+#[test]
+fn who_guesses_wrong_is_told_so_and_may_try_again_a_few_times() {
+    let serving = serve_with(Transport::Tcp, &[], Arc::new(FixedPassword("open".into())), |_| {});
+    let mut client = serving.connect(ClientOptions::default());
+    let wrong = client.authenticate("ada", "guess", soon()).expect_err("it is wrong");
+    assert!(matches!(wrong, ClientError::Refused(AuthResult::InvalidLt)), "{wrong:?}");
+    client.authenticate("ada", "open", soon()).expect("it is right");
+    echo(&mut client, b"in");
+    serving.end();
+}
+
+/// Is down.
+struct Down;
+
+impl Provider for Down {
+    fn check(&self, _: &throng_gateway::auth::Credentials) -> Result<AuthVerdict, Unavailable> {
+        Err(Unavailable("down".into()))
+    }
+}
+
+#[test]
+fn a_provider_that_is_down_lets_nobody_in_and_is_counted() {
+    let serving = serve_with(Transport::Tcp, &[], Arc::new(Down), |_| {});
+    let mut client = serving.connect(ClientOptions::default());
+    let error = client.authenticate("ada", "", soon()).expect_err("nobody can say");
+    assert!(matches!(error, ClientError::Refused(AuthResult::InvalidLt)), "{error:?}");
+    assert_eq!(serving.refused(Reason::AuthUnavailable), 1);
+    serving.end();
+}
+
+fn get(serving: &serving::Serving, path: &str) -> String {
+    let mut stream = TcpStream::connect(serving.gateway.http_address().expect("it has pages")).expect("open");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").expect("connected");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn operators_see_health_readiness_and_metrics() {
+    let serving = limited(|_| {});
+    let _client = serving.join(ClientOptions::default());
+    for path in ["/healthz", "/readyz"] {
+        assert!(get(&serving, path).starts_with("HTTP/1.1 200"), "{path}");
+    }
+    let metrics = get(&serving, "/metrics");
+    assert!(metrics.contains("text/plain; version=0.0.4") && metrics.contains("clients 1\n"), "{metrics}");
+    assert!(get(&serving, "/else").starts_with("HTTP/1.1 404"));
+    serving.end();
+}

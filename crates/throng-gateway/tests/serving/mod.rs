@@ -1,0 +1,173 @@
+//! A gateway on loopback with a world server that sends back what clients say.
+#![allow(dead_code)] // each test file uses its part
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+use throng_channeld::client::{Client, ClientError, ClientOptions};
+use throng_channeld::proto::{ChannelType, CreateChannelMessage, ServerForwardMessage};
+use throng_channeld::{Broadcast, Header, message_type, put_body};
+use throng_gateway::auth::{AcceptAll, DeskLimits, Provider};
+use throng_gateway::engine::Engine;
+use throng_gateway::engine::port::Side;
+use throng_gateway::serve::{DoorOptions, Gateway, Parts, Reason, ServeOptions, Transport};
+use throng_gateway::settings;
+use throng_gateway::state::Schemas;
+use throng_wire::Time;
+
+/// What tests say to each other through the gateway.
+pub const ECHO: u32 = 150;
+/// Asks the world server for as many messages of 50,000 bytes as the body's first two bytes say.
+pub const FLOOD: u32 = 151;
+pub const FLOOD_BYTES: usize = 50_000;
+
+/// Everything here answers within milliseconds; a machine that is busy may take longer.
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// Tries until it holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = soon();
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: not within 20 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub struct Serving {
+    pub gateway: Gateway,
+    world: Option<JoinHandle<()>>,
+}
+
+/// A gateway with a server door (TCP) and a client door, and the world server behind it.
+pub fn serve(transport: Transport, change: impl FnOnce(&mut ServeOptions)) -> Serving {
+    serve_with(transport, &[], Arc::new(AcceptAll), change)
+}
+
+pub fn serve_with(
+    transport: Transport,
+    arguments: &[&str],
+    provider: Arc<dyn Provider>,
+    change: impl FnOnce(&mut ServeOptions),
+) -> Serving {
+    let gateway = gateway(transport, arguments, provider, change);
+    let address = gateway.addresses()[0];
+    let mut world = Client::connect(address, ClientOptions::default()).expect("the server door is open");
+    world.authenticate("world", "", soon()).expect("servers are let in");
+    let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
+    world.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
+    world.wait_for(message_type::CREATE_CHANNEL, soon()).expect("it owns the world");
+    let world = thread::spawn(move || while answer(&mut world).is_ok() {});
+    Serving { gateway, world: Some(world) }
+}
+
+fn gateway(
+    transport: Transport,
+    arguments: &[&str],
+    provider: Arc<dyn Provider>,
+    change: impl FnOnce(&mut ServeOptions),
+) -> Gateway {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let doors = vec![DoorOptions::new(Side::Server, Transport::Tcp, any), DoorOptions::new(Side::Client, transport, any)];
+    let mut options = ServeOptions { doors, http: Some(any), io_threads: 2, ..ServeOptions::new() };
+    change(&mut options);
+    let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
+    let settings = Arc::new(settings::load(&arguments).expect("sound arguments"));
+    let engine = Engine::new(settings, Arc::new(Schemas::default()), 7, (Time(0), 0));
+    let parts = Parts {
+        engine,
+        provider,
+        desk: DeskLimits::default(),
+        render: Arc::new(|report, _| format!("clients {}\n", report.occupancy.clients)),
+    };
+    Gateway::start(&options, parts).expect("loopback has free ports")
+}
+
+/// What the world server does with one message.
+fn answer(world: &mut Client) -> Result<(), ClientError> {
+    let message = world.wait_for_any(Instant::now() + Duration::from_secs(600))?;
+    let Ok(forward) = message.decode::<ServerForwardMessage>() else { return Ok(()) };
+    let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..message.header() };
+    match message.msg_type {
+        ECHO => world.send(header, &forward),
+        FLOOD => {
+            let count = u16::from_le_bytes([forward.payload[0], forward.payload[1]]);
+            let payload = vec![7; FLOOD_BYTES].into();
+            let flood = ServerForwardMessage { client_conn_id: forward.client_conn_id, payload };
+            let mut entries = Vec::new();
+            put_body(&mut entries, header, &flood);
+            (0..count).try_for_each(|_| world.send_entries(&entries))
+        }
+        _ => Ok(()),
+    }
+}
+
+trait WaitForAny {
+    fn wait_for_any(&mut self, deadline: Instant) -> Result<throng_channeld::Message, ClientError>;
+}
+
+impl WaitForAny for Client {
+    fn wait_for_any(&mut self, deadline: Instant) -> Result<throng_channeld::Message, ClientError> {
+        self.poll(deadline)?.ok_or(ClientError::Closed)
+    }
+}
+
+impl Serving {
+    pub fn address(&self) -> SocketAddr {
+        self.gateway.addresses()[1]
+    }
+
+    pub fn connect(&self, options: ClientOptions) -> Client {
+        Client::connect(self.address(), options).expect("the door is open")
+    }
+
+    pub fn join(&self, options: ClientOptions) -> Client {
+        let mut client = self.connect(options);
+        client.authenticate("player", "secret", soon()).expect("it is let in");
+        client
+    }
+
+    pub fn refused(&self, reason: Reason) -> u64 {
+        self.gateway.counters().of(Side::Client).refused(reason)
+    }
+
+    pub fn end(mut self) {
+        self.gateway.shut_down();
+        if let Some(world) = self.world.take() {
+            world.join().expect("the world server met nothing strange");
+        }
+    }
+}
+
+/// Sends a message through the gateway to the world server, and waits until it comes back.
+pub fn echo(client: &mut Client, payload: &[u8]) {
+    client.send_bytes(Header::new(0, ECHO), payload).expect("connected");
+    let answer = client.wait_for(ECHO, soon()).expect("it comes back");
+    assert_eq!(payload_of(&answer.body), payload);
+}
+
+/// What a client is sent by a server.
+pub fn payload_of(body: &[u8]) -> Vec<u8> {
+    ServerForwardMessage::decode(body).expect("it is forwarded").payload.to_vec()
+}
+
+/// Waits for the end of a connection, and throws away what comes before.
+pub fn wait_for_end(client: &mut Client) -> ClientError {
+    loop {
+        match client.poll(soon()) {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the connection is still open"),
+            Err(error) => return error,
+        }
+    }
+}
+
+/// A frame with any payload.
+pub fn frame(compression: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (payload.len() as u16).to_be_bytes();
+    [&[0x43, 0x48, high, low, compression], payload].concat()
+}

@@ -1,0 +1,148 @@
+//! channeld's command line, in all the ways in which Go lets people write it.
+
+use std::io;
+
+use throng_gateway::settings::{AuthProvider, LogLevel, Network, Settings, SettingsError, load_with, usage};
+
+fn load(line: &str) -> Result<Settings, SettingsError> {
+    load_with(line.split_whitespace(), &|_| Err(io::Error::new(io::ErrorKind::NotFound, "no such file")))
+}
+
+fn refused(line: &str) -> String {
+    load(line).unwrap_err().to_string()
+}
+
+#[test]
+fn an_empty_line_means_what_channeld_means_by_it() {
+    let settings = load("").unwrap();
+    assert_eq!((settings.server.network, settings.server.address.as_str()), (Network::Tcp, ":11288"));
+    assert_eq!((settings.client.network, settings.client.address.as_str()), (Network::Tcp, ":12108"));
+    assert!(!settings.development && settings.server_bypass_auth && settings.client_waits_for_master);
+    assert!(!settings.server_recovery && !settings.record_clients && !settings.advises_snappy);
+    assert_eq!((settings.spatial_channel_start, settings.entity_channel_start), (0x1_0000, 0x8_0000));
+    assert_eq!((settings.connection_id_bits, settings.log_level), (31, LogLevel::Info));
+    let limits = settings.limits;
+    assert_eq!((limits.max_unauthenticated_ms, limits.max_failed_auth, limits.max_fsm_violations), (5_000, 5, 10));
+    assert_eq!(settings.http_address, "127.0.0.1:8080");
+}
+
+#[test]
+fn all_of_channeld_s_flags_are_taken() {
+    let settings = load(
+        "-dev -loglevel -1 -logfile logs/{time}.log -profile cpu -profilepath p -sn ws -sa 0.0.0.0:1/path -srb 1 -swb 2 \
+         -sfsm config/server_authoratative_fsm.json -sba=false -scr -scrt 9000 -cn kcp -ca :2 -crb 3 -cwb 4 \
+         -cfsm x/client_authoratative_fsm.json -cwm=false -erp -rspd records -ct 1 -scs 0x20000 -ecs 0x90000 -mcb 13 \
+         -cat 1000 -mfaa 2 -mfd 3 -chs config/channel_settings_ue.json",
+    )
+    .unwrap();
+    assert!(settings.development && settings.server_recovery && settings.record_clients && settings.advises_snappy);
+    assert!(!settings.server_bypass_auth && !settings.client_waits_for_master);
+    assert_eq!((settings.server.network, settings.client.network), (Network::WebSocket, Network::Kcp));
+    assert_eq!((settings.server.host_and_port(), settings.server.path()), ("0.0.0.0:1", Some("/path")));
+    assert_eq!((settings.client.host_and_port(), settings.client.path()), (":2", None));
+    assert_eq!((settings.spatial_channel_start, settings.entity_channel_start), (0x2_0000, 0x9_0000));
+    assert_eq!((settings.server_recovery_ms, settings.connection_id_bits), (Some(9_000), 13));
+    let limits = settings.limits;
+    assert_eq!((limits.max_unauthenticated_ms, limits.max_failed_auth, limits.max_fsm_violations), (1_000, 2, 3));
+    assert_eq!(settings.channel_types.of(5).tick_interval_ms, 33);
+    assert_eq!(settings.auth, AuthProvider::Everybody, "-dev without a provider");
+    for flag in ["-srb", "-swb", "-crb", "-cwb", "-profile", "config/server_authoratative_fsm.json"] {
+        assert!(settings.notes.iter().any(|note| note.to_string().starts_with(flag)), "{flag} has no note");
+    }
+}
+
+#[test]
+fn one_dash_or_two_an_equals_sign_or_a_word() {
+    for line in [
+        "-mcb=13",
+        "--mcb=13",
+        "-mcb 13",
+        "--mcb 13",
+        "-mcb=0xD",
+        "-mcb=0b1101",
+        "-mcb=015",
+        "-mcb=1_3",
+        "-mcb 7 -mcb 13",
+    ] {
+        assert_eq!(load(line).unwrap().connection_id_bits, 13, "{line}");
+    }
+    for (line, is_on) in
+        [("-dev", true), ("--dev=T", true), ("-dev=1", true), ("-dev=False", false), ("-dev -dev=0", false)]
+    {
+        assert_eq!(load(line).unwrap().development, is_on, "{line}");
+    }
+    assert_eq!(load("-loglevel=-3").unwrap().log_level, LogLevel::VeryVerbose);
+}
+
+#[test]
+fn a_complaint_names_the_flag() {
+    for (line, text) in [
+        ("-mcb", "-mcb needs a value"),
+        ("-mcb=33", "-mcb=33: expected a whole number from 1 to 32"),
+        ("-mcb=x", "-mcb=x: expected a whole number from 1 to 32"),
+        ("-mcb=1__3", "-mcb=1__3: expected a whole number from 1 to 32"),
+        ("-dev=maybe", "-dev=maybe: expected true or false"),
+        ("-cn=udp", "-cn=udp: expected tcp, kcp, ws, tls, wss or throng"),
+        ("-ca=nowhere", "-ca=nowhere: expected an address"),
+        ("-nope", "there is no flag -nope"),
+        ("-dev true -sn ws", "\"true\" is no flag"),
+        ("-dev -- x", "\"x\" is no flag"),
+        ("-", "there is no flag -"),
+        ("-limit=max_fun=3", "-limit=max_fun=3: expected the name of a limit"),
+        ("-limit=min_interval_ms=0", "-limit=min_interval_ms=0: expected a whole number from 1 to 60000"),
+        ("-scc=none.json", "-scc: none.json cannot be read: no such file"),
+        ("-sfsm=none.json", "-sfsm: none.json cannot be read: no such file"),
+        ("-scs=0x90000", "-scs and -ecs contradict each other"),
+        ("-cn=wss", "tls and -cert, -key contradict each other"),
+        ("-cn=throng", "throng and -throngkey contradict each other"),
+        ("-listen=client,wss", "-listen=client,wss: expected side, network and address"),
+        ("-clientrights=all", "-clientrights=all: expected create, write"),
+    ] {
+        let complaint = refused(line);
+        assert!(complaint.starts_with(text), "{line}: {complaint}");
+    }
+    assert!(matches!(load("-dev -help"), Err(SettingsError::HelpWanted)));
+}
+
+#[test]
+fn w8_without_a_provider_nobody_is_let_in_and_the_log_says_so() {
+    let settings = load("").unwrap();
+    assert_eq!(settings.auth, AuthProvider::Nobody);
+    assert!(settings.notes.iter().any(|note| note.to_string().contains("-auth")));
+    assert_eq!(load("-auth=all").unwrap().auth, AuthProvider::Everybody);
+    assert_eq!(load("-auth tokens:who.txt").unwrap().auth, AuthProvider::Tokens("who.txt".into()));
+    assert_eq!(load("-auth http://127.0.0.1:1/a").unwrap().auth, AuthProvider::Http("http://127.0.0.1:1/a".into()));
+}
+
+#[test]
+fn our_own_flags_add_listeners_rights_and_descriptors() {
+    let settings = load(
+        "-listen client,wss,:1/ws -listen server,tls,:2 -cert c.pem -key k.pem -clientrights= -descriptors a -descriptors b \
+         -origins https://a.example,https://b.example -http= -unreal=false -threads 3",
+    )
+    .unwrap();
+    let clients: Vec<_> = settings.client_listeners().map(|listener| listener.network.tag()).collect();
+    assert_eq!(clients, ["tcp", "wss"]);
+    let servers: Vec<_> = settings.server_listeners().map(|listener| listener.host_and_port()).collect();
+    assert_eq!(servers, [":11288", ":2"]);
+    assert!(!settings.client_rights.create && !settings.client_rights.write && !settings.unreal);
+    assert_eq!(settings.descriptor_files, ["a", "b"]);
+    assert_eq!(settings.origins, ["https://a.example", "https://b.example"]);
+    assert!(settings.http_address.is_empty() && settings.threads == 3);
+}
+
+#[test]
+fn w12_and_w13_clients_neither_own_global_nor_create_entities_unless_told_so() {
+    let rights = load("").unwrap().client_rights;
+    assert!(!rights.own_global && !rights.entity);
+    let rights = load("-clientrights=own-global,entity").unwrap().client_rights;
+    assert!(rights.own_global && rights.entity && !rights.create);
+}
+
+#[test]
+fn the_help_has_a_line_for_each_flag_and_limit() {
+    let text = usage();
+    for flag in ["-dev ", "-scrt ", "-mfaa ", "-chs ", "-limit ", "-listen ", "max_radius = 1000000"] {
+        assert!(text.contains(flag), "{flag}");
+    }
+}

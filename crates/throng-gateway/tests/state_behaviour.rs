@@ -1,0 +1,326 @@
+//! What a channel's state does with updates, one behaviour at a time.
+#![allow(missing_docs)]
+
+mod state_support;
+
+use state_support::*;
+use throng_gateway::state::{
+    Chunks, DataState, FieldMask, Involvement, MapKey, MergeError, MergeOptions, Schemas, StateLimits, VectorPath,
+};
+use throng_wire::Tick;
+
+fn merge(state: &mut DataState, update: Wire, writer: u32, tick: u32) {
+    state.merge(&update.0, &url("World"), writer, Tick(tick)).unwrap();
+}
+
+fn received(chunks: &Chunks) -> prost_reflect::DynamicMessage {
+    let mut receiver = Receiver::new("World", false);
+    receiver.receive_all(chunks);
+    receiver.message
+}
+
+#[test]
+fn w4_an_update_without_data_is_refused() {
+    let mut state = world(removable());
+    assert_eq!(state.merge(&[], "", 1, Tick(1)), Err(MergeError::MissingData));
+    assert!(state.is_empty());
+}
+
+#[test]
+fn w5_an_update_of_another_known_type_is_refused() {
+    let mut state = world(removable());
+    merge(&mut state, message().text(5, "arena"), 1, 1);
+    assert_eq!(state.merge(&moving(1.0).0, &url("Actor"), 1, Tick(2)), Err(MergeError::WrongType));
+    assert_same(&full(&state, "World", 60_000), &parse("World", &message().text(5, "arena").0), "unchanged");
+    assert!(state.merge(&[], "other.host/test.World", 1, Tick(2)).is_ok(), "only the name counts");
+}
+
+#[test]
+fn w16_a_mask_of_one_subscriber_leaves_the_state_alone() {
+    let mut state = world(removable());
+    let update = message().entry(1, 1, moving(2.0).varint(2, 9)).text(5, "arena");
+    merge(&mut state, update.clone(), 1, 1);
+    let mask = state.resolve_mask(&["actors.owner"]).unwrap().unwrap();
+    let mut chunks = Chunks::new();
+    state.encode(None, Some(&mask), None, 60_000, &mut chunks);
+    assert_same(&received(&chunks), &parse("World", &message().entry(1, 1, message().varint(2, 9)).0), "masked");
+    assert_same(&full(&state, "World", 60_000), &parse("World", &update.0), "the others");
+    assert!(state.resolve_mask(&["actors.nonsense"]).is_err());
+    assert!(FieldMask::resolve(&["actors"], None).is_err());
+}
+
+#[test]
+fn a_mask_goes_through_lists_and_spares_removals() {
+    let mut state = world(removable());
+    let chat = message().varint(1, 3).varint(2, 7).text(3, "hi");
+    merge(&mut state, message().nested(2, chat).entry(1, 1, message().varint(2, 9)), 1, 1);
+    merge(&mut state, message().entry(1, 1, message().varint(1, 1)), 1, 2);
+    let mask = state.resolve_mask(&["chats.content", "actors.owner"]).unwrap().unwrap();
+    let mut chunks = Chunks::new();
+    state.encode(Some(Tick(0)), Some(&mask), None, 60_000, &mut chunks);
+    let expected = message().nested(2, message().text(3, "hi")).entry(1, 1, message().varint(1, 1));
+    assert_same(&received(&chunks), &parse("World", &expected.0), "masked");
+}
+
+#[test]
+fn w17_a_state_of_2000_actors_reaches_a_late_joiner_in_chunks() {
+    let mut state = world(removable());
+    let update = (1..2_001).fold(message(), |wire, key| wire.entry(1, key, moving(key as f32)));
+    merge(&mut state, update.clone(), 1, 1);
+    let mut chunks = Chunks::new();
+    state.encode(None, None, None, 20_000, &mut chunks);
+    assert!(chunks.len() >= 5);
+    assert!(chunks.iter().all(|chunk| chunk.value.len() <= 20_000));
+    assert_eq!(chunks.oversized(), 0);
+    assert_same(&received(&chunks), &parse("World", &update.0), "late joiner");
+}
+
+#[test]
+fn an_entry_larger_than_a_chunk_is_cut_and_a_string_is_reported() {
+    let mut state = world(removable());
+    let parts = (1..100).fold(message(), |wire, key| wire.entry(13, key, message().varint(2, u64::from(key))));
+    merge(&mut state, message().entry(1, 1, parts.clone()), 1, 1);
+    let mut chunks = Chunks::new();
+    state.encode(None, None, None, 200, &mut chunks);
+    assert!(chunks.iter().all(|chunk| chunk.value.len() <= 200));
+    assert_eq!(chunks.oversized(), 0);
+    assert_same(&received(&chunks), &parse("World", &message().entry(1, 1, parts).0), "cut");
+    merge(&mut state, message().text(5, &"x".repeat(300)), 1, 2);
+    state.encode(Some(Tick(1)), None, None, 200, &mut chunks);
+    assert_eq!((chunks.len(), chunks.oversized()), (1, 1));
+}
+
+#[test]
+fn a_removal_in_the_same_window_as_other_updates_reaches_every_subscriber() {
+    let mut state = world(removable());
+    let mut early = Receiver::new("World", true);
+    merge(&mut state, message().entry(1, 1, moving(1.0)).entry(1, 2, moving(1.0)), 1, 1);
+    early.receive_all(&delta(&state, 0));
+    merge(&mut state, message().entry(1, 1, moving(2.0)), 1, 2);
+    merge(&mut state, message().entry(1, 1, message().varint(1, 1)), 1, 3);
+    merge(&mut state, message().entry(1, 2, moving(3.0)), 1, 4);
+    early.receive_all(&delta(&state, 1));
+    let expected = parse("World", &message().entry(1, 2, moving(3.0)).0);
+    assert_same(&early.message, &expected, "subscriber");
+    assert_same(&full(&state, "World", 60_000), &expected, "newcomer");
+    assert_eq!(state.tombstone_count(), 1);
+}
+
+#[test]
+fn a_key_that_comes_back_has_nothing_of_its_former_value() {
+    let mut state = world(removable());
+    let mut subscriber = Receiver::new("World", true);
+    merge(&mut state, message().entry(1, 1, message().varint(2, 5).text(8, "old")), 1, 1);
+    subscriber.receive_all(&delta(&state, 0));
+    merge(&mut state, message().entry(1, 1, message().varint(1, 1)), 1, 2);
+    merge(&mut state, message().entry(1, 1, message().varint(2, 6)), 1, 3);
+    let chunks = delta(&state, 1);
+    assert_eq!(chunks.len(), 2, "the removal, then the new entry");
+    subscriber.receive_all(&chunks);
+    assert_same(&subscriber.message, &parse("World", &message().entry(1, 1, message().varint(2, 6)).0), "came back");
+    assert_eq!(delta(&state, 2).len(), 1, "who knows of the removal is not told again");
+}
+
+#[test]
+fn tombstones_are_forgotten_when_told_to_and_bounded_otherwise() {
+    let limits = StateLimits { tombstones: 8, ..StateLimits::default() };
+    let mut state = world_within(removable(), limits);
+    let gone = |key| message().entry(1, key, message().varint(1, 1));
+    for tick in 1..=8 {
+        merge(&mut state, gone(tick), 1, tick);
+    }
+    state.forget(Tick(3));
+    assert_eq!((state.tombstone_count(), state.horizon()), (5, Tick(3)));
+    let mut dropped = 0;
+    for tick in 9..=20 {
+        dropped += state.merge(&gone(tick).0, &url("World"), 1, Tick(tick)).unwrap().tombstones_dropped;
+        assert!(state.tombstone_count() <= 8);
+    }
+    assert_eq!(dropped as usize, 5 + 12 - state.tombstone_count());
+    assert!(state.horizon().is_newer_than(Tick(3)));
+    state.forget(Tick(20));
+    assert_eq!((state.tombstone_count(), state.size_bytes(), state.value_count()), (0, 4, 1), "the map alone is left");
+}
+
+#[test]
+fn list_options_are_obeyed() {
+    let chat = |text: &str| message().nested(2, message().text(3, text));
+    let texts = |state: &DataState| -> Vec<String> {
+        let message = full(state, "World", 60_000);
+        let list = message.get_field_by_name("chats").unwrap().into_owned();
+        let text = |chat: &prost_reflect::Value| {
+            chat.as_message().unwrap().get_field_by_name("content").unwrap().as_str().unwrap().to_owned()
+        };
+        list.as_list().unwrap().iter().map(text).collect()
+    };
+    for (options, expected) in [
+        (MergeOptions::default(), vec!["a", "b", "c", "d"]),
+        (MergeOptions { list_size_limit: 3, truncate_top: true, ..MergeOptions::default() }, vec!["b", "c", "d"]),
+        (MergeOptions { list_size_limit: 3, ..MergeOptions::default() }, vec!["a", "b", "c"]),
+        (MergeOptions { replace_lists: true, ..MergeOptions::default() }, vec!["c", "d"]),
+    ] {
+        let mut state = world(options);
+        merge(&mut state, chat("a").and(chat("b")), 1, 1);
+        merge(&mut state, chat("c").and(chat("d")), 1, 2);
+        assert_eq!(texts(&state), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn each_writer_can_be_left_out_by_copying() {
+    let mut state = world(removable());
+    for writer in 1..=50 {
+        merge(&mut state, message().entry(1, writer, moving(writer as f32)), writer, 1);
+    }
+    let chunks = delta(&state, 0);
+    for writer in 1..=50 {
+        assert_eq!(chunks.involvement(writer), Involvement::Parts);
+        assert_eq!(chunks.chunk(0).parts_of(writer).len(), 1, "one stretch of bytes");
+        let mut receiver = Receiver::new("World", false);
+        receiver.receive_without(&chunks, writer);
+        let others = (1..=50).filter(|&other| other != writer);
+        let expected = others.fold(message(), |wire, key| wire.entry(1, key, moving(key as f32)));
+        assert_same(&receiver.message, &parse("World", &expected.0), "without one");
+    }
+    assert_eq!(chunks.involvement(51), Involvement::None);
+}
+
+#[test]
+fn an_entry_of_two_writers_is_mixed_and_encoded_for_each() {
+    let mut state = world(removable());
+    merge(&mut state, message().entry(1, 1, message().varint(2, 5)), 7, 1);
+    merge(&mut state, message().entry(1, 1, message().text(8, "name")), 8, 2);
+    let mut chunks = delta(&state, 0);
+    assert_eq!(
+        [7, 8, 9].map(|writer| chunks.involvement(writer)),
+        [Involvement::Mixed, Involvement::Mixed, Involvement::None]
+    );
+    state.encode(Some(Tick(0)), None, Some(7), 60_000, &mut chunks);
+    assert_same(&received(&chunks), &parse("World", &message().entry(1, 1, message().text(8, "name")).0), "for 7");
+}
+
+#[test]
+fn entries_are_set_and_removed_by_the_gateway_itself() {
+    for mut state in [world(MergeOptions::default()), opaque()] {
+        let key = MapKey::from(70_000);
+        state.set_entry(1, &key, &message().varint(2, 5).0, 0, Tick(1)).unwrap();
+        assert!(state.has_entry(1, &key));
+        assert!(state.keys(1).eq([key.clone()]));
+        let mut value = Vec::new();
+        assert!(state.entry(1, &key, &mut value));
+        assert_eq!(value, message().varint(2, 5).0);
+        state.remove_entry(1, &key, &[0x08, 1], 0, Tick(2)).unwrap();
+        assert!(!state.has_entry(1, &key) && state.entry_count(1) == 0);
+        let chunks = delta(&state, 1);
+        assert_same(&received(&chunks), &parse("World", &message().entry(1, 70_000, message().varint(1, 1)).0), "told");
+    }
+    let mut state = world(MergeOptions::default());
+    assert_eq!(state.set_entry(5, &MapKey::from(1), &[], 0, Tick(1)), Err(MergeError::NotAMap { number: 5 }));
+    assert_eq!(state.set_entry(8, &MapKey::from(1), &[], 0, Tick(1)), Err(MergeError::NotAMap { number: 8 }));
+}
+
+#[test]
+fn limits_refuse_and_leave_the_state_as_it_was() {
+    let limits = StateLimits { state_bytes: 400, entries: 20, depth: 3, ..StateLimits::default() };
+    let mut state = world_within(removable(), limits);
+    merge(&mut state, message().text(5, "arena"), 1, 1);
+    let deep = (0..4).fold(message(), |wire, _| message().nested(7, wire).nested(3, message()));
+    let deep = message().nested(7, message().nested(3, message().nested(3, message().nested(3, deep))));
+    let numbers = message().bytes(3, &[1; 30]);
+    let long = message().text(5, &"x".repeat(500));
+    let bad_text = message().bytes(5, &[0xFF]);
+    let wrong_wire = message().varint(5, 1);
+    for (update, tag) in [
+        (deep, "too_deep"),
+        (numbers, "too_many_entries"),
+        (long, "too_large"),
+        (bad_text, "malformed"),
+        (wrong_wire, "wire_type"),
+    ] {
+        let update = message().fixed64(6, 1).and(update);
+        assert_eq!(state.merge(&update.0, &url("World"), 1, Tick(2)).unwrap_err().tag(), tag);
+        assert_same(&full(&state, "World", 60_000), &parse("World", &message().text(5, "arena").0), tag);
+    }
+    for tick in 3..200 {
+        merge(&mut state, message().text(5, &"y".repeat(380)), 1, tick);
+    }
+}
+
+#[test]
+fn positions_are_read_by_name_by_number_and_by_guess() {
+    let update = message().nested(1, moving(4.0));
+    let schema_of_entity = schema("Entity");
+    let named = VectorPath::resolve("actor.replicatedMovement.location", Some(&schema_of_entity)).unwrap();
+    let numbered = VectorPath::resolve("1.11.3", None).unwrap();
+    for schema in [Some(schema_of_entity.clone()), None] {
+        let mut state =
+            DataState::new(schema, &url("Entity"), MergeOptions::default(), StateLimits::default(), Tick(0));
+        assert_eq!(state.unreal_location(), None);
+        state.merge(&update.0, &url("Entity"), 1, Tick(1)).unwrap();
+        let expected = Some([4.0, -4.0, 0.5]);
+        assert_eq!(
+            (state.vector(&named), state.vector(&numbered), state.unreal_location()),
+            (expected, expected, expected)
+        );
+        let only_x = message().nested(1, message().nested(11, message().nested(3, message().float(1, 9.0))));
+        state.merge(&only_x.0, &url("Entity"), 1, Tick(2)).unwrap();
+        assert_eq!(state.vector(&named), Some([9.0, -4.0, 0.5]));
+        let nan = message().nested(1, message().nested(11, message().nested(3, message().float(1, f32::NAN))));
+        state.merge(&nan.0, &url("Entity"), 1, Tick(3)).unwrap();
+        assert_eq!(state.vector(&named), None);
+    }
+    assert!(VectorPath::resolve("actor.nonsense", Some(&schema_of_entity)).is_err());
+}
+
+#[test]
+fn chats_appended_one_by_one_arrive_once_each_without_a_schema() {
+    let mut state = opaque();
+    let mut receiver = Receiver::new("World", false);
+    for tick in 1..=300 {
+        let chat = message().varint(1, u64::from(tick)).varint(2, 7).text(3, "hello");
+        merge(&mut state, message().nested(2, chat), 1, tick);
+        if tick % 20 == 0 {
+            receiver.receive_all(&delta(&state, tick - 20));
+        }
+    }
+    assert_eq!(receiver.message.get_field_by_name("chats").unwrap().as_list().unwrap().len(), 300);
+}
+
+#[test]
+fn an_object_that_moves_for_long_does_not_grow_without_a_schema() {
+    let mut state = DataState::new(None, &url("Entity"), MergeOptions::default(), StateLimits::default(), Tick(0));
+    state.merge(&message().nested(1, moving(1.0).varint(2, 77)).0, &url("Entity"), 1, Tick(1)).unwrap();
+    for tick in 2..5_000 {
+        state.merge(&message().nested(1, moving(tick as f32)).0, &url("Entity"), 1, Tick(tick)).unwrap();
+    }
+    assert!(state.size_bytes() < 5_000, "{} bytes", state.size_bytes());
+    let expected = parse("Entity", &message().nested(1, moving(4_999.0).varint(2, 77)).0);
+    assert_same(&full(&state, "Entity", 60_000), &expected, "the first update's field is still there");
+}
+
+#[test]
+fn ticks_may_wrap_around() {
+    let start = Tick(u32::MAX - 1);
+    let mut state = DataState::new(Some(schema("World")), "", removable(), StateLimits::default(), start);
+    let mut chunks = Chunks::new();
+    for step in 1..6 {
+        let tick = start.after(step);
+        state.merge(&message().varint(11, u64::from(step)).0, &url("World"), 1, tick).unwrap();
+        state.encode(Some(tick.before(1)), None, None, 60_000, &mut chunks);
+        assert_eq!(chunks.len(), 1, "{tick:?}");
+        state.encode(Some(tick), None, None, 60_000, &mut chunks);
+        assert!(chunks.is_empty(), "{tick:?}");
+    }
+    assert_eq!(state.last_change(), Tick(3));
+}
+
+#[test]
+fn schemas_are_found_by_type_url() {
+    let mut schemas = Schemas::default();
+    schemas.add_pool(pool());
+    assert_eq!(schemas.find(&url("World")).map(|schema| schema.name().to_owned()), Some("test.World".to_owned()));
+    assert!(schemas.find("type.googleapis.com/test.Nothing").is_none());
+    let set = Schemas::from_descriptor_set(&pool().encode_to_vec()).unwrap();
+    assert_eq!(set.len(), schemas.len());
+    assert_eq!(Schemas::from_descriptor_set(&[0xFF]).unwrap_err().tag(), "descriptor_set");
+}

@@ -1,0 +1,358 @@
+//! Each way in, from the first byte to the last.
+
+mod serving;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kcp::Kcp;
+use throng_channeld::client::{Client, ClientError, ClientOptions};
+use throng_channeld::proto::AuthMessage;
+use throng_channeld::{
+    Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body, put_message,
+};
+use throng_gateway::engine::port::Side;
+use throng_gateway::serve::{Reason, TlsFiles, Transport, WebSocketOptions};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, echo, eventually, frame, payload_of, serve, soon, wait_for_end};
+
+fn websocket(path: &str, origin: &str) -> ClientOptions {
+    ClientOptions { websocket_path: Some(path.into()), origin: origin.into(), ..ClientOptions::default() }
+}
+
+/// Sends 2 MB to the client and counts what arrives.
+fn flood(client: &mut Client) {
+    client.send_bytes(Header::new(0, FLOOD), &40u16.to_le_bytes()).expect("connected");
+    for _ in 0..40 {
+        let message = client.wait_for(FLOOD, soon()).expect("all of it comes");
+        assert_eq!(payload_of(&message.body).len(), FLOOD_BYTES);
+    }
+}
+
+#[test]
+fn tcp_carries_messages_both_ways() {
+    let serving = serve(Transport::Tcp, |_| {});
+    let mut client = serving.join(ClientOptions::default());
+    (0..50).for_each(|length| echo(&mut client, &vec![3; length * 1_000]));
+    flood(&mut client);
+    serving.end();
+}
+
+#[test]
+fn websocket_carries_messages_both_ways() {
+    let serving = serve(Transport::WebSocket(WebSocketOptions::default()), |_| {});
+    for dialect in [Dialect::Fixed, Dialect::Legacy] {
+        let mut client = serving.join(ClientOptions { dialect, ..websocket("/", "") });
+        (0..50).for_each(|length| echo(&mut client, &vec![3; length * 1_000]));
+        flood(&mut client);
+    }
+    serving.end();
+}
+
+#[test]
+fn websocket_asks_for_its_path_and_checks_where_a_page_came_from() {
+    let options = WebSocketOptions { path: "/play".into(), origins: vec!["https://game.example".into()] };
+    let serving = serve(Transport::WebSocket(options), |_| {});
+    let connect = |options| Client::connect(serving.address(), options).map(|_| ());
+    assert!(connect(websocket("/play", "https://game.example")).is_ok());
+    assert!(connect(websocket("/play", "")).is_ok());
+    for (options, status) in [(websocket("/", ""), "404"), (websocket("/play", "https://evil.example"), "403")] {
+        let Err(ClientError::Io(error)) = connect(options) else { panic!("let in") };
+        assert!(error.to_string().contains(status), "{error}");
+    }
+    eventually("both are counted", || {
+        (serving.refused(Reason::Origin), serving.refused(Reason::Handshake)) == (1, 1)
+    });
+    serving.end();
+}
+
+#[test]
+fn websocket_frames_that_are_too_long_end_the_connection() {
+    let serving = serve(Transport::WebSocket(WebSocketOptions::default()), |_| {});
+    let mut client = serving.join(websocket("/", ""));
+    client.send_raw(&[7; 70_000]).expect("connected");
+    wait_for_end(&mut client);
+    assert_eq!(serving.refused(Reason::FrameTooLong), 1);
+    serving.end();
+}
+
+#[test]
+fn a_websocket_handshake_that_does_not_end_is_given_up() {
+    let serving = serve(Transport::WebSocket(WebSocketOptions::default()), |options| {
+        options.doors[1].limits.handshake = Duration::from_millis(200);
+    });
+    let mut stream = TcpStream::connect(serving.address()).expect("open");
+    stream.write_all(b"GET / HTTP/1.1\r\n").expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    assert_eq!(stream.read(&mut [0; 10]).expect("it is closed"), 0);
+    assert_eq!(serving.refused(Reason::HandshakeLate), 1);
+    serving.end();
+}
+
+struct Certificate {
+    folder: tempfile::TempDir,
+    der: CertificateDer<'static>,
+}
+
+impl Certificate {
+    fn new() -> Certificate {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("cert.pem"), made.cert.pem()).expect("written");
+        std::fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).expect("written");
+        Certificate { folder, der: made.cert.der().clone() }
+    }
+
+    fn files(&self) -> TlsFiles {
+        TlsFiles { certificates: self.folder.path().join("cert.pem"), key: self.folder.path().join("key.pem") }
+    }
+
+    fn connect(&self, address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).expect("it is one");
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
+        StreamOwned::new(connection, TcpStream::connect(address).expect("open"))
+    }
+}
+
+fn auth_frame() -> Vec<u8> {
+    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: String::new() };
+    let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+    put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
+    PacketWriter::new().write(Dialect::Fixed, &entries, &mut bytes);
+    bytes
+}
+
+#[test]
+fn tls_encrypts_tcp() {
+    let certificate = Certificate::new();
+    let serving = serve(Transport::Tcp, |options| options.doors[1].tls = Some(certificate.files()));
+    let mut stream = certificate.connect(serving.address());
+    stream.sock.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    stream.write_all(&auth_frame()).expect("connected");
+    let mut reader = FrameReader::with_dialect(Dialect::Fixed);
+    let mut bytes = [0; 1_000];
+    let message = loop {
+        let count = stream.read(&mut bytes).expect("an answer");
+        reader.push(&bytes[..count]).expect("it is short");
+        if let Some(frame) = reader.next_frame().expect("sound") {
+            break Messages::new(frame.payload).next().expect("one").expect("sound");
+        }
+    };
+    assert_eq!(message.msg_type, message_type::AUTH);
+    serving.end();
+}
+
+#[test]
+fn tls_does_not_speak_with_those_who_do_not() {
+    let certificate = Certificate::new();
+    let serving = serve(Transport::Tcp, |options| options.doors[1].tls = Some(certificate.files()));
+    let mut client = serving.connect(ClientOptions::default());
+    client.send_raw(&auth_frame()).expect("connected");
+    wait_for_end(&mut client);
+    eventually("it is counted", || serving.refused(Reason::Handshake) == 1);
+    serving.end();
+}
+
+/// A client of KCP that writes as kcp-go does: messages of one segment each.
+struct KcpClient {
+    socket: UdpSocket,
+    machine: Kcp<Loose>,
+    began: Instant,
+    reader: FrameReader,
+    received: Vec<Message>,
+    /// Every so many datagrams, one is lost in each direction.
+    loses_every: usize,
+    datagrams: usize,
+}
+
+struct Loose {
+    socket: UdpSocket,
+    loses_every: usize,
+    datagrams: usize,
+}
+
+impl Write for Loose {
+    fn write(&mut self, datagram: &[u8]) -> std::io::Result<usize> {
+        self.datagrams += 1;
+        if self.datagrams % self.loses_every != 0 {
+            self.socket.send(datagram)?;
+        }
+        Ok(datagram.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl KcpClient {
+    fn connect(address: SocketAddr, conversation: u32, loses_every: usize) -> KcpClient {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        socket.connect(address).expect("an address");
+        socket.set_read_timeout(Some(Duration::from_millis(5))).expect("it can be set");
+        let output = Loose { socket: socket.try_clone().expect("a socket"), loses_every, datagrams: 0 };
+        let mut machine = Kcp::new(conversation, output);
+        machine.set_nodelay(true, 10, 2, true);
+        machine.update(0).expect("it runs");
+        let reader = FrameReader::with_dialect(Dialect::Fixed);
+        KcpClient { socket, machine, began: Instant::now(), reader, received: Vec::new(), loses_every, datagrams: 0 }
+    }
+
+    fn send(&mut self, header: Header, body: &[u8]) {
+        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+        put_message(&mut entries, header, body);
+        PacketWriter::new().write(Dialect::Fixed, &entries, &mut bytes);
+        for piece in bytes.chunks(self.machine.mss()) {
+            self.machine.send(piece).expect("it is short");
+        }
+    }
+
+    fn turn(&mut self) {
+        let now_ms = self.began.elapsed().as_millis() as u32;
+        self.machine.update(now_ms).expect("it runs");
+        let mut datagram = [0; 2_000];
+        while let Ok(count) = self.socket.recv(&mut datagram) {
+            self.datagrams += 1;
+            if self.datagrams % self.loses_every != 0 {
+                self.machine.input(&datagram[..count]).expect("sound");
+            }
+        }
+        while let Ok(bytes) = self.machine.peeksize() {
+            let mut piece = vec![0; bytes];
+            self.machine.recv(&mut piece).expect("it is there");
+            self.reader.push(&piece).expect("frames are taken");
+            while let Some(frame) = self.reader.next_frame().expect("sound") {
+                self.received.extend(Messages::new(frame.payload).map(|message| message.expect("sound")));
+            }
+        }
+    }
+
+    fn wait_for(&mut self, msg_type: u32) -> Message {
+        let deadline = soon();
+        loop {
+            if let Some(index) = self.received.iter().position(|message| message.msg_type == msg_type) {
+                return self.received.remove(index);
+            }
+            assert!(Instant::now() < deadline, "no message of type {msg_type} within 20 s");
+            self.turn();
+        }
+    }
+
+    fn join(&mut self) {
+        let auth = AuthMessage { player_identifier_token: "kay".into(), login_token: String::new() };
+        self.send(Header::new(0, message_type::AUTH), &prost::Message::encode_to_vec(&auth));
+        self.wait_for(message_type::AUTH);
+    }
+
+    fn echo(&mut self, payload: &[u8]) {
+        self.send(Header::new(0, ECHO), payload);
+        assert_eq!(payload_of(&self.wait_for(ECHO).body), payload);
+    }
+}
+
+#[test]
+fn kcp_carries_messages_both_ways_over_a_network_that_loses_some() {
+    let serving = serve(Transport::Kcp, |_| {});
+    let mut clients = [(7, 1_000_000), (8, 10), (u32::MAX, 5)]
+        .map(|(conversation, loses_every)| KcpClient::connect(serving.address(), conversation, loses_every));
+    clients.iter_mut().for_each(KcpClient::join);
+    for length in [1, 100, 1_376, 5_000, 40_000] {
+        clients.iter_mut().for_each(|client| client.echo(&vec![9; length]));
+    }
+    serving.end();
+}
+
+#[test]
+fn kcp_forgets_who_is_silent() {
+    let serving = serve(Transport::Kcp, |options| options.doors[1].limits.silence = Duration::from_millis(400));
+    let mut client = KcpClient::connect(serving.address(), 7, usize::MAX);
+    client.join();
+    eventually("it is forgotten", || serving.refused(Reason::Silent) == 1);
+    eventually("the engine knows", || serving.gateway.report().is_some_and(|report| report.occupancy.clients == 0));
+    serving.end();
+}
+
+#[test]
+fn kcp_starts_no_conversation_in_the_middle_and_stands_any_datagram() {
+    let serving = serve(Transport::Kcp, |_| {});
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..2_000 {
+        let mut datagram: Vec<u8> = (0..random.usize(0..200)).map(|_| random.u8(..)).collect();
+        if round % 2 == 0 && datagram.len() > 24 {
+            // A good head with a number that is not the first.
+            datagram[4] = 81;
+            datagram[12] |= 1;
+        }
+        stranger.send_to(&datagram, serving.address()).expect("loopback takes it");
+    }
+    let mut client = KcpClient::connect(serving.address(), 7, usize::MAX);
+    client.join();
+    let accepted = &serving.gateway.counters().of(Side::Client).accepted;
+    assert_eq!(accepted.load(std::sync::atomic::Ordering::Relaxed), 1);
+    serving.end();
+}
+
+#[test]
+fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
+    let serving = serve(Transport::Tcp, |_| {});
+    let address = serving.address();
+    let mut client = serving.join(ClientOptions::default());
+    client.send_bytes(Header::new(0, FLOOD), &40u16.to_le_bytes()).expect("connected");
+    client.wait_for(FLOOD, soon()).expect("the flood has begun");
+    let Serving { gateway, .. } = serving;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = 0;
+        loop {
+            match client.poll(soon()) {
+                Ok(Some(message)) => bytes += message.body.len(),
+                Ok(None) => panic!("still open"),
+                Err(_) => return bytes,
+            }
+        }
+    });
+    let begin = Instant::now();
+    assert!(gateway.shut_down(), "somebody was cut off");
+    assert!(begin.elapsed() < Duration::from_secs(8), "took {:?}", begin.elapsed());
+    reader.join().expect("whole frames to the end");
+    assert!(Client::connect(address, ClientOptions::default()).is_err());
+}
+
+#[test]
+fn a_shut_down_does_not_wait_for_ever_for_who_does_not_read() {
+    let serving = serve(Transport::Tcp, |options| {
+        options.drain = Duration::from_millis(500);
+        options.doors[1].limits.queued_bytes = 100 << 20;
+    });
+    let mut client = serving.join(ClientOptions::default());
+    client.send_bytes(Header::new(0, FLOOD), &400u16.to_le_bytes()).expect("connected");
+    client.wait_for(FLOOD, soon()).expect("the flood has begun");
+    eventually("it piles up", || serving.gateway.report().is_some_and(|report| report.occupancy.queued_bytes > 1 << 20));
+    let Serving { gateway, .. } = serving;
+    let begin = Instant::now();
+    assert!(!gateway.shut_down(), "nobody could take all of it");
+    assert!(begin.elapsed() < Duration::from_secs(5), "took {:?}", begin.elapsed());
+}
+
+#[test]
+fn a_door_that_is_taken_is_an_error_that_names_it() {
+    let first = serve(Transport::Tcp, |_| {});
+    let address = first.address();
+    let other = std::net::TcpListener::bind(address);
+    assert!(other.is_err(), "the gateway holds its door");
+    let mut client = first.connect(ClientOptions::default());
+    client.send_raw(&frame(0, b"?")).expect("connected");
+    wait_for_end(&mut client);
+    first.end();
+}

@@ -1,0 +1,114 @@
+use serde::{Deserialize, Serialize};
+
+use crate::summary::{RunSummary, Split, Spread};
+
+/// What a comparison keeps of a run's summary. Times are means over the measured part's ticks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Connections.
+    pub connections: f64,
+    /// Working time of a frame, in milliseconds.
+    pub frame_ms: f64,
+    /// The same at the 99th percentile.
+    pub frame_p99_ms: f64,
+    /// By connection and tick, in microseconds.
+    pub us_per_connection: Split,
+    /// Sealing and sending the same packets with nothing else done, in milliseconds per tick.
+    pub floor_ms: Option<f64>,
+    /// Ticks.
+    pub ticks: u64,
+    /// Ticks that were not done when the next was due.
+    pub missed_ticks: u64,
+    /// Heap allocations per tick.
+    pub allocations_per_tick: Option<f64>,
+    /// Growth of resident memory by connection.
+    pub rss_bytes_per_connection: f64,
+    /// UDP payload to a client.
+    pub kbit_per_s: f64,
+    /// Object state by object updates, without packet header and seal.
+    pub update_bytes: Option<f64>,
+    /// Object updates to a client per second.
+    pub updates_per_s: f64,
+    /// Objects that a decoding client holds, median.
+    pub known_objects: Option<f64>,
+    /// Age in milliseconds of the state of neighbours within 10 m, at the bots.
+    pub near_age_ms: Spread,
+    /// From 10 to 50 m.
+    pub middle_age_ms: Spread,
+    /// Beyond.
+    pub far_age_ms: Spread,
+}
+
+impl Figures {
+    /// The figures of a run.
+    pub fn of(run: &RunSummary) -> Figures {
+        Figures {
+            connections: run.server.connections,
+            frame_ms: run.server.frame_ms.mean,
+            frame_p99_ms: run.server.frame_ms.p99,
+            us_per_connection: run.server.us_per_connection,
+            floor_ms: run.floor.ms_per_tick,
+            ticks: run.server.ticks,
+            missed_ticks: run.server.missed_ticks,
+            allocations_per_tick: run.server.steady_state_allocations_per_tick,
+            rss_bytes_per_connection: run.server.rss_bytes_per_connection,
+            kbit_per_s: run.client.kbit_per_s.mean,
+            update_bytes: run.client.object_update_bytes.mean,
+            updates_per_s: run.client.object_updates_per_s,
+            known_objects: run.client.known_objects.p50,
+            near_age_ms: run.neighbours.near.age_ms,
+            middle_age_ms: run.neighbours.middle.age_ms,
+            far_age_ms: run.neighbours.far.age_ms,
+        }
+    }
+
+    /// Taking, opening and reading packets, in milliseconds per tick.
+    pub fn incoming_ms(&self) -> f64 {
+        self.per_tick_ms(self.us_per_connection.receive)
+    }
+
+    /// Game code, in milliseconds per tick.
+    pub fn world_ms(&self) -> f64 {
+        self.per_tick_ms(self.us_per_connection.simulate)
+    }
+
+    /// The work of sending state, in milliseconds per tick.
+    pub fn outgoing_ms(&self) -> f64 {
+        self.per_tick_ms(self.us_per_connection.outgoing())
+    }
+
+    /// Outgoing work without handing packets to the kernel, in microseconds by connection and tick: interest, quantise,
+    /// encode, write and seal.
+    pub fn outside_kernel_us(&self) -> f64 {
+        self.us_per_connection.outgoing() - self.us_per_connection.send
+    }
+
+    /// The replication model's own work, in microseconds by connection and tick: interest, quantise, encode and write.
+    pub fn model_us(&self) -> f64 {
+        self.outside_kernel_us() - self.us_per_connection.seal
+    }
+
+    /// Outgoing work by the floor of the same run.
+    pub fn by_floor(&self) -> Option<f64> {
+        self.floor_ms.filter(|&floor_ms| floor_ms > 0.0).map(|floor_ms| self.outgoing_ms() / floor_ms)
+    }
+
+    fn per_tick_ms(&self, us_per_connection: f64) -> f64 {
+        us_per_connection * self.connections / 1e3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outgoing_work_falls_into_the_kernels_part_the_seal_and_the_model() {
+        let run = RunSummary::example();
+        let figures = Figures::of(&run);
+        let us = &run.server.us_per_connection;
+        assert!((figures.model_us() + us.seal + us.send - us.outgoing()).abs() < 1e-9);
+        assert!((figures.outgoing_ms() - us.outgoing() * run.server.connections / 1e3).abs() < 1e-9);
+        assert!((figures.by_floor().unwrap() - run.floor.ratio.unwrap()).abs() < 0.02);
+    }
+}

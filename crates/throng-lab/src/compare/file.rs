@@ -1,0 +1,422 @@
+//! `compare.json`: every run of a comparison.
+//!
+//! ```text
+//! { "format": 1, "started_at", "revision", "command_line", "machine", "contestants", "workloads",
+//!   "runs": [ { "workload", "contestant", "players", "round", "valid", "figures": { .. } | null, .. }, .. ],
+//!   "published": [ { "workload", "rows": [ .. ] }, .. ] }
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{CompareOptions, Figures, Turn};
+use crate::environment::{self, Environment};
+use crate::report::ReportError;
+use crate::summary::{Published, RunSummary};
+
+/// Name of the file.
+pub const COMPARISON_FILE: &str = "compare.json";
+/// Number of this layout. Rises when a key changes its meaning or goes away, not when one is added.
+pub const FORMAT: u32 = 1;
+/// The largest file that is read, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Every run of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Start of the first run, in UTC, as `2026-01-31T12:00:00Z`.
+    pub started_at: String,
+    /// Revision of the program's tree, with `-dirty` if it was changed; or `unknown`.
+    pub revision: String,
+    /// The program's arguments.
+    pub command_line: Vec<String>,
+    /// Where it was played; `None` before the first run.
+    pub machine: Option<Machine>,
+    /// Who played, as named on the command line.
+    pub contestants: Vec<String>,
+    /// What was played.
+    pub workloads: Vec<String>,
+    /// Every run, in the order in which they were played.
+    pub runs: Vec<Run>,
+    /// What others published of the same workloads.
+    pub published: Vec<PublishedTable>,
+}
+
+/// The machine and the program, as far as they matter for the figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub cpu: String,
+    /// Cores.
+    pub cores: u32,
+    /// Whether the processor is a hypervisor's.
+    pub virtual_machine: bool,
+    /// Memory in bytes; 0 if unknown.
+    pub memory_bytes: u64,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// Version of the program.
+    pub version: String,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The scenario as it was named on the command line.
+    pub workload: String,
+    /// The contestant's name.
+    pub contestant: String,
+    /// How many should play; 0 if the run failed.
+    pub players: u32,
+    /// Which repetition, from 0.
+    pub round: u32,
+    /// Ticks per second.
+    pub tick_hz: u32,
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// Start in UTC.
+    pub started_at: String,
+    /// The arguments with which the same run can be played alone.
+    pub command_line: Vec<String>,
+    /// Whether the figures may be quoted.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_reasons: Vec<String>,
+    /// What was measured; `None` if the run failed.
+    pub figures: Option<Figures>,
+}
+
+/// Published figures of a workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PublishedTable {
+    /// The workload.
+    pub workload: String,
+    /// The figures; `ours` is empty.
+    pub rows: Vec<Published>,
+}
+
+/// Why a comparison could not be read. Each text is one line that says what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ComparisonError {
+    /// The file could not be read.
+    #[error("cannot read {}: {source}; give the folder of a comparison, such as runs/20260131-120000-compare", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a comparison.
+    #[error("{} is no comparison: {source}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Another version of the program wrote it.
+    #[error("{} has format {found}, this program reads format {FORMAT}: use the program that wrote it", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+    },
+}
+
+impl ComparisonError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ComparisonError::Read { .. } => "read",
+            ComparisonError::Malformed { .. } => "malformed",
+            ComparisonError::Format { .. } => "format",
+        }
+    }
+}
+
+impl Comparison {
+    pub(super) fn new(options: &CompareOptions, started_at: String) -> Comparison {
+        Comparison {
+            format: FORMAT,
+            started_at,
+            revision: environment::revision(),
+            command_line: options.command_line.clone(),
+            machine: None,
+            contestants: options.contestants.iter().map(ToString::to_string).collect(),
+            workloads: options.workloads.clone(),
+            runs: Vec::new(),
+            published: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, turn: &Turn, outcome: Result<RunSummary, String>) {
+        let (workload, contestant) = (turn.workload.clone(), turn.contestant.to_string());
+        let run = match &outcome {
+            Ok(summary) => {
+                self.machine.get_or_insert_with(|| Machine::of(&summary.environment));
+                self.note_published(&workload, summary);
+                Run {
+                    players: summary.players,
+                    tick_hz: summary.tick_hz,
+                    seconds: summary.seconds,
+                    started_at: summary.started_at.clone(),
+                    command_line: summary.environment.command_line.clone(),
+                    valid: summary.valid,
+                    invalid_reasons: summary.invalid_reasons.clone(),
+                    figures: Some(Figures::of(summary)),
+                    ..Run::default()
+                }
+            }
+            Err(error) => Run {
+                players: turn.overrides.players.unwrap_or(0),
+                invalid_reasons: vec![error.clone()],
+                ..Run::default()
+            },
+        };
+        self.runs.push(Run { workload, contestant, round: turn.round, ..run });
+    }
+
+    fn note_published(&mut self, workload: &str, summary: &RunSummary) {
+        if summary.published.is_empty() || self.published.iter().any(|table| table.workload == workload) {
+            return;
+        }
+        let rows = summary.published.iter().map(|row| Published { ours: None, ..row.clone() }).collect();
+        self.published.push(PublishedTable { workload: workload.to_owned(), rows });
+    }
+
+    /// The comparison as JSON, with a final line break.
+    ///
+    /// # Panics
+    /// Never: every part of it has a form in JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a comparison holds nothing that JSON cannot") + "\n"
+    }
+
+    /// The comparison in a folder.
+    ///
+    /// # Errors
+    /// If there is none, or it is none of this program's.
+    pub fn load(folder: &Path) -> Result<Comparison, ComparisonError> {
+        let path = folder.join(COMPARISON_FILE);
+        let read = || {
+            if fs::metadata(&path)?.len() > MAX_BYTES {
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 64 MiB"));
+            }
+            fs::read_to_string(&path)
+        };
+        match read() {
+            Ok(text) => Comparison::from_json(&text, &path),
+            Err(source) => Err(ComparisonError::Read { path, source }),
+        }
+    }
+
+    fn from_json(text: &str, path: &Path) -> Result<Comparison, ComparisonError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let malformed = |source| ComparisonError::Malformed { path: path.to_owned(), source };
+        let head: Head = serde_json::from_str(text).map_err(malformed)?;
+        if head.format != FORMAT {
+            return Err(ComparisonError::Format { path: path.to_owned(), found: head.format });
+        }
+        serde_json::from_str(text).map_err(malformed)
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> Result<(), ReportError> {
+        let path = folder.join(COMPARISON_FILE);
+        fs::write(&path, self.to_json()).map_err(|source| ReportError::Write { path, source })
+    }
+
+    /// The numbers of players with which a workload was played, smallest first.
+    pub fn sizes(&self, workload: &str) -> Vec<u32> {
+        let runs = self.runs.iter().filter(|run| run.workload == workload && run.figures.is_some());
+        let mut sizes: Vec<u32> = runs.map(|run| run.players).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// The number of players with which the workload itself was played, not its growth: that of the first run.
+    pub fn usual_size(&self, workload: &str) -> Option<u32> {
+        self.runs.iter().find(|run| run.workload == workload && run.figures.is_some()).map(|run| run.players)
+    }
+
+    /// A contestant's runs of a workload with so many players that count: the valid ones, or if there are none, those
+    /// that ended.
+    pub fn counted(&self, workload: &str, players: u32, contestant: &str) -> Vec<&Run> {
+        let is_asked = |run: &&Run| {
+            run.workload == workload && run.players == players && run.contestant == contestant && run.figures.is_some()
+        };
+        let all: Vec<&Run> = self.runs.iter().filter(is_asked).collect();
+        if all.iter().any(|run| run.valid) { all.into_iter().filter(|run| run.valid).collect() } else { all }
+    }
+
+    /// Who the others are held against: `legacy`, or the first.
+    pub fn base(&self) -> Option<&str> {
+        let legacy = self.contestants.iter().find(|name| *name == "legacy");
+        legacy.or(self.contestants.first()).map(String::as_str)
+    }
+
+    /// Why runs failed or may not be quoted, a line each: where, who, which round, and why.
+    pub fn complaints(&self) -> Vec<String> {
+        let spoilt = self.runs.iter().filter(|run| !run.valid);
+        let line = |run: &Run| {
+            let players = if run.players > 0 { format!(" with {}", run.players) } else { String::new() };
+            let why = run.invalid_reasons.join("; ");
+            let what = if run.figures.is_some() { "not valid" } else { "failed" };
+            format!("{}{players}, {}, round {}: {what}: {why}", run.workload, run.contestant, run.round + 1)
+        };
+        spoilt.map(line).collect()
+    }
+
+    /// Whether every contestant has a valid run of every workload and size.
+    pub fn is_complete(&self) -> bool {
+        let sizes = |workload: &String| self.sizes(workload).into_iter().map(move |size| (workload.clone(), size));
+        let mut cells = self.workloads.iter().flat_map(sizes).peekable();
+        cells.peek().is_some()
+            && cells.all(|(workload, size)| {
+                self.contestants.iter().all(|who| self.counted(&workload, size, who).iter().any(|run| run.valid))
+            })
+    }
+}
+
+impl Machine {
+    fn of(environment: &Environment) -> Machine {
+        Machine {
+            cpu: environment.cpu.clone(),
+            cores: environment.cores,
+            virtual_machine: environment.virtual_machine,
+            memory_bytes: environment.memory_bytes,
+            kernel: environment.kernel.clone(),
+            version: environment.version.clone(),
+        }
+    }
+}
+
+impl PublishedTable {
+    /// The systems, in the order of the file.
+    pub fn systems(&self) -> Vec<&str> {
+        let mut systems: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !systems.contains(&row.system.as_str()) {
+                systems.push(&row.system);
+            }
+        }
+        systems
+    }
+
+    /// What was measured, with its unit, in the order of the file.
+    pub fn measures(&self) -> Vec<(&str, &str)> {
+        let mut measures: Vec<(&str, &str)> = Vec::new();
+        for row in &self.rows {
+            if !measures.iter().any(|(measure, _)| *measure == row.measure) {
+                measures.push((&row.measure, &row.unit));
+            }
+        }
+        measures
+    }
+
+    /// A system's value of a measure.
+    pub fn value(&self, system: &str, measure: &str) -> Option<f64> {
+        let row = self.rows.iter().find(|row| row.system == system && row.measure == measure);
+        row.map(|row| row.value)
+    }
+}
+
+/// Two contestants, `dense` at three sizes, two rounds: `legacy` 50 times as dear as `throng` outside the kernel.
+#[cfg(test)]
+pub(crate) fn example() -> Comparison {
+    use crate::summary::Split;
+
+    let mut runs = Vec::new();
+    for (players, growth) in [(100, 1.0), (25, 0.25), (400, 4.0)] {
+        for (round, phase) in [(0, 1.0), (1, 1.04)] {
+            for (contestant, own_us) in [("legacy", 50.0), ("throng", 1.0)] {
+                let mut summary = RunSummary::example();
+                summary.server.connections = f64::from(players);
+                let own_us = own_us * growth * phase;
+                summary.server.us_per_connection =
+                    Split::new([0.2, 0.0, 0.0, 0.0, own_us - 0.25, 0.25, 4.0, 3.0], own_us + 8.0);
+                summary.server.frame_ms.mean = (own_us + 8.0) * f64::from(players) / 1e3;
+                summary.floor.ms_per_tick = Some(4.25 * f64::from(players) / 1e3);
+                runs.push(Run {
+                    workload: "dense".to_owned(),
+                    contestant: contestant.to_owned(),
+                    players,
+                    round,
+                    tick_hz: 30,
+                    seconds: 4.0,
+                    started_at: "2026-01-31T12:00:00Z".to_owned(),
+                    command_line: ["crowd", "--scenario", "dense", "--model", contestant].map(str::to_owned).to_vec(),
+                    valid: true,
+                    invalid_reasons: Vec::new(),
+                    figures: Some(Figures::of(&summary)),
+                });
+            }
+        }
+    }
+    let mut dense = RunSummary { scenario: "dense".to_owned(), ..RunSummary::example() };
+    dense.conclude();
+    let mut comparison = Comparison {
+        format: FORMAT,
+        started_at: "2026-01-31T12:00:00Z".to_owned(),
+        revision: "0123456789ab".to_owned(),
+        command_line: ["compare", "--workload", "dense", "--growth", "25,100,400"].map(str::to_owned).to_vec(),
+        machine: Some(Machine::of(&dense.environment)),
+        contestants: ["legacy", "throng"].map(str::to_owned).to_vec(),
+        workloads: vec!["dense".to_owned()],
+        runs,
+        published: Vec::new(),
+    };
+    comparison.note_published("dense", &dense);
+    comparison
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_survives_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        example().write(folder.path()).unwrap();
+        assert_eq!(Comparison::load(folder.path()).unwrap().to_json(), example().to_json());
+    }
+
+    #[test]
+    fn what_is_no_comparison_is_refused_in_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = || {
+            let error = Comparison::load(folder.path()).unwrap_err();
+            assert!(!error.to_string().contains('\n'));
+            error.tag()
+        };
+        assert_eq!(refused(), "read");
+        fs::write(folder.path().join(COMPARISON_FILE), "{}").unwrap();
+        assert_eq!(refused(), "malformed");
+        fs::write(folder.path().join(COMPARISON_FILE), "{\"format\": 99}").unwrap();
+        assert_eq!(refused(), "format");
+    }
+
+    #[test]
+    fn invalid_runs_count_only_where_there_are_no_others() {
+        let mut comparison = example();
+        let first = comparison.runs.iter_mut().find(|run| run.contestant == "throng").unwrap();
+        first.valid = false;
+        let rounds = |comparison: &Comparison| {
+            comparison.counted("dense", 100, "throng").iter().map(|run| run.round).collect::<Vec<_>>()
+        };
+        assert_eq!(rounds(&comparison), [1]);
+        comparison.runs.iter_mut().for_each(|run| run.valid = false);
+        assert_eq!(rounds(&comparison), [0, 1]);
+    }
+}

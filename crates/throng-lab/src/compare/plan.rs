@@ -1,0 +1,115 @@
+//! Who plays what, and when.
+
+use std::fmt;
+
+use super::{CompareOptions, Contestant};
+use crate::scenario::{Overrides, Scenario};
+
+/// One run that is to be played.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// Name or file of the scenario.
+    pub workload: String,
+    /// Who plays.
+    pub contestant: Contestant,
+    /// Which repetition, from 0.
+    pub round: u32,
+    /// What is changed in the scenario, the contestant's model included.
+    pub overrides: Overrides,
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let players = self.overrides.players.map(|players| format!(" with {players} players")).unwrap_or_default();
+        write!(f, "{}{players}, {}, round {}", self.workload, self.contestant, self.round + 1)
+    }
+}
+
+/// The workload whose runs are measured only when everybody has reached the middle.
+const CONVERGE: &str = "converge";
+/// The last of those who start 800 m from the centre has run there by then, at 5 m/s.
+const CONVERGE_WARMUP_S: u32 = 165;
+
+/// Every run of a comparison, in the order in which they are played. Growth is played in the first workload, and not
+/// for a number of players that the workload itself is played with.
+pub fn turns(options: &CompareOptions) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for workload in &options.workloads {
+        add_rounds(options, workload, None, &mut turns);
+    }
+    let Some(first) = options.workloads.first() else { return turns };
+    let already = Scenario::resolve(first, &options.overrides).map(|scenario| scenario.players).ok();
+    for &players in options.growth.iter().filter(|&&players| Some(players) != already) {
+        add_rounds(options, first, Some(players), &mut turns);
+    }
+    turns
+}
+
+fn add_rounds(options: &CompareOptions, workload: &str, players: Option<u32>, turns: &mut Vec<Turn>) {
+    let count = options.contestants.len();
+    for round in 0..options.repeat.max(1) {
+        for place in 0..count {
+            let contestant = options.contestants[(place + round as usize) % count];
+            turns.push(Turn {
+                workload: workload.to_owned(),
+                contestant,
+                round,
+                overrides: overrides(options, workload, players, contestant),
+            });
+        }
+    }
+}
+
+fn overrides(options: &CompareOptions, workload: &str, players: Option<u32>, contestant: Contestant) -> Overrides {
+    let mut overrides = options.overrides.clone();
+    overrides.players = players.or(overrides.players);
+    overrides.model = Some(contestant.model);
+    overrides.scratch = Some(contestant.scratch);
+    if workload == CONVERGE {
+        overrides.warmup_seconds = overrides.warmup_seconds.or(Some(CONVERGE_WARMUP_S));
+    }
+    overrides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn options(workloads: &[&str], repeat: u32, growth: &[u32]) -> CompareOptions {
+        CompareOptions {
+            workloads: workloads.iter().map(|&name| name.to_owned()).collect(),
+            contestants: ["legacy", "throng"].map(|name| name.parse().unwrap()).to_vec(),
+            repeat,
+            overrides: Overrides { seconds: Some(4), ..Overrides::default() },
+            growth: growth.to_vec(),
+            command_line: Vec::new(),
+            runs: PathBuf::from("runs"),
+        }
+    }
+
+    fn spoken(options: &CompareOptions) -> Vec<String> {
+        turns(options).iter().map(Turn::to_string).collect()
+    }
+
+    #[test]
+    fn rounds_are_interleaved_and_begin_with_another_contestant_each() {
+        let expected = ["legacy, round 1", "throng, round 1", "throng, round 2", "legacy, round 2"];
+        assert_eq!(spoken(&options(&["dense"], 2, &[])), expected.map(|text| format!("dense, {text}")));
+    }
+
+    #[test]
+    fn growth_is_played_in_the_first_workload_and_not_twice_at_its_own_size() {
+        let turns = spoken(&options(&["dense", "sparse"], 1, &[25, 100, 400]));
+        assert_eq!(turns.len(), 2 + 2 + 2 + 2);
+        assert!(turns[4].starts_with("dense with 25 players") && turns[6].starts_with("dense with 400 players"));
+    }
+
+    #[test]
+    fn converge_is_measured_when_all_have_arrived() {
+        let turns = turns(&options(&["converge", "dense"], 1, &[]));
+        assert_eq!(turns[0].overrides.warmup_seconds, Some(165));
+        assert_eq!(turns[2].overrides.warmup_seconds, None);
+        assert_eq!(turns[0].overrides.seconds, Some(4));
+    }
+}

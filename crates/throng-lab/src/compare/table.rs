@@ -1,0 +1,246 @@
+//! A comparison in the terminal.
+
+use std::path::Path;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::{Comparison, GROWTHS, Measure, OUTGOING, OUTSIDE_KERNEL, PublishedTable, Run, Sample, curves};
+use super::{advantage, measures};
+use crate::terminal::{figure, grouped};
+
+/// Reasons that are shown; the file has them all.
+const COMPLAINTS: usize = 8;
+
+/// Every workload with its published table, growth, and what spoils the figures; with a line break at its end.
+pub fn table(comparison: &Comparison, folder: Option<&Path>) -> String {
+    let mut text = String::new();
+    for workload in &comparison.workloads {
+        match comparison.usual_size(workload) {
+            Some(players) => text += &of_workload(comparison, workload, players),
+            None => text += &format!("\n{workload}: no run ended\n"),
+        }
+        if comparison.sizes(workload).len() > 1 {
+            text += &growth(comparison, workload);
+        }
+    }
+    text += &verdict(comparison);
+    if let Some(folder) = folder {
+        text += &format!("folder: {}\n", folder.display());
+    }
+    text
+}
+
+fn of_workload(comparison: &Comparison, workload: &str, players: u32) -> String {
+    let columns: Vec<Vec<&Run>> =
+        comparison.contestants.iter().map(|who| comparison.counted(workload, players, who)).collect();
+    let mut table = plain_table();
+    table.add_row(header(comparison, &columns));
+    for measure in measures(workload) {
+        let samples: Vec<_> = columns.iter().map(|runs| sample(runs, &measure)).collect();
+        // A distance at which nobody ever stood is no row.
+        if samples.iter().any(Option::is_some) {
+            table.add_row(row(measure.title(), samples));
+        }
+    }
+    for (title, of) in advantages(comparison) {
+        table.add_row(row(title, columns.iter().map(|ours| advantage(base(comparison, &columns), ours, of)).collect()));
+    }
+    let counted = columns.iter().map(|runs| runs.iter().filter(|run| run.valid).count().to_string());
+    table.add_row(std::iter::once("valid runs".to_owned()).chain(counted));
+    let mut text = headline(comparison, workload, players, &columns);
+    text += &format!("{}\n", finish(table));
+    let published = comparison.published.iter().find(|table| table.workload == workload);
+    text + &published.map(of_others).unwrap_or_default()
+}
+
+fn headline(comparison: &Comparison, workload: &str, players: u32, columns: &[Vec<&Run>]) -> String {
+    let first = columns.iter().flatten().next();
+    let (tick_hz, seconds) = first.map_or((0, 0.0), |run| (run.tick_hz, run.seconds));
+    format!(
+        "\n{workload}: {} players at {tick_hz} Hz for {} s, median (lowest–highest) of the rounds, revision {}\n{}\n",
+        grouped(u64::from(players)),
+        figure(seconds.round()),
+        comparison.revision,
+        "─".repeat(110)
+    )
+}
+
+/// What is said of each contestant against the base: title, and where the figures have it.
+fn advantages(comparison: &Comparison) -> [(String, fn(&super::Figures) -> Option<f64>); 3] {
+    let base = comparison.base().unwrap_or("the first");
+    [
+        (format!("times less than {base}: outgoing"), OUTGOING.of),
+        ("  outside the kernel".to_owned(), OUTSIDE_KERNEL.of),
+        ("  bytes".to_owned(), |figures| Some(figures.kbit_per_s)),
+    ]
+}
+
+fn base<'a, 'b>(comparison: &Comparison, columns: &'a [Vec<&'b Run>]) -> &'a [&'b Run] {
+    let place = comparison.contestants.iter().position(|who| Some(who.as_str()) == comparison.base());
+    place.and_then(|place| columns.get(place)).map_or(&[], Vec::as_slice)
+}
+
+/// Names; those of whom no run may be quoted are marked.
+fn header(comparison: &Comparison, columns: &[Vec<&Run>]) -> Vec<String> {
+    let names = comparison.contestants.iter().zip(columns);
+    let names = names.map(|(name, runs)| if runs.iter().any(|run| run.valid) { name.clone() } else { format!("{name} !") });
+    std::iter::once(String::new()).chain(names).collect()
+}
+
+fn sample(runs: &[&Run], measure: &Measure) -> Option<Sample> {
+    Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(measure.of)))
+}
+
+fn row(title: String, samples: Vec<Option<Sample>>) -> Vec<String> {
+    std::iter::once(title).chain(samples.into_iter().map(spoken)).collect()
+}
+
+/// `12.3 (11.9–12.8)`, or a dash.
+pub(crate) fn spoken(sample: Option<Sample>) -> String {
+    let Some(Sample { median, min, max, runs }) = sample else { return "–".to_owned() };
+    if runs < 2 || figure(min) == figure(max) {
+        return figure(median);
+    }
+    format!("{} ({}–{})", figure(median), figure(min), figure(max))
+}
+
+/// A published table, with systems as columns.
+fn of_others(published: &PublishedTable) -> String {
+    let (systems, measures) = (published.systems(), published.measures());
+    if measures.len() * systems.len() > published.rows.len() * 2 {
+        return list_of_others(published);
+    }
+    let mut table = plain_table();
+    table.add_row(std::iter::once("published").chain(systems.iter().copied()));
+    for (measure, unit) in measures {
+        let values = systems.iter().map(|system| {
+            let value = published.value(system, measure);
+            value.map_or("–".to_owned(), |value| value.to_string())
+        });
+        table.add_row(std::iter::once(format!("  {measure}, {unit}")).chain(values));
+    }
+    let origin = published.rows.first().map_or("", |row| row.origin.as_str());
+    format!("\n{}\n  origin: {origin}\n", finish(table))
+}
+
+/// Figures that do not make a table: one to a line, each with its own origin.
+fn list_of_others(published: &PublishedTable) -> String {
+    let mut table = plain_table();
+    table.add_row(["published", "", "", "origin"]);
+    for row in &published.rows {
+        let value = format!("{} {}", figure(row.value), row.unit);
+        table.add_row([format!("  {}", row.measure), row.system.clone(), value, row.origin.clone()]);
+    }
+    format!("\n{}\n", table.trim_fmt())
+}
+
+fn growth(comparison: &Comparison, workload: &str) -> String {
+    let mut text = format!("\n{workload}: growth\n");
+    for measure in &GROWTHS {
+        let curves = curves(comparison, workload, measure);
+        let mut table = plain_table();
+        table.add_row(std::iter::once(measure.title()).chain(comparison.contestants.iter().cloned()));
+        for (place, players) in comparison.sizes(workload).into_iter().enumerate() {
+            let values = curves.iter().map(|curve| {
+                let point = curve.points[place];
+                let mark = if point.is_some_and(|point| !point.is_valid) { " !" } else { "" };
+                spoken(point.map(|point| point.sample)) + mark
+            });
+            table.add_row(std::iter::once(format!("  {} players", grouped(u64::from(players)))).chain(values));
+        }
+        let exponents = curves.iter().map(|curve| curve.fit.map_or("–".to_owned(), |fit| format!("{:.2}", fit.exponent)));
+        table.add_row(std::iter::once("  exponent".to_owned()).chain(exponents));
+        text += &format!("{}\n", finish(table));
+    }
+    text + "exponent: of the number of players, least squares in log-log through the medians of valid runs\n"
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let complaints = comparison.complaints();
+    if complaints.is_empty() {
+        return "\nall runs are valid\n".to_owned();
+    }
+    let mut text = format!("\n{} of {} runs do not count:\n", complaints.len(), comparison.runs.len());
+    complaints.iter().take(COMPLAINTS).for_each(|line| text += &format!("  {line}\n"));
+    if complaints.len() > COMPLAINTS {
+        text += &format!("  and {} more, see {}\n", complaints.len() - COMPLAINTS, super::COMPARISON_FILE);
+    }
+    text + "! marks what has no valid run: do not quote it\n"
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// Figures to the right, names to the left.
+fn finish(mut table: Table) -> String {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::file::example;
+
+    #[test]
+    fn a_comparison_is_one_table_with_ratios_and_the_published_one_beside_it() {
+        let text = table(&example(), Some(Path::new("runs/20260131-120000-compare")));
+        for part in [
+            "dense: 100 players at 30 Hz for 4 s",
+            "frame, ms",
+            "outgoing by the floor",
+            "times less than legacy: outgoing",
+            "age within 10 m, p50, ms",
+            "Legacy + Replication Graph",
+            "Threadripper",
+            "exponent",
+            "folder: runs/20260131-120000-compare",
+        ] {
+            assert!(text.contains(part), "no {part} in:\n{text}");
+        }
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    #[test]
+    fn rows_show_median_and_spread_and_ratios_are_taken_from_the_base() {
+        let text = table(&example(), None);
+        let line = |start: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(start));
+            let words: Vec<_> = line.unwrap_or_else(|| panic!("no {start} in:\n{text}")).split_whitespace().collect();
+            words.join(" ")
+        };
+        assert_eq!(line("outside the kernel, µs"), "outside the kernel, µs 51 (50–52) 1.02 (1–1.04)");
+        assert_eq!(line("outside the kernel 1"), "outside the kernel 1 50");
+        assert_eq!(line("valid runs"), "valid runs 2 2");
+    }
+
+    #[test]
+    fn runs_that_do_not_count_are_marked_and_said_so() {
+        let mut comparison = example();
+        for run in comparison.runs.iter_mut().filter(|run| run.contestant == "throng") {
+            (run.valid, run.invalid_reasons) = (false, vec!["the bots were saturated".to_owned()]);
+        }
+        let text = table(&comparison, None);
+        assert!(text.contains("throng !") && text.contains("do not quote it"), "{text}");
+        assert!(text.contains("dense with 100, throng, round 1: not valid: the bots were saturated"), "{text}");
+        assert!(!comparison.is_complete() && example().is_complete());
+    }
+
+    #[test]
+    fn a_single_run_has_no_spread_and_nothing_has_a_dash() {
+        assert_eq!(spoken(Sample::of([3.0])), "3");
+        assert_eq!(spoken(Sample::of([3.0, 4.0])), "3.5 (3–4)");
+        assert_eq!(spoken(None), "–");
+    }
+
+    #[test]
+    fn it_fits_a_wide_terminal() {
+        let widest = table(&example(), None).lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+        assert!(widest <= 130, "{widest} columns");
+    }
+}

@@ -1,0 +1,72 @@
+//! How much does a gateway hold?
+//!
+//! A gateway that speaks channeld's protocol stands between world servers and clients. A run puts one under load, ours or
+//! another's, and says what came of it:
+//!
+//! ```text
+//! world servers (one process) --TCP--> gateway (another) --TCP--> clients (a third)
+//!       30 frames/s                     sampled from /proc          30 calls/s each, four decode
+//!            └──────── one line a second ────> run <──── one line a second ────┘
+//! ```
+//!
+//! The load knows nothing of the gateway's inside, so it is the same for either. Every call of a client has a number, and
+//! has to arrive at exactly one world server; every state has a time stamp of the machine's clock, and the clients take
+//! its age.
+
+mod clients;
+mod control;
+mod ledger;
+mod light;
+mod link;
+mod load;
+mod motion;
+mod process;
+mod published;
+mod run;
+mod scrape;
+mod settings;
+mod summary;
+mod table;
+mod traffic;
+mod world;
+
+use std::io::BufRead;
+
+use anyhow::{Context, Result};
+
+use control::{Line, tell};
+pub use load::Scene;
+pub use run::{BenchOptions, BenchResult, Target, run};
+pub use summary::{
+    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Machine, Reference, Second,
+    TrafficFigures, WorldFigures,
+};
+pub use table::table;
+
+/// The part of a run that a process plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The world servers.
+    World,
+    /// The clients.
+    Clients,
+}
+
+/// Plays a part of a run, as its second or third process: told by the standard input what to do, telling on the standard
+/// output.
+///
+/// # Errors
+/// If there is no order, or the part cannot be played; whoever gave the order has been told by then.
+pub fn play(part: Part) -> Result<()> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("no order on the standard input")?;
+    let load: load::Load = serde_json::from_str(&line).context("the order on the standard input makes no sense")?;
+    let result = match part {
+        Part::World => world::serve(load),
+        Part::Clients => clients::play(load),
+    };
+    if let Err(error) = &result {
+        tell(&Line::<(), ()>::Failed(error.to_string()));
+    }
+    Ok(result?)
+}

@@ -1,0 +1,301 @@
+//! The clients of a run: thousands of players in one thread.
+//!
+//! Each has its own connection, says who it is, is subscribed, walks, and calls its server 30 times a second. All of them
+//! count what comes; four decode it too, and take the age of what they see.
+
+mod client;
+mod report;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use throng::Time;
+
+use super::control::{Command, Commands, Line, tell};
+use super::light::Message;
+use super::link::{Reader, Rounds, SCRATCH_BYTES};
+use super::load::Load;
+use crate::clock;
+use client::{Client, Context};
+pub(super) use report::{ClientsProgress, ClientsReport};
+
+/// A client looks at its socket no more often than this: a game that draws 60 frames a second looks less often.
+const ROUND: Duration = Duration::from_millis(2);
+/// Clients that connect per second.
+const CONNECTS_PER_S: u64 = 250;
+/// A gateway's door for clients opens within this after the world is there.
+const DOOR_PATIENCE: Duration = Duration::from_secs(5);
+/// Clients that decode.
+const SAMPLES: usize = 4;
+/// Kinds of reasons for which connections end that are told apart.
+const REASONS: usize = 16;
+
+/// What a client's line is.
+pub(super) type ClientsLine = Line<ClientsProgress, ClientsReport>;
+
+/// Plays until told to stop.
+pub(super) fn play(load: Load) -> io::Result<()> {
+    let commands = Commands::listen();
+    let mut crowd = Crowd::new(load)?;
+    loop {
+        crowd.round()?;
+        if let Some(progress) = crowd.take_progress() {
+            tell(&ClientsLine::Progress(progress));
+        }
+        match commands.poll() {
+            Some(Command::Go) => crowd.begin(),
+            Some(Command::Measure) => crowd.measure(),
+            Some(Command::Settle) => crowd.settle(),
+            Some(Command::Stop) => break,
+            None => {}
+        }
+    }
+    tell(&ClientsLine::Done(Box::new(crowd.report())));
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before the measured part.
+    Gathering,
+    Measuring,
+    Settling,
+}
+
+struct Crowd {
+    load: Load,
+    rounds: Rounds,
+    clients: Vec<Client>,
+    ready: Vec<usize>,
+    scratch: Vec<u8>,
+    phase: Phase,
+    /// Whether they were told to play; if not, they are there and silent.
+    plays: bool,
+    started: Time,
+    seen: Seen,
+    ends: BTreeMap<String, u32>,
+    second: Second,
+    window: Window,
+}
+
+/// What the decoding clients saw, in microseconds.
+struct Seen {
+    age_us: Histogram<u32>,
+    second_us: Histogram<u32>,
+}
+
+/// Counted since the last progress.
+struct Second {
+    since: Time,
+    cpu_s: f64,
+    sums: Sums,
+}
+
+/// The measured part.
+struct Window {
+    began: Time,
+    ended: Time,
+    cpu_s: f64,
+    late_us: Histogram<u32>,
+    sums: Sums,
+    /// By client: updates when it began.
+    updates: Vec<u64>,
+}
+
+/// Sums over the clients.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    updates: u64,
+    actor_states: u64,
+    messages_in: u64,
+    bytes_in: u64,
+    messages_out: u64,
+    bytes_out: u64,
+    acknowledgements: u64,
+    due: u64,
+    sent: u64,
+}
+
+fn histogram() -> Histogram<u32> {
+    // Up to a minute in microseconds: the bounds are constants that the library accepts.
+    let mut histogram = Histogram::new_with_bounds(1, 60_000_000, 3).expect("sound bounds");
+    histogram.auto(false);
+    histogram
+}
+
+impl Crowd {
+    fn new(load: Load) -> io::Result<Crowd> {
+        let now = clock::now();
+        Ok(Crowd {
+            rounds: Rounds::new(ROUND)?,
+            clients: Vec::with_capacity(load.clients as usize),
+            ready: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            phase: Phase::Gathering,
+            plays: false,
+            started: now,
+            seen: Seen { age_us: histogram(), second_us: histogram() },
+            ends: BTreeMap::new(),
+            second: Second { since: now, cpu_s: clock::process_cpu_s(), sums: Sums::default() },
+            window: Window {
+                began: now,
+                ended: now,
+                cpu_s: 0.0,
+                late_us: histogram(),
+                sums: Sums::default(),
+                updates: Vec::new(),
+            },
+            load,
+        })
+    }
+
+    fn round(&mut self) -> io::Result<()> {
+        self.ready.clear();
+        let late = self.rounds.wait(&mut self.ready)?;
+        if self.phase == Phase::Measuring {
+            self.window.late_us.saturating_record(late.as_micros() as u64);
+        }
+        let now = clock::now();
+        self.connect(now)?;
+        self.receive(now);
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            if self.plays && self.phase != Phase::Settling {
+                client.act(&self.load, now);
+            }
+            if let Err(error) = client.flush() {
+                self.end(index, &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, now: Time) -> io::Result<()> {
+        let allowed = now.since(self.started).as_micros() as u64 * CONNECTS_PER_S / 1_000_000 + 1;
+        while self.clients.len() < (self.load.clients as usize).min(allowed as usize) {
+            let index = self.clients.len();
+            let step = (self.load.clients as usize / SAMPLES).max(1);
+            let is_sample = index % step == 0 && index / step < SAMPLES;
+            let reader = match Reader::connect(self.load.players) {
+                // A gateway may take no clients before it has heard of its master; so it waits for a moment.
+                Err(error) if index == 0 && error.kind() == io::ErrorKind::ConnectionRefused => {
+                    if now.since(self.started) < DOOR_PATIENCE {
+                        return Ok(());
+                    }
+                    return Err(error);
+                }
+                reader => reader?,
+            };
+            let client = Client::new(reader, index as u32, is_sample);
+            self.rounds.watch(client.reader(), index)?;
+            self.clients.push(client);
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Time) {
+        for place in 0..self.ready.len() {
+            let index = self.ready[place];
+            let is_measuring = self.phase == Phase::Measuring;
+            let (load, seen) = (&self.load, &mut self.seen);
+            let mut context = Context {
+                load,
+                now,
+                take_age: |age_us: u64| {
+                    seen.second_us.saturating_record(age_us);
+                    if is_measuring {
+                        seen.age_us.saturating_record(age_us);
+                    }
+                },
+            };
+            if let Err(reason) = self.clients[index].receive(&mut self.scratch, &mut context) {
+                self.end(index, &reason);
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize, reason: &str) {
+        let client = &mut self.clients[index];
+        if !client.is_open() {
+            return;
+        }
+        self.rounds.forget(client.reader());
+        client.close();
+        if self.ends.len() < REASONS || self.ends.contains_key(reason) {
+            *self.ends.entry(reason.to_owned()).or_default() += 1;
+        }
+    }
+
+    fn begin(&mut self) {
+        self.plays = true;
+        let count = self.clients.len().max(1) as u64;
+        let now = clock::now();
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            client.begin(now, index as u64, count);
+        }
+    }
+
+    fn measure(&mut self) {
+        self.phase = Phase::Measuring;
+        let sums = self.sums();
+        self.window.began = clock::now();
+        self.window.cpu_s = clock::process_cpu_s();
+        self.window.sums = sums;
+        self.window.updates = self.clients.iter().map(|client| client.counts.updates).collect();
+    }
+
+    fn settle(&mut self) {
+        if self.phase != Phase::Measuring {
+            self.measure();
+        }
+        self.phase = Phase::Settling;
+        self.window.ended = clock::now();
+        self.window.cpu_s = clock::process_cpu_s() - self.window.cpu_s;
+        self.window.sums = self.sums().minus(self.window.sums);
+        for (before, client) in self.window.updates.iter_mut().zip(&self.clients) {
+            *before = client.counts.updates - *before;
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for client in &self.clients {
+            let (reader, counts) = (client.reader(), &client.counts);
+            sums.updates += counts.updates;
+            sums.actor_states += counts.actor_states;
+            sums.messages_in += reader.messages;
+            sums.bytes_in += reader.bytes;
+            sums.messages_out += client.messages_out();
+            sums.bytes_out += counts.bytes_out;
+            sums.acknowledgements += counts.acknowledgements;
+            sums.due += counts.due;
+            sums.sent += counts.sent;
+        }
+        sums
+    }
+}
+
+impl Sums {
+    fn minus(self, before: Sums) -> Sums {
+        Sums {
+            updates: self.updates - before.updates,
+            actor_states: self.actor_states - before.actor_states,
+            messages_in: self.messages_in - before.messages_in,
+            bytes_in: self.bytes_in - before.bytes_in,
+            messages_out: self.messages_out - before.messages_out,
+            bytes_out: self.bytes_out - before.bytes_out,
+            acknowledgements: self.acknowledgements - before.acknowledgements,
+            due: self.due - before.due,
+            sent: self.sent - before.sent,
+        }
+    }
+}
+
+/// Whether a message is an update that counts: of a single channel, or of an entity.
+fn is_update(load: &Load, message: &Message<'_>) -> bool {
+    use throng_channeld::{FIRST_ENTITY_CHANNEL, message_type::CHANNEL_DATA_UPDATE};
+    let is_entity = message.channel >= FIRST_ENTITY_CHANNEL;
+    message.kind == CHANNEL_DATA_UPDATE && is_entity == load.scene.has_entities()
+}

@@ -1,0 +1,240 @@
+//! One client.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use throng::Time;
+use throng_channeld::message_type as kinds;
+use throng_channeld::packet::Header;
+use throng_channeld::proto::{AuthMessage, ChannelDataAccess, ChannelSubscriptionOptions, SubscribedToChannelMessage};
+
+use super::super::light::{Fields, Message, Outgoing};
+use super::super::link::Reader;
+use super::super::load::{CONNECTION_BITS, FAN_OUT_MS, FRAME_HZ, Load, Scene, entity_of};
+use super::super::motion::Walker;
+use super::super::traffic::{Call, Pose, actor, age_us, global_update, stamps};
+use super::is_update;
+
+const FRAME: Duration = Duration::from_micros(1_000_000 / FRAME_HZ as u64);
+
+/// The login token that Unreal's plugin sends.
+const LOGIN_TOKEN: &str = "test_lt";
+
+pub(super) struct Client {
+    reader: Reader,
+    outgoing: Outgoing,
+    state: State,
+    pub(super) counts: Counts,
+    /// What a decoding client has seen last: the newest stamp by channel and key.
+    newest: Option<HashMap<(u32, u32), u64>>,
+}
+
+struct State {
+    is_open: bool,
+    connection: u32,
+    is_joined: bool,
+    walker: Walker,
+    next_frame: Time,
+    /// The number of the next call.
+    number: u32,
+    fault: Option<&'static str>,
+}
+
+/// Counted since the client began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) updates: u64,
+    pub(super) actor_states: u64,
+    pub(super) acknowledgements: u64,
+    pub(super) handovers: u64,
+    pub(super) bytes_out: u64,
+    pub(super) due: u64,
+    pub(super) sent: u64,
+}
+
+pub(super) struct Context<'a, F> {
+    pub(super) load: &'a Load,
+    pub(super) now: Time,
+    /// Is told the age of what a decoding client sees, in microseconds.
+    pub(super) take_age: F,
+}
+
+impl Client {
+    pub(super) fn new(reader: Reader, index: u32, is_sample: bool) -> Client {
+        let mut outgoing = Outgoing::default();
+        let auth = AuthMessage {
+            player_identifier_token: format!("bench-client-{index}"),
+            login_token: LOGIN_TOKEN.to_owned(),
+        };
+        outgoing.message(Header::new(0, kinds::AUTH), &auth);
+        let state = State {
+            is_open: true,
+            connection: 0,
+            is_joined: false,
+            walker: Walker::of_connection(0),
+            next_frame: Time::default(),
+            number: 0,
+            fault: None,
+        };
+        Client { reader, outgoing, state, counts: Counts::default(), newest: is_sample.then(HashMap::new) }
+    }
+
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state.is_open
+    }
+
+    pub(super) fn is_joined(&self) -> bool {
+        self.state.is_joined
+    }
+
+    pub(super) fn is_sample(&self) -> bool {
+        self.newest.is_some()
+    }
+
+    pub(super) fn messages_out(&self) -> u64 {
+        self.outgoing.messages()
+    }
+
+    /// Its connection id and the calls that it has made.
+    pub(super) fn calls(&self) -> (u32, u32) {
+        (self.state.connection, self.state.number)
+    }
+
+    pub(super) fn close(&mut self) {
+        self.state.is_open = false;
+        self.state.is_joined = false;
+    }
+
+    /// Begins to play, at a moment of the frame of its own.
+    pub(super) fn begin(&mut self, now: Time, index: u64, count: u64) {
+        self.state.next_frame = now.after(FRAME.mul_f64(index as f64 / count as f64));
+    }
+
+    /// Moves, and says so, if it is time.
+    pub(super) fn act(&mut self, load: &Load, now: Time) {
+        if !self.state.is_joined || now < self.state.next_frame {
+            return;
+        }
+        self.state.next_frame = self.state.next_frame.after(FRAME);
+        self.counts.due += 1;
+        if now > self.state.next_frame {
+            // A frame that is lost is not made up for.
+            let lost = now.since(self.state.next_frame).as_micros() / FRAME.as_micros() + 1;
+            self.counts.due += lost as u64;
+            self.state.next_frame = self.state.next_frame.after(FRAME * lost as u32);
+        }
+        self.state.walker.step(FRAME.as_secs_f32());
+        if !self.outgoing.is_empty() {
+            return;
+        }
+        self.counts.sent += 1;
+        let pose = Pose::of(&self.state.walker);
+        let connection = self.state.connection;
+        if load.scene == Scene::SingleRelay {
+            let update = global_update([(entity_of(connection), actor(&pose, now))].into());
+            return self.outgoing.message(Header::new(0, kinds::CHANNEL_DATA_UPDATE), &update);
+        }
+        let channel = if load.scene.has_entities() { entity_of(connection) } else { 0 };
+        let call = Call { number: self.state.number, pose, made_at: now };
+        self.state.number += 1;
+        self.outgoing.message(Header::new(channel, kinds::UNREAL_RPC), &call.encode(connection));
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if self.state.is_open && !self.outgoing.is_empty() {
+            self.counts.bytes_out += self.reader.send(&mut self.outgoing)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        scratch: &mut [u8],
+        context: &mut Context<'_, impl FnMut(u64)>,
+    ) -> Result<(), String> {
+        if !self.state.is_open {
+            return Ok(());
+        }
+        let Client { reader, outgoing, state, counts, newest } = self;
+        let read = reader.read(scratch, |message| {
+            if is_update(context.load, &message) {
+                counts.updates += 1;
+                if let Some(newest) = newest {
+                    look(newest, counts, &message, context);
+                }
+            } else {
+                state.take(&message, context.load, outgoing, counts);
+            }
+        });
+        match (state.fault, read) {
+            (Some(fault), _) => Err(fault.to_owned()),
+            (None, Err(error)) => Err(error.to_string()),
+            (None, Ok(())) => Ok(()),
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, message: &Message<'_>, load: &Load, outgoing: &mut Outgoing, counts: &mut Counts) {
+        match message.kind {
+            kinds::AUTH => self.authenticated(message.body, load, outgoing),
+            kinds::SUB_TO_CHANNEL => {
+                let home = if load.scene.has_entities() { entity_of(self.connection) } else { 0 };
+                let is_own = Fields(message.body).number(1) == self.connection;
+                self.is_joined |= self.connection != 0 && is_own && message.channel == home;
+            }
+            kinds::UNREAL_RPC => counts.acknowledgements += 1,
+            kinds::CHANNEL_DATA_HANDOVER => counts.handovers += 1,
+            _ => {}
+        }
+    }
+
+    fn authenticated(&mut self, body: &[u8], load: &Load, outgoing: &mut Outgoing) {
+        if self.connection != 0 {
+            return;
+        }
+        let (result, connection) = (Fields(body).number(1), Fields(body).number(2));
+        if result != 0 || connection == 0 {
+            self.fault = Some("the gateway refused its login");
+            return;
+        }
+        if connection >> CONNECTION_BITS != 0 {
+            self.fault = Some("its connection id has more than 13 bits: start the gateway with -mcb=13");
+            return;
+        }
+        self.connection = connection;
+        self.walker = Walker::of_connection(connection);
+        if load.scene == Scene::SingleRelay {
+            let sub_options = Some(ChannelSubscriptionOptions {
+                data_access: Some(ChannelDataAccess::WriteAccess as i32),
+                fan_out_interval_ms: Some(FAN_OUT_MS),
+                ..ChannelSubscriptionOptions::default()
+            });
+            let subscribe = SubscribedToChannelMessage { conn_id: connection, sub_options };
+            outgoing.message(Header::new(0, kinds::SUB_TO_CHANNEL), &subscribe);
+        }
+    }
+}
+
+/// Takes the age of each actor that is newer than what was seen of it. The first sight of one does not count: it is as
+/// old as it happens to be.
+fn look(
+    newest: &mut HashMap<(u32, u32), u64>,
+    counts: &mut Counts,
+    message: &Message<'_>,
+    context: &mut Context<'_, impl FnMut(u64)>,
+) {
+    stamps(message.body, |key, stamp| {
+        let Some(age) = age_us(stamp, context.now) else { return };
+        let before = newest.insert((message.channel, key), stamp);
+        if before.is_some_and(|before| before != stamp) {
+            counts.actor_states += 1;
+            (context.take_age)(age);
+        }
+    });
+}

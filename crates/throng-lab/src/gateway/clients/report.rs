@@ -1,0 +1,130 @@
+//! What the clients say.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::{Crowd, Phase};
+use crate::clock;
+
+/// What the clients say once a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct ClientsProgress {
+    /// Clients whose connection stands.
+    pub(in super::super) connected: u32,
+    /// Clients that are subscribed to what they play in.
+    pub(in super::super) joined: u32,
+    pub(in super::super) updates_per_s: f64,
+    pub(in super::super) messages_in_per_s: f64,
+    pub(in super::super) messages_out_per_s: f64,
+    pub(in super::super) bytes_in_per_s: f64,
+    pub(in super::super) bytes_out_per_s: f64,
+    pub(in super::super) latency_p50_ms: Option<f64>,
+    pub(in super::super) latency_p99_ms: Option<f64>,
+    pub(in super::super) cpu_cores: f64,
+    /// A connection that ended, if one did.
+    pub(in super::super) end: Option<String>,
+}
+
+/// What the clients have counted in the measured part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct ClientsReport {
+    pub(in super::super) seconds: f64,
+    pub(in super::super) joined: u32,
+    /// Connections that ended before they were to, with the reason.
+    pub(in super::super) ends: BTreeMap<String, u32>,
+    pub(in super::super) updates: u64,
+    /// Updates per second, by client, in rising order.
+    pub(in super::super) update_hz: Vec<f64>,
+    /// New states of actors that the decoding clients saw, and how many clients decoded.
+    pub(in super::super) actor_states: u64,
+    pub(in super::super) samples: u32,
+    pub(in super::super) latency_ms: Option<[f64; 3]>,
+    pub(in super::super) messages_in: u64,
+    pub(in super::super) messages_out: u64,
+    pub(in super::super) bytes_in: u64,
+    pub(in super::super) bytes_out: u64,
+    pub(in super::super) acknowledgements: u64,
+    pub(in super::super) handovers: u64,
+    /// Calls or updates that were due, and those that could be sent.
+    pub(in super::super) due: u64,
+    pub(in super::super) sent: u64,
+    /// Calls of the whole run, by connection id.
+    pub(in super::super) calls: BTreeMap<u32, u32>,
+    pub(in super::super) garbled: u64,
+    pub(in super::super) cpu_cores: f64,
+    /// How late the rounds were, 99th percentile.
+    pub(in super::super) late_p99_ms: f64,
+}
+
+impl Crowd {
+    pub(super) fn take_progress(&mut self) -> Option<ClientsProgress> {
+        let now = clock::now();
+        let elapsed_s = now.since(self.second.since).as_secs_f64();
+        if elapsed_s < 1.0 {
+            return None;
+        }
+        let (sums, cpu_s) = (self.sums(), clock::process_cpu_s());
+        let gained = sums.minus(self.second.sums);
+        let per_s = |count: u64| count as f64 / elapsed_s;
+        let progress = ClientsProgress {
+            connected: self.clients.iter().filter(|client| client.is_open()).count() as u32,
+            joined: self.joined(),
+            updates_per_s: per_s(gained.updates),
+            messages_in_per_s: per_s(gained.messages_in),
+            messages_out_per_s: per_s(gained.messages_out),
+            bytes_in_per_s: per_s(gained.bytes_in),
+            bytes_out_per_s: per_s(gained.bytes_out),
+            latency_p50_ms: quantile_ms(&self.seen.second_us, 0.5),
+            latency_p99_ms: quantile_ms(&self.seen.second_us, 0.99),
+            cpu_cores: (cpu_s - self.second.cpu_s) / elapsed_s,
+            end: self.ends.keys().next().cloned(),
+        };
+        self.seen.second_us.reset();
+        (self.second.since, self.second.cpu_s, self.second.sums) = (now, cpu_s, sums);
+        Some(progress)
+    }
+
+    pub(super) fn report(&mut self) -> ClientsReport {
+        if self.phase != Phase::Settling {
+            self.settle();
+        }
+        let window = &self.window;
+        let seconds = window.ended.since(window.began).as_secs_f64().max(1e-9);
+        let mut update_hz: Vec<f64> = window.updates.iter().map(|&updates| updates as f64 / seconds).collect();
+        update_hz.sort_by(f64::total_cmp);
+        let ages = &self.seen.age_us;
+        let latency = [0.5, 0.99, 1.0].map(|share| quantile_ms(ages, share));
+        ClientsReport {
+            seconds,
+            joined: self.joined(),
+            ends: self.ends.clone(),
+            updates: window.sums.updates,
+            update_hz,
+            actor_states: window.sums.actor_states,
+            samples: self.clients.iter().filter(|client| client.is_sample()).count() as u32,
+            latency_ms: latency[0].zip(latency[1]).zip(latency[2]).map(|((p50, p99), max)| [p50, p99, max]),
+            messages_in: window.sums.messages_in,
+            messages_out: window.sums.messages_out,
+            bytes_in: window.sums.bytes_in,
+            bytes_out: window.sums.bytes_out,
+            acknowledgements: window.sums.acknowledgements,
+            handovers: self.clients.iter().map(|client| client.counts.handovers).sum(),
+            due: window.sums.due,
+            sent: window.sums.sent,
+            calls: self.clients.iter().map(|client| client.calls()).filter(|(_, calls)| *calls > 0).collect(),
+            garbled: self.clients.iter().map(|client| client.reader().garbled).sum(),
+            cpu_cores: window.cpu_s / seconds,
+            late_p99_ms: quantile_ms(&window.late_us, 0.99).unwrap_or(0.0),
+        }
+    }
+
+    fn joined(&self) -> u32 {
+        self.clients.iter().filter(|client| client.is_joined()).count() as u32
+    }
+}
+
+fn quantile_ms(histogram: &Histogram<u32>, share: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(share) as f64 / 1e3)
+}

@@ -1,0 +1,148 @@
+//! Sockets that never wait, and the rounds in which they are looked at.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use throng::Time;
+
+use super::light::{Garbled, Message, Messages, Outgoing, frame};
+use crate::clock;
+
+/// What one look at a socket reads at most before the others have their turn.
+const READS_PER_TURN: usize = 8;
+/// A buffer for all sockets of a thread: several of the largest frames.
+pub(super) const SCRATCH_BYTES: usize = 1 << 19;
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The receiving half of a connection.
+pub(super) struct Reader {
+    stream: TcpStream,
+    /// The beginning of a frame whose end has not come.
+    partial: Vec<u8>,
+    pub(super) bytes: u64,
+    pub(super) messages: u64,
+    /// Frames or packets that could not be read.
+    pub(super) garbled: u64,
+}
+
+impl Reader {
+    pub(super) fn connect(address: SocketAddr) -> io::Result<Reader> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Reader { stream, partial: Vec::new(), bytes: 0, messages: 0, garbled: 0 })
+    }
+
+    /// Reads what is there, and hands each message to `each`. `scratch` has [`SCRATCH_BYTES`].
+    pub(super) fn read(&mut self, scratch: &mut [u8], mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
+        for _ in 0..READS_PER_TURN {
+            let kept = self.partial.len();
+            scratch[..kept].copy_from_slice(&self.partial);
+            let read = match (&self.stream).read(&mut scratch[kept..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.bytes += read as u64;
+            let filled = kept + read;
+            let used = self.take_frames(&scratch[..filled], &mut each)?;
+            self.partial.clear();
+            self.partial.extend_from_slice(&scratch[used..filled]);
+            if filled < scratch.len() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of the whole frames in front.
+    fn take_frames(&mut self, bytes: &[u8], each: &mut impl FnMut(Message<'_>)) -> io::Result<usize> {
+        let mut used = 0;
+        loop {
+            match frame(&bytes[used..]) {
+                Ok(Some((payload, whole))) => {
+                    let mut messages = Messages(payload);
+                    for message in &mut messages {
+                        self.messages += 1;
+                        each(message);
+                    }
+                    self.garbled += u64::from(!messages.0.is_empty());
+                    used += whole;
+                }
+                Ok(None) => return Ok(used),
+                Err(Garbled) => {
+                    self.garbled += 1;
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            }
+        }
+    }
+
+    /// Sends as much of what waits as the kernel takes. The bytes that it took.
+    pub(super) fn send(&self, outgoing: &mut Outgoing) -> io::Result<u64> {
+        let mut sent = 0;
+        while !outgoing.is_empty() {
+            match (&self.stream).write(outgoing.waiting()) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(taken) => {
+                    outgoing.advance(taken);
+                    sent += taken as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// Which sockets have something, and when to look again.
+pub(super) struct Rounds {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    interval: Duration,
+    next: Time,
+}
+
+impl Rounds {
+    /// `interval` is the pause between two looks: waking up for each message would cost more than the message.
+    pub(super) fn new(interval: Duration) -> io::Result<Rounds> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Rounds { epoll, events: Vec::with_capacity(1 << 12), interval, next: clock::now() })
+    }
+
+    pub(super) fn watch(&self, reader: &Reader, index: usize) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(index as u64);
+        Ok(epoll::add(&self.epoll, &reader.stream, data, epoll::EventFlags::IN)?)
+    }
+
+    pub(super) fn forget(&self, reader: &Reader) {
+        // A socket that is closed is forgotten by the kernel too.
+        let _ = epoll::delete(&self.epoll, &reader.stream);
+    }
+
+    /// Sleeps until the next round, and appends the indices of the sockets that have something. How late it is.
+    pub(super) fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<Duration> {
+        let early = self.next.since(clock::now());
+        if !early.is_zero() {
+            std::thread::sleep(early);
+        }
+        let now = clock::now();
+        let late = now.since(self.next);
+        self.next = now.after(self.interval);
+        self.events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&Timespec::default())) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        ready.extend(self.events.iter().map(|event| event.data.u64() as usize));
+        Ok(late)
+    }
+}

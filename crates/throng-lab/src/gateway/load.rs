@@ -1,0 +1,93 @@
+//! What is played: the load that both the world servers and the clients are told, and its fixed numbers.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Frames of a world server, and calls of a client, per second.
+pub(super) const FRAME_HZ: u32 = 30;
+/// Channel ticks and fan-out of the 50 Hz preset, in milliseconds.
+pub(super) const FAN_OUT_MS: u32 = 20;
+/// Radius of a client's sphere of interest, in metres.
+pub(super) const INTEREST_M: f32 = 30.0;
+/// An entity is subscribed by clients within the first distance, until they are beyond the second; metres.
+pub(super) const NEAR_M: (f32, f32) = (40.0, 44.0);
+/// Cells along each side of the world, and world servers.
+pub(super) const GRID_CELLS: u32 = 15;
+/// Spatial servers along each side of the world.
+pub(super) const GRID_SERVERS: u32 = 3;
+/// Unreal counts in centimetres.
+pub(super) const CM_PER_M: f32 = 100.0;
+/// Connection ids have so many bits: Unreal puts them on top of its object ids.
+pub(super) const CONNECTION_BITS: u32 = 13;
+/// The first bands of distance in metres with their intervals in milliseconds; what is beyond has the last interval.
+pub(super) const LOD_BANDS: [(f32, u32); 3] = [(10.0, 50), (50.0, 100), (f32::INFINITY, 1_000)];
+
+/// Clients of one world server with a single channel: one update of all of them has to fit into a packet.
+pub(super) const SINGLE_CLIENTS_MAX: u32 = 1_200;
+
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scene {
+    /// One global channel; each client writes its own actor into it 30 times a second.
+    SingleRelay,
+    /// One global channel; clients call their server 30 times a second, which writes all actors in one update a frame.
+    SingleUnreal,
+    /// 15 x 15 cells of 20 m, 3 x 3 servers, an entity channel for each client, handovers.
+    Spatial,
+    /// One server, an entity channel for each client, all subscribed by all at a rate that falls with distance.
+    EntityLod,
+}
+
+impl Scene {
+    /// A stable name, used for folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scene::SingleRelay => "single-relay",
+            Scene::SingleUnreal => "single-unreal",
+            Scene::Spatial => "spatial",
+            Scene::EntityLod => "entity-lod",
+        }
+    }
+
+    /// Updates per second that a client of a single channel should get; `None` where that depends on who is near.
+    pub(super) fn single_hz(self) -> Option<f64> {
+        match self {
+            Scene::SingleRelay => Some(1_000.0 / f64::from(FAN_OUT_MS)),
+            Scene::SingleUnreal => Some(f64::from(FRAME_HZ)),
+            Scene::Spatial | Scene::EntityLod => None,
+        }
+    }
+
+    /// Whether clients call their server.
+    pub(super) fn has_calls(self) -> bool {
+        self != Scene::SingleRelay
+    }
+
+    /// Whether each client has a channel of its own.
+    pub(super) fn has_entities(self) -> bool {
+        matches!(self, Scene::Spatial | Scene::EntityLod)
+    }
+}
+
+/// Where the load goes, and how much of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Load {
+    pub(super) scene: Scene,
+    pub(super) clients: u32,
+    /// The gateway's address for world servers.
+    pub(super) servers: SocketAddr,
+    /// The gateway's address for clients.
+    pub(super) players: SocketAddr,
+}
+
+/// The channel of a client's own actor, and its key in a shared channel: as Unreal makes object ids.
+pub(super) fn entity_of(connection: u32) -> u32 {
+    connection << (32 - CONNECTION_BITS) | 1
+}
+
+/// The connection whose actor this is.
+pub(super) fn connection_of(entity: u32) -> u32 {
+    entity >> (32 - CONNECTION_BITS)
+}

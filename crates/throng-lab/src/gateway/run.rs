@@ -1,0 +1,486 @@
+//! A whole run: gateway, world servers and clients are started, played, sampled and asked what came of it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+
+use super::clients::{ClientsProgress, ClientsReport};
+use super::control::Command;
+use super::ledger::Arrived;
+use super::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene};
+use super::process::{Gateway, Player, Usage, free_addresses, usage};
+use super::published::references;
+use super::scrape::{Scraped, scrape};
+use super::settings;
+use super::summary::{
+    CallFigures, ClientFigures, DriverFigures, FORMAT, GatewayFigures, GatewaySummary, IdleFigures, Machine, Second,
+    TrafficFigures, WorldFigures,
+};
+use super::world::{WorldProgress, WorldReport};
+use crate::{environment, report};
+
+/// What a run is told.
+pub struct BenchOptions {
+    /// What is played.
+    pub scene: Scene,
+    /// How many clients.
+    pub clients: u32,
+    /// Length of the part before the measurement, in seconds.
+    pub warmup_s: u32,
+    /// Length of the measured part, in seconds.
+    pub seconds: u32,
+    /// Whether the clients stay silent: what do connections alone cost?
+    pub connect_only: bool,
+    /// The gateway.
+    pub target: Target,
+    /// The commands that play the world servers and the clients.
+    pub parts: [Vec<OsString>; 2],
+    /// Where the folder of the run is made.
+    pub runs: PathBuf,
+    /// Is told once a second how it goes.
+    pub progress: Option<fn(&str)>,
+}
+
+/// The gateway that is put under load.
+pub enum Target {
+    /// Ours, which is started for the run: its program and first arguments, and the last.
+    Start {
+        /// What comes before the arguments that all gateways take.
+        command: Vec<OsString>,
+        /// What comes behind them.
+        extra: Vec<OsString>,
+    },
+    /// One that runs already, with settings that fit the scene.
+    Running {
+        /// Where it takes world servers.
+        servers: SocketAddr,
+        /// Where it takes clients.
+        players: SocketAddr,
+        /// Its process, if that is on this machine.
+        pid: Option<u32>,
+        /// Where it says how it is.
+        metrics: Option<SocketAddr>,
+    },
+}
+
+/// What a run leaves behind.
+pub struct BenchResult {
+    /// The figures.
+    pub summary: GatewaySummary,
+    /// The folder with `summary.json`, the settings of the gateway and what it said.
+    pub folder: PathBuf,
+}
+
+/// World servers are set up within this.
+const WORLD_PATIENCE: Duration = Duration::from_secs(30);
+/// Clients come and are subscribed within this and, for each pair of them, a little more.
+const JOIN_PATIENCE: Duration = Duration::from_secs(60);
+const JOIN_PAIRS_PER_S: u64 = 10_000;
+/// After the last call it may take this long until nothing more arrives.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(20);
+const SETTLE_MIN: Duration = Duration::from_secs(2);
+const REPORT_PATIENCE: Duration = Duration::from_secs(15);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Plays it, and writes the run's folder. Ends early, but properly, when `stop` is set.
+///
+/// # Errors
+/// If a process cannot be started or ends, or the clients do not get in.
+pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
+    if options.scene == Scene::SingleUnreal && options.clients > SINGLE_CLIENTS_MAX {
+        bail!("an update of {} actors does not fit into a packet: {SINGLE_CLIENTS_MAX} at most", options.clients);
+    }
+    let started_at = SystemTime::now();
+    let folder = new_folder(&options.runs, started_at, options.scene)?;
+    let mut play = Play::begin(options, stop, &folder)?;
+    play.gather()?;
+    if !options.connect_only {
+        play.bots.tell(Command::Go);
+        play.world.tell(Command::Go);
+    }
+    play.pass(Duration::from_secs(u64::from(options.warmup_s)), |_| {})?;
+    play.measure()?;
+    play.settle()?;
+    let mut summary = play.finish()?;
+    summary.started_at = report::started_at(started_at);
+    summary.conclude();
+    fs::write(folder.join("summary.json"), summary.to_json()).context("the summary cannot be written")?;
+    Ok(BenchResult { summary, folder })
+}
+
+/// `runs/20260131-120000-gateway-spatial`, with a number behind it if there is one already.
+fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
+    let stamp: String = report::started_at(now).chars().filter(char::is_ascii_digit).collect();
+    let (day, time) = stamp.split_at(stamp.len().min(8));
+    let name = format!("{day}-{time}-gateway-{}", scene.name());
+    fs::create_dir_all(runs).with_context(|| format!("{} cannot be made", runs.display()))?;
+    for number in 1..=100 {
+        let folder = runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be made", folder.display())),
+        }
+    }
+    bail!("{} has a hundred runs of this second already", runs.display())
+}
+
+struct Play<'a> {
+    options: &'a BenchOptions,
+    stop: &'a AtomicBool,
+    // The order in which they end: those who use the gateway before it.
+    bots: Player<ClientsProgress, ClientsReport>,
+    world: Player<WorldProgress, WorldReport>,
+    gateway: Option<Gateway>,
+    name: String,
+    pid: Option<u32>,
+    metrics: Option<SocketAddr>,
+    before_clients: Usage,
+    idle_before: Option<f64>,
+    began: (Instant, Usage),
+    ended: (Instant, Usage),
+    scraped: Scraped,
+    tick_max_ms: Option<f64>,
+    series: Vec<Second>,
+}
+
+impl<'a> Play<'a> {
+    fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
+        let arguments = settings::write(folder, options.scene).context("the gateway's settings cannot be written")?;
+        let (gateway, addresses, metrics) = match &options.target {
+            Target::Running { servers, players, metrics, .. } => (None, [*servers, *players], *metrics),
+            Target::Start { command, extra } => {
+                let [servers, players, metrics] = free_addresses()?;
+                let mut line = command.clone();
+                line.extend(settings::listen(servers, players));
+                line.extend(arguments);
+                line.extend(settings::ours(folder, metrics).context("the gateway's types cannot be written")?);
+                line.extend(extra.iter().cloned());
+                let log = folder.join("gateway.log");
+                (Some(Gateway::start(&line, &log, [servers, players])?), [servers, players], Some(metrics))
+            }
+        };
+        let (pid, name) = match &options.target {
+            Target::Running { servers, pid, .. } => (*pid, format!("the one at {servers}")),
+            Target::Start { command, .. } => {
+                let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+                (gateway.as_ref().map(Gateway::pid), words.join(" "))
+            }
+        };
+        let [servers, players] = addresses;
+        let load = Load { scene: options.scene, clients: options.clients, servers, players };
+        let mut world = Player::start("world servers", &options.parts[0], &load)?;
+        wait_for_world(&mut world, stop)?;
+        let idle_before = pid.filter(|_| options.connect_only).and_then(cpu_of_two_seconds);
+        let before_clients = pid.and_then(usage).unwrap_or_default();
+        let bots = Player::start("clients", &options.parts[1], &load)?;
+        let now = (Instant::now(), Usage::default());
+        Ok(Play {
+            options,
+            stop,
+            bots,
+            world,
+            gateway,
+            name,
+            pid,
+            metrics,
+            before_clients,
+            idle_before,
+            began: now,
+            ended: now,
+            scraped: Scraped::default(),
+            tick_max_ms: None,
+            series: Vec::new(),
+        })
+    }
+
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn say(&self, text: impl FnOnce() -> String) {
+        if let Some(progress) = self.options.progress {
+            progress(&text());
+        }
+    }
+
+    /// Hears both parts. Whether the clients had something new.
+    fn listen(&mut self) -> Result<bool> {
+        if self.gateway.as_mut().is_some_and(Gateway::has_ended) {
+            bail!("the gateway has ended: see gateway.log in the run's folder");
+        }
+        self.world.listen()?;
+        self.bots.listen()
+    }
+
+    /// Waits until all clients are in.
+    fn gather(&mut self) -> Result<()> {
+        let clients = self.options.clients;
+        let pairs = u64::from(clients).pow(2) / JOIN_PAIRS_PER_S;
+        let until = Instant::now() + JOIN_PATIENCE + Duration::from_secs(pairs);
+        loop {
+            std::thread::sleep(LOOK_INTERVAL);
+            let is_new = self.listen()?;
+            let (bots, world) = (&self.bots.progress, &self.world.progress);
+            if is_new {
+                let (joined, pending) = (bots.joined, world.pending);
+                self.say(|| format!("{joined} of {clients} clients are in, {pending} subscriptions to come"));
+            }
+            if let Some(end) = &bots.end {
+                bail!("the clients do not get in: {end}");
+            }
+            if bots.joined >= clients && world.live_players >= clients && world.pending == 0 || self.stops() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let (joined, pending) = (bots.joined, world.pending);
+                bail!("{joined} of {clients} clients are in, {pending} subscriptions unanswered: this takes too long");
+            }
+        }
+    }
+
+    /// Lets time pass, and calls `each_second` when the clients have said something.
+    fn pass(&mut self, length: Duration, mut each_second: impl FnMut(&mut Self)) -> Result<()> {
+        let until = Instant::now() + length;
+        while Instant::now() < until && !self.stops() {
+            std::thread::sleep(LOOK_INTERVAL.min(until.saturating_duration_since(Instant::now())));
+            if self.listen()? {
+                each_second(self);
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) -> Result<()> {
+        self.bots.tell(Command::Measure);
+        self.world.tell(Command::Measure);
+        self.began = (Instant::now(), self.usage());
+        let mut last = self.began;
+        self.pass(Duration::from_secs(u64::from(self.options.seconds)), |play| {
+            let now = (Instant::now(), play.usage());
+            play.sample(last, now);
+            last = now;
+        })?;
+        self.ended = (Instant::now(), self.usage());
+        self.bots.tell(Command::Settle);
+        self.world.tell(Command::Settle);
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        self.pid.and_then(usage).unwrap_or_default()
+    }
+
+    fn sample(&mut self, before: (Instant, Usage), now: (Instant, Usage)) {
+        self.scraped = self.metrics.and_then(scrape).unwrap_or_default();
+        self.tick_max_ms = [self.tick_max_ms, self.scraped.channel_tick_ms].into_iter().flatten().reduce(f64::max);
+        let (bots, world) = (&self.bots.progress, &self.world.progress);
+        let second = Second {
+            time_s: now.0.duration_since(self.began.0).as_secs_f64(),
+            connections: bots.connected,
+            channels: self.scraped.channels,
+            gateway_cpu_cores: self.pid.map(|_| cores(before, now)),
+            gateway_rss_bytes: self.pid.map(|_| now.1.rss_bytes),
+            channel_tick_ms: self.scraped.channel_tick_ms,
+            world_frame_hz: world.frame_hz,
+            messages_in_per_s: bots.messages_out_per_s + world.messages_out_per_s,
+            messages_out_per_s: bots.messages_in_per_s + world.messages_in_per_s,
+            bytes_in_per_s: bots.bytes_out_per_s + world.bytes_out_per_s,
+            bytes_out_per_s: bots.bytes_in_per_s + world.bytes_in_per_s,
+            handovers_per_s: world.handovers_per_s,
+            updates_per_s: bots.updates_per_s,
+            ideal_updates_per_s: world.ideal_per_s,
+            latency_p50_ms: bots.latency_p50_ms,
+            latency_p99_ms: bots.latency_p99_ms,
+            clients_cpu_cores: bots.cpu_cores,
+            world_cpu_cores: world.cpu_cores,
+        };
+        self.say(|| {
+            let (updates, ideal) = (second.updates_per_s, second.ideal_updates_per_s);
+            let cores = second.gateway_cpu_cores.unwrap_or(0.0);
+            let p99 = second.latency_p99_ms.unwrap_or(0.0);
+            format!("{updates:.0} updates/s of {ideal:.0}, gateway {cores:.2} cores, latency p99 {p99:.1} ms")
+        });
+        self.series.push(second);
+    }
+
+    /// Waits until nothing more arrives.
+    fn settle(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let mut last = (self.world.progress.calls, Instant::now());
+        while began.elapsed() < SETTLE_PATIENCE {
+            std::thread::sleep(LOOK_INTERVAL);
+            self.listen()?;
+            let calls = self.world.progress.calls;
+            if calls != last.0 {
+                last = (calls, Instant::now());
+            }
+            // The world speaks once a second: two of its words have to be the same.
+            if began.elapsed() > SETTLE_MIN && last.1.elapsed() > SETTLE_MIN {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<GatewaySummary> {
+        self.bots.tell(Command::Stop);
+        self.world.tell(Command::Stop);
+        let until = Instant::now() + REPORT_PATIENCE;
+        loop {
+            self.listen()?;
+            if let (Some(bots), Some(world)) = (self.bots.report.take(), self.world.report.take()) {
+                return Ok(self.summary(&bots, &world));
+            }
+            if Instant::now() > until {
+                bail!("there is no report within {} s", REPORT_PATIENCE.as_secs());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn summary(&self, bots: &ClientsReport, world: &WorldReport) -> GatewaySummary {
+        let options = self.options;
+        let mut invalid_reasons = Vec::new();
+        if self.stops() {
+            invalid_reasons.push("the run was stopped before its end".to_owned());
+        }
+        let has_calls = options.scene.has_calls() && !options.connect_only;
+        GatewaySummary {
+            format: FORMAT,
+            valid: false,
+            invalid_reasons,
+            scene: options.scene,
+            clients: options.clients,
+            seconds: bots.seconds,
+            started_at: String::new(),
+            revision: environment::revision(),
+            machine: Machine::capture(),
+            gateway: self.gateway_figures(bots),
+            world: WorldFigures {
+                servers: world.servers,
+                frame_hz: world.frame_hz,
+                stalled_frames: world.stalled_frames,
+                handovers_per_s: world.handovers as f64 / world.seconds,
+                resubscriptions_per_s: world.resubscriptions as f64 / world.seconds,
+            },
+            client: (!options.connect_only).then(|| self.client_figures(bots, world)),
+            traffic: traffic(bots, world),
+            calls: has_calls.then(|| calls(bots, world)),
+            idle: options.connect_only.then(|| IdleFigures {
+                cpu_cores_before: self.idle_before,
+                cpu_cores: self.pid.map(|_| cores(self.began, self.ended)),
+                rss_bytes_per_connection: self.rss_bytes_per_connection(),
+            }),
+            driver: DriverFigures {
+                clients_cpu_cores: bots.cpu_cores,
+                world_cpu_cores: world.cpu_cores,
+                late_p99_ms: bots.late_p99_ms,
+                sent_ratio: if bots.due > 0 { bots.sent as f64 / bots.due as f64 } else { 1.0 },
+                garbled: bots.garbled,
+            },
+            references: references(options.scene),
+            series: self.series.clone(),
+        }
+    }
+
+    fn rss_bytes_per_connection(&self) -> Option<f64> {
+        let growth = self.ended.1.rss_bytes as f64 - self.before_clients.rss_bytes as f64;
+        self.pid.map(|_| growth / f64::from(self.options.clients.max(1)))
+    }
+
+    fn gateway_figures(&self, bots: &ClientsReport) -> GatewayFigures {
+        let cpu_s = self.ended.1.cpu_s - self.began.1.cpu_s;
+        let pid = self.pid;
+        GatewayFigures {
+            name: self.name.clone(),
+            cpu_cores: pid.map(|_| cores(self.began, self.ended)),
+            rss_bytes: pid.map(|_| self.ended.1.rss_bytes),
+            rss_bytes_per_connection: self.rss_bytes_per_connection(),
+            cpu_s_per_million_updates: pid.filter(|_| bots.updates > 0).map(|_| cpu_s * 1e6 / bots.updates as f64),
+            channel_tick_max_ms: self.tick_max_ms,
+            connections: self.scraped.connections,
+            channels: self.scraped.channels,
+        }
+    }
+
+    fn client_figures(&self, bots: &ClientsReport, world: &WorldReport) -> ClientFigures {
+        let clients = f64::from(self.options.clients);
+        // A client does not get back what it has written itself.
+        let actors = match self.options.scene {
+            Scene::SingleRelay => Some(clients - 1.0),
+            Scene::SingleUnreal => Some(clients),
+            Scene::Spatial | Scene::EntityLod => None,
+        };
+        let states_due = |actors: f64| actors * f64::from(FRAME_HZ) * bots.seconds * f64::from(bots.samples);
+        ClientFigures {
+            joined: bots.joined,
+            lost: bots.ends.values().sum(),
+            update_hz_median: bots.update_hz.get(bots.update_hz.len() / 2).copied().unwrap_or(0.0),
+            update_hz_min: bots.update_hz.first().copied().unwrap_or(0.0),
+            updates: bots.updates,
+            ideal_updates: world.ideal_updates,
+            delivered_ratio: bots.updates as f64 / world.ideal_updates.max(1.0),
+            actor_states_ratio: actors.map(|actors| bots.actor_states as f64 / states_due(actors).max(1.0)),
+            latency_p50_ms: bots.latency_ms.map(|[p50, _, _]| p50),
+            latency_p99_ms: bots.latency_ms.map(|[_, p99, _]| p99),
+            latency_max_ms: bots.latency_ms.map(|[_, _, max]| max),
+        }
+    }
+}
+
+fn wait_for_world(world: &mut Player<WorldProgress, WorldReport>, stop: &AtomicBool) -> Result<()> {
+    let until = Instant::now() + WORLD_PATIENCE;
+    while !world.progress.is_ready && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK_INTERVAL);
+        world.listen()?;
+        if Instant::now() > until {
+            bail!("the world servers' channels are not there after {} s", WORLD_PATIENCE.as_secs());
+        }
+    }
+    Ok(())
+}
+
+fn cpu_of_two_seconds(pid: u32) -> Option<f64> {
+    let before = (Instant::now(), usage(pid)?);
+    std::thread::sleep(2 * SECOND);
+    Some(cores(before, (Instant::now(), usage(pid)?)))
+}
+
+fn cores(before: (Instant, Usage), after: (Instant, Usage)) -> f64 {
+    (after.1.cpu_s - before.1.cpu_s) / after.0.duration_since(before.0).as_secs_f64().max(1e-9)
+}
+
+fn traffic(bots: &ClientsReport, world: &WorldReport) -> TrafficFigures {
+    let per_s = |clients: u64, servers: u64| clients as f64 / bots.seconds + servers as f64 / world.seconds;
+    TrafficFigures {
+        messages_in_per_s: per_s(bots.messages_out, world.messages_out),
+        messages_out_per_s: per_s(bots.messages_in, world.messages_in),
+        bytes_in_per_s: per_s(bots.bytes_out, world.bytes_out),
+        bytes_out_per_s: per_s(bots.bytes_in, world.bytes_in),
+    }
+}
+
+fn calls(bots: &ClientsReport, world: &WorldReport) -> CallFigures {
+    let made: u64 = bots.calls.values().map(|&calls| u64::from(calls)).sum();
+    let arrived = |connection: &u32| world.calls.get(connection).copied().unwrap_or_default();
+    let lost = bots.calls.iter().map(|(connection, &made)| u64::from(made).saturating_sub(arrived(connection).numbers));
+    let sum = |count: fn(&Arrived) -> u64, calls: &BTreeMap<u32, Arrived>| calls.values().map(count).sum();
+    CallFigures {
+        made,
+        lost: lost.sum(),
+        doubled: sum(|arrived| arrived.doubled, &world.calls),
+        out_of_order: sum(|arrived| arrived.out_of_order, &world.calls),
+        handovers: world.handovers_of_run,
+        latency_p50_ms: world.call_p50_ms,
+        latency_p99_ms: world.call_p99_ms,
+        answers_per_s: bots.acknowledgements as f64 / bots.seconds,
+    }
+}

@@ -1,0 +1,65 @@
+//! What a gateway says about itself, in Prometheus' text format.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_millis(300);
+const MAX_BYTES: u64 = 4 << 20;
+
+/// The gateway's own figures of a moment; what it does not say is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Scraped {
+    /// The longest of its last channel ticks, in milliseconds.
+    pub(super) channel_tick_ms: Option<f64>,
+    pub(super) connections: Option<f64>,
+    pub(super) channels: Option<f64>,
+}
+
+/// Asks for `/metrics`. Nothing if nobody answers in time.
+pub(super) fn scrape(address: SocketAddr) -> Option<Scraped> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = Vec::new();
+    stream.take(MAX_BYTES).read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8_lossy(&answer);
+    answer.lines().next()?.contains(" 200 ").then(|| read(&answer))
+}
+
+fn read(text: &str) -> Scraped {
+    let values = |name: &'static str| text.lines().filter_map(move |line| value_of(line, name));
+    let sum = |name| values(name).reduce(|a, b| a + b);
+    Scraped {
+        channel_tick_ms: values("channel_tick_duration").reduce(f64::max),
+        connections: sum("connection_num"),
+        channels: sum("channel_num"),
+    }
+}
+
+/// The value of a sample of this very name.
+fn value_of(line: &str, name: &str) -> Option<f64> {
+    let rest = line.strip_prefix(name)?;
+    let value = match rest.strip_prefix('{') {
+        Some(labels) => labels.rsplit_once('}')?.1,
+        None => rest.strip_prefix(' ')?,
+    };
+    value.split_whitespace().next()?.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_found_by_their_whole_name() {
+        let text = "HTTP/1.0 200 OK\r\n\r\n# TYPE channel_tick_duration gauge\n\
+            channel_tick_duration{type=\"GLOBAL\"} 0.5\nchannel_tick_duration{type=\"ENTITY\"} 1.75\n\
+            channel_tick_duration_seconds 9\nconnection_num{type=\"CLIENT\"} 150\nconnection_num{type=\"SERVER\"} 1\n\
+            channel_num 4 1700000000\n";
+        let expected = Scraped { channel_tick_ms: Some(1.75), connections: Some(151.0), channels: Some(4.0) };
+        assert_eq!(read(text), expected);
+        assert_eq!(read("nothing here"), Scraped::default());
+    }
+}

@@ -1,0 +1,392 @@
+//! The figures of a run, as `summary.json` has them.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use super::load::Scene;
+
+/// Version of the summary's layout.
+pub(super) const FORMAT: u32 = 1;
+
+/// Clients and world servers above this share of their one thread are not quick enough to be witnesses.
+const DRIVER_CORES_MAX: f64 = 0.85;
+/// Rounds of the clients that are later than this, at the 99th percentile, spoil latencies.
+const LATE_P99_MAX_MS: f64 = 25.0;
+/// Share of the due calls that have to be sent for the load to be what it is said to be.
+const SENT_RATIO_MIN: f64 = 0.97;
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewaySummary {
+    /// Version of this layout.
+    pub format: u32,
+    /// Whether the figures may be quoted.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_reasons: Vec<String>,
+    /// What was played.
+    pub scene: Scene,
+    /// Clients that were to play.
+    pub clients: u32,
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// When the run began, in UTC.
+    pub started_at: String,
+    /// Revision of the working tree.
+    pub revision: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// The gateway.
+    pub gateway: GatewayFigures,
+    /// The world servers.
+    pub world: WorldFigures,
+    /// What the clients got; `null` if they were silent.
+    pub client: Option<ClientFigures>,
+    /// All messages and bytes through the gateway.
+    pub traffic: TrafficFigures,
+    /// Clients' calls of their servers; `null` if they make none.
+    pub calls: Option<CallFigures>,
+    /// What silent connections cost; `null` unless that was asked for.
+    pub idle: Option<IdleFigures>,
+    /// The load's own cost.
+    pub driver: DriverFigures,
+    /// What was measured elsewhere.
+    pub references: Vec<Reference>,
+    /// One row for each second of the measured part.
+    pub series: Vec<Second>,
+}
+
+/// A machine, and how it was called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub cpu: String,
+    /// Cores that may be used.
+    pub cores: u32,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// `release` or `debug`: how the load was built.
+    pub profile: String,
+    /// Arguments of the run.
+    pub command_line: Vec<String>,
+}
+
+impl Machine {
+    /// Asks the system; what it does not say stays empty.
+    pub(super) fn capture() -> Machine {
+        let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let info = line("/proc/cpuinfo");
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        Machine {
+            cpu: model.map(|(_, model)| model.trim().to_owned()).unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            kernel: format!("{} {}", line("/proc/sys/kernel/ostype"), line("/proc/sys/kernel/osrelease")),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            command_line: std::env::args_os().skip(1).map(|part| part.to_string_lossy().into_owned()).collect(),
+        }
+    }
+}
+
+/// A gateway under load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GatewayFigures {
+    /// What was driven: a command, or an address.
+    pub name: String,
+    /// Processor time by wall time; `null` if the process is not known.
+    pub cpu_cores: Option<f64>,
+    /// Resident memory at the end.
+    pub rss_bytes: Option<u64>,
+    /// Growth of resident memory since before the clients came, for each of them.
+    pub rss_bytes_per_connection: Option<f64>,
+    /// Processor time for a million updates that reached clients.
+    pub cpu_s_per_million_updates: Option<f64>,
+    /// The longest channel tick that it admitted to, in milliseconds; `null` if it does not say.
+    pub channel_tick_max_ms: Option<f64>,
+    /// Connections as it counts them.
+    pub connections: Option<f64>,
+    /// Channels as it counts them.
+    pub channels: Option<f64>,
+}
+
+/// World servers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorldFigures {
+    /// How many.
+    pub servers: u32,
+    /// Frames per second, the mean of the servers; 30 are due.
+    pub frame_hz: f64,
+    /// Frames that could not be played because the gateway had not taken the one before.
+    pub stalled_frames: u64,
+    /// Entities that went to another cell, per second.
+    pub handovers_per_s: f64,
+    /// Subscriptions that were made, changed or ended, per second.
+    pub resubscriptions_per_s: f64,
+}
+
+/// What clients got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientFigures {
+    /// Clients that played.
+    pub joined: u32,
+    /// Connections that ended early.
+    pub lost: u32,
+    /// Updates per second of the median client.
+    pub update_hz_median: f64,
+    /// Updates per second of the slowest client.
+    pub update_hz_min: f64,
+    /// Updates of all clients.
+    pub updates: u64,
+    /// Updates that there should have been.
+    pub ideal_updates: f64,
+    /// The one by the other.
+    pub delivered_ratio: f64,
+    /// New states of actors that decoding clients saw, by those that were written for them; `null` where it depends on who
+    /// is near.
+    pub actor_states_ratio: Option<f64>,
+    /// Age of what decoding clients see, median, in milliseconds. Includes the fan-out's window and up to 2 ms until the
+    /// client looks.
+    pub latency_p50_ms: Option<f64>,
+    /// 99th percentile.
+    pub latency_p99_ms: Option<f64>,
+    /// The oldest.
+    pub latency_max_ms: Option<f64>,
+}
+
+/// What went through the gateway, as the other ends counted it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrafficFigures {
+    /// Messages to the gateway, per second.
+    pub messages_in_per_s: f64,
+    /// Messages from the gateway, per second.
+    pub messages_out_per_s: f64,
+    /// Bytes to the gateway, per second.
+    pub bytes_in_per_s: f64,
+    /// Bytes from the gateway, per second.
+    pub bytes_out_per_s: f64,
+}
+
+/// Clients' numbered calls in all of the run: each is to arrive at exactly one world server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallFigures {
+    /// Calls that clients made.
+    pub made: u64,
+    /// Those that arrived nowhere.
+    pub lost: u64,
+    /// Arrivals of calls that had arrived already.
+    pub doubled: u64,
+    /// Arrivals after a later call of the same client.
+    pub out_of_order: u64,
+    /// Handovers meanwhile.
+    pub handovers: u64,
+    /// From the client to its server, median, in milliseconds.
+    pub latency_p50_ms: Option<f64>,
+    /// 99th percentile.
+    pub latency_p99_ms: Option<f64>,
+    /// Answers that reached clients, per second.
+    pub answers_per_s: f64,
+}
+
+/// What connections cost that say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IdleFigures {
+    /// Processor time by wall time, before the clients came.
+    pub cpu_cores_before: Option<f64>,
+    /// Processor time by wall time, with all of them.
+    pub cpu_cores: Option<f64>,
+    /// Growth of resident memory for each of them.
+    pub rss_bytes_per_connection: Option<f64>,
+}
+
+/// What the load itself cost, and whether it was quick enough.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriverFigures {
+    /// Processor time of the clients by wall time; they have one thread.
+    pub clients_cpu_cores: f64,
+    /// Processor time of the world servers by wall time; they have one thread.
+    pub world_cpu_cores: f64,
+    /// How late the clients looked at their sockets, 99th percentile, in milliseconds.
+    pub late_p99_ms: f64,
+    /// Calls or updates that clients sent, by those that were due.
+    pub sent_ratio: f64,
+    /// Frames that made no sense.
+    pub garbled: u64,
+}
+
+/// Figures from elsewhere, for orientation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// How many clients.
+    pub clients: u32,
+    /// Updates per second of the median client.
+    pub update_hz_median: Option<f64>,
+    /// Updates per second of the slowest client.
+    pub update_hz_min: Option<f64>,
+    /// Updates delivered by updates due.
+    pub delivered_ratio: f64,
+    /// Median age of an update, in milliseconds.
+    pub latency_p50_ms: f64,
+    /// 99th percentile.
+    pub latency_p99_ms: f64,
+    /// Messages from the gateway, per second.
+    pub messages_out_per_s: f64,
+    /// Processor time of the gateway by wall time.
+    pub cpu_cores: f64,
+    /// What was measured, and where.
+    pub origin: String,
+}
+
+/// A second of the measured part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Since the measured part began.
+    pub time_s: f64,
+    /// Connections of clients that stand.
+    pub connections: u32,
+    /// Channels as the gateway counts them.
+    pub channels: Option<f64>,
+    /// Processor time of the gateway by wall time.
+    pub gateway_cpu_cores: Option<f64>,
+    /// Resident memory of the gateway.
+    pub gateway_rss_bytes: Option<u64>,
+    /// The longest of the gateway's last channel ticks, in milliseconds.
+    pub channel_tick_ms: Option<f64>,
+    /// Frames per second of a world server.
+    pub world_frame_hz: f64,
+    /// Messages to the gateway.
+    pub messages_in_per_s: f64,
+    /// Messages from the gateway.
+    pub messages_out_per_s: f64,
+    /// Bytes to the gateway.
+    pub bytes_in_per_s: f64,
+    /// Bytes from the gateway.
+    pub bytes_out_per_s: f64,
+    /// Entities that went to another cell.
+    pub handovers_per_s: f64,
+    /// Updates that reached clients.
+    pub updates_per_s: f64,
+    /// Updates that there should have been.
+    pub ideal_updates_per_s: f64,
+    /// Median age of what decoding clients saw, in milliseconds.
+    pub latency_p50_ms: Option<f64>,
+    /// 99th percentile.
+    pub latency_p99_ms: Option<f64>,
+    /// Processor time of the clients by wall time.
+    pub clients_cpu_cores: f64,
+    /// Processor time of the world servers by wall time.
+    pub world_cpu_cores: f64,
+}
+
+impl GatewaySummary {
+    /// As it is written to `summary.json`.
+    pub fn to_json(&self) -> String {
+        // Numbers, strings and lists: there is nothing in it that JSON does not have.
+        serde_json::to_string_pretty(self).map(|json| json + "\n").unwrap_or_default()
+    }
+
+    /// Judges whether the load was what it is said to be. What the gateway does badly spoils nothing: that is the result.
+    pub(super) fn conclude(&mut self) {
+        let driver = &self.driver;
+        let mut reasons = Vec::new();
+        if self.machine.profile == "debug" {
+            reasons.push("a debug build of the load".to_owned());
+        }
+        for (name, cores) in [("clients", driver.clients_cpu_cores), ("world servers", driver.world_cpu_cores)] {
+            if cores > DRIVER_CORES_MAX {
+                reasons.push(format!("the {name} were saturated: {cores:.2} of one core"));
+            }
+        }
+        if driver.late_p99_ms > LATE_P99_MAX_MS {
+            reasons.push(format!("the clients were late: p99 {:.1} ms", driver.late_p99_ms));
+        }
+        if driver.sent_ratio < SENT_RATIO_MIN {
+            reasons.push(format!("only {:.1} % of the clients' messages were sent", driver.sent_ratio * 100.0));
+        }
+        if driver.garbled > 0 {
+            reasons.push(format!("{} frames made no sense to the load", driver.garbled));
+        }
+        self.invalid_reasons.extend(reasons);
+        self.valid = self.invalid_reasons.is_empty();
+    }
+}
+
+#[cfg(test)]
+impl GatewaySummary {
+    /// A run with nothing wrong.
+    pub(super) fn example(scene: Scene) -> GatewaySummary {
+        GatewaySummary {
+            format: FORMAT,
+            valid: false,
+            invalid_reasons: Vec::new(),
+            scene,
+            clients: 450,
+            seconds: 10.0,
+            started_at: "2026-01-31T12:00:00Z".to_owned(),
+            revision: "0123456789ab-dirty".to_owned(),
+            machine: Machine { cores: 2, profile: "release".to_owned(), ..Machine::default() },
+            gateway: GatewayFigures {
+                name: "throng gateway".to_owned(),
+                cpu_cores: Some(0.75),
+                rss_bytes: Some(40 << 20),
+                rss_bytes_per_connection: Some(81_920.0),
+                cpu_s_per_million_updates: Some(12.5),
+                channel_tick_max_ms: Some(3.25),
+                ..GatewayFigures::default()
+            },
+            world: WorldFigures { servers: 1, frame_hz: 30.0, ..WorldFigures::default() },
+            client: Some(ClientFigures {
+                joined: 450,
+                update_hz_median: 30.0,
+                update_hz_min: 29.9,
+                updates: 135_000,
+                ideal_updates: 135_000.0,
+                delivered_ratio: 1.0,
+                latency_p50_ms: Some(23.4),
+                latency_p99_ms: Some(41.5),
+                latency_max_ms: Some(55.0),
+                ..ClientFigures::default()
+            }),
+            traffic: TrafficFigures { messages_out_per_s: 40_500.0, ..TrafficFigures::default() },
+            calls: Some(CallFigures { made: 202_500, lost: 3, ..CallFigures::default() }),
+            idle: None,
+            driver: DriverFigures { clients_cpu_cores: 0.3, sent_ratio: 1.0, ..DriverFigures::default() },
+            references: super::published::references(scene),
+            series: vec![Second::default()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back_from_json_as_it_was() {
+        let run = GatewaySummary::example(Scene::Spatial);
+        let back: GatewaySummary = serde_json::from_str(&run.to_json()).unwrap();
+        assert_eq!(back, run);
+    }
+
+    #[test]
+    fn a_load_that_is_too_slow_makes_no_valid_run_and_a_gateway_that_is_does() {
+        let concluded = |change: fn(&mut GatewaySummary)| {
+            let mut run = GatewaySummary::example(Scene::SingleUnreal);
+            change(&mut run);
+            run.conclude();
+            (run.valid, run.invalid_reasons)
+        };
+        let slow_gateway = concluded(|run| run.client.as_mut().unwrap().delivered_ratio = 0.1);
+        assert!(slow_gateway.0, "{:?}", slow_gateway.1);
+        let changes: [fn(&mut GatewaySummary); 5] = [
+            |run| run.driver.clients_cpu_cores = 0.99,
+            |run| run.driver.world_cpu_cores = 0.99,
+            |run| run.driver.late_p99_ms = 60.0,
+            |run| run.driver.sent_ratio = 0.5,
+            |run| run.machine.profile = "debug".to_owned(),
+        ];
+        for change in changes {
+            let (valid, reasons) = concluded(change);
+            assert!(!valid && reasons.len() == 1, "{reasons:?}");
+        }
+    }
+}

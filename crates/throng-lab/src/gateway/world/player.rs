@@ -1,0 +1,24 @@
+//! A client as its servers see it.
+
+use super::super::load::entity_of;
+use super::super::traffic::Pose;
+
+pub(super) struct Player {
+    pub(super) connection: u32,
+    pub(super) pose: Pose,
+    /// The server that plays its entity.
+    pub(super) owner: usize,
+    /// The cell that its entity is in; 0 if there are none.
+    pub(super) cell: u32,
+    /// Whether its entity exists, or it needs none.
+    pub(super) is_live: bool,
+    /// The highest number of its calls.
+    pub(super) last_call: Option<u32>,
+}
+
+impl Player {
+    /// The channel of its entity.
+    pub(super) fn entity(&self) -> u32 {
+        entity_of(self.connection)
+    }
+}

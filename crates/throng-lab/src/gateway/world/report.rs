@@ -1,0 +1,147 @@
+//! What the world servers say.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use throng::Time;
+
+use super::super::ledger::Arrived;
+use super::histogram;
+use super::stage::{Counts, Stage};
+use crate::clock;
+
+/// What the world says once a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct WorldProgress {
+    /// All servers are there, and clients may come.
+    pub(in super::super) is_ready: bool,
+    pub(in super::super) live_players: u32,
+    /// Subscriptions that are still to be made.
+    pub(in super::super) pending: u64,
+    /// Calls so far.
+    pub(in super::super) calls: u64,
+    /// Frames per second of a server, the mean of them.
+    pub(in super::super) frame_hz: f64,
+    pub(in super::super) ideal_per_s: f64,
+    pub(in super::super) handovers_per_s: f64,
+    pub(in super::super) messages_in_per_s: f64,
+    pub(in super::super) messages_out_per_s: f64,
+    pub(in super::super) bytes_in_per_s: f64,
+    pub(in super::super) bytes_out_per_s: f64,
+    pub(in super::super) cpu_cores: f64,
+}
+
+/// What the world has counted in the measured part; calls in all of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct WorldReport {
+    pub(in super::super) seconds: f64,
+    pub(in super::super) servers: u32,
+    pub(in super::super) frame_hz: f64,
+    pub(in super::super) stalled_frames: u64,
+    pub(in super::super) ideal_updates: f64,
+    pub(in super::super) handovers: u64,
+    pub(in super::super) resubscriptions: u64,
+    pub(in super::super) messages_in: u64,
+    pub(in super::super) messages_out: u64,
+    pub(in super::super) bytes_in: u64,
+    pub(in super::super) bytes_out: u64,
+    pub(in super::super) call_p50_ms: Option<f64>,
+    pub(in super::super) call_p99_ms: Option<f64>,
+    pub(in super::super) calls: BTreeMap<u32, Arrived>,
+    pub(in super::super) handovers_of_run: u64,
+    pub(in super::super) cpu_cores: f64,
+}
+
+/// The measured part, and the last second.
+pub(super) struct Window {
+    second: Mark,
+    began: Mark,
+    ended: Option<Mark>,
+}
+
+#[derive(Clone, Copy)]
+struct Mark {
+    at: Time,
+    cpu_s: f64,
+    messages_out: u64,
+    counts: Counts,
+}
+
+impl Window {
+    pub(super) fn new(now: Time) -> Window {
+        let mark = Mark { at: now, cpu_s: clock::process_cpu_s(), messages_out: 0, counts: Counts::default() };
+        Window { second: mark, began: mark, ended: None }
+    }
+}
+
+impl Stage {
+    fn mark(&self) -> Mark {
+        Mark {
+            at: clock::now(),
+            cpu_s: clock::process_cpu_s(),
+            messages_out: self.servers.iter().map(|server| server.outgoing.messages()).sum(),
+            counts: self.counts,
+        }
+    }
+
+    pub(super) fn measure(&mut self) {
+        self.call_us = histogram();
+        self.window.began = self.mark();
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.window.ended = Some(self.mark());
+    }
+
+    pub(super) fn take_progress(&mut self) -> Option<WorldProgress> {
+        let before = self.window.second;
+        let elapsed_s = clock::now().since(before.at).as_secs_f64();
+        if elapsed_s < 1.0 {
+            return None;
+        }
+        let now = self.mark();
+        self.window.second = now;
+        let per_s = |count: u64| count as f64 / elapsed_s;
+        Some(WorldProgress {
+            is_ready: self.is_ready,
+            live_players: self.players.iter().filter(|player| player.is_live).count() as u32,
+            pending: (self.queue.len() + self.unanswered) as u64,
+            calls: now.counts.calls,
+            frame_hz: per_s(now.counts.frames - before.counts.frames) / self.servers.len().max(1) as f64,
+            ideal_per_s: (now.counts.ideal - before.counts.ideal) / elapsed_s,
+            handovers_per_s: per_s(now.counts.handovers - before.counts.handovers),
+            messages_in_per_s: per_s(now.counts.messages_in - before.counts.messages_in),
+            messages_out_per_s: per_s(now.messages_out - before.messages_out),
+            bytes_in_per_s: per_s(now.counts.bytes_in - before.counts.bytes_in),
+            bytes_out_per_s: per_s(now.counts.bytes_out - before.counts.bytes_out),
+            cpu_cores: (now.cpu_s - before.cpu_s) / elapsed_s,
+        })
+    }
+
+    pub(super) fn report(&self) -> WorldReport {
+        let (began, ended) = (self.window.began, self.window.ended.unwrap_or_else(|| self.mark()));
+        let (before, after) = (began.counts, ended.counts);
+        let seconds = ended.at.since(began.at).as_secs_f64().max(1e-9);
+        let servers = self.servers.len().max(1);
+        let quantile_ms =
+            |share| (!self.call_us.is_empty()).then(|| self.call_us.value_at_quantile(share) as f64 / 1e3);
+        WorldReport {
+            seconds,
+            servers: self.servers.len() as u32,
+            frame_hz: (after.frames - before.frames) as f64 / seconds / servers as f64,
+            stalled_frames: after.stalled - before.stalled,
+            ideal_updates: after.ideal - before.ideal,
+            handovers: after.handovers - before.handovers,
+            resubscriptions: after.resubscriptions - before.resubscriptions,
+            messages_in: after.messages_in - before.messages_in,
+            messages_out: ended.messages_out - began.messages_out,
+            bytes_in: after.bytes_in - before.bytes_in,
+            bytes_out: after.bytes_out - before.bytes_out,
+            call_p50_ms: quantile_ms(0.5),
+            call_p99_ms: quantile_ms(0.99),
+            calls: self.ledger.arrived(),
+            handovers_of_run: self.counts.handovers,
+            cpu_cores: (ended.cpu_s - began.cpu_s) / seconds,
+        }
+    }
+}

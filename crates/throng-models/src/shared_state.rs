@@ -1,0 +1,268 @@
+//! Iris's shape: what can be shared is shared, up to the bytes.
+//!
+//! ```text
+//! shared               quantised values, exact masks of what changed        once for each object touched
+//!                      cells: a set of the objects that can be seen from there
+//! for each connection  scope = cells' sets, near enough, and for some ticks after
+//!                      pending |= changed, for what is in scope
+//!                      priority += by distance, for what is pending; due from 1 on
+//!                      sort, write the pending fields from the quantised values
+//! ```
+//!
+//! What is sent is cleared from the pending mask; what is lost comes back, unless it was sent again since.
+
+mod filter;
+
+use std::sync::Arc;
+
+use throng::schema::{FieldMask, Schema};
+use throng::{ServerOptions, StartError};
+
+use crate::bits::{Bits, numbers_of};
+use crate::link::{Channel, Link};
+use crate::modelled::{Due, Model, Modelled, Place, Seat, sort_by_priority};
+use crate::world::{Scope, World};
+use filter::Filter;
+
+/// The highest object index that a list made for each connection has room for, and with it the length of that list: at 8
+/// bytes each, 524,280 bytes.
+const SCRATCH_OBJECTS: usize = 65_535;
+
+/// An object stays in scope for so many ticks after the filter has dropped it.
+const HYSTERESIS_TICKS: u8 = 4;
+
+/// Priority at which an object is sent.
+const DUE: f32 = 1.0;
+
+/// Where the list is in which a connection's objects are put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scratch {
+    /// Allocated for each connection and tick, and as long as there may be objects, as in the version published with
+    /// Unreal 5.7.
+    PerConnection,
+    /// One for each connection that is kept, as after the published patch.
+    Shared,
+}
+
+/// Iris's shape.
+pub type SharedState = Modelled<Method>;
+
+impl SharedState {
+    /// A world without objects.
+    ///
+    /// # Errors
+    /// If the fields of a kind do not fit into a packet.
+    pub fn new(schema: &Arc<Schema>, options: &ServerOptions, scratch: Scratch) -> Result<SharedState, StartError> {
+        let method = Method { scratch, filter: Filter::new(&options.grids), dirty: Vec::new(), changed: Vec::new() };
+        Modelled::with(method, schema, options)
+    }
+}
+
+/// How [`SharedState`] works.
+#[derive(Debug)]
+pub struct Method {
+    scratch: Scratch,
+    filter: Filter,
+    /// Objects that changed since the last tick, each once.
+    dirty: Vec<u32>,
+    /// What changed of them, by object index.
+    changed: Vec<FieldMask>,
+}
+
+/// What is kept for a connection; all by object index.
+#[derive(Debug, Default)]
+pub struct Own {
+    scope: Bits,
+    /// What the filter lets through in this tick.
+    seen: Bits,
+    /// Ticks for which an object that is no longer seen stays in scope.
+    grace: Vec<u8>,
+    /// Objects with pending fields, or to be opened.
+    unsent: Bits,
+    pending: Vec<FieldMask>,
+    priorities: Vec<f32>,
+}
+
+impl Model for Method {
+    type Own = Own;
+
+    fn began(&mut self, world: &World, object: u32) {
+        self.filter.insert(world, object);
+        self.changed.resize(world.len(), 0);
+        self.changed[object as usize] = 0;
+    }
+
+    fn touched(&mut self, world: &World, object: u32, mask: FieldMask) {
+        self.filter.touch(world, object);
+        let kind = world.kind(object);
+        let lasting = mask & !kind.initial_only_mask();
+        let changed = &mut self.changed[object as usize];
+        if *changed == 0 && lasting != 0 {
+            self.dirty.push(object);
+        }
+        *changed |= lasting;
+    }
+
+    fn moved(&mut self, world: &World, object: u32) {
+        self.filter.remove(object);
+        self.filter.insert(world, object);
+    }
+
+    fn ended(&mut self, _: &World, object: u32) {
+        self.filter.remove(object);
+        self.changed[object as usize] = 0;
+    }
+
+    fn look(&mut self, world: &World, places: &mut [Place<Own>]) {
+        for seat in places.iter_mut().filter_map(|place| place.seat.as_deref_mut()) {
+            if seat.viewer.is_live {
+                self.filter_for(world, seat);
+            }
+        }
+    }
+
+    fn encode(&mut self, world: &World, places: &mut [Place<Own>]) {
+        // An object that ended and began anew since may be here twice; the second time it has no changes.
+        for seat in places.iter_mut().filter_map(|place| place.seat.as_deref_mut()) {
+            for &object in &self.dirty {
+                if seat.own.scope.contains(object) {
+                    seat.own.pending[object as usize] |= self.changed[object as usize];
+                    seat.own.unsent.insert(object);
+                }
+            }
+            prioritise(world, seat);
+        }
+        self.dirty.drain(..).for_each(|object| self.changed[object as usize] = 0);
+    }
+
+    fn begin_write(&self, _: &World, seat: &mut Seat<Own>, _: usize) {
+        let Seat { own, link, due, .. } = seat;
+        if self.scratch == Scratch::PerConnection {
+            let mut list = Vec::with_capacity(SCRATCH_OBJECTS);
+            own.collect_due(link, &mut list);
+            sort_by_priority(&mut list);
+            due.extend_from_slice(&list);
+        } else {
+            own.collect_due(link, due);
+            sort_by_priority(due);
+        }
+    }
+
+    fn pending(&self, world: &World, seat: &mut Seat<Own>, channel: u32) -> FieldMask {
+        let state = seat.link.channel(channel);
+        let object = state.id.index;
+        (seat.own.pending[object as usize] | state.resend) & world.visible(object, state.is_owner)
+    }
+
+    fn sent(&self, _: &World, seat: &mut Seat<Own>, channel: u32, _: FieldMask) {
+        let object = seat.link.channel(channel).id.index;
+        seat.own.pending[object as usize] = 0;
+        seat.own.priorities[object as usize] = 0.0;
+        seat.own.unsent.remove(object);
+    }
+
+    fn lost(&self, own: &mut Own, _: u32, state: &Channel) {
+        own.unsent.insert(state.id.index);
+    }
+
+    fn freed(&self, own: &mut Own, _: u32, state: &Channel) {
+        // The number may belong to another object by now, which is to be opened as any newcomer.
+        own.leave(state.id.index);
+    }
+
+    fn role_changed(&self, own: &mut Own, _: u32, state: &Channel) {
+        own.unsent.insert(state.id.index);
+    }
+}
+
+impl Method {
+    /// What the connection is told of in this tick: new channels are opened, those out of scope closed.
+    fn filter_for(&self, world: &World, seat: &mut Seat<Own>) {
+        seat.own.grow(world.len());
+        let Seat { viewer, own, link, .. } = seat;
+        self.filter.see(world, viewer, &mut own.seen);
+        for at in 0..own.seen.words() {
+            let (seen, before) = (own.seen.word(at), own.scope.word(at));
+            if seen | before == 0 {
+                continue;
+            }
+            numbers_of(at as u32, seen).for_each(|object| own.grace[object as usize] = HYSTERESIS_TICKS);
+            for object in numbers_of(at as u32, seen & !before) {
+                if let Some(channel) = link.open(world, object, world.is_owner(object, viewer.id)) {
+                    own.enter(object);
+                    debug_assert_eq!(link.channel(channel).id.index, object);
+                }
+            }
+            for object in numbers_of(at as u32, before & !seen) {
+                own.grace[object as usize] -= 1;
+                if own.grace[object as usize] == 0 || !world.is_alive(object) {
+                    own.leave(object);
+                    if let Some(channel) = link.find(object) {
+                        link.close(channel);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds this tick's priority to everything that has something to tell.
+fn prioritise(world: &World, seat: &mut Seat<Own>) {
+    let Seat { viewer, own, .. } = seat;
+    let viewpoint_m = viewer.viewpoint_m.unwrap_or_default();
+    for at in 0..own.unsent.words() {
+        for object in numbers_of(at as u32, own.unsent.word(at)) {
+            own.priorities[object as usize] += priority(world, object, viewpoint_m);
+        }
+    }
+}
+
+/// What an object gains in a tick: 1 in the innermost ring, and in the others so much that it is due as often as its ring
+/// says.
+fn priority(world: &World, object: u32, viewpoint_m: [f32; 3]) -> f32 {
+    let Scope::Place(grid) = world.scope(object) else { return DUE };
+    let distance2 = f64::from(world.reach(grid).distance2(world.position_m(object), viewpoint_m));
+    let rings = &world.grid(grid).rings;
+    let ring = rings.iter().find(|ring| distance2 <= ring.radius_m * ring.radius_m).or(rings.last());
+    ring.map_or(DUE, |ring| DUE / ring.interval_ticks.max(1) as f32)
+}
+
+impl Own {
+    fn grow(&mut self, len: usize) {
+        if self.pending.len() < len {
+            [&mut self.scope, &mut self.seen, &mut self.unsent].into_iter().for_each(|bits| bits.grow(len));
+            self.grace.resize(len, 0);
+            self.pending.resize(len, 0);
+            self.priorities.resize(len, 0.0);
+        }
+    }
+
+    fn enter(&mut self, object: u32) {
+        self.scope.insert(object);
+        self.unsent.insert(object);
+        self.pending[object as usize] = 0;
+        // Newcomers do not wait for their turn.
+        self.priorities[object as usize] = DUE;
+    }
+
+    fn leave(&mut self, object: u32) {
+        self.scope.remove(object);
+        self.unsent.remove(object);
+        self.pending[object as usize] = 0;
+        self.priorities[object as usize] = 0.0;
+    }
+
+    /// The channels of everything whose priority has come to [`DUE`].
+    fn collect_due(&self, link: &Link, due: &mut Vec<Due>) {
+        for object in self.unsent.iter() {
+            let priority = self.priorities[object as usize];
+            // Thirds and sevenths do not quite add up to a whole.
+            if priority >= DUE * 0.999
+                && link.is_told(object)
+                && let Some(channel) = link.find(object)
+            {
+                due.push(Due { channel, priority });
+            }
+        }
+    }
+}

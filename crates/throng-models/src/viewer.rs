@@ -1,0 +1,74 @@
+//! What one connection may see.
+
+use rustc_hash::FxHashSet;
+use throng::{ChannelKey, ConnectionId};
+
+use crate::world::{Scope, World};
+
+/// Where a connection looks from, and what it was let in to by name.
+#[derive(Debug)]
+pub(crate) struct Viewer {
+    pub(crate) id: ConnectionId,
+    /// The client can read everything.
+    pub(crate) is_live: bool,
+    pub(crate) viewpoint_m: Option<[f32; 3]>,
+    names: FxHashSet<ChannelKey>,
+    /// How many of the names are cells.
+    cells: usize,
+}
+
+impl Viewer {
+    pub(crate) fn new(id: ConnectionId) -> Viewer {
+        Viewer { id, is_live: false, viewpoint_m: None, names: FxHashSet::default(), cells: 0 }
+    }
+
+    pub(crate) fn follow(&mut self, key: ChannelKey) {
+        if self.names.insert(key) {
+            self.cells += usize::from(matches!(key, ChannelKey::Cell { .. }));
+        }
+    }
+
+    pub(crate) fn unfollow(&mut self, key: ChannelKey) {
+        if self.names.remove(&key) {
+            self.cells -= usize::from(matches!(key, ChannelKey::Cell { .. }));
+        }
+    }
+
+    /// What it is let in to by name.
+    pub(crate) fn names(&self) -> impl Iterator<Item = ChannelKey> + '_ {
+        self.names.iter().copied()
+    }
+
+    /// Whether it is let in to any cell by name.
+    pub(crate) fn follows_cells(&self) -> bool {
+        self.cells > 0
+    }
+
+    /// The squared distance of an object that it sees; 0 for what it sees from anywhere. What is `known` is seen a
+    /// little farther.
+    #[inline]
+    pub(crate) fn sees(&self, world: &World, index: u32, known: bool) -> Option<f32> {
+        match world.scope(index) {
+            Scope::Nowhere => None,
+            _ if world.is_owner(index, self.id) => Some(0.0),
+            Scope::Place(grid) => self.sees_place(world, index, grid, known),
+            Scope::Named(key) => self.names.contains(&key).then_some(0.0),
+        }
+    }
+
+    #[inline]
+    fn sees_place(&self, world: &World, index: u32, grid: u8, known: bool) -> Option<f32> {
+        let position_m = world.position_m(index);
+        if let Some(viewpoint_m) = self.viewpoint_m {
+            let reach = world.reach(grid);
+            let distance2 = reach.distance2(viewpoint_m, position_m);
+            let limit_m = if known { reach.leave_m } else { reach.enter_m };
+            if distance2 <= limit_m * limit_m {
+                return Some(distance2);
+            }
+        }
+        let is_let_in =
+            self.cells > 0 && self.names.contains(&ChannelKey::Cell { grid, cell: world.cell_of(grid, position_m) });
+        is_let_in.then_some(0.0)
+    }
+}

@@ -1,0 +1,61 @@
+//! After any storm over any network, each client of an older model holds what the server holds for its audience: the
+//! storms are those of our own model.
+//!
+//! A failure names its seed: `THRONG_SEED=<seed> cargo test -p throng-models --test convergence` plays it again alone.
+
+#[path = "../../throng/tests/harness/mod.rs"]
+mod harness;
+mod oracle;
+
+use std::sync::Arc;
+
+use harness::storm::{Storm, StormOptions};
+use harness::{Contender, World, WorldOptions};
+use throng::{Schema, ServerOptions, StartError, Tick};
+use throng_models::{Detection, Graph, Legacy, Scratch, SharedState};
+use throng_testkit::for_seeds;
+
+const COMMAND: &str = "cargo test -p throng-models --test convergence";
+
+/// The same storms for one model: ordinary ones, those with little budget, and those across the wrap of the tick.
+fn weather<R: Contender>(model: impl Fn(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>) {
+    for_seeds(COMMAND, 60, |seed| {
+        let mut options = WorldOptions::new(seed);
+        let mut calm_ticks = 900;
+        match seed % 3 {
+            0 => {}
+            1 => {
+                options.server.client_bytes_per_s = [3_000, 6_000, 12_000][seed as usize / 3 % 3];
+                calm_ticks = 3_000;
+            }
+            _ => options.server.replicator.first_tick = Tick(u32::MAX - 80),
+        }
+        let world = World::with_model(options, &model);
+        Storm::over(world, StormOptions { calm_ticks, ..StormOptions::default() }).run().map(drop)
+    });
+}
+
+#[test]
+fn clients_of_the_legacy_model_converge_after_any_storm() {
+    weather(|schema, options| Legacy::new(schema, options, Detection::Poll));
+}
+
+#[test]
+fn clients_of_the_legacy_model_with_push_marks_converge_after_any_storm() {
+    weather(|schema, options| Legacy::new(schema, options, Detection::Push));
+}
+
+#[test]
+fn clients_of_the_graph_converge_after_any_storm() {
+    weather(Graph::new);
+}
+
+#[test]
+fn clients_of_the_shared_state_model_converge_after_any_storm() {
+    weather(|schema, options| SharedState::new(schema, options, Scratch::Shared));
+}
+
+#[test]
+fn clients_of_the_shared_state_model_converge_wherever_its_lists_are() {
+    weather(|schema, options| SharedState::new(schema, options, Scratch::PerConnection));
+}

@@ -1,0 +1,138 @@
+//! What a server needs of a replication model. There is one for games, [`Channels`](crate::Channels); others are for
+//! comparison.
+
+use std::sync::Arc;
+
+use throng_replica::{ChannelKey, ConnectionCounters, Executor, HubCounters, LimitReached, Placement};
+use throng_schema::{Schema, Values, ValuesMut};
+use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
+
+/// Objects, and what each connection is told of them and when: the part of a server between the game's values and the
+/// bytes of packets.
+///
+/// A server is compiled for one model, so nothing is decided at run time. The order of calls in a tick:
+///
+/// ```text
+/// connect, admit, disconnect, delivered, lost      while datagrams are taken in
+/// spawn, update, despawn, set_*, subscribe ...     while the game plays; update again for what it touched
+/// look                                             who sees what
+/// encode                                           what all connections share
+/// writers, then for each connection, in parallel:  begin_write, (has_more, write_packet) until there is no room
+/// end_tick                                         the next tick begins
+/// ```
+pub trait Replication: Send + Sized {
+    /// What the writers of a tick look at together.
+    type Outgoing<'a>: Copy + Send + Sync
+    where
+        Self: 'a;
+    /// The place of one connection, by its index; empty or not.
+    type Slot: Send;
+
+    /// The schema of all objects.
+    fn schema(&self) -> &Arc<Schema>;
+
+    /// The tick that changes made now will belong to.
+    fn now(&self) -> Tick;
+
+    /// Adds an object. `quantise` writes its first values.
+    fn spawn(
+        &mut self,
+        kind: KindId,
+        placement: Placement,
+        owner: Option<ConnectionId>,
+        quantise: impl FnOnce(ValuesMut<'_>),
+    ) -> Result<ObjectId, LimitReached>;
+
+    /// The game may have changed the object: `quantise` writes what its values are now.
+    fn update(&mut self, id: ObjectId, quantise: impl FnOnce(ValuesMut<'_>));
+
+    /// Ends an object.
+    fn despawn(&mut self, id: ObjectId);
+
+    /// Gives an object to another connection, or to none.
+    fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached>;
+
+    /// Moves an object to where `placement` says.
+    fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached>;
+
+    /// Takes the place `index` for a connection, which cannot read anything yet.
+    ///
+    /// # Panics
+    /// May panic if the place is taken.
+    fn connect(&mut self, index: usize) -> ConnectionId;
+
+    /// The connection can read everything from now on.
+    fn admit(&mut self, id: ConnectionId);
+
+    /// Frees the place of a connection.
+    fn disconnect(&mut self, id: ConnectionId);
+
+    /// Where the connection looks from, in metres.
+    fn set_viewpoint(&mut self, id: ConnectionId, position: [f64; 3]);
+
+    /// Sends the connection what lives in a channel, every `interval_ticks` ticks if the model has rates for channels.
+    fn subscribe(&mut self, id: ConnectionId, key: ChannelKey, interval_ticks: u16) -> Result<(), LimitReached>;
+
+    /// Ends what [`subscribe`](Self::subscribe) began.
+    fn unsubscribe(&mut self, id: ConnectionId, key: ChannelKey);
+
+    /// Follows the viewpoints.
+    fn look(&mut self);
+
+    /// Decides what is due, and encodes what is encoded once for many.
+    fn encode(&mut self, executor: &impl Executor);
+
+    /// What the writers share, and the places of all connections, to be shared out to threads.
+    fn writers(&mut self) -> (Self::Outgoing<'_>, &mut [Self::Slot]);
+
+    /// Decides in which order a connection is told what is due, in a tick in which `budget_bytes` may be written.
+    fn begin_write(slot: &mut Self::Slot, outgoing: Self::Outgoing<'_>, budget_bytes: usize);
+
+    /// Whether there is anything left to write to the connection in this tick.
+    fn has_more(slot: &Self::Slot) -> bool;
+
+    /// Writes what fits into `room`, and remembers that packet `sequence`, greater than any before, carries it. Returns
+    /// the bytes written; 0 when nothing is left or the next thing does not fit.
+    fn write_packet(slot: &mut Self::Slot, outgoing: Self::Outgoing<'_>, sequence: u64, room: &mut [u8]) -> usize;
+
+    /// A packet has arrived.
+    fn delivered(&mut self, id: ConnectionId, sequence: u64);
+
+    /// A packet is taken for lost.
+    fn lost(&mut self, id: ConnectionId, sequence: u64);
+
+    /// The tick is over; the next begins.
+    fn end_tick(&mut self);
+
+    /// The objects alive, by index.
+    fn objects(&self) -> impl Iterator<Item = ObjectId> + '_;
+
+    /// An object, as it was at the last update.
+    fn object(&self, id: ObjectId) -> Option<Replicated<'_>>;
+
+    /// What was shared, as far as the model shares anything.
+    fn counters(&self) -> HubCounters;
+
+    /// What one connection was sent.
+    fn connection_counters(&self, id: ConnectionId) -> Option<ConnectionCounters>;
+
+    /// Channels that somebody reads; 0 if the model has none.
+    fn channel_count(&self) -> usize;
+
+    /// Things that the connection follows one by one: channels, or objects.
+    fn followed_count(&self, id: ConnectionId) -> usize;
+
+    /// How often something was refused because of a limit, by the name of the limit.
+    fn refusals(&self) -> [(&'static str, u64); 2];
+}
+
+/// An object as the server replicates it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicated<'a> {
+    /// Its kind.
+    pub kind: KindId,
+    /// Who owns it.
+    pub owner: Option<ConnectionId>,
+    /// Its quantised values.
+    pub values: Values<'a>,
+}
