@@ -34,10 +34,7 @@ const ANY: &str = "0A 05 74 2F 78 2E 59 12 02 08 01";
 
 #[test]
 fn coming_in_and_going() {
-    is(
-        AuthMessage { player_identifier_token: "ada".into(), login_token: "x".into() },
-        "0A 03 61 64 61 12 01 78",
-    );
+    is(AuthMessage { player_identifier_token: "ada".into(), login_token: "x".into() }, "0A 03 61 64 61 12 01 78");
     is(
         AuthResultMessage {
             result: AuthResult::InvalidLt.into(),
@@ -163,10 +160,7 @@ fn state_is_updated_and_recovered() {
 #[test]
 fn the_world_is_cut_into_cells() {
     let x = SpatialInfo { x: 1.0, ..Default::default() };
-    is(
-        SpatialInfo { x: 1.0, y: -2.0, z: 0.5 },
-        &format!("09 {ONE} 11 00 00 00 00 00 00 00 C0 19 {HALF}"),
-    );
+    is(SpatialInfo { x: 1.0, y: -2.0, z: 0.5 }, &format!("09 {ONE} 11 00 00 00 00 00 00 00 C0 19 {HALF}"));
     is(QuerySpatialChannelMessage { spatial_info: vec![x] }, &format!("0A 09 09 {ONE}"));
     is(QuerySpatialChannelResultMessage { channel_id: vec![0x1_0000, 0] }, "0A 04 80 80 04 00");
     is(SpatialChannelsReadyMessage { server_index: 1, server_count: 4 }, "08 01 10 04");
@@ -200,9 +194,7 @@ fn interest_has_four_shapes() {
     };
     is(
         query,
-        &format!(
-            "0A 06 0A 00 12 02 01 02 12 04 0A 00 12 00 1A 0B 0A 00 11 {ONE} 22 16 0A 00 12 00 19 {HALF} 21 {ONE}"
-        ),
+        &format!("0A 06 0A 00 12 02 01 02 12 04 0A 00 12 00 1A 0B 0A 00 11 {ONE} 22 16 0A 00 12 00 19 {HALF} 21 {ONE}"),
     );
     is(UpdateSpatialInterestMessage { conn_id: 2, query: Some(Default::default()) }, "08 02 12 00");
 }
@@ -233,8 +225,7 @@ fn entities_are_created_and_grouped() {
 #[test]
 fn messages_of_games_are_wrapped() {
     is(ServerForwardMessage { client_conn_id: 5, payload: "hi".into() }, "08 05 12 02 68 69");
-    let pack =
-        MessagePack { channel_id: 0x1_0000, broadcast: 2, stub_id: 3, msg_type: 100, msg_body: "x".into() };
+    let pack = MessagePack { channel_id: 0x1_0000, broadcast: 2, stub_id: 3, msg_type: 100, msg_body: "x".into() };
     is(pack.clone(), "08 80 80 04 10 02 18 03 20 64 2A 01 78");
     is(Packet { messages: vec![pack, MessagePack::default()] }, "0A 0D 08 80 80 04 10 02 18 03 20 64 2A 01 78 0A 00");
     is(

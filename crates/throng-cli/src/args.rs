@@ -10,6 +10,7 @@ use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
 use crate::compare::CompareArguments;
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
+use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
 
 /// The command that the bots' process of a run is started with.
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Crowd(CrowdArguments),
     /// Play a workload with one replication model after the other, and print one table
     Compare(CompareArguments),
+    /// Make the published page from the folders of comparisons
+    Publish(PublishArguments),
     /// Serve a workload, for bots that run elsewhere
     Serve(ServeArguments),
     /// Play the bots of a workload against a server

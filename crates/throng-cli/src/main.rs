@@ -6,6 +6,7 @@ mod compare;
 mod exit;
 mod gateway;
 mod gateway_bench;
+mod publish;
 mod top;
 
 use std::io::IsTerminal;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Crowd(arguments) => crowd(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Publish(arguments) => publish::publish(&arguments),
         Command::Serve(arguments) => serve(&arguments),
         Command::Bots(arguments) => play(&arguments),
         Command::Gateway(arguments) => gateway::serve(&arguments),

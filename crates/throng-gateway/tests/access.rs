@@ -59,9 +59,8 @@ struct Scene {
 impl Scene {
     fn new(types: &str, kind: ChannelType) -> Scene {
         let mut stage = stage(types);
-        let actors: Vec<(Role, Peer)> = ROLES
-            .map(|role| (role, if role == Role::Master { stage.master() } else { stage.server() }))
-            .to_vec();
+        let actors: Vec<(Role, Peer)> =
+            ROLES.map(|role| (role, if role == Role::Master { stage.master() } else { stage.server() })).to_vec();
         let of = |role: Role| actors.iter().find(|actor| actor.0 == role).expect("each role is there").1.clone();
         let room = stage.create(&of(Role::Owner), kind, None);
         let subscribed = of(Role::SubscribedServer);
@@ -88,7 +87,9 @@ impl Scene {
         };
         let conn_id = target.id;
         match action {
-            Action::Subscribe => self.stage.say(actor, header, &SubscribedToChannelMessage { conn_id, sub_options: None }),
+            Action::Subscribe => {
+                self.stage.say(actor, header, &SubscribedToChannelMessage { conn_id, sub_options: None })
+            }
             Action::Unsubscribe => self.stage.say(actor, header, &UnsubscribedFromChannelMessage { conn_id }),
             Action::Remove => self.stage.say(actor, header, &RemoveChannelMessage { channel_id: self.room }),
         }

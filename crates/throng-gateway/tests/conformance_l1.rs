@@ -60,7 +60,7 @@ fn the_master_is_told_of_everybody_who_is_let_in_without_a_stub() {
     let to_master = auth_results(&mut stage, &master);
     let [(9, ref answer)] = to_client[..] else { panic!("{to_client:?}") };
     assert_eq!((answer.result(), answer.conn_id), (AuthResult::Successful, 2));
-    assert_eq!(to_master, [(0, answer.clone())]);
+    assert_eq!(to_master, [(0, *answer)]);
 }
 
 #[test]
@@ -68,10 +68,9 @@ fn who_is_refused_is_told_why_and_stays_a_stranger_who_may_try_again() {
     let mut stage = Stage::new(settings(&["-auth=none", "-limit", "max_failed_auth=3"]));
     let master = stage.master();
     let client = stage.connect(Side::Client);
-    for (verdict, result) in [
-        (AuthVerdict::InvalidIdentifier, AuthResult::InvalidPit),
-        (AuthVerdict::InvalidLogin, AuthResult::InvalidLt),
-    ] {
+    for (verdict, result) in
+        [(AuthVerdict::InvalidIdentifier, AuthResult::InvalidPit), (AuthVerdict::InvalidLogin, AuthResult::InvalidLt)]
+    {
         stage.verdict = verdict;
         stage.say(&client, AUTH.with_stub(4), &auth("ada"));
         let answers = auth_results(&mut stage, &client);
@@ -156,11 +155,9 @@ fn each_side_says_what_its_machine_lets_through_and_nothing_else() {
     let cases: [(&[&str], Side, Takes); 3] = [
         (&["-dev", "-limit", "max_fsm_violations=0"], Side::Server, |t| (2..=65_535).contains(&t)),
         (&["-dev", "-limit", "max_fsm_violations=0"], Side::Client, |t| t == 7 || (99..=65_535).contains(&t)),
-        (
-            &["-dev", "-limit", "max_fsm_violations=0", "-cfsm=client_authoratative_fsm.json"],
-            Side::Client,
-            |t| (3..=8).contains(&t) || (15..=65_535).contains(&t),
-        ),
+        (&["-dev", "-limit", "max_fsm_violations=0", "-cfsm=client_authoratative_fsm.json"], Side::Client, |t| {
+            (3..=8).contains(&t) || (15..=65_535).contains(&t)
+        }),
     ];
     for (arguments, side, takes) in cases {
         let mut stage = Stage::new(settings(arguments));
@@ -311,7 +308,7 @@ fn no_bytes_from_anybody_end_the_gateway() {
         let mut all = arguments.to_vec();
         all.extend(["-scc=grid.json", "-limit", "max_malformed=0", "-limit", "max_fsm_violations=0"]);
         let mut stage = Stage::new(settings_with(&all, &[("grid.json", &grid)]));
-        let mut peers = vec![stage.server(), stage.server(), stage.client(), stage.client(), stage.connect(Side::Client)];
+        let mut peers = [stage.server(), stage.server(), stage.client(), stage.client(), stage.connect(Side::Client)];
         for step in 0..400 {
             let from = random.usize(..peers.len());
             let channel = *random.choice(&[0, 0, 1, 2, 0x1_0000, 0x1_0001, 0x8_0000, 0x8_0001, 9]).expect("some");

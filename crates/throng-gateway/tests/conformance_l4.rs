@@ -8,9 +8,9 @@ use stage::world::{CELL_M, Cut, FIRST, flat, forwarded, middle, of_type, sphere,
 use stage::{Peer, Stage};
 use throng_channeld::proto::spatial_interest_query::{BoxAoi, ConeAoi, SphereAoi, SpotsAoi};
 use throng_channeld::proto::{
-    CreateSpatialChannelsResultMessage, QuerySpatialChannelMessage, QuerySpatialChannelResultMessage, SpatialInfo,
-    SpatialInterestQuery, SpatialChannelsReadyMessage, SpatialRegionsUpdateMessage, SubscribedToChannelResultMessage,
-    UnsubscribedFromChannelResultMessage, UpdateSpatialInterestMessage,
+    CreateSpatialChannelsResultMessage, QuerySpatialChannelMessage, QuerySpatialChannelResultMessage,
+    SpatialChannelsReadyMessage, SpatialInfo, SpatialInterestQuery, SpatialRegionsUpdateMessage,
+    SubscribedToChannelResultMessage, UnsubscribedFromChannelResultMessage, UpdateSpatialInterestMessage,
 };
 use throng_channeld::{Broadcast, Header, Messages, message_type};
 
@@ -30,7 +30,9 @@ fn seen(stage: &mut Stage, peer: &Peer) -> BTreeMap<u32, u32> {
 #[test]
 fn servers_share_the_cells_whatever_the_numbers_and_are_told_when_all_are_there() {
     let cube = Cut { cells: [4, 3, 3], servers: [2, 1, 2], border: 1 };
-    for cut in [flat([1, 1], [1, 1], 0), flat([2, 2], [2, 2], 1), flat([9, 9], [3, 3], 1), flat([5, 5], [3, 2], 1), cube] {
+    for cut in
+        [flat([1, 1], [1, 1], 0), flat([2, 2], [2, 2], 1), flat([9, 9], [3, 3], 1), flat([5, 5], [3, 2], 1), cube]
+    {
         let mut stage = Stage::world(cut, &[]);
         let master = stage.master();
         let mut owner_of: BTreeMap<u32, u32> = BTreeMap::new();
@@ -56,8 +58,11 @@ fn servers_share_the_cells_whatever_the_numbers_and_are_told_when_all_are_there(
         let told = stage.read(&master);
         let ready: Vec<(u32, SpatialChannelsReadyMessage)> = of_type(&told, message_type::SPATIAL_CHANNELS_READY);
         assert_eq!(ready[0].1.server_count, cut.server_count());
-        assert_eq!(of_type::<CreateSpatialChannelsResultMessage>(&told, message_type::CREATE_SPATIAL_CHANNEL).len() as u32,
-            cut.server_count(), "the master hears of each");
+        assert_eq!(
+            of_type::<CreateSpatialChannelsResultMessage>(&told, message_type::CREATE_SPATIAL_CHANNEL).len() as u32,
+            cut.server_count(),
+            "the master hears of each"
+        );
         for (number, (server, first)) in servers.iter().enumerate().take(servers.len() - 1) {
             let more = stage.read(server);
             let ready: Vec<(u32, SpatialChannelsReadyMessage)> = of_type(&more, message_type::SPATIAL_CHANNELS_READY);
@@ -111,7 +116,8 @@ fn positions_are_answered_with_their_cells_and_with_zero_outside_of_the_world() 
     let cut = flat([3, 2], [1, 1], 0);
     let mut stage = Stage::world(cut, &[]);
     let server = stage.spatial_servers(cut).remove(0);
-    let spatial_info = vec![at(0.0, 5.0, 0.0), at(29.9, -1e9, 19.9), at(30.0, 0.0, 0.0), at(-0.1, 0.0, 5.0), at(f64::NAN, 0.0, 0.0)];
+    let spatial_info =
+        vec![at(0.0, 5.0, 0.0), at(29.9, -1e9, 19.9), at(30.0, 0.0, 0.0), at(-0.1, 0.0, 5.0), at(f64::NAN, 0.0, 0.0)];
     let query = QuerySpatialChannelMessage { spatial_info };
     stage.say(&server, Header::new(0, message_type::QUERY_SPATIAL_CHANNEL).with_stub(9), &query);
     let answer = stage.read(&server).pop().expect("an answer");
@@ -136,11 +142,10 @@ fn what_is_near_is_updated_often_what_is_far_seldom_and_what_is_left_not_at_all(
     assert_eq!(near.len(), 9);
     stage.set_interest(&server, &client, sphere(middle(0, 0), 9.0));
     let messages = stage.read(&client);
-    let left: Vec<u32> =
-        of_type::<UnsubscribedFromChannelResultMessage>(&messages, message_type::UNSUB_FROM_CHANNEL)
-            .into_iter()
-            .map(|(cell, _)| cell - FIRST)
-            .collect();
+    let left: Vec<u32> = of_type::<UnsubscribedFromChannelResultMessage>(&messages, message_type::UNSUB_FROM_CHANNEL)
+        .into_iter()
+        .map(|(cell, _)| cell - FIRST)
+        .collect();
     let mut left_in_order = left.clone();
     left_in_order.sort_unstable();
     assert_eq!(left_in_order, [2, 3, 4, 5, 6, 7, 8]);
@@ -158,20 +163,28 @@ fn areas_of_all_shapes_are_united_in_layers_too() {
     let client = stage.client();
     let id = |x: u32, z: u32, y: u32| x + 5 * (z + 5 * y);
     let centre = Some(at(5.0, 5.0, 5.0));
-    stage.set_interest(&server, &client, SpatialInterestQuery {
-        spots_aoi: Some(SpotsAoi { spots: vec![at(45.0, 45.0, 45.0), at(999.0, 0.0, 0.0)], dists: vec![2] }),
-        box_aoi: Some(BoxAoi { center: centre, extent: Some(at(1.0, 11.0, 1.0)) }),
-        ..Default::default()
-    });
+    stage.set_interest(
+        &server,
+        &client,
+        SpatialInterestQuery {
+            spots_aoi: Some(SpotsAoi { spots: vec![at(45.0, 45.0, 45.0), at(999.0, 0.0, 0.0)], dists: vec![2] }),
+            box_aoi: Some(BoxAoi { center: centre, extent: Some(at(1.0, 11.0, 1.0)) }),
+            ..Default::default()
+        },
+    );
     let cells = seen(&mut stage, &client);
     assert_eq!(cells[&id(4, 4, 4)], 100, "a spot, as far away as it says");
     assert_eq!(cells[&id(0, 0, 0)], 20);
     assert!(cells.contains_key(&id(0, 0, 1)), "upwards");
     assert!(!cells.contains_key(&id(1, 0, 0)) && !cells.contains_key(&id(0, 1, 0)), "{cells:?}");
-    stage.set_interest(&server, &client, SpatialInterestQuery {
-        cone_aoi: Some(ConeAoi { center: centre, direction: Some(at(0.0, 1.0, 0.0)), angle: 0.2, radius: 35.0 }),
-        ..Default::default()
-    });
+    stage.set_interest(
+        &server,
+        &client,
+        SpatialInterestQuery {
+            cone_aoi: Some(ConeAoi { center: centre, direction: Some(at(0.0, 1.0, 0.0)), angle: 0.2, radius: 35.0 }),
+            ..Default::default()
+        },
+    );
     stage.read(&client);
     let sees = |stage: &Stage, cell: u32| {
         stage.engine.connections().find(|c| c.id == client.id).map(|c| c.subscriptions).unwrap_or(0) > 0 && cell < 125
@@ -202,11 +215,19 @@ fn a_query_that_makes_no_sense_changes_nothing_and_one_without_end_costs_no_more
         (ball(Some(at(f64::NAN, 0.0, 0.0)), 5.0), "interest_not_finite"),
         (ball(Some(at(45.0, 0.0, 45.0)), -1.0), "interest_size"),
         (ball(Some(at(-45.0, 0.0, 45.0)), 5.0), "interest_outside"),
-        (SpatialInterestQuery {
-            cone_aoi: Some(ConeAoi { center: Some(at(45.0, 0.0, 45.0)), direction: Some(at(1.0, 0.0, 0.0)), angle: 3.2, radius: 1e18 }),
-            box_aoi: Some(BoxAoi { center: Some(at(45.0, 0.0, 45.0)), extent: Some(at(0.001, 1.0, 0.001)) }),
-            ..Default::default()
-        }, "interest_too_large"),
+        (
+            SpatialInterestQuery {
+                cone_aoi: Some(ConeAoi {
+                    center: Some(at(45.0, 0.0, 45.0)),
+                    direction: Some(at(1.0, 0.0, 0.0)),
+                    angle: 3.2,
+                    radius: 1e18,
+                }),
+                box_aoi: Some(BoxAoi { center: Some(at(45.0, 0.0, 45.0)), extent: Some(at(0.001, 1.0, 0.001)) }),
+                ..Default::default()
+            },
+            "interest_too_large",
+        ),
     ] {
         let before = stage.refused(tag);
         stage.set_interest(&server, &client, query.clone());

@@ -4,6 +4,7 @@ mod stage;
 
 use std::collections::BTreeMap;
 
+use prost::Message as _;
 use stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
 use stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::{ChannelRecoveryData, SpawnObjectMessage, UnrealObjectRef};
@@ -13,7 +14,6 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway::engine::port::{EndCause, Side};
-use prost::Message as _;
 
 const TWO: Cut = Cut { cells: [4, 1, 0], servers: [2, 1, 0], border: 1 };
 
@@ -128,11 +128,8 @@ fn state_and_references_of_more_than_a_packet_are_all_there() {
     let path = "x".repeat(400);
     for number in 0..300 {
         stage.create_entity(&server, FIRST, ENTITY + number, Some(standing(middle(0, 0))));
-        let obj = UnrealObjectRef {
-            net_guid: Some(ENTITY + number),
-            class_path: Some(path.clone()),
-            ..Default::default()
-        };
+        let obj =
+            UnrealObjectRef { net_guid: Some(ENTITY + number), class_path: Some(path.clone()), ..Default::default() };
         let spawn = SpawnObjectMessage { obj: Some(obj), ..Default::default() };
         let header = Header { channel_id: FIRST, broadcast: 8, stub_id: 0, msg_type: message_type::UNREAL_SPAWN };
         stage.say(&server, header, &forwarded(0, spawn.encode_to_vec()));
@@ -255,7 +252,8 @@ fn a_world_that_becomes_complete_while_a_server_is_away_is_opened_when_it_is_bac
 
 #[test]
 fn a_client_whose_network_broke_goes_on_where_it_was() {
-    let mut settings = stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
+    let mut settings =
+        stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
     settings.notes.clear();
     let mut stage = Stage::new(settings);
     let owner = stage.master();
@@ -316,7 +314,11 @@ fn a_connection_that_lives_is_not_taken_over_by_its_name() {
     assert_eq!((back.id, should_recover), (ada.id, true));
     assert_eq!(subscriptions(&stage, twin.id), Some(0), "the twin is who it was");
     // What we have ended ourselves does not come back.
-    stage.say(&owner, Header::new(0, message_type::DISCONNECT), &throng_channeld::proto::DisconnectMessage { conn_id: back.id });
+    stage.say(
+        &owner,
+        Header::new(0, message_type::DISCONNECT),
+        &throng_channeld::proto::DisconnectMessage { conn_id: back.id },
+    );
     stage.settle();
     assert!(!come_back(&mut stage, Side::Client, "ada").1);
     let _ = (server_twin, other_side);
@@ -329,15 +331,15 @@ fn an_id_that_was_used_again_meanwhile_is_another_channel() {
     let mut stage = Stage::new(settings);
     let owner = stage.master();
     let ada = stage.join_as(Side::Client, "ada");
-    let room = stage.create(&owner, ChannelType::Test, None);
-    let own = stage.create(&ada, ChannelType::Test, None);
+    let room = stage.create(&owner, ChannelType::Private, None);
+    let own = stage.create(&ada, ChannelType::Private, None);
     stage.subscribe(&owner, &ada, room, every(40));
     stage.drop_connection(&ada, EndCause::Lost);
     for id in [room, own] {
         let remove = throng_channeld::proto::RemoveChannelMessage { channel_id: id };
         stage.say(&owner, Header::new(0, message_type::REMOVE_CHANNEL), &remove);
     }
-    let again = [stage.create(&owner, ChannelType::Test, None), stage.create(&owner, ChannelType::Test, None)];
+    let again = [stage.create(&owner, ChannelType::Private, None), stage.create(&owner, ChannelType::Private, None)];
     assert_eq!(again, [room, own]);
     let (back, should_recover, _) = come_back(&mut stage, Side::Client, "ada");
     assert!(should_recover);

@@ -8,7 +8,7 @@ use stage::{Peer, Stage, every};
 use throng_channeld::proto::unrealpb::{
     DestroyObjectMessage, FVector, SpatialChannelData, SpawnObjectMessage, UnrealObjectRef,
 };
-use throng_channeld::proto::{ChannelType, RemoveChannelMessage, ServerForwardMessage};
+use throng_channeld::proto::{ChannelDataUpdateMessage, ChannelType, RemoveChannelMessage, ServerForwardMessage};
 use throng_channeld::{Broadcast, Header, Message, message_type};
 
 const TWO: Cut = Cut { cells: [4, 1, 0], servers: [2, 1, 0], border: 0 };
@@ -105,16 +105,20 @@ fn what_is_destroyed_is_told_first_and_then_its_channel_is_removed() {
     stage.read(&client);
     let gone = DestroyObjectMessage { net_id: ENTITY, reason: 2 };
     stage.say(&servers[0], header(FIRST + 1, message_type::UNREAL_DESTROY), &forwarded(0, gone.encode_to_vec()));
-    let told = stage.read(&client);
+    stage.pass(50);
+    let all = stage.read(&client);
+    let (changes, told): (Vec<Message>, Vec<Message>) =
+        all.into_iter().partition(|message| message.msg_type == message_type::CHANNEL_DATA_UPDATE);
     let kinds: Vec<(u32, u32)> = told.iter().map(|m| (m.channel_id, m.msg_type)).collect();
     assert_eq!(kinds, [(FIRST + 1, message_type::UNREAL_DESTROY), (ENTITY, message_type::REMOVE_CHANNEL)]);
     assert_eq!(payload(&told[0]), gone.encode_to_vec());
     let removed: Vec<(u32, RemoveChannelMessage)> = of_type(&told, message_type::REMOVE_CHANNEL);
     assert_eq!(removed[0].1.channel_id, ENTITY);
     assert_eq!(stage.place_of(ENTITY), None);
-    stage.pass(50);
-    let cell = stage.updates::<SpatialChannelData>(&client, FIRST + 1);
-    assert!(cell[0].entities[&ENTITY].removed);
+    assert_eq!(changes.len(), 1);
+    let change: ChannelDataUpdateMessage = changes[0].decode().expect("an update");
+    let cell = SpatialChannelData::decode(change.data.expect("data").value).expect("the list of a cell");
+    assert!(cell.entities[&ENTITY].removed);
     assert_eq!(stage.audit(), 0);
     stage.create_entity(&servers[0], FIRST + 1, ENTITY, Some(standing(middle(1, 0))));
     assert_eq!(stage.audit(), 1, "the id is free again");
@@ -174,9 +178,8 @@ fn what_a_client_sends_under_these_numbers_is_a_message_for_the_owner_and_nothin
     assert_eq!(stage.place_of(ENTITY), place);
     assert_eq!(stage.engine.occupancy().channels, channels);
     stage.pass(100);
-    let others = [&watcher, &servers[1], &master].map(|peer| {
-        stage.read(peer).iter().filter(|message| message_type::is_user(message.msg_type)).count()
-    });
+    let others = [&watcher, &servers[1], &master]
+        .map(|peer| stage.read(peer).iter().filter(|message| message_type::is_user(message.msg_type)).count());
     assert_eq!(others, [0, 0, 0]);
     stage.audit();
 }

@@ -15,8 +15,8 @@ fn options(dialect: Dialect, compression: Compression) -> ClientOptions {
 #[test]
 fn peers_of_both_dialects_are_served_side_by_side() {
     let serving = serve(Transport::Tcp, |_| {});
-    let mut clients = [Dialect::Fixed, Dialect::Legacy]
-        .map(|dialect| serving.join(options(dialect, Compression::None)));
+    let mut clients =
+        [Dialect::Fixed, Dialect::Legacy].map(|dialect| serving.join(options(dialect, Compression::None)));
     for length in [1, 200, 255, 256, 300, 19_960, 20_000, 40_000] {
         for client in &mut clients {
             echo(client, &vec![5; length]);

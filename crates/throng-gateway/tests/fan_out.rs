@@ -139,6 +139,65 @@ fn who_never_reads_on_is_disconnected() {
 }
 
 #[test]
+fn who_reads_on_is_served_even_if_nothing_else_happens() {
+    let mut stage = Stage::new(open_settings());
+    let owner = stage.master();
+    let client = stage.client();
+    stage.subscribe(&client, &client, 0, every(20));
+    stage.update(&owner, 0, number(1));
+    stage.pass(100);
+    stage.read(&client);
+    client.stall(1 << 20);
+    stage.update(&owner, 0, number(2));
+    stage.pass(5_000);
+    assert_eq!(numbers(&mut stage, &client, 0), [0; 0]);
+    client.read_on();
+    stage.pass(50);
+    assert_eq!(numbers(&mut stage, &client, 0), [2]);
+    stage.pass(10_000);
+    assert!(stage.is_at_rest(), "then there is nothing left to look at");
+}
+
+#[test]
+fn who_stops_reading_in_a_silent_gateway_is_disconnected_as_well() {
+    let mut stage = Stage::new(open_settings());
+    let owner = stage.master();
+    let client = stage.client();
+    client.stall(1 << 20);
+    let forward =
+        throng_channeld::proto::ServerForwardMessage { client_conn_id: client.id, payload: "the last word".into() };
+    stage.say(&owner, throng_channeld::Header { channel_id: 0, broadcast: 1, stub_id: 0, msg_type: 200 }, &forward);
+    stage.pass(29_000);
+    assert!(!client.is_closed());
+    stage.pass(2_000);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn who_skips_the_first_state_is_not_told_what_came_just_before_it_but_all_that_comes_after() {
+    let mut stage = Stage::new(open_settings());
+    let owner = stage.master();
+    let first = stage.client();
+    stage.subscribe(&first, &first, 0, every(20));
+    stage.pass(100);
+    let skips = ChannelSubscriptionOptions { skip_first_fan_out: Some(true), ..every(20) };
+    for round in 0..20 {
+        // All within one millisecond: a change before, the subscription, a change after.
+        stage.update(&owner, 0, number(1_000 + round));
+        let late = stage.join_as(Side::Client, "late");
+        stage.subscribe(&late, &late, 0, skips.clone());
+        stage.update(&owner, 0, roll(round));
+        stage.pass(60);
+        let came = stage.updates::<SpawnObjectMessage>(&late, 0);
+        let came: Vec<_> = came.iter().map(|u| (u.channel_id, u.location.map(|l| l.x()))).collect();
+        assert_eq!(came, [(None, Some(round as f32))], "round {round}");
+        let seen = stage.updates::<SpawnObjectMessage>(&first, 0);
+        assert!(seen.iter().any(|u| u.channel_id == Some(1_000 + round)), "round {round}");
+        assert!(seen.iter().any(|u| u.location.is_some()), "round {round}");
+    }
+}
+
+#[test]
 fn nothing_is_planned_while_nothing_changes() {
     let mut stage = Stage::new(open_settings());
     stage.master();
@@ -150,7 +209,7 @@ fn nothing_is_planned_while_nothing_changes() {
     let steps = stage.engine.counters().steps;
     stage.pass(60_000);
     assert_eq!(stage.engine.counters().steps, steps);
-    assert_eq!(stage.engine.next_deadline(), None);
+    assert!(stage.is_at_rest());
 }
 
 #[test]

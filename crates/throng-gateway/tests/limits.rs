@@ -2,8 +2,8 @@
 
 mod serving;
 
-use std::net::TcpStream;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -144,17 +144,17 @@ fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
 
 #[test]
 fn who_sends_too_fast_is_read_later_and_loses_nothing() {
-    let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (400, 100));
+    let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (2_000, 100));
     let mut client = serving.join(ClientOptions::default());
     let begin = Instant::now();
-    for number in 0..400u16 {
+    for number in 0..2_000u16 {
         client.send_bytes(Header::new(0, ECHO), &number.to_le_bytes()).expect("connected");
     }
-    for number in 0..400u16 {
+    for number in 0..2_000u16 {
         let answer = client.wait_for(ECHO, soon()).expect("each comes back");
         assert_eq!(serving::payload_of(&answer.body), number.to_le_bytes());
     }
-    assert!(begin.elapsed() >= Duration::from_millis(700), "took {:?}", begin.elapsed());
+    assert!(begin.elapsed() >= Duration::from_millis(600), "took {:?}", begin.elapsed());
     assert!(serving.refused(Reason::TooFast) > 0);
     serving.end();
 }

@@ -64,9 +64,7 @@ fn websocket_asks_for_its_path_and_checks_where_a_page_came_from() {
         let Err(ClientError::Io(error)) = connect(options) else { panic!("let in") };
         assert!(error.to_string().contains(status), "{error}");
     }
-    eventually("both are counted", || {
-        (serving.refused(Reason::Origin), serving.refused(Reason::Handshake)) == (1, 1)
-    });
+    eventually("both are counted", || (serving.refused(Reason::Origin), serving.refused(Reason::Handshake)) == (1, 1));
     serving.end();
 }
 
@@ -338,7 +336,9 @@ fn a_shut_down_does_not_wait_for_ever_for_who_does_not_read() {
     let mut client = serving.join(ClientOptions::default());
     client.send_bytes(Header::new(0, FLOOD), &400u16.to_le_bytes()).expect("connected");
     client.wait_for(FLOOD, soon()).expect("the flood has begun");
-    eventually("it piles up", || serving.gateway.report().is_some_and(|report| report.occupancy.queued_bytes > 1 << 20));
+    eventually("it piles up", || {
+        serving.gateway.report().is_some_and(|report| report.occupancy.queued_bytes > 1 << 20)
+    });
     let Serving { gateway, .. } = serving;
     let begin = Instant::now();
     assert!(!gateway.shut_down(), "nobody could take all of it");

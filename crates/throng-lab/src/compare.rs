@@ -11,6 +11,8 @@
 //! ```
 
 mod contestant;
+#[cfg(test)]
+mod example;
 mod figures;
 mod file;
 mod growth;
@@ -28,13 +30,15 @@ use crate::scenario::Overrides;
 use crate::summary::RunSummary;
 
 pub use contestant::Contestant;
+#[cfg(test)]
+pub(crate) use example::example;
 pub use figures::Figures;
 pub use file::{COMPARISON_FILE, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
 pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, measures};
 pub use plan::{Turn, turns};
 pub use sample::{Sample, advantage};
-pub use table::table;
+pub use table::{spoken, table};
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -93,4 +97,56 @@ pub fn compare(
         comparison.write(&folder)?;
     }
     Ok(CompareResult { comparison, folder })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(runs: &Path) -> CompareOptions {
+        CompareOptions {
+            workloads: vec!["dense".to_owned()],
+            contestants: ["legacy", "throng"].map(|name| name.parse().unwrap()).to_vec(),
+            repeat: 2,
+            overrides: Overrides::default(),
+            growth: Vec::new(),
+            command_line: vec!["compare".to_owned()],
+            runs: runs.to_owned(),
+        }
+    }
+
+    fn played(turn: &Turn) -> RunSummary {
+        let model = turn.contestant.model.name().to_owned();
+        let run = RunSummary { scenario: turn.workload.clone(), model, valid: true, ..RunSummary::example() };
+        example::as_read(&run)
+    }
+
+    #[test]
+    fn a_run_that_fails_is_kept_as_failed_and_the_others_go_on() {
+        let runs = tempfile::tempdir().unwrap();
+        let mut notes = Vec::new();
+        let play = |turn: &Turn, _: &Path| match (turn.round, turn.contestant.to_string().as_str()) {
+            (0, "legacy") => Err("no bot has connected".to_owned()),
+            _ => Ok(played(turn)),
+        };
+        let stop = AtomicBool::new(false);
+        let result = compare(&options(runs.path()), &stop, play, |note| notes.push(note.to_owned())).unwrap();
+        assert_eq!(result.comparison.runs.len(), 4);
+        assert_eq!(result.comparison.complaints(), ["dense, legacy, round 1: failed: no bot has connected"]);
+        assert!(notes.contains(&"1 of 4: dense, legacy, round 1".to_owned()), "{notes:?}");
+        assert!(notes.contains(&"  failed: no bot has connected".to_owned()), "{notes:?}");
+        assert_eq!(Comparison::load(&result.folder).unwrap().to_json(), result.comparison.to_json());
+    }
+
+    #[test]
+    fn a_comparison_that_is_stopped_keeps_what_was_played() {
+        let runs = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let play = |turn: &Turn, _: &Path| {
+            stop.store(true, Ordering::Relaxed);
+            Ok(played(turn))
+        };
+        let result = compare(&options(runs.path()), &stop, play, |_| {}).unwrap();
+        assert_eq!(Comparison::load(&result.folder).unwrap().runs.len(), 1);
+    }
 }

@@ -36,6 +36,7 @@ pub mod gateway;
 pub mod host;
 pub mod kinds;
 pub mod neighbours;
+pub mod publish;
 pub mod report;
 pub mod run;
 pub mod scenario;

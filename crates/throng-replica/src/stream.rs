@@ -250,7 +250,7 @@ impl Stream {
             false => !state.last_change().is_newer_than(entry.since),
         };
         if nothing_new {
-            entry.since = now;
+            entry.since = entry.since.newest(now);
             entry.stage = Stage::Asleep;
             self.due_at[number] = now.after(NO_TURN_TICKS);
             planner.sleep(entry.channel, number as u16);
@@ -271,10 +271,17 @@ impl Stream {
         }
     }
 
-    fn open(&mut self, channel: u32, turns: Turns, wanted: StreamSubscription, now: Tick) -> Option<SubscriptionId> {
+    fn open(
+        &mut self,
+        (channel, last_change): (u32, Tick),
+        turns: Turns,
+        wanted: StreamSubscription,
+        now: Tick,
+    ) -> Option<SubscriptionId> {
         let entry = Entry {
             channel,
-            since: now,
+            // What was merged since the last plan is not news to who asks for changes only.
+            since: now.newest(last_change),
             anchor: wanted.anchor,
             interval_ticks: wanted.interval_ticks.clamp(1, NO_TURN_TICKS / 2),
             variant: wanted.variant,
@@ -332,7 +339,9 @@ fn on_lattice(entry: &Entry, now: Tick) -> Tick {
 }
 
 impl<S: ChannelState> Hub<S, Stream> {
-    /// Subscribes a connection to a channel.
+    /// Subscribes a connection to a channel. Changes made before are not among those that
+    /// [`StreamStart::Changes`] brings; so that later ones are, they have to be of a later tick than
+    /// [`ChannelState::last_change`] is now.
     pub fn subscribe(
         &mut self,
         id: ConnectionId,
@@ -340,8 +349,9 @@ impl<S: ChannelState> Hub<S, Stream> {
         wanted: StreamSubscription,
     ) -> Result<SubscriptionId, LimitReached> {
         let (now, turns, limit) = (self.now(), self.turns(channel), self.limits().subscriptions_per_connection);
+        let last_change = self.state(channel).last_change();
         let Some(stream) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
-        match stream.open(channel.0, turns, wanted, now) {
+        match stream.open((channel.0, last_change), turns, wanted, now) {
             Some(subscription) => {
                 self.count_subscriber(channel.0, 1);
                 Ok(subscription)

@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub(crate) enum Mistake {
     None,
     /// Every so many calls one goes nowhere.
     LosesCall(u32),
@@ -42,15 +42,15 @@ pub enum Mistake {
 }
 
 /// The gateway, in a thread of its own until it is dropped.
-pub struct StandIn {
-    pub servers: SocketAddr,
-    pub clients: SocketAddr,
+pub(crate) struct StandIn {
+    pub(crate) servers: SocketAddr,
+    pub(crate) clients: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StandIn {
-    pub fn start(mistake: Mistake) -> StandIn {
+    pub(crate) fn start(mistake: Mistake) -> StandIn {
         let listen = || {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();

@@ -97,8 +97,9 @@ impl Engine {
         if let Some(merge) = wanted.merge_options {
             self.set_merge_options(channel, merge);
         }
-        if let Some(data) = &wanted.data {
-            self.begin_data(channel, from, data)?;
+        match &wanted.data {
+            Some(data) => self.begin_data(channel, from, data)?,
+            None => self.begin_empty(channel),
         }
         let cell = match through {
             GLOBAL_CHANNEL => self.cell_of_data(channel),

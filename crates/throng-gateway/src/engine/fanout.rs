@@ -49,6 +49,9 @@ struct Share<'a> {
     scratch: Vec<u8>,
 }
 
+/// However quiet it is, there is a plan now and then: ticks that are 24 days apart could not be told before from after.
+const HEARTBEAT: Duration = Duration::from_secs(3_600);
+
 impl Engine {
     pub(super) fn is_fan_out_due(&self) -> bool {
         self.next_fan_out().is_some_and(|due| due <= self.now)
@@ -56,14 +59,22 @@ impl Engine {
 
     /// When something may have to be sent: at the next turn of a subscription, but not more often than once per step.
     pub(super) fn next_fan_out(&self) -> Option<Time> {
-        let step = self.last_plan.after(STEP);
+        let step = self.next_step();
         if self.hub.is_disturbed() {
             return Some(step);
         }
         // Nobody tells when the kernel has taken something.
         let look = (self.held_back > 0).then(|| self.last_plan.after(LOOK_AGAIN));
         let turn = self.hub.next_turn().map(|turn| self.time_of(turn).max(step));
-        [look, turn].into_iter().flatten().min()
+        [Some(self.last_plan.after(HEARTBEAT)), look, turn].into_iter().flatten().min()
+    }
+
+    /// Plans are made once between two points of a lattice: as channels' ticks are mostly multiples of its steps, a plan
+    /// that a change brings about does not put off a turn that is due a moment later.
+    fn next_step(&self) -> Time {
+        let step_micros = STEP.as_micros() as u64;
+        let steps = self.last_plan.micros_since(self.start) / step_micros + 1;
+        Time(self.start.0 + steps * step_micros)
     }
 
     /// When a tick near the present one begins. Ticks wrap around after 49 days.
@@ -176,9 +187,9 @@ impl Share<'_> {
             // A first frame is everything, whoever wrote it.
             let is_own = since != Since::Start && frame.parts.iter().any(|part| part.writer == me);
             let skips = is_own
-                && channels[index.number()].as_ref().is_some_and(|channel| {
-                    channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self())
-                });
+                && channels[index.number()]
+                    .as_ref()
+                    .is_some_and(|channel| channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self()));
             if !skips {
                 out.extend_from_slice(&frame.bytes);
                 *updates += frame.segments.len() as u64;

@@ -184,12 +184,11 @@ impl Engine {
             }
             self.adopt(cell, &entities);
         }
-        let mut strays: Vec<u32> = self
-            .entities
-            .iter()
-            .filter(|(id, entity)| is_here(entity).is_none() && self.stands_in(**id).is_some_and(|at| ids.contains(&at)))
-            .map(|(&id, _)| id)
-            .collect();
+        let is_stray = |id: u32, entity: &Entity| {
+            self.stands_in(id).is_some_and(|at| ids.contains(&at) && entity.cell != Some(at))
+        };
+        let strays = self.entities.iter().filter(|&(&id, entity)| is_stray(id, entity));
+        let mut strays: Vec<u32> = strays.map(|(&id, _)| id).collect();
         strays.sort_unstable();
         for entity in strays {
             self.entity_moved_itself(entity, 0);
@@ -223,7 +222,7 @@ impl Engine {
     }
 
     fn carry_out(&mut self, plan: &HandoverPlan<usize>, context: u32) {
-        let mut notices = Notices::default();
+        let (mut notices, mut taken) = (Notices::default(), Vec::new());
         for action in plan.actions() {
             match action {
                 Action::Unsubscribe { connection, entity } => {
@@ -232,25 +231,33 @@ impl Engine {
                         let _ = self.unsubscribe_and_tell(*connection, *connection, channel, 0);
                     }
                 }
-                Action::Own { connection, entity } => self.make_owner(*connection, *entity),
+                Action::Own { connection, entity } => {
+                    if self.make_owner(*connection, *entity) {
+                        taken.push(*entity);
+                    }
+                }
                 Action::Unlist { cell, entity } => self.unlist(*cell, *entity),
                 Action::List { cell, entity } => self.list(*cell, *entity),
                 Action::Subscribe { connection, entity, grant } => self.grant_entity(*connection, *entity, *grant),
                 Action::Announce(notice) => self.announce(plan, notice, context, &mut notices),
             }
         }
-    }
-
-    fn make_owner(&mut self, connection: usize, entity: u32) {
-        let Some(&channel) = self.by_channel_id.get(&entity) else { return };
-        let had_none = self.channel(channel).owner.is_none();
-        if std::mem::take(&mut self.channel_mut(channel).is_awaited) {
+        // Now that they are listed where they are.
+        for entity in taken {
             self.take_from_lost(entity);
         }
+    }
+
+    /// Whether the entity is one that a lost server had.
+    fn make_owner(&mut self, connection: usize, entity: u32) -> bool {
+        let Some(&channel) = self.by_channel_id.get(&entity) else { return false };
+        let had_none = self.channel(channel).owner.is_none();
+        let was_awaited = std::mem::take(&mut self.channel_mut(channel).is_awaited);
         self.set_owner(channel, Some(connection));
         if had_none {
             self.tell_owner_is_back(channel);
         }
+        was_awaited
     }
 
     fn grant_entity(&mut self, connection: usize, entity: u32, grant: Grant) {
@@ -271,13 +278,7 @@ impl Engine {
         }
     }
 
-    fn announce(
-        &mut self,
-        plan: &HandoverPlan<usize>,
-        notice: &Announced<usize>,
-        context: u32,
-        notices: &mut Notices,
-    ) {
+    fn announce(&mut self, plan: &HandoverPlan<usize>, notice: &Announced<usize>, context: u32, notices: &mut Notices) {
         let with_data = plan.with_data(notice);
         let is_same = notices.key.as_ref().is_some_and(|(source, data)| *source == notice.source && data == with_data);
         if !is_same {
@@ -381,9 +382,13 @@ impl Engine {
         if !present.is_empty() && message_name(present) != CELL_STATE {
             return;
         }
-        let data = self.hub.state_mut(channel).data_or_new(&schema, limits, tick);
-        if let Err(error) = change(data, tick) {
-            self.count(Refusal::Data(error.tag()));
+        let log = self.hub.state_mut(channel);
+        let tick = log.date(tick);
+        match change(log.data_or_new(&schema, limits, tick), tick) {
+            Ok(_) => log.unseal(),
+            Err(error) => {
+                self.count(Refusal::Data(error.tag()));
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //!
 //! A segment is one message. A state that does not fit into one is cut into several, to be merged in order.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -30,6 +31,8 @@ pub(super) const NOBODY: u32 = u32::MAX;
 pub(crate) struct ChannelLog {
     id: u32,
     data: Option<Box<DataState>>,
+    /// Somebody stands at the tick of the last change, so no other change may be dated to it.
+    is_sealed: AtomicBool,
 }
 
 /// The forms in which subscribers may want frames: field masks, by the number of their [`Variant`]; and what encoders
@@ -128,7 +131,7 @@ impl Forms {
 
 impl ChannelLog {
     pub(super) fn new(id: u32) -> ChannelLog {
-        ChannelLog { id, data: None }
+        ChannelLog { id, data: None, is_sealed: AtomicBool::new(false) }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -184,6 +187,7 @@ impl ChannelLog {
         writer: u32,
         tick: Tick,
     ) -> Result<(), MergeError> {
+        let tick = self.date(tick);
         match &mut self.data {
             Some(data) => data.merge(&update.value, &update.type_url, writer, tick)?,
             None => {
@@ -194,7 +198,28 @@ impl ChannelLog {
                 merged
             }
         };
+        self.unseal();
         Ok(())
+    }
+
+    /// From now on somebody knows everything up to the last change: later changes are dated later, if need be a little
+    /// ahead of the clock.
+    pub(super) fn seal(&self) {
+        self.is_sealed.store(true, Ordering::Relaxed);
+    }
+
+    /// The tick of a change that is made at `tick`.
+    pub(super) fn date(&self, tick: Tick) -> Tick {
+        let last = self.data.as_ref().map_or(tick.before(1), |data| data.last_change());
+        match self.is_sealed.load(Ordering::Relaxed) {
+            true => tick.newest(last.after(1)),
+            false => tick.newest(last),
+        }
+    }
+
+    /// A change was made, at the tick that [`date`](Self::date) gave.
+    pub(super) fn unseal(&mut self) {
+        *self.is_sealed.get_mut() = false;
     }
 
     /// The state that a gateway keeps itself, made empty if there is none.
@@ -266,11 +291,16 @@ impl ChannelState for ChannelLog {
         self.data.is_none()
     }
 
-    fn encode(&self, forms: &Forms, since: Since, _now: Tick, frame: &mut Frame) {
+    fn encode(&self, forms: &Forms, since: Since, now: Tick, frame: &mut Frame) {
         let Some(data) = &self.data else { return };
+        if data.last_change().is_newer_than(now) {
+            // Dated ahead, see `date`: whoever gets this frame stands there.
+            frame.tick = data.last_change();
+            self.seal();
+        }
         forms.with_scratch(|Scratch { chunks, body }| {
             data.encode(tick_of(since), forms.mask(frame.variant), None, VALUE_MAX_BYTES, chunks);
-            if since == Since::Start && chunks.len() == 0 {
+            if since == Since::Start && chunks.is_empty() {
                 let start = frame.bytes.len();
                 put_value(self.id, data.type_url(), &[], body, &mut frame.bytes);
                 frame.push_segment(start, 0, 1);

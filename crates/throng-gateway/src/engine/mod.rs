@@ -52,7 +52,7 @@ use crate::group::{EntityGroupLimits, EntityGroups};
 use crate::settings::{Limits, Settings};
 use crate::state::Schemas;
 use blocked::Blocked;
-use channel::Channel;
+use channel::{Channel, Subscribers};
 use connection::{Connection, Stage};
 pub use counters::{ConnectionInfo, Counters, Occupancy, SideCounters};
 use entity::Entity;
@@ -581,7 +581,7 @@ impl Engine {
             metadata,
             settings,
             owner: None,
-            subscribers: FxHashMap::default(),
+            subscribers: Subscribers::default(),
             merge: Default::default(),
             creator: None,
             is_awaited: false,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
-    ChannelType, EndRecoveryMesssage, UnsubscribedFromChannelResultMessage,
+    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
@@ -259,7 +259,10 @@ impl Engine {
             metadata: state.metadata.clone(),
             owner_conn_id: state.owner.map_or(0, |owner| self.connection(owner).id),
             sub_time: subscriber.map_or(self.unix_ns(), |subscriber| self.unix_ns_at(subscriber.since)),
-            sub_options: subscriber.map(|subscriber| subscriber.to_wire()),
+            sub_options: subscriber.map(|subscriber| ChannelSubscriptionOptions {
+                data_field_masks: self.forms.paths(subscriber.variant).to_vec(),
+                ..subscriber.to_wire()
+            }),
             channel_data: first,
             recovery_data: last,
         };
@@ -267,8 +270,7 @@ impl Engine {
         let header = Header::new(id, message_type::RECOVERY_CHANNEL_DATA);
         for references in references.into_iter().chain(own) {
             let channel_data = Some(any(Bytes::new()));
-            let ahead =
-                ChannelDataRecoveryMessage { channel_data, recovery_data: Some(references), ..message.clone() };
+            let ahead = ChannelDataRecoveryMessage { channel_data, recovery_data: Some(references), ..message.clone() };
             self.send(index, header, &ahead);
         }
         self.send(index, header, &message);

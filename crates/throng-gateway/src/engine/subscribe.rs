@@ -231,6 +231,9 @@ impl Engine {
             Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
             _ => subscription,
         };
+        if subscription.start == StreamStart::Changes {
+            self.hub.state(index).seal();
+        }
         self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))
     }
 

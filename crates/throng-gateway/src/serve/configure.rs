@@ -83,10 +83,8 @@ impl DoorLimits {
 
 fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOptions, ServeError> {
     let address = resolve(listener.host_and_port())?;
-    let websocket = || WebSocketOptions {
-        path: listener.path().unwrap_or_default().to_owned(),
-        origins: settings.origins.clone(),
-    };
+    let websocket =
+        || WebSocketOptions { path: listener.path().unwrap_or_default().to_owned(), origins: settings.origins.clone() };
     let transport = match listener.network {
         Network::Tcp | Network::Tls => Transport::Tcp,
         Network::WebSocket | Network::SecureWebSocket => Transport::WebSocket(websocket()),
@@ -154,7 +152,8 @@ mod tests {
 
     #[test]
     fn websocket_doors_have_their_path_and_list_of_origins() {
-        let options = options(&["-dev", "-cn=ws", "-ca=127.0.0.1:0/play", "-origins=https://a.example"]).expect("sound");
+        let options =
+            options(&["-dev", "-cn=ws", "-ca=127.0.0.1:0/play", "-origins=https://a.example"]).expect("sound");
         let Transport::WebSocket(websocket) = &options.doors[1].transport else { panic!("another transport") };
         assert_eq!((websocket.path.as_str(), websocket.origins.len()), ("/play", 1));
         assert_eq!(options.doors[1].address.to_string(), "127.0.0.1:0");

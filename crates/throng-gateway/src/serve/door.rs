@@ -1,6 +1,7 @@
 //! What the tasks of one door share, and the life of a connection from the door to its end.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -163,11 +164,15 @@ impl Opened {
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
     pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) {
+        // Both are kept until the end is on record: with them goes the socket, and the peer notices.
+        let (mut read, mut write) = (pin!(read), pin!(write));
         let end = tokio::select! {
-            end = read => end,
-            end = write => end,
+            end = &mut read => end,
+            end = &mut write => end,
             end = self.ending() => end,
         };
+        // The writer may have seen first that there is nothing more to write.
+        let end = self.queue.ended_now().map_or(end, End::Refused);
         match end {
             End::Refused(reason) => self.pass.refuse(reason),
             // The engine turned away a client before it had said who it is, or after it had guessed too often.

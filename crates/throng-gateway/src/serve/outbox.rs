@@ -91,10 +91,18 @@ impl Queue {
     /// Waits until the connection is to end at once.
     pub(crate) async fn ending_now(&self) -> Reason {
         loop {
-            if let Some(Ending::Now(reason)) = self.lock().ending {
+            if let Some(reason) = self.ended_now() {
                 return reason;
             }
             self.end.notified().await;
+        }
+    }
+
+    /// Why the connection was to end at once, if it was.
+    pub(crate) fn ended_now(&self) -> Option<Reason> {
+        match self.lock().ending {
+            Some(Ending::Now(reason)) => Some(reason),
+            _ => None,
         }
     }
 
@@ -103,6 +111,9 @@ impl Queue {
         let mut state = self.lock();
         if !matches!(state.ending, Some(Ending::Now(_))) {
             state.ending = Some(ending);
+        }
+        if ending != Ending::Flush {
+            state.entries = Vec::new();
         }
         drop(state);
         self.wake.notify_one();

@@ -58,7 +58,9 @@ impl Gateway {
                 Told::End => break,
                 Told::Reload => match read().map(|settings| self.reload(settings)) {
                     Some(Ok(())) => log("the settings were read again"),
-                    Some(Err(error)) => log(&format!("the settings were read again; the old certificate stays: {error}")),
+                    Some(Err(error)) => {
+                        log(&format!("the settings were read again; the old certificate stays: {error}"))
+                    }
                     None => log("the settings stay as they are"),
                 },
             }

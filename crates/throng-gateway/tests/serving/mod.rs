@@ -19,18 +19,18 @@ use throng_gateway::state::Schemas;
 use throng_wire::Time;
 
 /// What tests say to each other through the gateway.
-pub const ECHO: u32 = 150;
+pub(crate) const ECHO: u32 = 150;
 /// Asks the world server for as many messages of 50,000 bytes as the body's first two bytes say.
-pub const FLOOD: u32 = 151;
-pub const FLOOD_BYTES: usize = 50_000;
+pub(crate) const FLOOD: u32 = 151;
+pub(crate) const FLOOD_BYTES: usize = 50_000;
 
 /// Everything here answers within milliseconds; a machine that is busy may take longer.
-pub fn soon() -> Instant {
+pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
 /// Tries until it holds.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = soon();
     while !holds() {
         assert!(Instant::now() < deadline, "{what}: not within 20 s");
@@ -38,17 +38,17 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-pub struct Serving {
-    pub gateway: Gateway,
+pub(crate) struct Serving {
+    pub(crate) gateway: Gateway,
     world: Option<JoinHandle<()>>,
 }
 
 /// A gateway with a server door (TCP) and a client door, and the world server behind it.
-pub fn serve(transport: Transport, change: impl FnOnce(&mut ServeOptions)) -> Serving {
+pub(crate) fn serve(transport: Transport, change: impl FnOnce(&mut ServeOptions)) -> Serving {
     serve_with(transport, &[], Arc::new(AcceptAll), change)
 }
 
-pub fn serve_with(
+pub(crate) fn serve_with(
     transport: Transport,
     arguments: &[&str],
     provider: Arc<dyn Provider>,
@@ -72,7 +72,8 @@ fn gateway(
     change: impl FnOnce(&mut ServeOptions),
 ) -> Gateway {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let doors = vec![DoorOptions::new(Side::Server, Transport::Tcp, any), DoorOptions::new(Side::Client, transport, any)];
+    let doors =
+        vec![DoorOptions::new(Side::Server, Transport::Tcp, any), DoorOptions::new(Side::Client, transport, any)];
     let mut options = ServeOptions { doors, http: Some(any), io_threads: 2, ..ServeOptions::new() };
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
@@ -117,25 +118,25 @@ impl WaitForAny for Client {
 }
 
 impl Serving {
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.addresses()[1]
     }
 
-    pub fn connect(&self, options: ClientOptions) -> Client {
+    pub(crate) fn connect(&self, options: ClientOptions) -> Client {
         Client::connect(self.address(), options).expect("the door is open")
     }
 
-    pub fn join(&self, options: ClientOptions) -> Client {
+    pub(crate) fn join(&self, options: ClientOptions) -> Client {
         let mut client = self.connect(options);
         client.authenticate("player", "secret", soon()).expect("it is let in");
         client
     }
 
-    pub fn refused(&self, reason: Reason) -> u64 {
+    pub(crate) fn refused(&self, reason: Reason) -> u64 {
         self.gateway.counters().of(Side::Client).refused(reason)
     }
 
-    pub fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.gateway.shut_down();
         if let Some(world) = self.world.take() {
             world.join().expect("the world server met nothing strange");
@@ -144,19 +145,19 @@ impl Serving {
 }
 
 /// Sends a message through the gateway to the world server, and waits until it comes back.
-pub fn echo(client: &mut Client, payload: &[u8]) {
+pub(crate) fn echo(client: &mut Client, payload: &[u8]) {
     client.send_bytes(Header::new(0, ECHO), payload).expect("connected");
     let answer = client.wait_for(ECHO, soon()).expect("it comes back");
     assert_eq!(payload_of(&answer.body), payload);
 }
 
 /// What a client is sent by a server.
-pub fn payload_of(body: &[u8]) -> Vec<u8> {
+pub(crate) fn payload_of(body: &[u8]) -> Vec<u8> {
     ServerForwardMessage::decode(body).expect("it is forwarded").payload.to_vec()
 }
 
 /// Waits for the end of a connection, and throws away what comes before.
-pub fn wait_for_end(client: &mut Client) -> ClientError {
+pub(crate) fn wait_for_end(client: &mut Client) -> ClientError {
     loop {
         match client.poll(soon()) {
             Ok(Some(_)) => {}
@@ -167,7 +168,7 @@ pub fn wait_for_end(client: &mut Client) -> ClientError {
 }
 
 /// A frame with any payload.
-pub fn frame(compression: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(compression: u8, payload: &[u8]) -> Vec<u8> {
     let [high, low] = (payload.len() as u16).to_be_bytes();
     [&[0x43, 0x48, high, low, compression], payload].concat()
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use prost::Message as _;
 use throng_channeld::proto::{
     Any, AuthMessage, AuthResultMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType,
     CreateChannelMessage, CreateChannelResultMessage, SubscribedToChannelMessage,
@@ -103,7 +102,11 @@ impl Stage {
         schemas
             .add(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound"));
         let now = Time::from_secs(1_000);
-        Stage { engine: Engine::new(Arc::new(settings), Arc::new(schemas), 7, (now, 0)), now, verdict: AuthVerdict::Accepted }
+        Stage {
+            engine: Engine::new(Arc::new(settings), Arc::new(schemas), 7, (now, 0)),
+            now,
+            verdict: AuthVerdict::Accepted,
+        }
     }
 
     /// A connection that has not said anything yet.
@@ -255,6 +258,12 @@ impl Stage {
         self.settle();
     }
 
+    /// Whether there is nothing to do for long, if nothing comes.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let soon = self.now.after(Duration::from_secs(600));
+        self.engine.next_deadline().is_none_or(|deadline| deadline > soon)
+    }
+
     /// How often something was refused for this reason.
     pub(crate) fn refused(&self, tag: &str) -> u64 {
         self.engine.counters().refused.get(tag).copied().unwrap_or_default()
@@ -265,6 +274,13 @@ impl Peer {
     /// From now on the kernel takes nothing from this connection.
     pub(crate) fn stop_reading(&self) {
         self.line.lock().unwrap().is_stuck = true;
+    }
+
+    /// From now on the kernel takes nothing from this connection, and so many bytes are waiting already.
+    pub(crate) fn stall(&self, bytes: usize) {
+        let mut line = self.line.lock().unwrap();
+        line.is_stuck = true;
+        line.stuck_bytes = bytes;
     }
 
     /// It takes everything that has been waiting.

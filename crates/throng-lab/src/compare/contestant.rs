@@ -26,8 +26,8 @@ impl FromStr for Contestant {
     fn from_str(text: &str) -> Result<Contestant, String> {
         let (name, scratch) = text.split_once(':').map_or((text, None), |(name, scratch)| (name, Some(scratch)));
         let model = Model::ALL.iter().find(|(known, _)| *known == name).map(|(_, model)| *model);
-        let model =
-            model.ok_or_else(|| format!("`{name}` is no model: use legacy, legacy-push, graph, shared-state or throng"))?;
+        let model = model
+            .ok_or_else(|| format!("`{name}` is no model: use legacy, legacy-push, graph, shared-state or throng"))?;
         let Some(scratch) = scratch else { return Ok(Contestant { model, scratch: Scratch::default() }) };
         if model != Model::SharedState {
             return Err(format!("`{name}` has no scratch: only shared-state:per-connection is possible"));

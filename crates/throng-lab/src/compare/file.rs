@@ -184,7 +184,7 @@ impl Comparison {
         self.runs.push(Run { workload, contestant, round: turn.round, ..run });
     }
 
-    fn note_published(&mut self, workload: &str, summary: &RunSummary) {
+    pub(super) fn note_published(&mut self, workload: &str, summary: &RunSummary) {
         if summary.published.is_empty() || self.published.iter().any(|table| table.workload == workload) {
             return;
         }
@@ -280,17 +280,17 @@ impl Comparison {
 
     /// Whether every contestant has a valid run of every workload and size.
     pub fn is_complete(&self) -> bool {
-        let sizes = |workload: &String| self.sizes(workload).into_iter().map(move |size| (workload.clone(), size));
-        let mut cells = self.workloads.iter().flat_map(sizes).peekable();
-        cells.peek().is_some()
-            && cells.all(|(workload, size)| {
-                self.contestants.iter().all(|who| self.counted(&workload, size, who).iter().any(|run| run.valid))
-            })
+        let sizes = |workload| self.sizes(workload).into_iter().map(move |players| (workload, players));
+        let cells: Vec<(&str, u32)> = self.workloads.iter().map(String::as_str).flat_map(sizes).collect();
+        let has_valid = |(workload, players): &(&str, u32), who: &String| {
+            self.counted(workload, *players, who).iter().any(|run| run.valid)
+        };
+        !cells.is_empty() && cells.iter().all(|cell| self.contestants.iter().all(|who| has_valid(cell, who)))
     }
 }
 
 impl Machine {
-    fn of(environment: &Environment) -> Machine {
+    pub(super) fn of(environment: &Environment) -> Machine {
         Machine {
             cpu: environment.cpu.clone(),
             cores: environment.cores,
@@ -325,6 +325,11 @@ impl PublishedTable {
         measures
     }
 
+    /// Whether most systems have a figure of most measures; otherwise the rows are a list.
+    pub fn is_table(&self) -> bool {
+        self.measures().len() * self.systems().len() <= self.rows.len() * 2
+    }
+
     /// A system's value of a measure.
     pub fn value(&self, system: &str, measure: &str) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.system == system && row.measure == measure);
@@ -332,58 +337,10 @@ impl PublishedTable {
     }
 }
 
-/// Two contestants, `dense` at three sizes, two rounds: `legacy` 50 times as dear as `throng` outside the kernel.
-#[cfg(test)]
-pub(crate) fn example() -> Comparison {
-    use crate::summary::Split;
-
-    let mut runs = Vec::new();
-    for (players, growth) in [(100, 1.0), (25, 0.25), (400, 4.0)] {
-        for (round, phase) in [(0, 1.0), (1, 1.04)] {
-            for (contestant, own_us) in [("legacy", 50.0), ("throng", 1.0)] {
-                let mut summary = RunSummary::example();
-                summary.server.connections = f64::from(players);
-                let own_us = own_us * growth * phase;
-                summary.server.us_per_connection =
-                    Split::new([0.2, 0.0, 0.0, 0.0, own_us - 0.25, 0.25, 4.0, 3.0], own_us + 8.0);
-                summary.server.frame_ms.mean = (own_us + 8.0) * f64::from(players) / 1e3;
-                summary.floor.ms_per_tick = Some(4.25 * f64::from(players) / 1e3);
-                runs.push(Run {
-                    workload: "dense".to_owned(),
-                    contestant: contestant.to_owned(),
-                    players,
-                    round,
-                    tick_hz: 30,
-                    seconds: 4.0,
-                    started_at: "2026-01-31T12:00:00Z".to_owned(),
-                    command_line: ["crowd", "--scenario", "dense", "--model", contestant].map(str::to_owned).to_vec(),
-                    valid: true,
-                    invalid_reasons: Vec::new(),
-                    figures: Some(Figures::of(&summary)),
-                });
-            }
-        }
-    }
-    let mut dense = RunSummary { scenario: "dense".to_owned(), ..RunSummary::example() };
-    dense.conclude();
-    let mut comparison = Comparison {
-        format: FORMAT,
-        started_at: "2026-01-31T12:00:00Z".to_owned(),
-        revision: "0123456789ab".to_owned(),
-        command_line: ["compare", "--workload", "dense", "--growth", "25,100,400"].map(str::to_owned).to_vec(),
-        machine: Some(Machine::of(&dense.environment)),
-        contestants: ["legacy", "throng"].map(str::to_owned).to_vec(),
-        workloads: vec!["dense".to_owned()],
-        runs,
-        published: Vec::new(),
-    };
-    comparison.note_published("dense", &dense);
-    comparison
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::example;
 
     #[test]
     fn a_comparison_survives_its_file() {

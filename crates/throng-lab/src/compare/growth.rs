@@ -6,7 +6,7 @@ use super::{Comparison, Figures, Measure, OUTGOING, OUTSIDE_KERNEL, Sample};
 pub const GROWTHS: [Measure; 3] = [
     Measure { name: "outside the kernel, per connection and tick", ..OUTSIDE_KERNEL },
     Measure { name: "outgoing, per connection and tick", ..OUTGOING },
-    Measure { name: "to a client", unit: "kbit/s", of: |figures: &Figures| Some(figures.kbit_per_s) },
+    Measure { name: "to a client", unit: "kbit/s", is_cost: true, of: |figures: &Figures| Some(figures.kbit_per_s) },
 ];
 
 /// One contestant's values of a measure at growing numbers of players.

@@ -9,6 +9,8 @@ pub struct Measure {
     pub name: &'static str,
     /// Its unit; empty for counts.
     pub unit: &'static str,
+    /// Whether less of it is better.
+    pub is_cost: bool,
     /// The value in a run's figures.
     pub of: fn(&Figures) -> Option<f64>,
 }
@@ -21,19 +23,27 @@ impl Measure {
 }
 
 /// The work of sending state by connection and tick, the kernel's part included.
-pub const OUTGOING: Measure =
-    Measure { name: "outgoing per connection", unit: "µs", of: |figures| Some(figures.us_per_connection.outgoing()) };
+pub const OUTGOING: Measure = Measure {
+    name: "outgoing per connection",
+    unit: "µs",
+    is_cost: true,
+    of: |figures| Some(figures.us_per_connection.outgoing()),
+};
 /// The same without the kernel's part: the figure by which models are held against each other.
-pub const OUTSIDE_KERNEL: Measure =
-    Measure { name: "  outside the kernel", unit: "µs", of: |figures| Some(figures.outside_kernel_us()) };
+pub const OUTSIDE_KERNEL: Measure = Measure {
+    name: "  outside the kernel",
+    unit: "µs",
+    is_cost: true,
+    of: |figures| Some(figures.outside_kernel_us()),
+};
 
 /// What is shown of a workload. `converge` begins as its published table does: incoming, world, outgoing.
 pub fn measures(workload: &str) -> Vec<Measure> {
-    let frame = Measure { name: "frame", unit: "ms", of: |figures| Some(figures.frame_ms) };
-    let frame_p99 = Measure { name: "  p99", unit: "ms", of: |figures| Some(figures.frame_p99_ms) };
-    let incoming = Measure { name: "incoming", unit: "ms", of: |figures| Some(figures.incoming_ms()) };
-    let world = Measure { name: "world", unit: "ms", of: |figures| Some(figures.world_ms()) };
-    let outgoing = Measure { name: "outgoing", unit: "ms", of: |figures| Some(figures.outgoing_ms()) };
+    let frame = cost("frame", "ms", |figures| Some(figures.frame_ms));
+    let frame_p99 = cost("frame p99", "ms", |figures| Some(figures.frame_p99_ms));
+    let incoming = cost("incoming", "ms", |figures| Some(figures.incoming_ms()));
+    let world = cost("world", "ms", |figures| Some(figures.world_ms()));
+    let outgoing = cost("outgoing", "ms", |figures| Some(figures.outgoing_ms()));
     let mut rows = match workload {
         "converge" => vec![frame, frame_p99, incoming, world, outgoing],
         _ => vec![frame, frame_p99, outgoing],
@@ -41,27 +51,31 @@ pub fn measures(workload: &str) -> Vec<Measure> {
     rows.extend([
         OUTGOING,
         OUTSIDE_KERNEL,
-        Measure { name: "  model alone, not sealed", unit: "µs", of: |figures| Some(figures.model_us()) },
-        Measure { name: "outgoing by the floor", unit: "", of: Figures::by_floor },
-        Measure { name: "to a client", unit: "kbit/s", of: |figures| Some(figures.kbit_per_s) },
-        Measure { name: "object update", unit: "B", of: |figures| figures.update_bytes },
-        Measure { name: "updates to a client", unit: "1/s", of: |figures| Some(figures.updates_per_s) },
-        Measure { name: "age within 10 m, p50", unit: "ms", of: |figures| figures.near_age_ms.p50 },
-        Measure { name: "  p99", unit: "ms", of: |figures| figures.near_age_ms.p99 },
-        Measure { name: "age at 10 to 50 m, p50", unit: "ms", of: |figures| figures.middle_age_ms.p50 },
-        Measure { name: "  p99", unit: "ms", of: |figures| figures.middle_age_ms.p99 },
-        Measure { name: "age beyond, p50", unit: "ms", of: |figures| figures.far_age_ms.p50 },
-        Measure { name: "  p99", unit: "ms", of: |figures| figures.far_age_ms.p99 },
-        Measure { name: "objects known to a client", unit: "", of: |figures| figures.known_objects },
-        Measure { name: "allocations per tick", unit: "", of: |figures| figures.allocations_per_tick },
-        Measure {
-            name: "memory per connection",
-            unit: "KiB",
-            of: |figures| Some(figures.rss_bytes_per_connection / 1024.0),
-        },
-        Measure { name: "missed ticks", unit: "%", of: missed_percent },
+        cost("  model alone, not sealed", "µs", |figures| Some(figures.model_us())),
+        cost("outgoing by the floor", "", Figures::by_floor),
+        cost("to a client", "kbit/s", |figures| Some(figures.kbit_per_s)),
+        cost("object update", "B", |figures| figures.update_bytes),
+        neutral("updates to a client", "1/s", |figures| Some(figures.updates_per_s)),
+        cost("age within 10 m, p50", "ms", |figures| figures.near_age_ms.p50),
+        cost("age within 10 m, p99", "ms", |figures| figures.near_age_ms.p99),
+        cost("age at 10 to 50 m, p50", "ms", |figures| figures.middle_age_ms.p50),
+        cost("age at 10 to 50 m, p99", "ms", |figures| figures.middle_age_ms.p99),
+        cost("age beyond, p50", "ms", |figures| figures.far_age_ms.p50),
+        cost("age beyond, p99", "ms", |figures| figures.far_age_ms.p99),
+        neutral("objects known to a client", "", |figures| figures.known_objects),
+        cost("allocations per tick", "", |figures| figures.allocations_per_tick),
+        cost("memory per connection", "KiB", |figures| Some(figures.rss_bytes_per_connection / 1024.0)),
+        cost("missed ticks", "%", missed_percent),
     ]);
     rows
+}
+
+fn cost(name: &'static str, unit: &'static str, of: fn(&Figures) -> Option<f64>) -> Measure {
+    Measure { name, unit, is_cost: true, of }
+}
+
+fn neutral(name: &'static str, unit: &'static str, of: fn(&Figures) -> Option<f64>) -> Measure {
+    Measure { is_cost: false, ..cost(name, unit, of) }
 }
 
 fn missed_percent(figures: &Figures) -> Option<f64> {

@@ -63,8 +63,7 @@ mod tests {
         };
         // The machine was twice as slow in the second round, and the third has no partner.
         let (base, ours) = ([run(0, 10.0), run(1, 20.0)], [run(0, 2.0), run(1, 4.0), run(2, 1.0)]);
-        let sample =
-            advantage(&base.each_ref(), &ours.each_ref(), |figures| Some(figures.frame_ms)).unwrap();
+        let sample = advantage(&base.each_ref(), &ours.each_ref(), |figures| Some(figures.frame_ms)).unwrap();
         assert_eq!((sample.median, sample.min, sample.max, sample.runs), (5.0, 5.0, 5.0, 2));
     }
 }

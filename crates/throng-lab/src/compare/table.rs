@@ -83,7 +83,8 @@ fn base<'a, 'b>(comparison: &Comparison, columns: &'a [Vec<&'b Run>]) -> &'a [&'
 /// Names; those of whom no run may be quoted are marked.
 fn header(comparison: &Comparison, columns: &[Vec<&Run>]) -> Vec<String> {
     let names = comparison.contestants.iter().zip(columns);
-    let names = names.map(|(name, runs)| if runs.iter().any(|run| run.valid) { name.clone() } else { format!("{name} !") });
+    let names =
+        names.map(|(name, runs)| if runs.iter().any(|run| run.valid) { name.clone() } else { format!("{name} !") });
     std::iter::once(String::new()).chain(names).collect()
 }
 
@@ -95,8 +96,8 @@ fn row(title: String, samples: Vec<Option<Sample>>) -> Vec<String> {
     std::iter::once(title).chain(samples.into_iter().map(spoken)).collect()
 }
 
-/// `12.3 (11.9–12.8)`, or a dash.
-pub(crate) fn spoken(sample: Option<Sample>) -> String {
+/// A figure of several runs in words: `12.3 (11.9–12.8)`, `12.3` of a single run, or a dash.
+pub fn spoken(sample: Option<Sample>) -> String {
     let Some(Sample { median, min, max, runs }) = sample else { return "–".to_owned() };
     if runs < 2 || figure(min) == figure(max) {
         return figure(median);
@@ -107,7 +108,7 @@ pub(crate) fn spoken(sample: Option<Sample>) -> String {
 /// A published table, with systems as columns.
 fn of_others(published: &PublishedTable) -> String {
     let (systems, measures) = (published.systems(), published.measures());
-    if measures.len() * systems.len() > published.rows.len() * 2 {
+    if !published.is_table() {
         return list_of_others(published);
     }
     let mut table = plain_table();
@@ -148,7 +149,8 @@ fn growth(comparison: &Comparison, workload: &str) -> String {
             });
             table.add_row(std::iter::once(format!("  {} players", grouped(u64::from(players)))).chain(values));
         }
-        let exponents = curves.iter().map(|curve| curve.fit.map_or("–".to_owned(), |fit| format!("{:.2}", fit.exponent)));
+        let exponents =
+            curves.iter().map(|curve| curve.fit.map_or("–".to_owned(), |fit| format!("{:.2}", fit.exponent)));
         table.add_row(std::iter::once("  exponent".to_owned()).chain(exponents));
         text += &format!("{}\n", finish(table));
     }
@@ -185,7 +187,7 @@ fn finish(mut table: Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::file::example;
+    use crate::compare::example;
 
     #[test]
     fn a_comparison_is_one_table_with_ratios_and_the_published_one_beside_it() {

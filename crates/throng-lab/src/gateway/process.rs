@@ -192,6 +192,18 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     Some(Usage { cpu_s: cpu_s(&stat)?, rss_bytes: rss_bytes(&status)? })
 }
 
+/// Processor time that all programs of the machine have taken so far, without interrupts; `None` without `/proc`.
+pub(super) fn machine_cpu_s() -> Option<f64> {
+    busy_s(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// User, nice and system time of the first line.
+fn busy_s(stat: &str) -> Option<f64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(3);
+    let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
+    Some(ticks.iter().sum::<u64>() as f64 / CLOCK_TICKS_PER_S)
+}
+
 /// The command's name is in brackets and may hold anything, brackets too; user and system time are the 12th and 13th
 /// field behind it.
 fn cpu_s(stat: &str) -> Option<f64> {
@@ -215,6 +227,7 @@ mod tests {
         let stat = "42 (a) b ((c)) S 1 42 42 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 5 0 100 0 0";
         assert_eq!(cpu_s(stat), Some(3.0));
         assert_eq!(cpu_s("nonsense"), None);
+        assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 0 0 0\ncpu0 1 2 3 4\n"), Some(3.0));
         assert_eq!(rss_bytes("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
     }
 

@@ -14,7 +14,7 @@ use super::clients::{ClientsProgress, ClientsReport};
 use super::control::Command;
 use super::ledger::Arrived;
 use super::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene};
-use super::process::{Gateway, Player, Usage, free_addresses, usage};
+use super::process::{Gateway, Player, Usage, free_addresses, machine_cpu_s, usage};
 use super::published::references;
 use super::scrape::{Scraped, scrape};
 use super::settings;
@@ -23,7 +23,7 @@ use super::summary::{
     TrafficFigures, WorldFigures,
 };
 use super::world::{WorldProgress, WorldReport};
-use crate::{environment, report};
+use crate::{clock, environment, report};
 
 /// What a run is told.
 pub struct BenchOptions {
@@ -146,6 +146,8 @@ struct Play<'a> {
     idle_before: Option<f64>,
     began: (Instant, Usage),
     ended: (Instant, Usage),
+    /// Processor time of the machine without this process, when the measured part began and when it ended.
+    machine_cpu_s: [Option<f64>; 2],
     scraped: Scraped,
     tick_max_ms: Option<f64>,
     series: Vec<Second>,
@@ -195,6 +197,7 @@ impl<'a> Play<'a> {
             idle_before,
             began: now,
             ended: now,
+            machine_cpu_s: [None; 2],
             scraped: Scraped::default(),
             tick_max_ms: None,
             series: Vec::new(),
@@ -262,6 +265,7 @@ impl<'a> Play<'a> {
         self.bots.tell(Command::Measure);
         self.world.tell(Command::Measure);
         self.began = (Instant::now(), self.usage());
+        self.machine_cpu_s[0] = without_us();
         let mut last = self.began;
         self.pass(Duration::from_secs(u64::from(self.options.seconds)), |play| {
             let now = (Instant::now(), play.usage());
@@ -269,6 +273,7 @@ impl<'a> Play<'a> {
             last = now;
         })?;
         self.ended = (Instant::now(), self.usage());
+        self.machine_cpu_s[1] = without_us();
         self.bots.tell(Command::Settle);
         self.world.tell(Command::Settle);
         Ok(())
@@ -336,8 +341,8 @@ impl<'a> Play<'a> {
         let until = Instant::now() + REPORT_PATIENCE;
         loop {
             self.listen()?;
-            if let (Some(bots), Some(world)) = (self.bots.report.take(), self.world.report.take()) {
-                return Ok(self.summary(&bots, &world));
+            if let (Some(bots), Some(world)) = (&self.bots.report, &self.world.report) {
+                return Ok(self.summary(bots, world));
             }
             if Instant::now() > until {
                 bail!("there is no report within {} s", REPORT_PATIENCE.as_secs());
@@ -385,10 +390,19 @@ impl<'a> Play<'a> {
                 late_p99_ms: bots.late_p99_ms,
                 sent_ratio: if bots.due > 0 { bots.sent as f64 / bots.due as f64 } else { 1.0 },
                 garbled: bots.garbled,
+                others_cpu_cores: self.others_cpu_cores(bots, world),
             },
             references: references(options.scene),
             series: self.series.clone(),
         }
+    }
+
+    /// What is left of the machine's processor time without the gateway, the clients, the world and the run itself.
+    fn others_cpu_cores(&self, bots: &ClientsReport, world: &WorldReport) -> Option<f64> {
+        let [began, ended] = self.machine_cpu_s;
+        let seconds = self.ended.0.duration_since(self.began.0).as_secs_f64().max(1e-9);
+        let gateway = self.pid.map(|_| cores(self.began, self.ended))?;
+        Some(((ended? - began?) / seconds - gateway - bots.cpu_cores - world.cpu_cores).max(0.0))
     }
 
     fn rss_bytes_per_connection(&self) -> Option<f64> {
@@ -446,6 +460,11 @@ fn wait_for_world(world: &mut Player<WorldProgress, WorldReport>, stop: &AtomicB
         }
     }
     Ok(())
+}
+
+/// Processor time of the machine without that of this process.
+fn without_us() -> Option<f64> {
+    machine_cpu_s().map(|machine_s| machine_s - clock::process_cpu_s())
 }
 
 fn cpu_of_two_seconds(pid: u32) -> Option<f64> {

@@ -13,6 +13,8 @@ pub(super) const FORMAT: u32 = 1;
 const DRIVER_CORES_MAX: f64 = 0.85;
 /// Rounds of the clients that are later than this, at the 99th percentile, spoil latencies.
 const LATE_P99_MAX_MS: f64 = 25.0;
+/// More than this for other programs, and what the gateway could not do may be their fault.
+const OTHERS_CORES_MAX: f64 = 0.25;
 /// Share of the due calls that have to be sent for the load to be what it is said to be.
 const SENT_RATIO_MIN: f64 = 0.97;
 
@@ -175,7 +177,8 @@ pub struct CallFigures {
     pub lost: u64,
     /// Arrivals of calls that had arrived already.
     pub doubled: u64,
-    /// Arrivals after a later call of the same client.
+    /// Arrivals after a later call of the same client. Two servers' sockets are not read in the order of sending, so a
+    /// handover may make one of them without the gateway's doing.
     pub out_of_order: u64,
     /// Handovers meanwhile.
     pub handovers: u64,
@@ -211,6 +214,8 @@ pub struct DriverFigures {
     pub sent_ratio: f64,
     /// Frames that made no sense.
     pub garbled: u64,
+    /// Processor time of all other programs by wall time; `null` if it is not known.
+    pub others_cpu_cores: Option<f64>,
 }
 
 /// Figures from elsewhere, for orientation.
@@ -302,6 +307,9 @@ impl GatewaySummary {
         if driver.sent_ratio < SENT_RATIO_MIN {
             reasons.push(format!("only {:.1} % of the clients' messages were sent", driver.sent_ratio * 100.0));
         }
+        if let Some(cores) = driver.others_cpu_cores.filter(|&cores| cores > OTHERS_CORES_MAX) {
+            reasons.push(format!("other programs took {cores:.2} cores of this machine"));
+        }
         if driver.garbled > 0 {
             reasons.push(format!("{} frames made no sense to the load", driver.garbled));
         }
@@ -377,7 +385,8 @@ mod tests {
         };
         let slow_gateway = concluded(|run| run.client.as_mut().unwrap().delivered_ratio = 0.1);
         assert!(slow_gateway.0, "{:?}", slow_gateway.1);
-        let changes: [fn(&mut GatewaySummary); 5] = [
+        let changes: [fn(&mut GatewaySummary); 6] = [
+            |run| run.driver.others_cpu_cores = Some(0.5),
             |run| run.driver.clients_cpu_cores = 0.99,
             |run| run.driver.world_cpu_cores = 0.99,
             |run| run.driver.late_p99_ms = 60.0,

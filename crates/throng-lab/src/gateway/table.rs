@@ -64,7 +64,11 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
     }
     let driver = &run.driver;
     let [clients, servers, late] = [driver.clients_cpu_cores, driver.world_cpu_cores, driver.late_p99_ms].map(figure);
-    lines.push(("load", format!("clients {clients} cores, world servers {servers} cores, late p99 {late} ms")));
+    let others = optional(driver.others_cpu_cores);
+    lines.push((
+        "load",
+        format!("clients {clients} cores, world servers {servers}, late p99 {late} ms; others {others}"),
+    ));
     lines
 }
 

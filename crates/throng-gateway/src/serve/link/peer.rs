@@ -114,7 +114,8 @@ impl Peer {
     /// From the session to the task, as far as that has room.
     fn take_in(&mut self) {
         loop {
-            let Some(packet) = self.held_up.take().or_else(|| self.session.poll_message().map(|(_, m)| m.into())) else {
+            let Some(packet) = self.held_up.take().or_else(|| self.session.poll_message().map(|(_, m)| m.into()))
+            else {
                 return;
             };
             match self.inbound.as_ref().map(|inbound| inbound.try_send(packet)) {
@@ -156,7 +157,8 @@ impl Peer {
             } else {
                 return;
             };
-            let plan = PacketPlan { room_bytes, message_bytes, ..PacketPlan::new(self.sealer.next_sequence(), Tick(0)) };
+            let plan =
+                PacketPlan { room_bytes, message_bytes, ..PacketPlan::new(self.sealer.next_sequence(), Tick(0)) };
             datagram.clear();
             datagram.resize(header, 0);
             let Ok(body_bytes) = self.session.begin_packet(now, plan, datagram) else { return };

@@ -25,6 +25,8 @@ const LOD_LOOK_FRAMES: u64 = 30;
 
 /// Not subscribed.
 const APART: u8 = u8::MAX;
+/// Perhaps subscribed by the gateway when the entity came into a cell that the client is subscribed to.
+const STRAY: u8 = u8::MAX - 1;
 
 /// For each pair of players the band in which the second's client sees the first's entity.
 #[derive(Default)]
@@ -144,11 +146,11 @@ impl Stage {
                 self.counts.resubscriptions += 1;
                 self.see(entity, client, band_of(distance_m), 0);
             }
-            Scene::Spatial if band == APART && distance_m < NEAR_M.0 && self.players[client].is_live => {
+            Scene::Spatial if band >= STRAY && distance_m < NEAR_M.0 && self.players[client].is_live => {
                 self.counts.resubscriptions += 1;
                 self.see(entity, client, 0, 0);
             }
-            Scene::Spatial if band != APART && distance_m > NEAR_M.1 => {
+            Scene::Spatial if band == STRAY || band == 0 && distance_m > NEAR_M.1 => {
                 self.counts.resubscriptions += 1;
                 self.unsee(entity, client);
             }
@@ -177,7 +179,7 @@ impl Stage {
             let reach_m = INTEREST_M + SIDE_M / GRID_CELLS as f32;
             if self.pairs.band(index, client) == APART && distance_to_cell_m(&self.players[client].pose, cell) < reach_m
             {
-                self.pairs.set(index, client, 0);
+                self.pairs.set(index, client, STRAY);
             }
         }
     }
@@ -213,6 +215,7 @@ mod tests {
         assert_eq!(pairs.ideal_hz(Scene::EntityLod), 20.0 + 10.0 + 1.0);
         pairs.set(1, 0, 2);
         pairs.set(0, 1, APART);
+        pairs.set(0, 2, STRAY);
         assert_eq!(pairs.ideal_hz(Scene::EntityLod), 2.0);
         assert_eq!(pairs.ideal_hz(Scene::Spatial), 60.0);
     }

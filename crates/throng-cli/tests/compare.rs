@@ -1,0 +1,70 @@
+//! The models beside each other, as a user compares them: one table, one file, and a page made from it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn throng(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
+}
+
+#[test]
+fn a_comparison_leaves_a_table_a_file_and_a_page() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = runs.path().to_str().unwrap();
+    let output = throng(&[
+        "compare",
+        "--models",
+        "legacy,throng",
+        "--players",
+        "8",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--repeat",
+        "1",
+        "--quiet",
+        "--runs",
+        folder,
+    ]);
+    let (table, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // A debug build measures nothing that may be quoted, and says so.
+    assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{table}{complaints}");
+    for part in ["dense: 8 players", "times less than legacy", "Legacy + Replication Graph", "valid runs"] {
+        assert!(table.contains(part), "no {part} in:\n{table}{complaints}");
+    }
+    let comparison = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    check_file(&comparison);
+    let page = runs.path().join("docs/page.md");
+    let published = throng(&["publish", comparison.to_str().unwrap(), "--out", page.to_str().unwrap()]);
+    assert!(published.status.success(), "{}", String::from_utf8_lossy(&published.stderr));
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("## dense, 8 players") && text.contains("plots/models-dense.svg"), "{text}");
+    assert!(page.with_file_name("plots").join("models-dense.svg").is_file());
+}
+
+/// Both runs are in the file, and as folders beside it.
+fn check_file(comparison: &Path) {
+    let text = std::fs::read_to_string(comparison.join("compare.json")).unwrap();
+    let file: Value = serde_json::from_str(&text).unwrap();
+    let names: Vec<_> =
+        file["runs"].as_array().unwrap().iter().map(|run| run["contestant"].as_str().unwrap()).collect();
+    assert_eq!(names, ["legacy", "throng"]);
+    assert!(file["runs"][0]["figures"]["frame_ms"].as_f64().unwrap() > 0.0);
+    let folders = std::fs::read_dir(comparison).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(folders.count(), 2);
+}
+
+#[test]
+fn a_mistake_is_said_in_one_line_before_anything_is_played() {
+    let complaint = |arguments: &[&str]| {
+        let output = throng(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(complaint(&["compare", "--workload", "dence"]).contains("dense"));
+    assert!(complaint(&["compare", "--models", "iris"]).contains("shared-state or throng"));
+    assert!(complaint(&["publish", "no-such-folder"]).contains("no-such-folder"));
+}

@@ -1,0 +1,53 @@
+use super::{Comparison, FORMAT, Figures, Machine, Run};
+use crate::summary::{RunSummary, Split};
+
+/// Two contestants, `dense` at three sizes, two rounds: `legacy` 50 times as dear as `throng` outside the kernel.
+pub(crate) fn example() -> Comparison {
+    let mut runs = Vec::new();
+    for (players, growth) in [(100, 1.0), (25, 0.25), (400, 4.0)] {
+        for (round, phase) in [(0, 1.0), (1, 1.04)] {
+            for (contestant, own_us) in [("legacy", 50.0), ("throng", 1.0)] {
+                let mut summary = RunSummary::example();
+                summary.server.connections = f64::from(players);
+                let own_us = own_us * growth * phase;
+                summary.server.us_per_connection =
+                    Split::new([0.2, 0.0, 0.0, 0.0, own_us - 0.25, 0.25, 4.0, 3.0], own_us + 8.0);
+                summary.server.frame_ms.mean = (own_us + 8.0) * f64::from(players) / 1e3;
+                summary.floor.ms_per_tick = Some(4.25 * f64::from(players) / 1e3);
+                runs.push(Run {
+                    workload: "dense".to_owned(),
+                    contestant: contestant.to_owned(),
+                    players,
+                    round,
+                    tick_hz: 30,
+                    seconds: 4.0,
+                    started_at: "2026-01-31T12:00:00Z".to_owned(),
+                    command_line: ["crowd", "--scenario", "dense", "--model", contestant].map(str::to_owned).to_vec(),
+                    valid: true,
+                    invalid_reasons: Vec::new(),
+                    figures: Some(Figures::of(&as_read(&summary))),
+                });
+            }
+        }
+    }
+    let mut dense = RunSummary { scenario: "dense".to_owned(), ..RunSummary::example() };
+    dense.conclude();
+    let mut comparison = Comparison {
+        format: FORMAT,
+        started_at: "2026-01-31T12:00:00Z".to_owned(),
+        revision: "0123456789ab".to_owned(),
+        command_line: ["compare", "--workload", "dense", "--growth", "25,100,400"].map(str::to_owned).to_vec(),
+        machine: Some(Machine { version: "1.0.0".to_owned(), ..Machine::of(&dense.environment) }),
+        contestants: ["legacy", "throng"].map(str::to_owned).to_vec(),
+        workloads: vec!["dense".to_owned()],
+        runs,
+        published: Vec::new(),
+    };
+    comparison.note_published("dense", &dense);
+    comparison
+}
+
+/// The summary as a comparison gets it: through JSON, with its six digits.
+pub(crate) fn as_read(summary: &RunSummary) -> RunSummary {
+    RunSummary::from_json(&summary.to_json()).expect("a summary can be read again")
+}

@@ -1,0 +1,142 @@
+//! The published page: made from the files of comparisons, and of the open peers' runs, by a command and not by hand.
+//!
+//! ```text
+//! runs/*-compare/compare.json ─┐
+//!                              ├─> docs/benchmarks-comparison.md, docs/plots/*.svg
+//! bench/peers/results.json ────┘
+//! ```
+//!
+//! Everything that was measured is in it. Rows in which we lose stay, and are listed once more by themselves.
+
+mod demands;
+mod findings;
+mod losses;
+mod markdown;
+mod page;
+mod peers;
+mod plots;
+mod svg;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::compare::{Comparison, ComparisonError};
+
+pub use peers::PeerRow;
+
+/// The folder of the plots, beside the page.
+pub const PLOTS: &str = "plots";
+/// The largest file of peers that is read, in bytes.
+const MAX_PEERS_BYTES: u64 = 16 << 20;
+
+/// Why there is no page. Each text is one line that says what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// A comparison could not be read.
+    #[error(transparent)]
+    Comparison(#[from] ComparisonError),
+    /// The peers' rows could not be read.
+    #[error("cannot read {}: {source}; run bench/peers/run first, or leave --peers away", path.display())]
+    Peers {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Comparisons from different machines do not belong on one page.
+    #[error("{} was run on another machine than the first: figures are compared only within one", path.display())]
+    Machine {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}; check the free space and the permissions", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl PublishError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            PublishError::Comparison(error) => error.tag(),
+            PublishError::Peers { .. } => "peers",
+            PublishError::Machine { .. } => "machine",
+            PublishError::Write { .. } => "write",
+        }
+    }
+}
+
+/// What the page is made of.
+pub struct Sources {
+    comparisons: Vec<Comparison>,
+    peers: Vec<PeerRow>,
+}
+
+/// One file of the page: its name relative to the page's folder, and its text.
+struct Plot {
+    name: String,
+    svg: String,
+}
+
+impl Sources {
+    /// Reads the comparisons in these folders, and the peers' rows.
+    ///
+    /// # Errors
+    /// If something cannot be read, or the machines differ.
+    pub fn read(folders: &[PathBuf], peers: Option<&Path>) -> Result<Sources, PublishError> {
+        let mut comparisons: Vec<Comparison> = Vec::new();
+        for folder in folders {
+            let comparison = Comparison::load(folder)?;
+            if comparisons.first().is_some_and(|first| first.machine != comparison.machine) {
+                return Err(PublishError::Machine { path: folder.clone() });
+            }
+            comparisons.push(comparison);
+        }
+        let peers = peers.map(read_peers).transpose()?.unwrap_or_default();
+        Ok(Sources { comparisons, peers })
+    }
+
+    /// Writes the page, and its plots into the folder [`PLOTS`] beside it. The paths of all files.
+    ///
+    /// # Errors
+    /// If a file cannot be written; what was written until then stays.
+    pub fn publish(&self, page: &Path) -> Result<Vec<PathBuf>, PublishError> {
+        let (text, plots) = page::render(&self.comparisons, &self.peers);
+        let beside = page.parent().unwrap_or(Path::new(""));
+        let mut written = vec![page.to_owned()];
+        write(page, &text)?;
+        for plot in plots {
+            let path = beside.join(&plot.name);
+            write(&path, &plot.svg)?;
+            written.push(path);
+        }
+        Ok(written)
+    }
+}
+
+fn read_peers(path: &Path) -> Result<Vec<PeerRow>, PublishError> {
+    let read = || {
+        if fs::metadata(path)?.len() > MAX_PEERS_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 16 MiB"));
+        }
+        serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::from)
+    };
+    read().map_err(|source| PublishError::Peers { path: path.to_owned(), source })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), PublishError> {
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+    written.map_err(|source| PublishError::Write { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use std::fs;
+
+use super::*;
+use crate::compare::example;
+
+fn peers() -> Vec<PeerRow> {
+    let row = |peer: &str, players: u32, us_per_client: f64| PeerRow {
+        peer: peer.to_owned(),
+        version: "1.0".to_owned(),
+        workload: "dense".to_owned(),
+        players,
+        rounds: 3,
+        us_per_client,
+        bytes_per_client_tick: 1_600.0,
+        checked: true,
+        ..PeerRow::default()
+    };
+    let failed = PeerRow { checked: false, notes: "failed: it was not built".to_owned(), ..row("naia", 100, 0.0) };
+    vec![
+        row("naive broadcast", 100, 0.4),
+        row("throng, not sealed", 100, 1.0),
+        row("colyseus, one patch", 100, 0.3),
+        row("bevy_replicon", 100, 32.0),
+        failed,
+        row("throng, not sealed", 400, 2.0),
+        row("bevy_replicon", 400, 60.0),
+    ]
+}
+
+fn page() -> (String, Vec<Plot>) {
+    page::render(&[example()], &peers())
+}
+
+/// The cells of the first row that begins so.
+fn cells_of(text: &str, start: &str) -> Vec<String> {
+    let row = text.lines().find(|line| line.starts_with(&format!("| {start}")));
+    let row = row.unwrap_or_else(|| panic!("no row {start} in:\n{text}"));
+    row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_page_of_a_small_comparison_is_the_expected_one() {
+    let (text, plots) = page();
+    let expected = include_str!("expected.md");
+    assert!(text == expected, "the page differs from publish/expected.md:\n{text}");
+    let names: Vec<_> = plots.iter().map(|plot| plot.name.as_str()).collect();
+    let expected = ["models-dense", "growth-dense", "peers-dense", "peers-dense-100"];
+    assert_eq!(names, expected.map(|name| format!("plots/{name}.svg")));
+}
+
+#[test]
+fn demands_are_judged_by_the_figures() {
+    let (text, _) = page();
+    let verdict = |start: &str| cells_of(&text, start).pop().unwrap();
+    assert_eq!(verdict("`dense` with 100: cheaper per connection than `shared-state`"), "not measured");
+    assert_eq!(verdict("`dense` with 100: cheaper per connection than `legacy`"), "kept");
+    assert_eq!(verdict("`dense` with 100: cheaper per client"), "kept");
+    assert_eq!(verdict("`dense` with 400: cheaper per client"), "**missed**");
+    assert_eq!(verdict("`dense` with 100: time of one patch"), "kept");
+}
+
+#[test]
+fn what_failed_and_what_we_lose_at_stays_on_the_page() {
+    let (text, _) = page();
+    assert_eq!(cells_of(&text, "naia 1.0")[1], "failed: it was not built");
+    let lost = text.split("## What we lose at").nth(1).unwrap();
+    let row = cells_of(lost, "dense, 100 | time per client");
+    assert_eq!(row[2..], ["1", "0.3", "colyseus, one patch 1.0", "3.33"].map(str::to_owned));
+}
+
+#[test]
+fn files_are_written_where_the_page_looks_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = Sources { comparisons: vec![example()], peers: peers() };
+    let out = folder.path().join("docs/page.md");
+    let written = sources.publish(&out).unwrap();
+    assert_eq!(written[0], out);
+    let text = fs::read_to_string(&out).unwrap();
+    for path in &written[1..] {
+        let svg = fs::read_to_string(path).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && !svg.contains("NaN"), "{svg}");
+        let name = path.file_name().unwrap().to_string_lossy();
+        assert!(text.contains(&format!("(plots/{name})")), "{name} is not on the page");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let peers = folder.path().join("results.json");
+    let refused = |folders: &[PathBuf], peers: Option<&Path>| {
+        let error = Sources::read(folders, peers).err().expect("it is refused");
+        assert!(!error.to_string().contains('\n'));
+        error.tag()
+    };
+    assert_eq!(refused(&[folder.path().to_owned()], None), "read");
+    assert_eq!(refused(&[], Some(&peers)), "peers");
+    fs::write(&peers, "{}").unwrap();
+    assert_eq!(refused(&[], Some(&peers)), "peers");
+}
