@@ -416,7 +416,7 @@ mod tests {
     fn an_entry_that_fits_no_packet_is_left_out_and_counted() {
         let entries = entries(&[10, 100, 10]);
         let mut packets = Packets::new(&entries, 40);
-        assert_eq!(packets.by_ref().map(|packet| Messages::check(packet)).collect::<Vec<_>>(), [Ok(1), Ok(1)]);
+        assert_eq!(packets.by_ref().map(Messages::check).collect::<Vec<_>>(), [Ok(1), Ok(1)]);
         assert_eq!(packets.dropped(), 1);
     }
 

@@ -134,7 +134,7 @@ mod tests {
         let header = Header::new(3, 100);
         let body = (0..bytes as u32).find(|&body| entry_len(header, body) == bytes).expect("there is such a body");
         let mut out = Vec::new();
-        put_message(&mut out, header, &(0..body).map(|index| (index * 31 >> 3) as u8).collect::<Vec<_>>());
+        put_message(&mut out, header, &(0..body).map(|index| ((index * 31) >> 3) as u8).collect::<Vec<_>>());
         out
     }
 

@@ -133,7 +133,7 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["crowd", "--scenario", &turn.workload].map(OsString::from).to_vec();
     let options = [
         ("--model", of.model.map(|model| model.name().to_owned())),
-        ("--scratch", of.scratch.map(|_| turn.contestant.scratch.name().to_owned())),
+        ("--scratch", of.scratch.map(|scratch| scratch.name().to_owned())),
         ("--players", of.players.map(|players| players.to_string())),
         ("--seconds", of.seconds.map(|seconds| seconds.to_string())),
         ("--warmup", of.warmup_seconds.map(|seconds| seconds.to_string())),

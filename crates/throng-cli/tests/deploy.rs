@@ -61,9 +61,10 @@ impl Gateway {
         let mut stream = TcpStream::connect(self.http).expect("the gateway answers");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).expect("the page is text");
-        page
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the page is text");
+        let (_, page) = answer.split_once("\r\n\r\n").expect("a page follows the header");
+        page.to_owned()
     }
 
     /// Sends what the gateway drops, so that the page has a reason to name.

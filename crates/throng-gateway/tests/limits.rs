@@ -73,7 +73,7 @@ fn w11_who_does_not_say_who_it_is_is_sent_away_in_time() {
     let mut member = serving.join(ClientOptions::default());
     let mut silent = serving.connect(ClientOptions::default());
     wait_for_end(&mut silent);
-    assert_eq!(serving.refused(Reason::Stranger), 1);
+    eventually("it is counted", || serving.refused(Reason::Stranger) == 1);
     echo(&mut member, b"members stay");
     serving.end();
 }

@@ -194,7 +194,7 @@ fn who_leaves_is_forgotten_and_may_come_again() {
 
 #[test]
 fn a_shut_down_ends_the_session_after_what_is_queued() {
-    let serving = serve(link(), |_| {});
+    let serving = serve(link(), |options| options.doors[1].limits.flush = Duration::from_secs(30));
     let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
     client.join();
     let ended = std::thread::spawn(move || {

@@ -17,7 +17,8 @@ fn an_empty_line_means_what_channeld_means_by_it() {
     let settings = load("").unwrap();
     assert_eq!((settings.server.network, settings.server.address.as_str()), (Network::Tcp, ":11288"));
     assert_eq!((settings.client.network, settings.client.address.as_str()), (Network::Tcp, ":12108"));
-    assert!(!settings.development && settings.server_bypass_auth && settings.client_waits_for_master);
+    assert!(!settings.development && settings.server_bypass_auth);
+    assert!(!settings.client_waits_for_master, "channeld says yes here, and its command does not heed it");
     assert!(!settings.server_recovery && !settings.record_clients && !settings.advises_snappy);
     assert_eq!((settings.spatial_channel_start, settings.entity_channel_start), (0x1_0000, 0x8_0000));
     assert_eq!((settings.connection_id_bits, settings.log_level), (31, LogLevel::Info));

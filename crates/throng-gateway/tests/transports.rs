@@ -183,7 +183,7 @@ struct Loose {
 impl Write for Loose {
     fn write(&mut self, datagram: &[u8]) -> std::io::Result<usize> {
         self.datagrams += 1;
-        if self.datagrams % self.loses_every != 0 {
+        if !self.datagrams.is_multiple_of(self.loses_every) {
             self.socket.send(datagram)?;
         }
         Ok(datagram.len())
@@ -198,7 +198,7 @@ impl KcpClient {
     fn connect(address: SocketAddr, conversation: u32, loses_every: usize) -> KcpClient {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.connect(address).expect("an address");
-        socket.set_read_timeout(Some(Duration::from_millis(5))).expect("it can be set");
+        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it can be set");
         let output = Loose { socket: socket.try_clone().expect("a socket"), loses_every, datagrams: 0 };
         let mut machine = Kcp::new(conversation, output);
         machine.set_nodelay(true, 10, 2, true);
@@ -222,7 +222,7 @@ impl KcpClient {
         let mut datagram = [0; 2_000];
         while let Ok(count) = self.socket.recv(&mut datagram) {
             self.datagrams += 1;
-            if self.datagrams % self.loses_every != 0 {
+            if !self.datagrams.is_multiple_of(self.loses_every) {
                 self.machine.input(&datagram[..count]).expect("sound");
             }
         }
@@ -304,7 +304,7 @@ fn kcp_starts_no_conversation_in_the_middle_and_stands_any_datagram() {
 
 #[test]
 fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
-    let serving = serve(Transport::Tcp, |_| {});
+    let serving = serve(Transport::Tcp, |options| options.doors[1].limits.flush = Duration::from_secs(30));
     let address = serving.address();
     let mut client = serving.join(ClientOptions::default());
     client.send_bytes(Header::new(0, FLOOD), &40u16.to_le_bytes()).expect("connected");
@@ -331,6 +331,7 @@ fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
 fn a_shut_down_does_not_wait_for_ever_for_who_does_not_read() {
     let serving = serve(Transport::Tcp, |options| {
         options.drain = Duration::from_millis(500);
+        options.doors[1].limits.flush = Duration::from_secs(30);
         options.doors[1].limits.queued_bytes = 100 << 20;
     });
     let mut client = serving.join(ClientOptions::default());

@@ -172,7 +172,7 @@ mod tests {
         let text = plain(&Figures::default());
         assert!(text.contains("delivered/s    -\n"), "{text}");
         assert!(text.contains("nothing so far"), "{text}");
-        assert!(!text.contains('0'), "{text}");
+        assert!(!text.contains(" 0"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,9 @@ use throng_wire::Time;
 /// Of a longer name only the beginning counts.
 const NAME_BYTES: usize = 64;
 
+/// Who guesses at whose token.
+type Guesser = (IpAddr, Box<[u8]>);
+
 /// Failed logins by player and address.
 #[derive(Debug)]
 pub(crate) struct Book {
@@ -19,7 +22,7 @@ pub(crate) struct Book {
     ban: Duration,
     remembered: usize,
     /// Hashed with the standard library's keyed hash: peers choose their names.
-    failures: HashMap<(IpAddr, Box<[u8]>), (u32, Time)>,
+    failures: HashMap<Guesser, (u32, Time)>,
 }
 
 impl Book {

@@ -296,6 +296,11 @@ impl Engine {
         })
     }
 
+    /// Whether somebody owns the GLOBAL channel.
+    pub fn has_master(&self) -> bool {
+        self.master().is_some()
+    }
+
     /// What was done and refused so far.
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ServeError;
+use super::record::RecordingOptions;
 use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 use crate::auth::DeskLimits;
 use crate::engine::port::Side;
@@ -32,6 +33,12 @@ impl ServeOptions {
             inbound_bytes: settings.limits.max_inbound_events as usize * EVENT_BYTES,
             drain: Duration::from_millis(settings.limits.drain_ms.into()),
             io_threads: 0,
+            waits_for_master: settings.client_waits_for_master,
+            recordings: settings.record_clients.then(|| RecordingOptions {
+                folder: PathBuf::from(settings.recording_folder.as_deref().unwrap_or(".")),
+                session_bytes: settings.limits.max_recording_bytes,
+                sessions: settings.limits.max_recordings as usize,
+            }),
         })
     }
 }

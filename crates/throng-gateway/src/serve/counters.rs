@@ -49,13 +49,15 @@ pub enum Reason {
     MessageTooLong,
     /// The authentication provider did not answer, or too many questions wait for it.
     AuthUnavailable,
+    /// Clients are not let in before a server owns the GLOBAL channel.
+    NoMaster,
     /// Accepting a connection failed, most often because there are too many open files.
     Accept,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 21] = [
+    pub const ALL: [Reason; 22] = [
         Reason::TooManyConnections,
         Reason::TooManyFromAddress,
         Reason::ArrivesTooFast,
@@ -76,6 +78,7 @@ impl Reason {
         Reason::Silent,
         Reason::MessageTooLong,
         Reason::AuthUnavailable,
+        Reason::NoMaster,
         Reason::Accept,
     ];
 
@@ -102,6 +105,7 @@ impl Reason {
             Reason::Silent => "silent",
             Reason::MessageTooLong => "message_too_long",
             Reason::AuthUnavailable => "auth_unavailable",
+            Reason::NoMaster => "no_master",
             Reason::Accept => "accept",
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use super::gate::Gate;
 use super::intake::Intake;
 use super::options::{DoorLimits, DoorOptions};
 use super::outbox::{Ending, Queue};
+use super::record::Recorder;
 use crate::engine::port::{EndCause, Key, Side};
 
 /// The shell's only clock: microseconds since it was started.
@@ -39,10 +40,14 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
+    /// True as long as clients have to wait for a server to own the GLOBAL channel.
+    pub(crate) waits_for_master: Arc<AtomicBool>,
+    /// Records what clients say.
+    pub(crate) recorder: Option<Arc<Recorder>>,
     /// Turns true when nothing more is to be let in.
     pub(crate) closing: watch::Receiver<bool>,
-    /// Held by every connection: when all are gone, so are they.
-    pub(crate) alive: mpsc::Sender<()>,
+    /// Held by every connection: when all are gone, the last of it is gone. Doors hold it weakly.
+    pub(crate) alive: mpsc::WeakSender<()>,
 }
 
 /// One door.
@@ -86,16 +91,27 @@ impl Door {
         self.shared.clock.now()
     }
 
+    /// What records the sessions of this door.
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.shared.recorder.as_ref().filter(|_| self.side == Side::Client)
+    }
+
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.clone()
     }
 
     /// Lets a peer through, unless there are too many or it misbehaved.
     pub(crate) fn enter(self: &Arc<Door>, address: SocketAddr) -> Option<Pass> {
+        // There is none any more once the gateway waits for the last to leave.
+        let alive = self.shared.alive.upgrade()?;
+        if self.side == Side::Client && self.shared.waits_for_master.load(Ordering::Relaxed) {
+            self.counters().refuse(Reason::NoMaster);
+            return None;
+        }
         match self.gate().enter(self.now(), address.ip()) {
             Ok(()) => {
                 add(&self.counters().accepted, 1);
-                Some(Pass { door: Arc::clone(self), address, _alive: self.shared.alive.clone() })
+                Some(Pass { door: Arc::clone(self), address, _alive: alive })
             }
             Err(reason) => {
                 self.counters().refuse(reason);

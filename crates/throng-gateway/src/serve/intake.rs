@@ -11,6 +11,7 @@ use super::counters::{Reason, add};
 use super::door::{Door, End, Manner};
 use super::event::Batch;
 use super::rate::Rate;
+use super::record::Recording;
 use crate::engine::port::Key;
 
 /// The reading half of a connection.
@@ -21,6 +22,7 @@ pub(crate) struct Intake {
     reader: FrameReader,
     messages: Rate,
     bytes: Rate,
+    recording: Option<Recording>,
 }
 
 impl Intake {
@@ -30,6 +32,7 @@ impl Intake {
             reader: FrameReader::with_limit(door.limits.payload_bytes),
             messages: Rate::new(door.limits.messages_per_s, door.limits.burst_messages, now),
             bytes: Rate::new(door.limits.bytes_per_s, door.limits.burst_bytes, now),
+            recording: door.recorder().and_then(|recorder| recorder.begin(now)),
             door,
             key,
             manner,
@@ -58,6 +61,9 @@ impl Intake {
         let bytes = payload.len();
         add(&self.door.counters().bytes_in, bytes);
         add(&self.door.counters().packets_in, 1);
+        if let Some(recording) = &mut self.recording {
+            recording.write(self.door.now(), &payload);
+        }
         let mut batch = Batch::new();
         read_packet(payload, &mut batch).map_err(End::Refused)?;
         self.hand_over(batch, bytes).await
@@ -83,7 +89,11 @@ impl Intake {
         while let Some(frame) = self.reader.next_frame().map_err(reason_of_frame)? {
             self.manner.learn(self.reader.dialect(), frame.compression);
             let payload = decompress(frame.compression, frame.payload, self.door.limits.unpacked_bytes);
-            read_packet(payload.map_err(reason_of_payload)?, &mut batch)?;
+            let payload = payload.map_err(reason_of_payload)?;
+            if let Some(recording) = &mut self.recording {
+                recording.write(self.door.now(), &payload);
+            }
+            read_packet(payload, &mut batch)?;
             add(&counters.packets_in, 1);
         }
         if self.reader.buffered_bytes() > 0 {

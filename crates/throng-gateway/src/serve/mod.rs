@@ -25,6 +25,7 @@ mod link;
 mod options;
 mod outbox;
 mod rate;
+mod record;
 mod signals;
 mod stream;
 mod tcp;
@@ -36,6 +37,7 @@ mod websocket;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -54,9 +56,11 @@ pub use counters::{Reason, ShellCounters, SideCounters};
 pub use event::Report;
 pub use http::RenderMetrics;
 pub use link::session_options as link_session_options;
+pub use record::RecordingOptions;
 pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 pub use tls::TlsError;
 
+use record::Recorder;
 use door::{Clock, Door, Shared};
 use event::{Event, Events, events};
 use tcp::Above;
@@ -94,6 +98,9 @@ pub enum ServeError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The folder for recordings cannot be made.
+    #[error("the folder for recordings cannot be made: {0}")]
+    Recordings(io::Error),
     /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
@@ -111,6 +118,7 @@ impl ServeError {
             ServeError::Door { .. } => "door",
             ServeError::Address(_) => "address",
             ServeError::Key(_) => "key",
+            ServeError::Recordings(_) => "recordings",
             ServeError::Threads(_) => "threads",
             ServeError::Ended => "ended",
         }
@@ -126,6 +134,8 @@ pub struct Gateway {
     counters: Arc<ShellCounters>,
     events: Events,
     closing: watch::Sender<bool>,
+    /// As long as it is held, connections are let in.
+    is_open: Option<mpsc::Sender<()>>,
     alive: mpsc::Receiver<()>,
     tls: Vec<Arc<Tls>>,
     drain: Duration,
@@ -155,12 +165,15 @@ impl Gateway {
         let (alive_sender, alive) = mpsc::channel(1);
         let clock = Clock::start();
         let counters = Arc::new(ShellCounters::default());
+        let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
         let shared = Shared {
             clock,
             events: events.clone(),
             counters: Arc::clone(&counters),
+            waits_for_master: Arc::clone(&waits_for_master),
+            recorder: recorder(options)?,
             closing: is_closing.clone(),
-            alive: alive_sender,
+            alive: alive_sender.downgrade(),
         };
         let mut gateway = Gateway {
             runtime: None,
@@ -170,6 +183,7 @@ impl Gateway {
             counters: Arc::clone(&counters),
             events: events.clone(),
             closing,
+            is_open: Some(alive_sender),
             alive,
             tls: Vec::new(),
             drain: options.drain,
@@ -200,6 +214,7 @@ impl Gateway {
             counters,
             members: FxHashMap::default(),
             is_closing: false,
+            waits_for_master,
             last_turn: clock.now(),
         };
         let engine = thread::Builder::new().name("engine".into()).spawn(move || turn.run());
@@ -243,9 +258,10 @@ impl Gateway {
     /// allow. False if somebody had to be cut off.
     pub fn shut_down(mut self) -> bool {
         let _ = self.closing.send(true);
+        self.is_open = None;
         let _ = self.events.send(Event::ShutDown);
         let Some(runtime) = self.runtime.take() else { return true };
-        // The doors hold one end each until they have closed, connections until they are written out.
+        // Connections hold the other end until they are written out.
         let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
         runtime.shutdown_timeout(RUNTIME_END);
         self.end_engine();
@@ -294,6 +310,12 @@ impl Drop for Gateway {
 const REPORT: Duration = Duration::from_secs(2);
 /// How long tasks may take to notice that they are to end. They never block.
 const RUNTIME_END: Duration = Duration::from_millis(500);
+
+/// What records clients, if they are to be recorded.
+fn recorder(options: &ServeOptions) -> Result<Option<Arc<Recorder>>, ServeError> {
+    let recorder = options.recordings.clone().map(Recorder::new).transpose();
+    recorder.map_err(ServeError::Recordings)
+}
 
 fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
     let mut builder = Builder::new_multi_thread();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::record::RecordingOptions;
 use crate::engine::port::Side;
 
 /// How bytes travel through a door.
@@ -190,6 +191,10 @@ pub struct ServeOptions {
     pub drain: Duration,
     /// Threads that read and write. 0: one for each core.
     pub io_threads: usize,
+    /// Whether clients are turned away until a server owns the GLOBAL channel.
+    pub waits_for_master: bool,
+    /// Records what clients say. `None`: nothing.
+    pub recordings: Option<RecordingOptions>,
 }
 
 impl ServeOptions {
@@ -205,6 +210,8 @@ impl ServeOptions {
             inbound_bytes: 32 << 20,
             drain: Duration::from_secs(10),
             io_threads: 0,
+            waits_for_master: false,
+            recordings: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::counters::{Reason, ShellCounters};
 use super::door::Clock;
@@ -30,6 +31,8 @@ pub(crate) struct Turn {
     pub(crate) counters: Arc<ShellCounters>,
     pub(crate) members: FxHashMap<Key, Member>,
     pub(crate) is_closing: bool,
+    /// See [`Shared`](super::door::Shared).
+    pub(crate) waits_for_master: Arc<AtomicBool>,
     pub(crate) last_turn: Time,
 }
 
@@ -60,6 +63,9 @@ impl Turn {
             event = if left > 0 { self.inlet.next() } else { None };
         }
         self.engine.advance(self.clock.now());
+        if self.waits_for_master.load(Ordering::Relaxed) && self.engine.has_master() {
+            self.waits_for_master.store(false, Ordering::Relaxed);
+        }
         self.ask();
         self.counters.step.record(self.clock.now().micros_since(begin), 1);
         Ok(())

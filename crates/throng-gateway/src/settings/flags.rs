@@ -99,7 +99,7 @@ const FLAGS: &[Flag] = &[
     flag(
         "cwm",
         Kind::Switch(|s, on| s.client_waits_for_master = on),
-        "listen for clients only once GLOBAL has an owner (true)",
+        "turn clients away until GLOBAL has an owner (off; channeld's own command does not heed it)",
     ),
     flag("erp", Kind::Switch(|s, on| s.record_clients = on), "record what clients send, as .cpr files"),
     flag("rspd", keep!(some recording_folder), "where recordings go"),

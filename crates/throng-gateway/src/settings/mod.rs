@@ -145,7 +145,7 @@ impl Default for Settings {
             client: Listener { network: Network::Tcp, address: ":12108".into() },
             more_clients: Vec::new(),
             client_fsm: None,
-            client_waits_for_master: true,
+            client_waits_for_master: false,
             client_rights: ClientRights::default(),
             record_clients: false,
             recording_folder: None,

@@ -75,6 +75,8 @@ fn gateway(
     let doors =
         vec![DoorOptions::new(Side::Server, Transport::Tcp, any), DoorOptions::new(Side::Client, transport, any)];
     let mut options = ServeOptions { doors, http: Some(any), io_threads: 2, ..ServeOptions::new() };
+    // Clients here stop looking at their sockets when they have seen enough.
+    options.doors[1].limits.flush = Duration::from_millis(300);
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
     let settings = Arc::new(settings::load(&arguments).expect("sound arguments"));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{CompareOptions, Contestant};
-use crate::scenario::{Overrides, Scenario};
+use crate::scenario::{Overrides, Scenario, Scratch};
 
 /// One run that is to be played.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,8 @@ fn overrides(options: &CompareOptions, workload: &str, players: Option<u32>, con
     let mut overrides = options.overrides.clone();
     overrides.players = players.or(overrides.players);
     overrides.model = Some(contestant.model);
-    overrides.scratch = Some(contestant.scratch);
+    // Left out where it says nothing: the command of a run is to be read and repeated.
+    overrides.scratch = Some(contestant.scratch).filter(|&scratch| scratch != Scratch::default());
     if workload == CONVERGE {
         overrides.warmup_seconds = overrides.warmup_seconds.or(Some(CONVERGE_WARMUP_S));
     }

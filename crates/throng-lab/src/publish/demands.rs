@@ -19,8 +19,7 @@ const EQUAL: f64 = 1.02;
 
 /// Every demand for which there are figures or might be.
 pub(super) fn all(comparisons: &[Comparison], rows: &[PeerRow]) -> Vec<Demand> {
-    let mut demands =
-        vec![model(comparisons, "shared-state", 10.0), model(comparisons, "legacy", 50.0), ages(comparisons)];
+    let mut demands = vec![model(comparisons, "shared-state", 10.0), model(comparisons, "legacy", 50.0)];
     if !rows.is_empty() {
         demands.extend([filtering(rows, 100, 20.0), filtering(rows, 400, 40.0), bytes(rows), broadcast(rows)]);
     }
@@ -49,19 +48,6 @@ fn model(comparisons: &[Comparison], base: &str, limit: f64) -> Demand {
             format!("{} times ({}–{})", figure(sample.median), figure(sample.min), figure(sample.max))
         }),
         verdict: verdict(measured.map(|sample| sample.median >= limit)),
-    }
-}
-
-fn ages(comparisons: &[Comparison]) -> Demand {
-    let age: fn(&Figures) -> Option<f64> = |figures| figures.middle_age_ms.p99;
-    let measured = ratio(comparisons, ("dense", PLAYERS), ["shared-state", "throng"], age).map(|sample| sample.median);
-    Demand {
-        what: format!(
-            "`dense` with {PLAYERS}: neighbours' state at 10 to 50 m no older at p99 than with `shared-state`"
-        ),
-        limit: "at most 1 time".to_owned(),
-        measured: measured.map_or("–".to_owned(), |younger| format!("{} times", figure(1.0 / younger))),
-        verdict: verdict(measured.map(|younger| younger * EQUAL >= 1.0)),
     }
 }
 

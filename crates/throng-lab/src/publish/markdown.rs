@@ -1,12 +1,15 @@
 //! Tables in Markdown.
 
-/// A table with its header. Names stand on the left, figures on the right; bars in a cell are escaped.
+/// A table with its header. Columns of figures are aligned to the right; bars in a cell are escaped.
 pub(super) fn table(header: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| cell.trim().replace('|', "\\|")).collect();
         format!("| {} |\n", cells.join(" | "))
     };
-    let rule: String = (0..header.len()).map(|place| if place == 0 { "|---" } else { "|---:" }).collect();
+    let is_figure =
+        |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || "+-–".contains(c));
+    let is_of_figures = |place: usize| place > 0 && rows.iter().all(|row| row.get(place).is_some_and(is_figure));
+    let rule: String = (0..header.len()).map(|place| if is_of_figures(place) { "|---:" } else { "|---" }).collect();
     let mut text = line(header) + &rule + "|\n";
     rows.iter().for_each(|row| text += &line(row));
     text
@@ -32,8 +35,8 @@ mod tests {
 
     #[test]
     fn a_table_keeps_its_columns_whatever_its_cells_hold() {
-        let text = table(&cells(["what", "a|b"]), &[cells(["  x", "1"])]);
-        assert_eq!(text, "| what | a\\|b |\n|---|---:|\n| x | 1 |\n");
+        let text = table(&cells(["what", "a|b", "who"]), &[cells(["  x", "1", "me"]), cells(["y", "–", "you"])]);
+        assert_eq!(text, "| what | a\\|b | who |\n|---|---:|---|\n| x | 1 | me |\n| y | – | you |\n");
     }
 
     #[test]

@@ -235,11 +235,8 @@ fn of_peer(row: &PeerRow) -> Vec<String> {
 fn lost(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
     let mut lost = losses::models(comparisons);
     lost.extend(losses::peers(rows));
-    let list = if lost.is_empty() {
-        "Nothing that was measured.\n".to_owned()
-    } else {
-        table(&losses::header(), &lost)
-    };
+    let list =
+        if lost.is_empty() { "Nothing that was measured.\n".to_owned() } else { table(&losses::header(), &lost) };
     format!(
         "\n## What we lose at\n\nEvery figure in which another does better, by more than 3 %: the best of the others beside \
          `throng` (against the peers: without the seal, which none of them has).\n\n{list}"

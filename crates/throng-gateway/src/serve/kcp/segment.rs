@@ -82,6 +82,9 @@ pub(super) fn is_sound(datagram: &[u8], conversation: u32, now_ms: u32) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use kcp::Kcp;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn segment(command: u8, time_ms: u32, number: u32, data: &[u8]) -> Vec<u8> {
@@ -113,5 +116,51 @@ mod tests {
         let mut long = segment(PUSH, 0, 0, b"hello");
         long[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(!is_sound(&long, 7, 99));
+    }
+
+    /// Heads that are sound for the most part, with numbers at the ends of their ranges.
+    fn near_sound() -> impl Strategy<Value = Vec<u8>> {
+        let number = || prop_oneof![0..6u32, 250..260u32, Just(NUMBERS_END - 1), any::<u32>()];
+        let time = || prop_oneof![0..100_000u32, any::<u32>()];
+        let fragment = prop_oneof![Just(0u8), 0..FRAGMENTS_MAX, any::<u8>()];
+        let data = prop::collection::vec(any::<u8>(), 0..40);
+        (PUSH..=WINDOW_TELL, fragment, any::<u16>(), time(), number(), number(), data).prop_map(
+            |(command, fragment, window, time_ms, number, unacknowledged, data)| {
+                let mut bytes = segment(command, time_ms, number, &data);
+                bytes[5] = fragment;
+                bytes[6..8].copy_from_slice(&window.to_le_bytes());
+                bytes[16..20].copy_from_slice(&unacknowledged.to_le_bytes());
+                bytes
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+        /// Overflow is checked for in tests: the machine's arithmetic holds for all that passes.
+        #[test]
+        fn the_machine_stands_whatever_passes(
+            datagrams in prop::collection::vec((prop::collection::vec(near_sound(), 1..4), 0..30_000u32), 0..60),
+        ) {
+            let mut machine = Kcp::new_stream(7, std::io::sink());
+            machine.set_nodelay(true, 10, 2, true);
+            machine.set_wndsize(256, 256);
+            let mut now_ms = 0;
+            machine.update(now_ms).expect("it runs");
+            for (segments, wait_ms) in datagrams {
+                now_ms += wait_ms;
+                let datagram = segments.concat();
+                if is_sound(&datagram, 7, now_ms) {
+                    let _ = machine.input(&datagram);
+                }
+                machine.send(&[1; 3_000]).expect("it is short");
+                machine.update(now_ms).expect("a sink takes everything");
+                machine.flush().expect("a sink takes everything");
+                while let Ok(bytes) = machine.peeksize() {
+                    machine.recv(&mut vec![0; bytes]).expect("it is there");
+                }
+            }
+        }
     }
 }

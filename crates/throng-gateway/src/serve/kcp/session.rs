@@ -1,7 +1,6 @@
 //! One conversation: a protocol machine that looks like a stream of bytes to whoever reads and writes.
 
 use std::io::{self, Write};
-use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -290,7 +289,7 @@ impl AsyncWrite for Writer {
         if state.is_lost || state.machine.wait_snd() == 0 {
             return Poll::Ready(Ok(()));
         }
-        drop(mem::replace(&mut state.writer, Some(context.waker().clone())));
+        drop(state.writer.replace(context.waker().clone()));
         Poll::Pending
     }
 }

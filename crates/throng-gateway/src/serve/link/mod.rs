@@ -41,6 +41,8 @@ const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 const WAITING_PACKETS: usize = 16;
 /// The most that one client is sent per second. Congestion lowers it.
 const RATE_BYTES_PER_S: u32 = 2_000_000;
+/// Clients look at their sockets once in a frame, some slowly; that is no queue in the network.
+const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(500);
 const DATAGRAMS_PER_TURN: usize = 64;
 /// The longest datagram of the protocol, and some more so that longer ones are noticed.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
@@ -62,6 +64,7 @@ pub fn session_options() -> SessionOptions {
         rate_bytes_per_s: RATE_BYTES_PER_S,
         initial_rate_bytes_per_s: RATE_BYTES_PER_S / 4,
         packet_overhead_bytes: DATAGRAM_OVERHEAD_BYTES,
+        queue_delay_tolerance: QUEUE_DELAY_TOLERANCE,
         ..SessionOptions::default()
     }
 }
