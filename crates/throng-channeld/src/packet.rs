@@ -159,13 +159,15 @@ impl PacketError {
 /// first to take all of them or none.
 #[derive(Clone, Debug)]
 pub struct Messages {
-    rest: Bytes,
+    payload: Bytes,
+    /// Where the next field begins.
+    at: usize,
 }
 
 impl Messages {
     /// Reads the payload of a frame, decompressed.
     pub fn new(payload: Bytes) -> Messages {
-        Messages { rest: payload }
+        Messages { payload, at: 0 }
     }
 
     /// Reads through a whole packet and counts its messages.
@@ -184,24 +186,21 @@ impl Messages {
     }
 
     fn read_next(&mut self) -> Result<Option<Message>, PacketError> {
-        while !self.rest.is_empty() {
-            let mut rest = &self.rest[..];
-            let field = take_field(&mut rest)?;
-            let taken = self.rest.len() - rest.len();
-            if let Field::Bytes(ENTRY_NUMBER, pack) = field {
-                let (header, body) = read_pack(pack)?;
-                let message = Message {
-                    channel_id: header.channel_id,
-                    broadcast: header.broadcast,
-                    stub_id: header.stub_id,
-                    msg_type: header.msg_type,
-                    body: if body.is_empty() { Bytes::new() } else { self.rest.slice_ref(body) },
-                };
-                bytes::Buf::advance(&mut self.rest, taken);
-                return Ok(Some(message));
-            }
-            bytes::Buf::advance(&mut self.rest, taken);
+        let payload = &self.payload[..];
+        let mut rest = &payload[self.at..];
+        while !rest.is_empty() {
+            let Field::Bytes(ENTRY_NUMBER, pack) = take_field(&mut rest)? else { continue };
+            let (header, body) = read_pack(pack)?;
+            self.at = payload.len() - rest.len();
+            return Ok(Some(Message {
+                channel_id: header.channel_id,
+                broadcast: header.broadcast,
+                stub_id: header.stub_id,
+                msg_type: header.msg_type,
+                body: if body.is_empty() { Bytes::new() } else { self.payload.slice_ref(body) },
+            }));
         }
+        self.at = payload.len();
         Ok(None)
     }
 }
@@ -212,7 +211,7 @@ impl Iterator for Messages {
     fn next(&mut self) -> Option<Self::Item> {
         let result = self.read_next();
         if result.is_err() {
-            self.rest = Bytes::new();
+            self.at = self.payload.len();
         }
         result.transpose()
     }

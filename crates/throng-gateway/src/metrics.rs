@@ -44,7 +44,11 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
     let _ = TextEncoder::new().encode(&page.registry.gather(), &mut text);
     let mut text = String::from_utf8(text).unwrap_or_default();
     shell.step.write("gateway_step_seconds", "How long a step of the engine took.", &mut text);
-    report.counters.lag.write("gateway_turn_lag_seconds", "How much later than due a subscriber was served.", &mut text);
+    report.counters.lag.write(
+        "gateway_turn_lag_seconds",
+        "How much later than due a subscriber was served.",
+        &mut text,
+    );
     process::write(&mut text);
     text
 }

@@ -78,8 +78,7 @@ fn schemas(settings: &Settings) -> Result<Schemas, StartError> {
         let more = match path.extension().is_some_and(|extension| extension == "proto") {
             true => Schemas::from_proto_files([path], [path.parent().unwrap_or(Path::new("."))]),
             false => {
-                let bytes =
-                    std::fs::read(path).map_err(|error| StartError::Read { file: file.clone(), error })?;
+                let bytes = std::fs::read(path).map_err(|error| StartError::Read { file: file.clone(), error })?;
                 Schemas::from_descriptor_set(&bytes)
             }
         };

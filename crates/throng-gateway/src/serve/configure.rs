@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ServeError;
-use super::record::RecordingOptions;
 use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+use super::record::RecordingOptions;
 use crate::auth::DeskLimits;
 use crate::engine::port::Side;
 use crate::settings::{Limits, Listener, Network, Settings};

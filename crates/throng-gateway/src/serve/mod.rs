@@ -56,13 +56,13 @@ pub use counters::{Reason, ShellCounters, SideCounters};
 pub use event::Report;
 pub use http::RenderMetrics;
 pub use link::session_options as link_session_options;
-pub use record::RecordingOptions;
 pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+pub use record::RecordingOptions;
 pub use tls::TlsError;
 
-use record::Recorder;
 use door::{Clock, Door, Shared};
 use event::{Event, Events, events};
+use record::Recorder;
 use tcp::Above;
 use tls::Tls;
 use turn::Turn;

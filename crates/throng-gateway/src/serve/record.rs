@@ -53,9 +53,8 @@ impl Recorder {
         }
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         let path = self.options.folder.join(format!("session_{}_{number}.cpr", std::process::id()));
-        let writer = File::create_new(path).ok().map(|file| {
-            ReplayWriter::new(BufWriter::new(file), self.options.session_bytes)
-        });
+        let writer =
+            File::create_new(path).ok().map(|file| ReplayWriter::new(BufWriter::new(file), self.options.session_bytes));
         Some(Recording { recorder: Arc::clone(self), writer, last: now })
     }
 }

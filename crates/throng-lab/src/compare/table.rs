@@ -4,7 +4,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::{Comparison, GROWTHS, Measure, OUTGOING, OUTSIDE_KERNEL, PublishedTable, Run, Sample, curves};
+use super::{Comparison, Figures, GROWTHS, Measure, OUTGOING, OUTSIDE_KERNEL, PublishedTable, Run, Sample, curves};
 use super::{advantage, measures};
 use crate::terminal::{figure, grouped};
 
@@ -65,8 +65,11 @@ fn headline(comparison: &Comparison, workload: &str, players: u32, columns: &[Ve
     )
 }
 
-/// What is said of each contestant against the base: title, and where the figures have it.
-fn advantages(comparison: &Comparison) -> [(String, fn(&super::Figures) -> Option<f64>); 3] {
+/// A title, and where the figures have what it names.
+type Titled = (String, fn(&Figures) -> Option<f64>);
+
+/// What is said of each contestant against the base.
+fn advantages(comparison: &Comparison) -> [Titled; 3] {
     let base = comparison.base().unwrap_or("the first");
     [
         (format!("times less than {base}: outgoing"), OUTGOING.of),

@@ -177,7 +177,7 @@ impl Crowd {
         while self.clients.len() < (self.load.clients as usize).min(allowed as usize) {
             let index = self.clients.len();
             let step = (self.load.clients as usize / SAMPLES).max(1);
-            let is_sample = index % step == 0 && index / step < SAMPLES;
+            let is_sample = index.is_multiple_of(step) && index / step < SAMPLES;
             let reader = match Reader::connect(self.load.players) {
                 // A gateway may take no clients before it has heard of its master; so it waits for a moment.
                 Err(error) if index == 0 && error.kind() == io::ErrorKind::ConnectionRefused => {

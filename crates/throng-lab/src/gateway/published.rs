@@ -59,19 +59,12 @@ pub(super) fn references(scene: Scene) -> Vec<Reference> {
     rows.iter().map(reference).collect()
 }
 
-/// The finding that the scene's authors published, with their machine.
+/// The finding that the scene's authors published; their gateway had 8 vCPU.
 pub(super) fn finding(scene: Scene) -> &'static str {
     match scene {
-        Scene::SingleRelay => "published: none for clients that write state themselves",
-        Scene::SingleUnreal => {
-            "published (gateway on 8 vCPU): CPU linear to 100 clients, one channel no longer holds 50 Hz at about 130"
-        }
-        Scene::Spatial => {
-            "published (gateway on 8 vCPU): busiest channel tick 0.8 ms at 130 clients, under 500 MB; calls after a \
-             handover are sometimes lost"
-        }
-        Scene::EntityLod => {
-            "published (gateway on 8 vCPU): 1,000 clients, jitter from about 800; world server below 20 frames/s above 600"
-        }
+        Scene::SingleRelay => "none for clients that write state themselves",
+        Scene::SingleUnreal => "CPU linear to 100 clients; one channel no longer holds 50 Hz at about 130",
+        Scene::Spatial => "channel tick 0.8 ms at 130 clients, under 500 MB; calls after a handover are sometimes lost",
+        Scene::EntityLod => "1,000 clients, jitter from about 800; world server below 20 frames/s above 600",
     }
 }

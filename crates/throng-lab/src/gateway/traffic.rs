@@ -27,7 +27,7 @@ const TYPE_PREFIX: &str = "type.googleapis.com/";
 const STAMP_LOW_BITS: u32 = 20;
 const STAMP_HIGH_BITS: u32 = 24;
 /// Bytes of a call's parameters: as many as a packed move has.
-const CALL_BYTES: usize = 40;
+const CALL_BYTES: usize = 48;
 
 /// State of a channel for all: the part of it that is used here.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -38,9 +38,12 @@ fn of_models(comparison: &Comparison, (workload, players): (&str, u32), measure:
     row((workload, players), &measure.title(), ours, best)
 }
 
+/// What is compared of a peer, and where its row has it.
+type Titled = (&'static str, fn(&PeerRow) -> f64);
+
 /// The same against the open peers: time, bytes and age, at equal terms.
 pub(super) fn peers(rows: &[PeerRow]) -> Vec<Vec<String>> {
-    let figures: [(&str, fn(&PeerRow) -> f64); 3] = [
+    let figures: [Titled; 3] = [
         ("time per client, µs", |row| row.us_per_client),
         ("bytes to a client a tick", |row| row.bytes_per_client_tick),
         ("age of what a client holds, ticks", |row| row.state_age_ticks),
