@@ -41,8 +41,8 @@ fn cells_of(text: &str, start: &str) -> Vec<String> {
 #[test]
 fn the_page_of_a_small_comparison_is_the_expected_one() {
     let (text, plots) = page();
-    let expected = include_str!("expected.md");
-    assert!(text == expected, "the page differs from publish/expected.md:\n{text}");
+    let expected = include_str!("expected-page.txt");
+    assert!(text == expected, "the page differs from publish/expected-page.txt:\n{text}");
     let names: Vec<_> = plots.iter().map(|plot| plot.name.as_str()).collect();
     let expected = ["models-dense", "growth-dense", "peers-dense", "peers-dense-100"];
     assert_eq!(names, expected.map(|name| format!("plots/{name}.svg")));
