@@ -48,7 +48,8 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
-            let skipped = ["target", "runs", ".git", "corpus", "artifacts", "node_modules", "results"].contains(&name.as_str());
+            let skipped =
+                ["target", "runs", ".git", "corpus", "artifacts", "node_modules", "results"].contains(&name.as_str());
             if path.is_dir() {
                 if !skipped && !path.ends_with(VENDORED) {
                     folders.push(path);
