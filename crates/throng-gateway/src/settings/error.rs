@@ -20,7 +20,7 @@ impl fmt::Display for Note {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// `-help`. Not an error: [`usage`] is to be printed.
+    /// `-help`. Not an error: [`usage`](super::usage) is to be printed.
     #[error("help is wanted")]
     HelpWanted,
     /// More words than anybody writes.

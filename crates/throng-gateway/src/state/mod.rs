@@ -34,7 +34,7 @@
 //!
 //! # Without a schema
 //!
-//! See [`opaque`](self::opaque): occurrences of fields are kept and merged by rules that hold for every schema, as far
+//! See [`opaque`]: occurrences of fields are kept and merged by rules that hold for every schema, as far
 //! as such rules exist.
 //!
 //! # Ticks
