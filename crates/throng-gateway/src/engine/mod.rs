@@ -333,6 +333,10 @@ impl Engine {
     /// Who may say what, and to whom it goes.
     fn dispatch(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
         self.check_fsm(from, message.msg_type)?;
+        if message.msg_type != message_type::AUTH && !self.connection(from).is_member() {
+            // Whatever a state machine says: nobody acts before it is known who it is.
+            return Err(Refusal::StateMachine);
+        }
         let channel = *self.by_channel_id.get(&message.channel_id).ok_or(Refusal::UnknownChannel)?;
         let is_global = message.channel_id == GLOBAL_CHANNEL;
         let globally = || if is_global { Ok(()) } else { Err(Refusal::WrongChannel) };
