@@ -176,26 +176,12 @@ impl Stream {
         self.entries.len() - 1 - self.free.len()
     }
 
-    /// Bytes of memory that the connection holds, about.
-    pub fn memory_bytes(&self) -> usize {
-        size_of::<Stream>()
-            + self.entries.capacity() * size_of::<Entry>()
-            + self.due_at.capacity() * size_of::<Tick>()
-            + self.free.capacity() * size_of::<u16>()
-            + self.due.capacity() * size_of::<Due>()
-    }
-
     /// Stops or goes on serving: a path that has enough to do already is given no more. Takes effect at the next plan.
     pub fn pause(&mut self, is_paused: bool) {
         if self.is_paused && !is_paused {
             self.next_due = Tick(self.next_due.0.wrapping_sub(NO_TURN_TICKS));
         }
         self.is_paused = is_paused;
-    }
-
-    /// Whether [`Stream::pause`] has stopped it.
-    pub fn is_paused(&self) -> bool {
-        self.is_paused
     }
 
     /// Hands out each frame that is due, in order of subscription number, with the tick up to which the subscriber had

@@ -18,7 +18,9 @@ use throng_replica::{ChannelState, Frame, FramePart, Since, Variant};
 use throng_wire::Tick;
 
 use super::refusal::Refusal;
-use crate::state::{Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Schema, Schemas, StateLimits};
+use crate::state::{
+    Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Schema, Schemas, StateLimits, put_varint, varint_len,
+};
 
 /// Value bytes of one message: with everything around it, it fits into a packet of 65,535 bytes.
 const VALUE_MAX_BYTES: usize = 60_000;
@@ -189,15 +191,16 @@ impl ChannelLog {
     ) -> Result<(), MergeError> {
         let tick = self.date(tick);
         match &mut self.data {
-            Some(data) => data.merge(&update.value, &update.type_url, writer, tick)?,
+            Some(data) => {
+                data.merge(&update.value, &update.type_url, writer, tick)?;
+            }
             None => {
                 let schema = schemas.find(&update.type_url).cloned();
                 let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
-                let merged = data.merge(&update.value, &update.type_url, writer, tick)?;
+                data.merge(&update.value, &update.type_url, writer, tick)?;
                 self.data = Some(Box::new(data));
-                merged
             }
-        };
+        }
         self.unseal();
         Ok(())
     }
@@ -354,27 +357,19 @@ fn put_value(id: u32, type_url: &str, value: &[u8], body: &mut Vec<u8>, out: &mu
 
 /// Everything of a `ChannelDataUpdateMessage` but the value of its data, which follows and has `value_bytes`.
 pub(super) fn begin_body(body: &mut Vec<u8>, type_url: &str, value_bytes: usize) {
-    let field = |bytes: usize| if bytes == 0 { 0 } else { 1 + varint_len(bytes) + bytes };
+    let field = |bytes: usize| if bytes == 0 { 0 } else { 1 + varint_len(bytes as u64) + bytes };
     body.clear();
     body.push(0x0A);
-    put_varint(body, field(type_url.len()) + field(value_bytes));
+    put_varint(body, (field(type_url.len()) + field(value_bytes)) as u64);
     if !type_url.is_empty() {
         body.push(0x0A);
-        put_varint(body, type_url.len());
+        put_varint(body, type_url.len() as u64);
         body.extend_from_slice(type_url.as_bytes());
     }
     if value_bytes > 0 {
         body.push(0x12);
-        put_varint(body, value_bytes);
+        put_varint(body, value_bytes as u64);
     }
-}
-
-fn varint_len(value: usize) -> usize {
-    prost::encoding::encoded_len_varint(value as u64)
-}
-
-fn put_varint(out: &mut Vec<u8>, value: usize) {
-    prost::encoding::encode_varint(value as u64, out);
 }
 
 #[cfg(test)]

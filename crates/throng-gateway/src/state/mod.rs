@@ -66,6 +66,7 @@ pub use self::map::MapKey;
 pub use self::mask::{FieldMask, MaskError};
 pub use self::schema::{Schema, SchemaError, Schemas, message_name};
 pub use self::vector::VectorPath;
+pub(crate) use self::wire::{put_varint, varint_len};
 
 use self::mask::MaskRef;
 use self::merge::Merge;
