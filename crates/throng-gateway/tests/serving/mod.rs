@@ -138,6 +138,12 @@ impl Serving {
         self.gateway.counters().of(Side::Client).refused(reason)
     }
 
+    /// Waits until so many were refused for this reason: a peer may see the end of its connection before it is counted.
+    pub(crate) fn counts(&self, reason: Reason, count: u64) {
+        eventually(reason.tag(), || self.refused(reason) >= count);
+        assert_eq!(self.refused(reason), count, "{reason:?}");
+    }
+
     pub(crate) fn end(mut self) {
         self.gateway.shut_down();
         if let Some(world) = self.world.take() {
