@@ -169,6 +169,15 @@ impl Connection {
         self.queued_bytes() > soft as usize
     }
 
+    /// Notes that it is slow. Whether it was not before.
+    pub(crate) fn falls_behind(&mut self, limits: &Limits, now: Time) -> bool {
+        let is_new = self.slow_since.is_none() && self.is_slow(limits);
+        if is_new {
+            self.slow_since = Some(now);
+        }
+        is_new
+    }
+
     /// Whether more waits for it than may wait at all.
     pub(crate) fn is_overdue(&self, limits: &Limits) -> bool {
         let hard = match self.side {

@@ -458,10 +458,7 @@ impl Engine {
             if let Some(connection) = &mut self.connections[index] {
                 let side = connection.side;
                 self.counters.side(side).bytes_out += connection.flush() as u64;
-                if connection.slow_since.is_none() && connection.is_slow(limits) {
-                    connection.slow_since = Some(self.now);
-                    self.held_back += 1;
-                }
+                self.held_back += usize::from(connection.falls_behind(limits, self.now));
             }
         }
     }

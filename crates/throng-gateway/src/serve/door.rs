@@ -203,6 +203,8 @@ impl Opened {
             End::Lost | End::Refused(_) => EndCause::Lost,
         };
         let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
+        // The engine holds the queue a little longer; the peer need not wait for that.
+        drop(self.queue.take_socket());
     }
 
     /// Ends a connection whose peer does not take the last bytes, or too few of them.

@@ -7,7 +7,8 @@
 //!   events, bounded by bytes  ---->  engine's thread  ---->  queues of what is to be written, bounded by bytes
 //!     ^                                |        ^                            |
 //!     |                                v        |                            v
-//!     |                          authentication desk                the same tasks: cut, pack, frame, write
+//!     |                          authentication desk         cut, pack, frame, write: plain TCP by the engine's threads as
+//!     |                                                      long as the kernel takes all, everything else by the same tasks
 //!     +--- a full queue is waited for, so a peer is read as fast as the engine takes
 //! ```
 //! Nothing here polls: tasks wait for sockets and queues, the engine's thread for events and its next deadline. A
@@ -15,6 +16,7 @@
 
 mod configure;
 mod counters;
+mod direct;
 mod door;
 mod event;
 mod gate;
@@ -318,11 +320,14 @@ fn recorder(options: &ServeOptions) -> Result<Option<Arc<Recorder>>, ServeError>
 }
 
 fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
+    let threads = match io_threads {
+        // The engine's threads write; what is left is to read, and one thread that finds more to read each time it wakes
+        // takes less than two that wake each other.
+        0 => thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+        threads => threads,
+    };
     let mut builder = Builder::new_multi_thread();
-    if io_threads > 0 {
-        builder.worker_threads(io_threads);
-    }
-    builder.thread_name("io").enable_all().build().map_err(ServeError::Threads)
+    builder.worker_threads(threads).thread_name("io").enable_all().build().map_err(ServeError::Threads)
 }
 
 fn open_http(runtime: &Runtime, address: SocketAddr, pages: http::Pages) -> Result<SocketAddr, ServeError> {

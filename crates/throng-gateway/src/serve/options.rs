@@ -189,7 +189,7 @@ pub struct ServeOptions {
     pub inbound_bytes: usize,
     /// How long a shut-down may take.
     pub drain: Duration,
-    /// Threads that read and write. 0: one for each core.
+    /// Threads that read, and write what the engine leaves over. 0: one for each two cores.
     pub io_threads: usize,
     /// Whether clients are turned away until a server owns the GLOBAL channel.
     pub waits_for_master: bool,

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::counters::Reason;
+use super::direct::Direct;
 use crate::engine::port;
 
 /// A buffer that grew beyond this is given back to the allocator once it is empty.
 const KEPT_BYTES: usize = 16 << 10;
 
 /// Entries that wait, and how the connection is to end.
-#[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     queued_bytes: AtomicUsize,
@@ -25,10 +25,12 @@ pub(crate) struct Queue {
     end: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     entries: Vec<u8>,
     ending: Option<Ending>,
+    /// The socket, if entries need not wait for a task and the task does not have it.
+    direct: Option<Direct>,
 }
 
 /// How a connection is to end.
@@ -50,6 +52,39 @@ impl Queue {
             wake: Notify::new(),
             end: Notify::new(),
         })
+    }
+
+    /// From now on, what is sent goes to the socket at once if it can. The task is [`write_behind`](super::direct).
+    pub(crate) fn attach(&self, direct: Direct) {
+        self.lock().direct = Some(direct);
+    }
+
+    /// Waits until something is left over, and takes it with the socket. `None` once all is written and the connection is
+    /// to end.
+    pub(crate) async fn backlog(&self) -> Option<(Direct, Vec<u8>)> {
+        loop {
+            {
+                let mut state = self.lock();
+                let waits = !state.entries.is_empty() || state.direct.as_ref().is_some_and(|d| d.rest_bytes() > 0);
+                if waits && let Some(direct) = state.direct.take() {
+                    return Some((direct, mem::take(&mut state.entries)));
+                }
+                if state.ending.is_some() {
+                    return None;
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// Gives the socket back that was taken with a backlog.
+    pub(crate) fn give_back(&self, direct: Direct) {
+        self.attach(direct);
+    }
+
+    /// Takes the socket for good. Without the other half, dropping it closes the connection.
+    pub(crate) fn take_socket(&self) -> Option<Direct> {
+        self.lock().direct.take()
     }
 
     /// Waits for entries. `spare` is an empty buffer that the engine may fill next. `None` once all is written and the
@@ -141,16 +176,29 @@ impl Queue {
             entries.clear();
             return;
         }
-        let queued_bytes = self.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut waiting_bytes = bytes;
+        let mut done_bytes = 0;
+        if state.entries.is_empty()
+            && let Some(direct) = &mut state.direct
+            && direct.rest_bytes() == 0
+        {
+            done_bytes = direct.write(entries);
+            waiting_bytes = direct.rest_bytes() + bytes - done_bytes;
+        }
+        if waiting_bytes == 0 {
+            entries.clear();
+            return;
+        }
+        let queued_bytes = self.queued_bytes.fetch_add(waiting_bytes, Ordering::Relaxed) + waiting_bytes;
         if queued_bytes > self.limit_bytes {
             drop(state);
             entries.clear();
             return self.end(Ending::Now(Reason::TooSlow));
         }
-        if state.entries.is_empty() {
+        if state.entries.is_empty() && done_bytes == 0 {
             mem::swap(&mut state.entries, entries);
         } else {
-            state.entries.extend_from_slice(entries);
+            state.entries.extend_from_slice(&entries[done_bytes..]);
             entries.clear();
         }
         drop(state);
@@ -164,7 +212,6 @@ impl Queue {
 }
 
 /// The engine's end of a [`Queue`].
-#[derive(Debug)]
 pub(crate) struct Outbox(pub(crate) Arc<Queue>);
 
 impl port::Outbox for Outbox {

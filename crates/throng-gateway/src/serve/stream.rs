@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use throng_channeld::{PacketWriter, Packets, frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::counters::{Reason, SideCounters, add};
+use super::direct::{Direct, write_behind};
 use super::door::{End, Manner, Opened, Pass};
 use super::intake::Intake;
 use super::outbox::Queue;
@@ -22,6 +24,16 @@ where
     let read = read(&mut reader, opened.intake());
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
     let write = write(&mut writer, out);
+    Opened::run(opened, read, write).await;
+}
+
+/// The same for a socket that the engine's threads write to themselves.
+pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
+    let (mut reader, writer) = stream.into_split();
+    let Some(opened) = pass.open().await else { return };
+    opened.queue.attach(Direct::new(writer, Arc::clone(&opened.pass.door), Arc::clone(&opened.manner)));
+    let read = read(&mut reader, opened.intake());
+    let write = write_behind(Arc::clone(&opened.queue));
     Opened::run(opened, read, write).await;
 }
 

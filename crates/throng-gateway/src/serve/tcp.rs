@@ -70,8 +70,7 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
     let _ = stream.set_nodelay(true);
     let Some(tls) = &above.tls else {
         let Some(options) = &above.websocket else {
-            let (reader, writer) = stream.into_split();
-            return stream::serve(pass, reader, writer).await;
+            return stream::serve_socket(pass, stream).await;
         };
         return websocket::serve(pass, stream, options).await;
     };

@@ -1,0 +1,133 @@
+//! A socket that the engine's threads write to themselves, as long as the kernel takes everything at once.
+//!
+//! A task that does it has to be woken, which costs about as much as the write, and keeps buffers of its own for each
+//! connection. So the task has the socket only while something is left over:
+//!
+//! ```text
+//!  Queue::send -- nothing waits --> Direct::write -- all taken: done
+//!       |                               |
+//!       | something waits               | some left: rest of a frame, entries
+//!       v                               v
+//!    entries of the queue  <------------+     the task takes socket, rest and entries, writes all of it,
+//!                                             and gives the socket back
+//! ```
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+use throng_channeld::{PacketWriter, Packets, frame};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::OwnedWriteHalf;
+
+use super::counters::{Reason, SideCounters, add};
+use super::door::{Door, End, Manner};
+use super::outbox::Queue;
+
+/// The writing half of a TCP connection, and what is spoken over it.
+pub(crate) struct Direct {
+    socket: OwnedWriteHalf,
+    door: Arc<Door>,
+    manner: Arc<Manner>,
+    packets_out: PacketWriter,
+    /// The end of a frame of which the kernel has taken the beginning.
+    rest: Vec<u8>,
+}
+
+thread_local! {
+    /// Where frames are put together: no connection needs memory of its own for that.
+    static FRAME: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Direct {
+    pub(crate) fn new(socket: OwnedWriteHalf, door: Arc<Door>, manner: Arc<Manner>) -> Direct {
+        Direct { socket, door, manner, packets_out: PacketWriter::new(), rest: Vec::new() }
+    }
+
+    /// Bytes of a frame that wait to be written.
+    pub(crate) fn rest_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Writes what the kernel takes now, and says how many bytes of `entries` are dealt with. There must be no rest;
+    /// afterwards there may be one. Never waits. A socket that has failed takes nothing: the task will meet the error.
+    pub(crate) fn write(&mut self, entries: &[u8]) -> usize {
+        self.packets_out.follow(self.manner.compression());
+        let mut packets = Packets::new(entries, frame::MAX_PAYLOAD_BYTES);
+        FRAME.with_borrow_mut(|frame| {
+            frame.clear();
+            while self.packets_out.write_next(self.manner.dialect(), &mut packets, frame) {
+                count_frame(self.door.counters(), frame.len());
+                let taken = self.try_write(frame);
+                if taken < frame.len() {
+                    self.rest.extend_from_slice(&frame[taken..]);
+                    break;
+                }
+                frame.clear();
+            }
+        });
+        count_dropped(self.door.counters(), packets.dropped());
+        match self.rest.is_empty() {
+            true => entries.len(),
+            false => entries.len() - packets.rest().len(),
+        }
+    }
+
+    fn try_write(&self, frame: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < frame.len() {
+            match self.socket.try_write(&frame[taken..]) {
+                Ok(bytes) if bytes > 0 => taken += bytes,
+                _ => break,
+            }
+        }
+        taken
+    }
+
+    /// Writes the rest and `entries`, however long the peer takes.
+    async fn write_all(&mut self, entries: &[u8], queue: &Queue) -> io::Result<()> {
+        self.socket.write_all(&self.rest).await?;
+        queue.written(self.rest.len());
+        self.packets_out.follow(self.manner.compression());
+        let mut packets = Packets::new(entries, frame::MAX_PAYLOAD_BYTES);
+        let mut left = entries.len();
+        loop {
+            self.rest.clear();
+            if !self.packets_out.write_next(self.manner.dialect(), &mut packets, &mut self.rest) {
+                break;
+            }
+            count_frame(self.door.counters(), self.rest.len());
+            self.socket.write_all(&self.rest).await?;
+            queue.written(left - packets.rest().len());
+            left = packets.rest().len();
+        }
+        queue.written(left);
+        count_dropped(self.door.counters(), packets.dropped());
+        self.rest = Vec::new();
+        Ok(())
+    }
+}
+
+/// Writes what the engine's threads leave over, until the connection is to end.
+pub(crate) async fn write_behind(queue: Arc<Queue>) -> End {
+    while let Some((mut direct, entries)) = queue.backlog().await {
+        if direct.write_all(&entries, &queue).await.is_err() {
+            return End::Lost;
+        }
+        queue.give_back(direct);
+    }
+    if let Some(mut direct) = queue.take_socket() {
+        // The peer may read what has gone out before it sees the end.
+        let _ = direct.socket.shutdown().await;
+    }
+    End::Done
+}
+
+fn count_frame(counters: &SideCounters, bytes: usize) {
+    add(&counters.packets_out, 1);
+    add(&counters.bytes_out, bytes);
+}
+
+fn count_dropped(counters: &SideCounters, dropped: usize) {
+    (0..dropped).for_each(|_| counters.refuse(Reason::MessageTooLong));
+}
