@@ -125,6 +125,13 @@ impl Connection {
         self.key.index as usize
     }
 
+    /// Lets it in.
+    pub(crate) fn admit(&mut self) {
+        self.stage = Stage::Member;
+        self.fsm.authenticated();
+        self.outbox.admitted();
+    }
+
     /// Queues one message.
     pub(crate) fn send(&mut self, header: Header, body: &impl prost::Message) {
         put_body(&mut self.out, header, body);

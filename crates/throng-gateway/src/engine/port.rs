@@ -49,6 +49,9 @@ pub trait Outbox: Send + Sync {
     /// the buffer for an empty one of its own instead of copying.
     fn send(&self, entries: &mut Vec<u8>);
 
+    /// The peer has said who it is, and is let in. Until then the shell takes little from it.
+    fn admitted(&self) {}
+
     /// Ends the connection, after what is queued has gone out.
     fn close(&self);
 }

@@ -85,8 +85,7 @@ impl Engine {
     /// Lets a connection in; whether it comes back as somebody who was lost.
     fn admit(&mut self, index: usize) -> bool {
         let connection = self.connection_mut(index);
-        connection.stage = Stage::Member;
-        connection.fsm.authenticated();
+        connection.admit();
         let side = connection.side;
         self.counters.side(side).admitted += 1;
         self.take_over(index)

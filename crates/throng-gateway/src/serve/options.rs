@@ -131,6 +131,8 @@ pub struct DoorLimits {
     pub payload_bytes: usize,
     /// The longest packet after unpacking.
     pub unpacked_bytes: usize,
+    /// What a peer may send, unpacked, before it is let in. More of it is not read until then.
+    pub stranger_bytes: usize,
     /// Bytes that wait for a peer who does not take them. Beyond, it is disconnected.
     pub queued_bytes: usize,
     /// How long the handshakes of TLS and WebSocket may take together.
@@ -158,6 +160,7 @@ impl DoorLimits {
             burst_bytes: 1 << 20,
             payload_bytes: 0xFFFF,
             unpacked_bytes: 1 << 20,
+            stranger_bytes: 16 << 10,
             queued_bytes: 4 << 20,
             handshake: Duration::from_secs(5),
             flush: Duration::from_secs(3),

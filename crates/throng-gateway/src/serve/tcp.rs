@@ -75,7 +75,7 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
         };
         return websocket::serve(pass, stream, options).await;
     };
-    let stream = match timeout(pass.door.limits.handshake, tls.accept(stream)).await {
+    let stream = match timeout(pass.door.limits().handshake, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(_)) => return pass.refuse(Reason::Handshake),
         Err(_) => return pass.refuse(Reason::HandshakeLate),

@@ -156,6 +156,9 @@ limits! {
     max_blocked: u32 = 65_536, 1..=1_048_576;
     /// Bytes of a player identifier, and of a login token. They come before anybody is known.
     max_token_bytes: u32 = 4_096, 16..=65_000;
+    /// Bytes, unpacked, that are taken from a connection before it is logged in; a login with the longest tokens always
+    /// fits. A peer that sends more has to wait for its admission.
+    max_unauthenticated_bytes: u32 = 16_384, 1_024..=1_048_576;
     /// Logins that wait for the provider at one time. More are refused.
     max_pending_auth: u32 = 1_024, 1..=65_536;
     /// How long the provider may take for an answer, in ms; then it is *no*.
