@@ -64,6 +64,9 @@ pub enum EndCause {
     PeerClosed,
     /// The transport failed: reset, timeout, a frame that makes no sense.
     Lost,
+    /// It took less than it was sent, for too long or by too much: whoever it was hangs, or cannot be reached any more.
+    /// It may come back, as one that was lost.
+    Stalled,
     /// We ended it: kicked, refused, over a limit, shutting down.
     Ours,
 }

@@ -105,7 +105,7 @@ impl Engine {
         connection.failed_logins += 1;
         let (key, failed) = (connection.key, connection.failed_logins);
         if limit > 0 && failed >= limit {
-            self.end_soon(key);
+            self.dismiss(key);
         }
     }
 
@@ -130,7 +130,7 @@ impl Engine {
             return Err(Refusal::NotAllowed);
         }
         let key = self.connection(target).key;
-        self.end_soon(key);
+        self.dismiss(key);
         Ok(())
     }
 

@@ -68,6 +68,7 @@ impl DoorLimits {
             ban: Duration::from_millis(limits.block_ms.into()),
             remembered: limits.max_blocked as usize,
             unpacked_bytes: limits.max_decompressed_bytes as usize,
+            unreachable: Duration::from_millis(limits.max_unreachable_ms.into()),
             stranger_bytes: limits.max_unauthenticated_bytes.max(2 * limits.max_token_bytes + AUTH_BYTES) as usize,
             ..DoorLimits::new(side)
         };

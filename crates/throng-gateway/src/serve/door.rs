@@ -211,7 +211,8 @@ impl Opened {
         }
         let cause = match end {
             End::PeerClosed => EndCause::PeerClosed,
-            End::Done | End::Gone | End::Refused(Reason::TooSlow | Reason::FlushLate) => EndCause::Ours,
+            End::Done | End::Gone | End::Refused(Reason::FlushLate) => EndCause::Ours,
+            End::Refused(Reason::TooSlow) => EndCause::Stalled,
             End::Lost | End::Refused(_) => EndCause::Lost,
         };
         let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });

@@ -139,6 +139,8 @@ pub struct DoorLimits {
     pub handshake: Duration,
     /// How long the last bytes may take once a connection is to end.
     pub flush: Duration,
+    /// How long a TCP peer may be out of reach, or take nothing. Zero: as the system has it.
+    pub unreachable: Duration,
     /// After how long a silent KCP peer, who cannot say that it leaves, is taken for gone.
     pub silence: Duration,
 }
@@ -164,6 +166,7 @@ impl DoorLimits {
             queued_bytes: 4 << 20,
             handshake: Duration::from_secs(5),
             flush: Duration::from_secs(3),
+            unreachable: Duration::from_secs(30),
             silence: Duration::from_secs(120),
         };
         match side {
