@@ -143,6 +143,12 @@ impl FrameReader {
         FrameReader { buffer: BytesMut::new(), dialect: Dialect::Undecided, limit_bytes }
     }
 
+    /// Refuses payloads of more than `limit_bytes` from now on. A frame that was refused for its length only is still
+    /// there, and may be taken out after the limit was raised.
+    pub fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
     /// A reader for a peer whose dialect is known.
     pub fn with_dialect(dialect: Dialect) -> FrameReader {
         FrameReader { dialect, ..FrameReader::new() }

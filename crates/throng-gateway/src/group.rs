@@ -105,6 +105,11 @@ impl EntityGroups {
         EntityGroups { limits, ..EntityGroups::default() }
     }
 
+    /// Other limits from now on. Groups that are larger stay as they are, and do not grow.
+    pub fn set_limits(&mut self, limits: EntityGroupLimits) {
+        self.limits = limits;
+    }
+
     /// What may move when `entity` wants to.
     pub fn movable_with(&self, entity: u32) -> Movable<'_> {
         let members = self.group_of.get(&entity).map(|&group| self.groups[group as usize].as_slice());

@@ -7,11 +7,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use throng_channeld::Header;
 use throng_channeld::client::{ClientError, ClientOptions};
+use throng_channeld::proto::AuthMessage;
 use throng_channeld::proto::auth_result_message::AuthResult;
+use throng_channeld::{Header, message_type, put_message};
 use throng_gateway::auth::{FixedPassword, Provider, Unavailable};
-use throng_gateway::engine::port::AuthVerdict;
+use throng_gateway::engine::port::{AuthVerdict, Side};
 use throng_gateway::serve::{DoorLimits, Reason, Transport};
 
 use serving::{ECHO, FLOOD, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
@@ -208,4 +209,84 @@ fn operators_see_health_readiness_and_metrics() {
     assert!(metrics.contains("text/plain; version=0.0.4") && metrics.contains("clients 1\n"), "{metrics}");
     assert!(get(&serving, "/else").starts_with("HTTP/1.1 404"));
     serving.end();
+}
+
+/// A packet of so many messages without a body: one of them as a literal of snappy's, and then copies of it.
+fn crowded_frame(messages: usize) -> Vec<u8> {
+    let mut entry = Vec::new();
+    put_message(&mut entry, Header::new(0, ECHO), b"");
+    let mut block = Vec::new();
+    prost::encoding::encode_varint((entry.len() * messages) as u64, &mut block);
+    block.push((entry.len() as u8 - 1) << 2);
+    block.extend_from_slice(&entry);
+    let mut left = entry.len() * (messages - 1);
+    while left > 0 {
+        let length = left.min(64);
+        block.extend_from_slice(&[((length as u8 - 1) << 2) | 2, entry.len() as u8, 0]);
+        left -= length;
+    }
+    frame(1, &block)
+}
+
+fn messages_in(serving: &serving::Serving) -> u64 {
+    serving.gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in
+}
+
+#[test]
+fn one_packet_of_many_messages_reaches_the_engine_at_the_rate_and_no_faster() {
+    let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (1_000, 100));
+    let mut flooder = serving.join(ClientOptions::default());
+    let mut other = serving.join(ClientOptions::default());
+    let (before, begin) = (messages_in(&serving), Instant::now());
+    flooder.send_raw(&crowded_frame(100_000)).expect("connected");
+    eventually("some of it comes", || messages_in(&serving) > before + 1_000);
+    while begin.elapsed() < Duration::from_millis(2_000) {
+        echo(&mut other, b"nobody else waits");
+        std::thread::sleep(Duration::from_millis(50));
+        // The burst, the rate, a batch on its way, and what the other one said.
+        let allowed = 100 + 1_000 * (begin.elapsed().as_millis() as u64 + 50) / 1_000 + 64 + 100;
+        let come = messages_in(&serving) - before;
+        assert!(come <= allowed, "{come} messages in {:?}", begin.elapsed());
+    }
+    let ending = Instant::now();
+    serving.end();
+    assert!(ending.elapsed() < Duration::from_secs(10), "who waits does not hold up the end");
+}
+
+#[test]
+fn a_stranger_may_claim_little_and_say_little_before_anybody_lets_it_in() {
+    let arguments = ["-limit", "max_unauthenticated_ms=0"];
+    let serving = serve_with(Transport::Tcp, &arguments, Arc::new(FixedPassword("secret".into())), |_| {});
+    let mut claims = serving.connect(ClientOptions::default());
+    claims.send_raw(&[0x43, 0x48, 0xF0, 0, 0]).expect("connected");
+    wait_for_end(&mut claims);
+    serving.counts(Reason::FrameTooLong, 1);
+    let mut unpacks = serving.connect(ClientOptions::default());
+    unpacks.send_raw(&crowded_frame(10_000)).expect("connected");
+    wait_for_end(&mut unpacks);
+    serving.counts(Reason::UnpackedTooLong, 1);
+    serving.end();
+}
+
+#[test]
+fn what_is_said_behind_the_login_waits_for_the_answer_and_is_not_lost() {
+    let serving = serve_with(Transport::Tcp, &[], Arc::new(Slowly), |_| {});
+    let mut client = serving.connect(ClientOptions::default());
+    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: "secret".into() };
+    client.send(Header::new(0, message_type::AUTH), &auth).expect("connected");
+    let long = vec![7; 40_000];
+    client.send_bytes(Header::new(0, ECHO), &long).expect("connected");
+    let answer = client.wait_for(ECHO, soon()).expect("it comes back");
+    assert_eq!(serving::payload_of(&answer.body), long);
+    serving.end();
+}
+
+/// Lets everybody in after a while.
+struct Slowly;
+
+impl Provider for Slowly {
+    fn check(&self, _: &throng_gateway::auth::Credentials) -> Result<AuthVerdict, Unavailable> {
+        std::thread::sleep(Duration::from_millis(200));
+        Ok(AuthVerdict::Accepted)
+    }
 }

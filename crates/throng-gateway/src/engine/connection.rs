@@ -1,6 +1,7 @@
 //! One connection as the engine knows it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use throng_channeld::{Header, put_body, put_message};
 use throng_replica::ChannelIndex;
@@ -45,8 +46,10 @@ pub(crate) struct Connection {
     /// Channels that it has created and that still exist.
     pub(crate) created: usize,
     pub(crate) failed_logins: u32,
-    pub(crate) violations: u32,
-    pub(crate) malformed: u32,
+    /// Messages that its state machine forbids.
+    pub(crate) violations: Tally,
+    /// Messages that make no sense.
+    pub(crate) malformed: Tally,
     /// Requests that cost more than they weigh.
     pub(crate) requests: Allowance,
     /// Since when it takes less than it is given.
@@ -78,6 +81,27 @@ impl Allowance {
     }
 }
 
+/// Mistakes that are forgotten again: so many within a window of time are too many, and whoever makes them slowly may
+/// make any number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// What was counted and is not forgotten, in millionths.
+    level: u64,
+    since: Time,
+}
+
+impl Tally {
+    /// Counts one. Whether that makes `limit` within `window`; 0 is no limit. In a whole window as many are forgotten.
+    pub(crate) fn add(&mut self, now: Time, limit: u32, window: Duration) -> bool {
+        let per_window = u64::from(limit) * 1_000_000;
+        let elapsed_us = u128::from(now.micros_since(self.since));
+        let forgotten = elapsed_us * u128::from(per_window) / window.as_micros().max(1);
+        self.since = now;
+        self.level = self.level.saturating_sub(u64::try_from(forgotten).unwrap_or(u64::MAX)).saturating_add(1_000_000);
+        limit > 0 && self.level > per_window - 1_000_000
+    }
+}
+
 /// The buffer of a connection that had much to say once is given back above this many bytes.
 const KEPT_BUFFER_BYTES: usize = 16 * 1024;
 
@@ -104,8 +128,8 @@ impl Connection {
             owned: Vec::new(),
             created: 0,
             failed_logins: 0,
-            violations: 0,
-            malformed: 0,
+            violations: Tally::default(),
+            malformed: Tally::default(),
             requests: Allowance::default(),
             slow_since: None,
             is_ending: false,
@@ -121,8 +145,20 @@ impl Connection {
         self.stage == Stage::Member
     }
 
+    /// Whether its mistakes are forgiven: those of a server that has said who it is.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.is_server() && self.is_member()
+    }
+
     pub(crate) fn index(&self) -> usize {
         self.key.index as usize
+    }
+
+    /// Lets it in.
+    pub(crate) fn admit(&mut self) {
+        self.stage = Stage::Member;
+        self.fsm.authenticated();
+        self.outbox.admitted();
     }
 
     /// Queues one message.
@@ -187,6 +223,12 @@ impl Connection {
         self.queued_bytes() > hard as usize
     }
 
+    /// Whether it has taken less than it was given for too long, or by too much.
+    pub(crate) fn has_stalled(&self, limits: &Limits, now: Time) -> bool {
+        let patience = Duration::from_millis(limits.max_slow_ms.into());
+        self.is_overdue(limits) || self.slow_since.is_some_and(|since| now.since(since) > patience)
+    }
+
     /// What the kernel has not taken yet.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.outbox.queued_bytes()
@@ -199,5 +241,38 @@ impl Connection {
             self.is_closing = true;
             self.outbox.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn so_many_mistakes_in_a_window_are_too_many() {
+        let mut tally = Tally::default();
+        let now = Time::from_secs(1_000);
+        let verdicts = [(); 4].map(|()| tally.add(now, 3, WINDOW));
+        assert_eq!(verdicts, [false, false, true, true]);
+    }
+
+    #[test]
+    fn mistakes_that_are_made_slowly_are_forgotten() {
+        let mut tally = Tally::default();
+        let mut now = Time::from_secs(1_000);
+        for _ in 0..10_000 {
+            assert!(!tally.add(now, 10, WINDOW));
+            now = now.after(Duration::from_millis(1_200));
+        }
+        assert!((0..8).all(|_| !tally.add(now, 10, WINDOW)));
+        assert!((0..2).any(|_| tally.add(now, 10, WINDOW)), "the slow ones have left next to nothing");
+    }
+
+    #[test]
+    fn without_limit_there_are_never_too_many() {
+        let mut tally = Tally::default();
+        assert!((0..1_000).all(|_| !tally.add(Time(5), 0, WINDOW)));
     }
 }

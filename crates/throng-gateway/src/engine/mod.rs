@@ -185,10 +185,11 @@ impl Engine {
         outbox: Box<dyn Outbox>,
     ) -> Result<Key, Refusal> {
         self.now = now;
-        if self.by_connection_id.len() + self.lost_ids.len() >= self.connection_id_mask() as usize {
+        let reserved = if side == Side::Client { self.reserved_for_servers() } else { 0 };
+        if self.by_connection_id.len() + self.lost_ids.len() + reserved >= self.connection_id_mask() as usize {
             return Err(self.count(Refusal::Limit("connection_ids")));
         }
-        if self.by_connection_id.len() >= self.settings.limits.max_connections as usize {
+        if self.by_connection_id.len() + reserved >= self.settings.limits.max_connections as usize {
             return Err(self.count(Refusal::Limit("connections")));
         }
         let hub = self.hub.connect().map_err(|_| self.count(Refusal::Limit("connections")))?;
@@ -211,6 +212,15 @@ impl Engine {
         }
         self.counters.side(side).opened += 1;
         Ok(key)
+    }
+
+    /// Places that are kept free of clients, because servers may need them: without servers there is no world.
+    fn reserved_for_servers(&self) -> usize {
+        let limits = &self.settings.limits;
+        let servers = self.counters.of(Side::Server);
+        let present = servers.opened.saturating_sub(servers.closed);
+        let places = limits.max_connections.min(self.connection_id_mask());
+        u64::from(limits.reserved_server_connections.min(places / 2)).saturating_sub(present) as usize
     }
 
     /// A message has come.
@@ -267,6 +277,7 @@ impl Engine {
     /// limits, access rules and state machines are the new ones from now on.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
+        self.groups.set_limits(group_limits(&self.settings.limits));
         for connection in self.connections.iter_mut().flatten() {
             connection.fsm.reload(Arc::clone(match connection.side {
                 Side::Server => &self.settings.server_machine,
@@ -376,7 +387,8 @@ impl Engine {
     }
 
     fn check_fsm(&mut self, from: usize, msg_type: u32) -> Result<(), Refusal> {
-        let limit = self.settings.limits.max_fsm_violations;
+        let (now, limits) = (self.now, self.settings.limits);
+        let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
         if connection.is_closing || connection.is_ending {
             return Err(Refusal::Closing);
@@ -385,8 +397,8 @@ impl Engine {
             connection.fsm.received(msg_type);
             return Ok(());
         }
-        connection.violations += 1;
-        if limit > 0 && connection.violations >= limit {
+        // A server that is let in is trusted with its mistakes: its world hangs on the connection.
+        if connection.violations.add(now, limits.max_fsm_violations, window) && !connection.is_trusted() {
             self.send_away(from);
         }
         Err(Refusal::StateMachine)
@@ -394,10 +406,10 @@ impl Engine {
 
     /// A client has sent something that makes no sense. A server's mistakes are counted, and no more.
     fn note_nonsense(&mut self, from: usize) {
-        let limit = self.settings.limits.max_malformed;
+        let (now, limits) = (self.now, self.settings.limits);
+        let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
-        connection.malformed += 1;
-        if limit > 0 && connection.malformed >= limit && !connection.is_server() {
+        if connection.malformed.add(now, limits.max_malformed, window) && !connection.is_server() {
             self.send_away(from);
         }
     }
@@ -412,7 +424,7 @@ impl Engine {
             let until = self.now.after(Duration::from_millis(limits.block_ms.into()));
             self.blocked.add(who, until, limits.max_blocked as usize);
         }
-        self.end_soon(key);
+        self.dismiss(key);
     }
 
     /// Whether a client may ask for something costly now. Servers always may.
@@ -430,10 +442,22 @@ impl Engine {
         refusal
     }
 
+    /// Ends a connection at the end of the step. One that does not take what it is sent counts as lost.
     fn end_soon(&mut self, key: Key) {
         let Some(index) = self.place(key) else { return };
+        let has_stalled = self.connection(index).has_stalled(&self.settings.limits, self.now);
+        self.end_for(key, if has_stalled { EndCause::Stalled } else { EndCause::Ours });
+    }
+
+    /// Ends a connection at the end of the step, because it is to go.
+    fn dismiss(&mut self, key: Key) {
+        self.end_for(key, EndCause::Ours);
+    }
+
+    fn end_for(&mut self, key: Key, cause: EndCause) {
+        let Some(index) = self.place(key) else { return };
         if !std::mem::replace(&mut self.connection_mut(index).is_ending, true) {
-            self.ending.push((key, EndCause::Ours));
+            self.ending.push((key, cause));
         }
     }
 
@@ -447,7 +471,7 @@ impl Engine {
                 && self.connection(index).stage != Stage::Member
             {
                 self.count(Refusal::Unauthenticated);
-                self.end_soon(key);
+                self.dismiss(key);
             }
         }
     }

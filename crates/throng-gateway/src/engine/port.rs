@@ -49,6 +49,9 @@ pub trait Outbox: Send + Sync {
     /// the buffer for an empty one of its own instead of copying.
     fn send(&self, entries: &mut Vec<u8>);
 
+    /// The peer has said who it is, and is let in. Until then the shell takes little from it.
+    fn admitted(&self) {}
+
     /// Ends the connection, after what is queued has gone out.
     fn close(&self);
 }
@@ -61,6 +64,9 @@ pub enum EndCause {
     PeerClosed,
     /// The transport failed: reset, timeout, a frame that makes no sense.
     Lost,
+    /// It took less than it was sent, for too long or by too much: whoever it was hangs, or cannot be reached any more.
+    /// It may come back, as one that was lost.
+    Stalled,
     /// We ended it: kicked, refused, over a limit, shutting down.
     Ours,
 }

@@ -57,12 +57,13 @@ impl Engine {
     /// Whether a connection that has just been lost may come back; then what it had is kept.
     pub(super) fn remember_for_recovery(&mut self, index: usize, cause: EndCause) -> bool {
         let connection = self.connection(index);
-        let is_lost = matches!(cause, EndCause::Lost | EndCause::PeerClosed);
+        let is_lost = matches!(cause, EndCause::Lost | EndCause::PeerClosed | EndCause::Stalled);
         let Some(patience) = self.patience(connection.side).filter(|_| is_lost) else { return false };
         if connection.identifier.is_empty() || !connection.is_member() {
             return false;
         }
-        if self.lost.len() >= self.settings.limits.max_connections as usize {
+        let reserved = if connection.is_server() { 0 } else { self.reserved_for_servers() };
+        if self.lost.len() + reserved >= self.settings.limits.max_connections as usize {
             self.count(Refusal::Limit("recoverable"));
             return false;
         }

@@ -85,8 +85,7 @@ impl Engine {
     /// Lets a connection in; whether it comes back as somebody who was lost.
     fn admit(&mut self, index: usize) -> bool {
         let connection = self.connection_mut(index);
-        connection.stage = Stage::Member;
-        connection.fsm.authenticated();
+        connection.admit();
         let side = connection.side;
         self.counters.side(side).admitted += 1;
         self.take_over(index)
@@ -106,7 +105,7 @@ impl Engine {
         connection.failed_logins += 1;
         let (key, failed) = (connection.key, connection.failed_logins);
         if limit > 0 && failed >= limit {
-            self.end_soon(key);
+            self.dismiss(key);
         }
     }
 
@@ -131,7 +130,7 @@ impl Engine {
             return Err(Refusal::NotAllowed);
         }
         let key = self.connection(target).key;
-        self.end_soon(key);
+        self.dismiss(key);
         Ok(())
     }
 

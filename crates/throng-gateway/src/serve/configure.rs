@@ -14,6 +14,9 @@ use crate::settings::{Limits, Listener, Network, Settings};
 /// An event with one message, and what surrounds it.
 const EVENT_BYTES: usize = 2 << 10;
 
+/// What surrounds the two tokens of a login.
+const AUTH_BYTES: u32 = 256;
+
 impl ServeOptions {
     /// What settings mean for the shell.
     ///
@@ -65,6 +68,8 @@ impl DoorLimits {
             ban: Duration::from_millis(limits.block_ms.into()),
             remembered: limits.max_blocked as usize,
             unpacked_bytes: limits.max_decompressed_bytes as usize,
+            unreachable: Duration::from_millis(limits.max_unreachable_ms.into()),
+            stranger_bytes: limits.max_unauthenticated_bytes.max(2 * limits.max_token_bytes + AUTH_BYTES) as usize,
             ..DoorLimits::new(side)
         };
         match side {

@@ -53,7 +53,7 @@ pub(crate) struct Shared {
 /// One door.
 pub(crate) struct Door {
     pub(crate) side: Side,
-    pub(crate) limits: DoorLimits,
+    limits: watch::Sender<Arc<DoorLimits>>,
     gate: Mutex<Gate>,
     shared: Shared,
 }
@@ -75,8 +75,19 @@ pub(crate) enum End {
 
 impl Door {
     pub(crate) fn new(options: &DoorOptions, shared: Shared) -> Arc<Door> {
-        let limits = options.limits.clone();
-        Arc::new(Door { side: options.side, gate: Mutex::new(Gate::new(limits.clone())), limits, shared })
+        let limits = Arc::new(options.limits.clone());
+        let gate = Mutex::new(Gate::new(Arc::clone(&limits)));
+        Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), shared })
+    }
+
+    /// What a peer may do, as of now.
+    pub(crate) fn limits(&self) -> Arc<DoorLimits> {
+        Arc::clone(&self.limits.borrow())
+    }
+
+    /// The same for who wants to know when it changes.
+    pub(crate) fn follow_limits(&self) -> watch::Receiver<Arc<DoorLimits>> {
+        self.limits.subscribe()
     }
 
     pub(crate) fn counters(&self) -> &SideCounters {
@@ -143,7 +154,7 @@ impl Pass {
 
     /// Announces the connection to the engine.
     pub(crate) async fn open(self) -> Option<Opened> {
-        let queue = Queue::new(self.door.limits.queued_bytes);
+        let queue = Queue::new(self.door.limits().queued_bytes);
         let (reply, answer) = oneshot::channel();
         let event = Event::Open { side: self.door.side, address: self.address, queue: Arc::clone(&queue), reply };
         self.door.events().send(event).ok()?;
@@ -175,7 +186,8 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub(crate) fn intake(&self) -> Intake {
-        Intake::new(Arc::clone(&self.pass.door), self.key, Arc::clone(&self.manner))
+        let (door, queue) = (Arc::clone(&self.pass.door), Arc::clone(&self.queue));
+        Intake::new(door, (self.key, queue), Arc::clone(&self.manner))
     }
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
@@ -199,7 +211,8 @@ impl Opened {
         }
         let cause = match end {
             End::PeerClosed => EndCause::PeerClosed,
-            End::Done | End::Gone | End::Refused(Reason::TooSlow | Reason::FlushLate) => EndCause::Ours,
+            End::Done | End::Gone | End::Refused(Reason::FlushLate) => EndCause::Ours,
+            End::Refused(Reason::TooSlow) => EndCause::Stalled,
             End::Lost | End::Refused(_) => EndCause::Lost,
         };
         let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
@@ -211,7 +224,7 @@ impl Opened {
     async fn ending(&self) -> End {
         if self.queue.ending().await == Ending::Flush {
             tokio::select! {
-                () = sleep(self.pass.door.limits.flush) => return End::Refused(Reason::FlushLate),
+                () = sleep(self.pass.door.limits().flush) => return End::Refused(Reason::FlushLate),
                 reason = self.queue.ending_now() => return End::Refused(reason),
             }
         }

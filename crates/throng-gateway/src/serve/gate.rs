@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use throng_wire::Time;
@@ -15,7 +16,7 @@ use super::options::DoorLimits;
 /// new is remembered.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    limits: DoorLimits,
+    limits: Arc<DoorLimits>,
     open: usize,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     by_address: HashMap<IpAddr, usize>,
@@ -32,7 +33,7 @@ struct Strikes {
 }
 
 impl Gate {
-    pub(crate) fn new(limits: DoorLimits) -> Gate {
+    pub(crate) fn new(limits: Arc<DoorLimits>) -> Gate {
         Gate { limits, open: 0, by_address: HashMap::new(), strikes: HashMap::new(), arrivals: HashMap::new() }
     }
 
@@ -145,7 +146,7 @@ mod tests {
     fn gate(change: impl FnOnce(&mut DoorLimits)) -> Gate {
         let mut limits = DoorLimits { connections: 4, connections_per_address: 2, ..DoorLimits::new(Side::Client) };
         change(&mut limits);
-        Gate::new(limits)
+        Gate::new(Arc::new(limits))
     }
 
     fn address(last: u8) -> IpAddr {

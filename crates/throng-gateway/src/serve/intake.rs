@@ -1,40 +1,79 @@
 //! From the bytes of one connection to messages for the engine: framed, unpacked, checked, and not too fast.
+//!
+//! ```text
+//!   bytes --> rate --> frame --> unpack --> messages --> batch --> rate --> engine
+//!                                                          '--- full: handed over, and the next one begun
+//! ```
+//! One packet may hold a quarter of a million messages. They reach the engine in batches of a bounded size, and before
+//! each of them the rate is asked: whoever sends too much waits exactly as long as it takes to make up for it, and so
+//! does whoever reads on behind it, which is the peer's own connection and nobody else's.
+//!
+//! As long as nobody knows who a peer is, it is given [`stranger_bytes`](super::options::DoorLimits::stranger_bytes) in
+//! all. What does not fit is refused if nothing came before, and otherwise has to wait until the peer is let in: some
+//! peers go on talking behind their login without waiting for the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use throng_channeld::{CompressionError, FrameError, FrameReader, Messages, decompress};
-use tokio::time::sleep;
+use throng_channeld::{CompressionError, Frame, FrameError, FrameReader, Message, Messages, decompress};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use super::counters::{Reason, add};
 use super::door::{Door, End, Manner};
 use super::event::Batch;
+use super::options::DoorLimits;
+use super::outbox::Queue;
 use super::rate::Rate;
 use super::record::Recording;
 use crate::engine::port::Key;
+
+/// The most messages that the engine is handed at once.
+const BATCH_MESSAGES: usize = 64;
+/// Bytes of messages after which a batch is handed over. One message may be longer.
+const BATCH_BYTES: usize = 64 << 10;
+/// The longest sleep in one piece: after it, limits that have changed meanwhile count.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How long a peer that has said more than a stranger may is waited for. No provider takes longer to decide, and the
+/// engine's own patience is mostly shorter.
+const ADMISSION_MAX: Duration = Duration::from_secs(60);
 
 /// The reading half of a connection.
 pub(crate) struct Intake {
     door: Arc<Door>,
     key: Key,
+    queue: Arc<Queue>,
     manner: Arc<Manner>,
+    limits: watch::Receiver<Arc<DoorLimits>>,
     reader: FrameReader,
     messages: Rate,
     bytes: Rate,
+    /// What a stranger has said so far, unpacked. `None` once it is none any more.
+    stranger_bytes: Option<usize>,
+    batch: Batch,
+    batch_bytes: usize,
     recording: Option<Recording>,
+    has_recorded: bool,
 }
 
 impl Intake {
-    pub(crate) fn new(door: Arc<Door>, key: Key, manner: Arc<Manner>) -> Intake {
+    pub(crate) fn new(door: Arc<Door>, (key, queue): (Key, Arc<Queue>), manner: Arc<Manner>) -> Intake {
         let now = door.now();
+        let limits = door.limits();
         Intake {
-            reader: FrameReader::with_limit(door.limits.payload_bytes),
-            messages: Rate::new(door.limits.messages_per_s, door.limits.burst_messages, now),
-            bytes: Rate::new(door.limits.bytes_per_s, door.limits.burst_bytes, now),
-            recording: door.recorder().and_then(|recorder| recorder.begin(now)),
+            reader: FrameReader::with_limit(limits.payload_bytes.min(limits.stranger_bytes)),
+            messages: Rate::new(limits.messages_per_s, limits.burst_messages, now),
+            bytes: Rate::new(limits.bytes_per_s, limits.burst_bytes, now),
+            limits: door.follow_limits(),
+            stranger_bytes: Some(0),
+            batch: Batch::new(),
+            batch_bytes: 0,
+            recording: None,
+            has_recorded: false,
             door,
             key,
+            queue,
             manner,
         }
     }
@@ -52,66 +91,154 @@ impl Intake {
     /// Hands what has come to the engine, `bytes` of it new. Waits for room there, and as long as the peer is too fast.
     pub(crate) async fn take(&mut self, bytes: usize) -> Result<(), End> {
         add(&self.door.counters().bytes_in, bytes);
-        let batch = self.frames().map_err(End::Refused)?;
-        self.hand_over(batch, bytes).await
+        self.pace(0, bytes).await;
+        while let Some(frame) = self.next_frame().await? {
+            self.manner.learn(self.reader.dialect(), frame.compression);
+            let packet = self.unpack(frame).await?;
+            self.take_packet(packet).await?;
+        }
+        if self.reader.buffered_bytes() > 0 {
+            add(&self.door.counters().packets_frag, 1);
+        }
+        self.hand_over().await
     }
 
     /// The same for a transport that keeps packets apart by itself: one payload, not packed.
     pub(crate) async fn take_payload(&mut self, payload: Bytes) -> Result<(), End> {
-        let bytes = payload.len();
-        add(&self.door.counters().bytes_in, bytes);
-        add(&self.door.counters().packets_in, 1);
-        if let Some(recording) = &mut self.recording {
-            recording.write(self.door.now(), &payload);
+        add(&self.door.counters().bytes_in, payload.len());
+        self.pace(0, payload.len()).await;
+        if payload.len() > self.unpacked_bytes() {
+            self.await_admission(Reason::FrameTooLong).await?;
         }
-        let mut batch = Batch::new();
-        read_packet(payload, &mut batch).map_err(End::Refused)?;
-        self.hand_over(batch, bytes).await
+        self.take_packet(payload).await?;
+        self.hand_over().await
     }
 
-    async fn hand_over(&mut self, batch: Batch, bytes: usize) -> Result<(), End> {
-        let now = self.door.now();
-        let wait = self.messages.take(now, batch.len()).max(self.bytes.take(now, bytes));
-        if !batch.is_empty() {
-            let held_bytes = bytes + batch.len() * size_of::<throng_channeld::Message>();
-            self.door.events().messages(self.key, batch, held_bytes).await.map_err(|_| End::Gone)?;
+    /// The next frame that has come whole. One that is too long for a stranger waits for admission.
+    async fn next_frame(&mut self) -> Result<Option<Frame>, End> {
+        loop {
+            let limit_bytes = self.unpacked_bytes().min(self.limits.borrow().payload_bytes);
+            self.reader.set_limit(limit_bytes);
+            match self.reader.next_frame() {
+                Ok(frame) => return Ok(frame),
+                Err(FrameError::TooLong { payload_bytes, .. })
+                    if payload_bytes <= self.limits.borrow().payload_bytes =>
+                {
+                    self.await_admission(Reason::FrameTooLong).await?;
+                }
+                Err(error) => return Err(End::Refused(reason_of_frame(error))),
+            }
         }
-        if let Some(wait) = wait {
-            self.door.counters().refuse(Reason::TooFast);
-            sleep(wait.min(WAIT_MAX)).await;
+    }
+
+    /// The same for what a frame unpacks to.
+    async fn unpack(&mut self, frame: Frame) -> Result<Bytes, End> {
+        loop {
+            match decompress(frame.compression, frame.payload.clone(), self.unpacked_bytes()) {
+                Ok(packet) => return Ok(packet),
+                Err(CompressionError::TooLong { declared_bytes, .. })
+                    if declared_bytes <= self.limits.borrow().unpacked_bytes =>
+                {
+                    self.await_admission(Reason::UnpackedTooLong).await?;
+                }
+                Err(error) => return Err(End::Refused(reason_of_payload(error))),
+            }
+        }
+    }
+
+    /// The longest packet that may come next.
+    fn unpacked_bytes(&mut self) -> usize {
+        if self.queue.is_admitted() {
+            self.stranger_bytes = None;
+        }
+        let limits = self.limits.borrow();
+        match self.stranger_bytes {
+            Some(said) => limits.stranger_bytes.saturating_sub(said).min(limits.unpacked_bytes),
+            None => limits.unpacked_bytes,
+        }
+    }
+
+    /// Waits until a peer that has said all that a stranger may is let in. Whoever has said nothing yet is refused for
+    /// `reason`, since nobody will let it in.
+    async fn await_admission(&mut self, reason: Reason) -> Result<(), End> {
+        if matches!(self.stranger_bytes, Some(0) | None) {
+            return Err(End::Refused(reason));
+        }
+        self.hand_over().await?;
+        timeout(ADMISSION_MAX, self.queue.admitted()).await.map_err(|_| End::Refused(Reason::Stranger))
+    }
+
+    /// Takes a packet apart. What comes before a message that makes no sense counts; the connection ends with it.
+    async fn take_packet(&mut self, packet: Bytes) -> Result<(), End> {
+        add(&self.door.counters().packets_in, 1);
+        self.record(&packet);
+        if let Some(said) = &mut self.stranger_bytes {
+            *said += packet.len();
+        }
+        for (number, message) in Messages::new(packet).enumerate() {
+            let message = message.map_err(|_| End::Refused(Reason::BadPacket))?;
+            if number == 1 {
+                add(&self.door.counters().packets_comb, 1);
+            }
+            self.batch_bytes += message.body.len() + size_of::<Message>();
+            self.batch.push(message);
+            if self.batch.len() >= BATCH_MESSAGES || self.batch_bytes >= BATCH_BYTES {
+                self.hand_over().await?;
+            }
         }
         Ok(())
     }
 
-    fn frames(&mut self) -> Result<Batch, Reason> {
-        let counters = self.door.counters();
-        let mut batch = Batch::new();
-        while let Some(frame) = self.reader.next_frame().map_err(reason_of_frame)? {
-            self.manner.learn(self.reader.dialect(), frame.compression);
-            let payload = decompress(frame.compression, frame.payload, self.door.limits.unpacked_bytes);
-            let payload = payload.map_err(reason_of_payload)?;
-            if let Some(recording) = &mut self.recording {
-                recording.write(self.door.now(), &payload);
+    /// Hands the batch to the engine, when the rate lets it pass and there is room.
+    async fn hand_over(&mut self) -> Result<(), End> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.pace(self.batch.len(), 0).await;
+        let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
+        self.door.events().messages(self.key, batch, bytes).await.map_err(|_| End::Gone)
+    }
+
+    /// Waits until so much more may pass. Whoever runs this drops it when the connection or the gateway ends.
+    async fn pace(&mut self, messages: usize, bytes: usize) {
+        self.follow_limits();
+        let now = self.door.now();
+        self.messages.take(now, messages);
+        self.bytes.take(now, bytes);
+        let mut is_counted = false;
+        while let Some(wait) = self.wait() {
+            if !std::mem::replace(&mut is_counted, true) {
+                self.door.counters().refuse(Reason::TooFast);
             }
-            read_packet(payload, &mut batch)?;
-            add(&counters.packets_in, 1);
+            sleep(wait.min(SLEEP_MAX)).await;
+            self.follow_limits();
         }
-        if self.reader.buffered_bytes() > 0 {
-            add(&counters.packets_frag, 1);
+    }
+
+    fn wait(&mut self) -> Option<Duration> {
+        let now = self.door.now();
+        self.messages.wait(now).max(self.bytes.wait(now))
+    }
+
+    fn follow_limits(&mut self) {
+        if self.limits.has_changed().unwrap_or(false) {
+            let (limits, now) = (Arc::clone(&self.limits.borrow_and_update()), self.door.now());
+            self.messages.set(limits.messages_per_s, limits.burst_messages, now);
+            self.bytes.set(limits.bytes_per_s, limits.burst_bytes, now);
         }
-        Ok(batch)
     }
-}
 
-/// Nobody is kept waiting for longer in one piece, so that a clock that jumps does not silence a peer.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// All of a packet's messages, or none.
-fn read_packet(payload: Bytes, batch: &mut Batch) -> Result<(), Reason> {
-    for message in Messages::new(payload) {
-        batch.push(message.map_err(|_| Reason::BadPacket)?);
+    /// Recordings begin with the first packet: who says nothing leaves no file.
+    fn record(&mut self, packet: &[u8]) {
+        let Some(recorder) = self.door.recorder() else { return };
+        let now = self.door.now();
+        if !std::mem::replace(&mut self.has_recorded, true) {
+            self.recording = recorder.begin(now);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.write(now, packet);
+        }
     }
-    Ok(())
 }
 
 fn reason_of_frame(error: FrameError) -> Reason {

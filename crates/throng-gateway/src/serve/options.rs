@@ -131,12 +131,16 @@ pub struct DoorLimits {
     pub payload_bytes: usize,
     /// The longest packet after unpacking.
     pub unpacked_bytes: usize,
+    /// What a peer may send, unpacked, before it is let in. More of it is not read until then.
+    pub stranger_bytes: usize,
     /// Bytes that wait for a peer who does not take them. Beyond, it is disconnected.
     pub queued_bytes: usize,
     /// How long the handshakes of TLS and WebSocket may take together.
     pub handshake: Duration,
     /// How long the last bytes may take once a connection is to end.
     pub flush: Duration,
+    /// How long a TCP peer may be out of reach, or take nothing. Zero: as the system has it.
+    pub unreachable: Duration,
     /// After how long a silent KCP peer, who cannot say that it leaves, is taken for gone.
     pub silence: Duration,
 }
@@ -158,9 +162,11 @@ impl DoorLimits {
             burst_bytes: 1 << 20,
             payload_bytes: 0xFFFF,
             unpacked_bytes: 1 << 20,
+            stranger_bytes: 16 << 10,
             queued_bytes: 4 << 20,
             handshake: Duration::from_secs(5),
             flush: Duration::from_secs(3),
+            unreachable: Duration::from_secs(30),
             silence: Duration::from_secs(120),
         };
         match side {

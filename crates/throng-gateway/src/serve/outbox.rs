@@ -19,6 +19,8 @@ pub(crate) struct Queue {
     queued_bytes: AtomicUsize,
     limit_bytes: usize,
     is_admitted: AtomicBool,
+    /// The peer was let in.
+    admission: Notify,
     /// There is something to write, or nothing will come any more.
     wake: Notify,
     /// The connection is to end.
@@ -49,6 +51,7 @@ impl Queue {
             queued_bytes: AtomicUsize::new(0),
             limit_bytes,
             is_admitted: AtomicBool::new(false),
+            admission: Notify::new(),
             wake: Notify::new(),
             end: Notify::new(),
         })
@@ -156,8 +159,16 @@ impl Queue {
     }
 
     /// Notes that the peer has said who it is, and was believed.
-    pub(crate) fn admit(&self) {
+    fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
+        self.admission.notify_one();
+    }
+
+    /// Waits until the peer was believed. For one task.
+    pub(crate) async fn admitted(&self) {
+        while !self.is_admitted() {
+            self.admission.notified().await;
+        }
     }
 
     /// Whether the peer was believed.
@@ -221,6 +232,10 @@ impl port::Outbox for Outbox {
 
     fn send(&self, entries: &mut Vec<u8>) {
         self.0.send(entries);
+    }
+
+    fn admitted(&self) {
+        self.0.admit();
     }
 
     fn close(&self) {

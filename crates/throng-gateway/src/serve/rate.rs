@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use throng_wire::Time;
 
-/// Counts what was taken against a rate per second. What is over the rate is not refused, but has to wait: the bucket
-/// says how long.
+/// Counts what is taken against a rate per second. What is over the rate is not refused, but has to wait: the bucket
+/// says how long. It never forgets what is over, so that no order of taking and waiting goes beyond the rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     per_s: u64,
@@ -21,16 +21,34 @@ impl Rate {
         Rate { per_s: per_s.into(), burst: burst.into(), level: 0, since: now }
     }
 
-    /// Takes `count`, and says how long to wait before taking more.
-    pub(crate) fn take(&mut self, now: Time, count: usize) -> Option<Duration> {
-        if self.per_s == 0 {
-            return None;
+    /// Takes `count`. What is over the burst has to [`wait`](Rate::wait).
+    pub(crate) fn take(&mut self, now: Time, count: usize) {
+        self.drain(now);
+        if self.per_s > 0 {
+            self.level = self.level.saturating_add((count as u64).saturating_mul(1_000_000));
         }
+    }
+
+    /// How long what was taken last has to wait from `now` on. `None`: it may pass.
+    pub(crate) fn wait(&mut self, now: Time) -> Option<Duration> {
+        self.drain(now);
+        let over = self.level.saturating_sub(self.burst * 1_000_000);
+        (over > 0 && self.per_s > 0).then(|| Duration::from_micros(over / self.per_s + 1))
+    }
+
+    /// Another rate from now on. What has not drained stays.
+    pub(crate) fn set(&mut self, per_s: u32, burst: u32, now: Time) {
+        self.drain(now);
+        (self.per_s, self.burst) = (per_s.into(), burst.into());
+        if self.per_s == 0 {
+            self.level = 0;
+        }
+    }
+
+    fn drain(&mut self, now: Time) {
         let drained = now.micros_since(self.since).saturating_mul(self.per_s);
         self.since = now;
-        self.level = self.level.saturating_sub(drained) + count as u64 * 1_000_000;
-        let over = self.level.saturating_sub(self.burst * 1_000_000);
-        (over > 0).then(|| Duration::from_micros(over / self.per_s + 1))
+        self.level = self.level.saturating_sub(drained);
     }
 }
 
@@ -38,14 +56,20 @@ impl Rate {
 mod tests {
     use super::*;
 
+    /// Takes one, and how long it has to wait.
+    fn one(rate: &mut Rate, now: Time) -> Option<Duration> {
+        rate.take(now, 1);
+        rate.wait(now)
+    }
+
     #[test]
     fn a_burst_passes_and_then_the_rate_holds() {
         let mut now = Time::from_secs(5);
         let mut rate = Rate::new(100, 200, now);
-        assert!((0..200).all(|_| rate.take(now, 1).is_none()));
+        assert!((0..200).all(|_| one(&mut rate, now).is_none()));
         let begin = now;
         for _ in 0..300 {
-            if let Some(wait) = rate.take(now, 1) {
+            if let Some(wait) = one(&mut rate, now) {
                 now = now.after(wait);
             }
         }
@@ -58,14 +82,39 @@ mod tests {
         let mut now = Time(0);
         let mut rate = Rate::new(100, 200, now);
         for _ in 0..10_000 {
-            assert_eq!(rate.take(now, 1), None);
+            assert_eq!(one(&mut rate, now), None);
             now = now.after(Duration::from_millis(10));
         }
     }
 
     #[test]
+    fn who_has_taken_far_too_much_waits_for_all_of_it() {
+        let mut now = Time(0);
+        let mut rate = Rate::new(100, 0, now);
+        rate.take(now, 100_000);
+        let mut waited = Duration::ZERO;
+        while let Some(wait) = rate.wait(now) {
+            let slept = wait.min(Duration::from_secs(7));
+            waited += slept;
+            now = now.after(slept);
+        }
+        assert!(waited >= Duration::from_secs(1_000) && waited < Duration::from_secs(1_001), "{waited:?}");
+    }
+
+    #[test]
     fn without_limit_nothing_waits() {
         let mut rate = Rate::new(0, 0, Time(0));
-        assert_eq!(rate.take(Time(0), 1 << 40), None);
+        rate.take(Time(0), 1 << 40);
+        assert_eq!(rate.wait(Time(0)), None);
+    }
+
+    #[test]
+    fn another_rate_holds_from_now_on() {
+        let mut rate = Rate::new(10, 0, Time(0));
+        rate.take(Time(0), 100);
+        rate.set(1_000, 0, Time(0));
+        assert!(rate.wait(Time(0)).is_some_and(|wait| wait < Duration::from_millis(101)));
+        rate.set(0, 0, Time(0));
+        assert_eq!(rate.wait(Time(0)), None);
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
@@ -21,6 +22,10 @@ const BACKLOG: u32 = 1_024;
 /// small for clients: what a slow one lacks is merged before it gets there.
 const CLIENT_SEND_BYTES: u32 = 256 << 10;
 const SERVER_SEND_BYTES: u32 = 1 << 20;
+/// How often a silent peer is asked before it is given up.
+const PROBES: u32 = 4;
+/// The kernel counts these times in seconds.
+const PROBE_MIN: Duration = Duration::from_secs(1);
 /// After a failed accept, most often for want of file descriptors, it is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -28,13 +33,29 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) fn listen(address: SocketAddr, side: Side) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    socket.set_keepalive(true)?;
     socket.set_send_buffer_size(match side {
         Side::Server => SERVER_SEND_BYTES,
         Side::Client => CLIENT_SEND_BYTES,
     })?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// Lets the kernel find out whether the peer is still there: by asking when it is silent, and by giving up when it does
+/// not acknowledge what it was sent. Both end after `unreachable`; zero leaves both to the system.
+///
+/// Linux counts the time in which a peer's window is closed as silence too (tcp(7), `TCP_USER_TIMEOUT`).
+fn notice_silence(stream: &TcpStream, unreachable: Duration) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    if unreachable.is_zero() {
+        return socket.set_keepalive(true);
+    }
+    let part = (unreachable / (PROBES + 2)).max(PROBE_MIN);
+    let asking = TcpKeepalive::new().with_time(2 * part).with_interval(part).with_retries(PROBES);
+    socket.set_tcp_keepalive(&asking)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(unreachable))?;
+    Ok(())
 }
 
 /// What is spoken once a connection is there.
@@ -68,13 +89,15 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
 
 async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
     let _ = stream.set_nodelay(true);
+    // Without it the connection is as good; it only takes longer to notice that nobody is there.
+    let _ = notice_silence(&stream, pass.door.limits().unreachable);
     let Some(tls) = &above.tls else {
         let Some(options) = &above.websocket else {
             return stream::serve_socket(pass, stream).await;
         };
         return websocket::serve(pass, stream, options).await;
     };
-    let stream = match timeout(pass.door.limits.handshake, tls.accept(stream)).await {
+    let stream = match timeout(pass.door.limits().handshake, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(_)) => return pass.refuse(Reason::Handshake),
         Err(_) => return pass.refuse(Reason::HandshakeLate),
@@ -85,5 +108,25 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
             let (reader, writer) = tokio::io::split(stream);
             stream::serve(pass, reader, writer).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_peer_that_vanished_is_noticed_within_the_limit_and_not_within_hours() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), Side::Server).expect("a free port");
+        let _peer = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
+        let (stream, _) = listener.accept().await.expect("somebody came");
+        notice_silence(&stream, Duration::from_secs(30)).expect("the kernel takes it");
+        let socket = SockRef::from(&stream);
+        let retries = socket.tcp_keepalive_retries().expect("it is set");
+        let asked = socket.tcp_keepalive_time().expect("set") + socket.tcp_keepalive_interval().expect("set") * retries;
+        assert!(socket.keepalive().expect("set"));
+        assert_eq!(asked, Duration::from_secs(30));
+        assert_eq!(socket.tcp_user_timeout().expect("set"), Some(Duration::from_secs(30)));
     }
 }

@@ -12,7 +12,7 @@ use super::door::Clock;
 use super::event::{Event, Gone, Inlet, Report};
 use super::outbox::{Outbox, Queue};
 use crate::auth::{Answer, Desk};
-use crate::engine::port::{AuthVerdict, EndCause, Key, Side};
+use crate::engine::port::{EndCause, Key, Side};
 use crate::engine::{Engine, Refusal};
 use throng_wire::Time;
 
@@ -40,7 +40,6 @@ pub(crate) struct Turn {
 pub(crate) struct Member {
     side: Side,
     address: SocketAddr,
-    queue: Arc<Queue>,
 }
 
 impl Turn {
@@ -120,7 +119,7 @@ impl Turn {
         }
         let outbox = Box::new(Outbox(Arc::clone(queue)));
         let key = self.engine.open(self.clock.now(), side, address, outbox)?;
-        self.members.insert(key, Member { side, address, queue: Arc::clone(queue) });
+        self.members.insert(key, Member { side, address });
         Ok(key)
     }
 
@@ -146,9 +145,6 @@ impl Turn {
             self.counters.of(member.side).refuse(Reason::AuthUnavailable);
         }
         let verdict = self.desk.settle(now, answer);
-        if verdict == AuthVerdict::Accepted {
-            member.queue.admit();
-        }
         self.engine.authenticated(now, answer.key, verdict);
     }
 }

@@ -61,7 +61,7 @@ where
         Ok(response)
     };
     let handshake = accept_hdr_async_with_config(stream, check, Some(config));
-    match timeout(pass.door.limits.handshake, handshake).await {
+    match timeout(pass.door.limits().handshake, handshake).await {
         Ok(Ok(websocket)) => return Some(websocket),
         Ok(Err(_)) => pass.refuse(reason),
         Err(_) => pass.refuse(Reason::HandshakeLate),

@@ -145,23 +145,38 @@ limits! {
     max_unauthenticated_ms: u32 = 5_000, 0..=3_600_000;
     /// Failed logins of a connection before it is closed and refused for a while; 0: any number. channeld's `-mfaa`.
     max_failed_auth: u32 = 5, 0..=1_000_000;
-    /// Messages that the state machine forbids before the connection is closed and refused for a while; 0: any number.
-    /// channeld's `-mfd`.
+    /// Messages within `violation_window_ms` that the state machine forbids before the connection is closed and refused
+    /// for a while; 0: any number. Servers that are logged in are never closed for it. channeld's `-mfd`.
     max_fsm_violations: u32 = 10, 0..=1_000_000;
-    /// Messages of a client that make no sense before it is disconnected and refused for a while; 0: any number.
+    /// Messages of a client within `violation_window_ms` that make no sense before it is disconnected and refused for a
+    /// while; 0: any number.
     max_malformed: u32 = 10, 0..=1_000_000;
+    /// In how many ms that many mistakes are forgotten again, one after the other. An honest client that asks too early
+    /// asks once in a second or two; who tries things out does it faster.
+    violation_window_ms: u32 = 10_000, 100..=3_600_000;
     /// How long an address or a player is refused after that, in ms. Addresses change hands.
     block_ms: u32 = 300_000, 0..=86_400_000;
     /// Addresses and players that are refused at one time. The oldest are forgotten first.
     max_blocked: u32 = 65_536, 1..=1_048_576;
     /// Bytes of a player identifier, and of a login token. They come before anybody is known.
     max_token_bytes: u32 = 4_096, 16..=65_000;
+    /// Bytes, unpacked, that are taken from a connection before it is logged in; a login with the longest tokens always
+    /// fits. A peer that sends more has to wait for its admission.
+    max_unauthenticated_bytes: u32 = 16_384, 1_024..=1_048_576;
     /// Logins that wait for the provider at one time. More are refused.
     max_pending_auth: u32 = 1_024, 1..=65_536;
     /// How long the provider may take for an answer, in ms; then it is *no*.
     auth_timeout_ms: u32 = 5_000, 100..=60_000;
     /// Connections of all listeners.
     max_connections: u32 = 20_000, 1..=1_048_576;
+    /// How many of them, and of the connection ids, only servers get, so that clients cannot lock them out. Never more
+    /// than half.
+    reserved_server_connections: u32 = 256, 0..=1_048_576;
+    /// How long a TCP peer may be out of reach before its connection counts as lost, in ms; 0: as the system has it,
+    /// which may be hours. A peer whose machine has vanished says nothing, and as long as it is believed to be there, a
+    /// server that restarts elsewhere does not get its place back. Also the time for which a peer may take nothing at
+    /// all.
+    max_unreachable_ms: u32 = 30_000, 0..=7_200_000;
     /// Client connections from one address. Whole schools share one; 0: any number.
     max_connections_per_address: u32 = 64, 0..=1_048_576;
     /// New client connections per second from one address; 0: any number.

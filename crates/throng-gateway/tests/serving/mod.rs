@@ -65,7 +65,7 @@ pub(crate) fn serve_with(
     Serving { gateway, world: Some(world) }
 }
 
-fn gateway(
+pub(crate) fn gateway(
     transport: Transport,
     arguments: &[&str],
     provider: Arc<dyn Provider>,

@@ -60,7 +60,7 @@ impl Post {
         let mut datagram = [0; DATAGRAM_BYTES];
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut sweep = interval(self.door.limits.silence / 4);
+        let mut sweep = interval(self.door.limits().silence / 4);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut closing = self.closing.clone();
         let pending = Arc::clone(&self.pending);
@@ -127,7 +127,7 @@ impl Post {
     /// Peers of this protocol have no way to say that they leave.
     fn forget_silent(&mut self) {
         let now = Instant::now();
-        let (silence, counters) = (self.door.limits.silence, self.door.counters());
+        let (silence, counters) = (self.door.limits().silence, self.door.counters());
         self.sessions.retain(|_, session| {
             let is_silent = session.silence(now) > silence;
             if is_silent {
