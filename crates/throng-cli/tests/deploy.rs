@@ -161,7 +161,7 @@ fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
     gateway.be_refused();
     let known = names_of_page(&gateway.metrics());
     let mut queries = queries_of_rules(&read("prometheus/rules.yaml"));
-    assert_eq!(queries.len(), 10);
+    assert_eq!(queries.len(), 11);
     queries_of_json(&dashboard(), "", &mut queries);
     assert!(queries.len() > 40, "{}", queries.len());
     let mut asked = BTreeSet::new();
@@ -185,7 +185,7 @@ fn the_dashboard_has_the_panels_that_users_of_channeld_know_and_more() {
     let titles: Vec<&str> = panels.iter().filter_map(|panel| panel["title"].as_str()).collect();
     let known = ["Connections", "Channels", "CPU", "Channel tick (ms)", "Server FPS", "Handovers", "Messages", "Bytes"];
     let more = ["Packets", "Fragmented packets", "Combined packets", "Memory"];
-    let ours = ["Fan-out lag histogram", "Drops by reason", "Queue depth"];
+    let ours = ["Fan-out lag histogram", "Drops by reason", "Queue depth", "Turns of channels (p99)"];
     for title in known.iter().chain(&more).chain(&ours) {
         assert!(titles.contains(title), "no panel {title:?} among {titles:?}");
     }

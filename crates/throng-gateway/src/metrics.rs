@@ -8,10 +8,14 @@
 //! | `packets_in`, `packets_out`, `packets_frag`, `packets_comb`, `packets_drop` | counter | `connType` | frames; channeld's names |
 //! | `bytes_in`, `bytes_out` | counter | `connType` | bytes on the wire below TLS; channeld's names |
 //! | `connection_closed` | counter | `connType` | connections that ended; channeld's name |
-//! | `channel_tick_duration` | gauge | `type` | ms of the last fan-out step; channeld's name |
+//! | `channel_tick_duration` | gauge | `type` | ms of the last turn of a channel of this type; channeld's name |
+//! | `gateway_channel_tick_seconds` | histogram | `type` | how long turns of channels took: one encoding of what has changed |
+//! | `gateway_channel_lag_seconds` | histogram | `type` | from an update's coming to its going out to those who are served first |
+//! | `gateway_channel_queue_depth` | histogram | `type` | updates that waited when a channel's turn came |
 //! | `gateway_step_seconds` | histogram | | how long a step of the engine took: all channels, all that had come |
+//! | `gateway_last_step_seconds` | gauge | | how long the last one took |
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
-//! | `gateway_drops_total` | counter | `reason` | messages that were not done as asked, by reason |
+//! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
@@ -26,7 +30,10 @@ use std::sync::atomic::Ordering;
 use prometheus::{Encoder, Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use throng_channeld::proto::ChannelType;
 
+use crate::Histogram;
+use crate::engine::TypeMeters;
 use crate::engine::port::Side;
+use crate::histogram::write_head;
 use crate::process;
 use crate::serve::{Reason, Report, ShellCounters};
 
@@ -49,8 +56,31 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
         "How much later than due a subscriber was served.",
         &mut text,
     );
+    write_channels(report, &mut text);
     process::write(&mut text);
     text
+}
+
+/// The histograms of channels. Types of which there never was a channel have none.
+fn write_channels(report: &Report, text: &mut String) {
+    type Read = fn(&TypeMeters) -> &Histogram;
+    let histograms: [(&str, &str, Read); 3] = [
+        ("gateway_channel_tick_seconds", "How long turns of channels took.", |meters| &meters.tick),
+        ("gateway_channel_lag_seconds", "From an update's coming to its going out.", |meters| &meters.lag),
+        ("gateway_channel_queue_depth", "Updates that waited for a channel's turn.", |meters| &meters.depth),
+    ];
+    for (name, help, read) in histograms {
+        write_head(name, help, text);
+        for (kind, meters) in report.counters.channels.iter().filter(|&(kind, _)| is_there(report, kind)) {
+            read(meters).write_series(name, &format!("type=\"{}\"", kind.as_str_name()), text);
+        }
+    }
+}
+
+/// Whether there is a channel of this type, or was one with turns.
+fn is_there(report: &Report, kind: ChannelType) -> bool {
+    let turns = report.counters.channels.of(kind).tick.count();
+    turns > 0 || report.occupancy.channels.contains_key(&(kind as i32 as u32))
 }
 
 struct Page {
@@ -91,17 +121,18 @@ impl Page {
                 counter.with_label_values(&[side.tag()]).inc_by(read(report, shell, side));
             }
         }
-        let duration = self.gauge_of("channel_tick_duration", "Milliseconds of the last fan-out step.", "type");
-        for &kind in report.occupancy.channels.keys() {
-            duration.with_label_values(&[channel_type(kind)]).set(shell.step.last_s() * 1_000.0);
+        let duration = self.gauge_of("channel_tick_duration", "Milliseconds of the last turn of a channel.", "type");
+        for (kind, meters) in report.counters.channels.iter().filter(|&(kind, _)| is_there(report, kind)) {
+            duration.with_label_values(&[kind.as_str_name()]).set(meters.tick.last_s() * 1_000.0);
         }
+        self.gauge("gateway_last_step_seconds", "How long the last step of the engine took.", shell.step.last_s());
     }
 
     fn engine(&self, report: &Report) {
         let counters = &report.counters;
-        let drops = self.counters("gateway_drops_total", "Messages that were not done as asked.", &["reason"]);
-        for (reason, &count) in &counters.refused {
-            drops.with_label_values(&[*reason]).inc_by(count);
+        let drops = self.counters("gateway_drops_total", "Messages that were not done as asked.", &["type", "reason"]);
+        for (&(kind, reason), &count) in &counters.refused_by_type {
+            drops.with_label_values(&[channel_type(kind as u32), reason]).inc_by(count);
         }
         let totals = [
             ("gateway_updates_total", "State updates merged.", counters.updates),

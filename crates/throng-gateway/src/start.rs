@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use thiserror::Error;
 use throng_wire::Time;
 
 use crate::auth::{self, DeskLimits, ProviderError};
-use crate::engine::Engine;
+use crate::engine::{Engine, Stopwatch};
 use crate::metrics;
 use crate::serve::{Gateway, Parts, ServeError, ServeOptions};
 use crate::settings::Settings;
@@ -63,7 +64,9 @@ impl Gateway {
         let provider = auth::from_settings(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
-        let engine = Engine::new(Arc::new(settings), Arc::new(schemas), seed, (Time(0), unix_ns));
+        let mut engine = Engine::new(Arc::new(settings), Arc::new(schemas), seed, (Time(0), unix_ns));
+        let begin = Instant::now();
+        engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
         Ok(Gateway::start(&options, Parts { engine, provider, desk, render: Arc::new(metrics::render) })?)
     }
 }

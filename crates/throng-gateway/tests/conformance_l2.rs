@@ -160,16 +160,61 @@ fn channels_are_listed_by_type_and_by_any_part_of_their_metadata() {
 }
 
 #[test]
-fn a_list_that_is_too_long_for_a_packet_is_cut_and_counted() {
+fn a_list_that_is_too_long_for_a_packet_comes_in_parts_that_all_repeat_the_stub() {
     let mut stage = Stage::new(open_settings());
     let server = stage.master();
     for _ in 0..30 {
         let create = CreateChannelMessage { metadata: "m".repeat(4_000), ..creation(ChannelType::Test) };
         stage.say(&server, CREATE, &create);
     }
-    let answer = stage.ask(&server, Header::new(0, message_type::LIST_CHANNEL), &ListChannelMessage::default());
-    assert!(answer[0].body.len() < 65_000 && only::<ListChannelResultMessage>(&answer).channels.len() > 10);
+    let header = Header::new(0, message_type::LIST_CHANNEL).with_stub(9);
+    let answers = stage.ask(&server, header, &ListChannelMessage::default());
+    assert!(answers.len() > 1 && answers.iter().all(|answer| answer.stub_id == 9 && answer.body.len() < 65_000));
+    let lists = answers.iter().map(|answer| answer.decode::<ListChannelResultMessage>().expect("a list"));
+    let ids: Vec<u32> = lists.flat_map(|list| list.channels).map(|info| info.channel_id).collect();
+    assert_eq!(ids, (0..=30).collect::<Vec<_>>());
+    assert_eq!(stage.refused("list_bytes"), 0);
+}
+
+#[test]
+fn a_list_ends_at_its_limit_and_what_is_left_out_is_counted() {
+    let mut stage = Stage::new(settings(&["-dev", "-limit", "max_list_bytes=100000"]));
+    let server = stage.master();
+    for _ in 0..30 {
+        let create = CreateChannelMessage { metadata: "m".repeat(4_000), ..creation(ChannelType::Test) };
+        stage.say(&server, CREATE, &create);
+    }
+    let answers = stage.ask(&server, Header::new(0, message_type::LIST_CHANNEL), &ListChannelMessage::default());
+    let bytes: usize = answers.iter().map(|answer| answer.body.len()).sum();
+    assert!((90_000..=100_000).contains(&bytes), "{bytes}");
     assert_eq!(stage.refused("list_bytes"), 1);
+}
+
+#[test]
+fn a_refused_list_or_query_is_answered_without_a_stub_too_and_refused_news_are_not() {
+    let mut stage = Stage::new(settings(&[
+        "-dev",
+        "-cfsm=client_authoratative_fsm.json",
+        "-limit",
+        "max_client_requests_per_s=1",
+        "-clientrights=",
+    ]));
+    let client = stage.client();
+    let list = Header::new(0, message_type::LIST_CHANNEL);
+    assert_eq!(stage.ask(&client, list, &ListChannelMessage::default()).len(), 1);
+    let answers = stage.ask(&client, list, &ListChannelMessage::default());
+    assert_eq!(only::<ListChannelResultMessage>(&answers).channels.len(), 0, "nothing, said clearly");
+    assert_eq!(stage.refused("client_requests"), 1);
+    let query = Header::new(0, message_type::QUERY_SPATIAL_CHANNEL);
+    let server = stage.server();
+    let answers = stage.ask(&server, query, &throng_channeld::proto::QuerySpatialChannelMessage::default());
+    assert_eq!((answers.len(), stage.refused("no_spatial_world")), (1, 1));
+    // Without a stub, a result says that something has happened.
+    stage.pass(2_000);
+    assert_eq!(stage.ask(&client, CREATE, &creation(ChannelType::Test)), []);
+    assert_eq!(stage.refused("not_allowed"), 1);
+    stage.pass(2_000);
+    assert_eq!(stage.ask(&client, CREATE.with_stub(3), &creation(ChannelType::Test)).len(), 1);
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! Files, command lines and queries that nobody in their right mind wrote.
 
-mod settings_bodies;
+#[path = "../../../fuzz/bodies/channeld_queries.rs"]
+mod channeld_queries;
+#[path = "../../../fuzz/bodies/channeld_settings.rs"]
+mod channeld_settings;
+#[path = "../../../fuzz/bodies/choices.rs"]
+mod choices;
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use settings_bodies as bodies;
 use throng_channeld::proto::spatial_interest_query::{BoxAoi, ConeAoi, SphereAoi, SpotsAoi};
 use throng_channeld::proto::{SpatialInfo, SpatialInterestQuery};
 
@@ -143,25 +147,30 @@ proptest! {
 
     #[test]
     fn no_file_harms_its_reader(text in any_text()) {
-        bodies::run_channel_settings(&text);
-        bodies::run_spatial(&text);
-        bodies::run_machine(&text);
-        bodies::run_limits(&text);
+        channeld_settings::run_channel_settings(&text);
+        channeld_settings::run_spatial(&text);
+        channeld_settings::run_machine(&text);
+        channeld_settings::run_limits(&text);
     }
 
     #[test]
     fn no_command_line_harms_its_reader(words in vec(prop::sample::select(&WORDS[..]), 0..8), any in ".{0,40}") {
-        bodies::run_command_line(&words.join("\n"));
-        bodies::run_command_line(&any);
+        channeld_settings::run_command_line(&words.join("\n"));
+        channeld_settings::run_command_line(&any);
     }
 
     #[test]
     fn no_query_costs_more_than_its_limit(query in query()) {
-        bodies::check_query(&query);
+        channeld_queries::check_usual(&query);
     }
 
     #[test]
     fn no_bytes_from_the_network_harm_a_query(body in vec(any::<u8>(), 0..120)) {
-        bodies::run_query(&body);
+        channeld_queries::run_body(&body);
+    }
+
+    #[test]
+    fn no_grid_makes_a_query_cost_more_than_its_limit(choices in vec(any::<u8>(), 0..300)) {
+        channeld_queries::run(&choices);
     }
 }

@@ -1,12 +1,14 @@
 //! One connection as the engine knows it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use throng_channeld::{Header, put_body, put_message};
-use throng_replica::ChannelIndex;
+use throng_replica::{ChannelIndex, Frame};
 use throng_wire::Time;
 
+use super::backlog::Backlog;
 use super::port::{Key, Outbox, Side};
 use crate::fsm::Fsm;
 use crate::settings::Limits;
@@ -52,6 +54,12 @@ pub(crate) struct Connection {
     pub(crate) malformed: Tally,
     /// Requests that cost more than they weigh.
     pub(crate) requests: Allowance,
+    /// When it is ended, unless it has said by then who it is.
+    pub(crate) patience_end: Option<Time>,
+    /// State that is sent when there is room.
+    backlog: Backlog,
+    /// It is on the list of those who are looked at again and again.
+    pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
     pub(crate) slow_since: Option<Time>,
     /// It is to be ended at the end of the step.
@@ -131,6 +139,9 @@ impl Connection {
             violations: Tally::default(),
             malformed: Tally::default(),
             requests: Allowance::default(),
+            patience_end: None,
+            backlog: Backlog::default(),
+            is_watched: false,
             slow_since: None,
             is_ending: false,
             is_closing: false,
@@ -196,31 +207,68 @@ impl Connection {
         bytes
     }
 
-    /// Whether more waits for it than may wait while it is given more.
-    pub(crate) fn is_slow(&self, limits: &Limits) -> bool {
-        let soft = match self.side {
-            Side::Server => limits.server_queue_soft_bytes,
-            Side::Client => limits.queue_soft_bytes,
-        };
-        self.queued_bytes() > soft as usize
+    /// Queues a frame of a channel's state; what there is no room for now is sent in slices, before anything newer.
+    pub(crate) fn send_frame(&mut self, channel: ChannelIndex, frame: &Arc<Frame>, limits: &Limits) {
+        let waiting = self.queued_bytes() + self.out.len() + frame.bytes.len();
+        if self.has_backlog() || waiting > self.hard_bytes(limits) / 2 {
+            self.backlog.push(channel, Arc::clone(frame));
+        } else {
+            self.out.extend_from_slice(&frame.bytes);
+        }
     }
 
-    /// Notes that it is slow. Whether it was not before.
+    /// Whether state waits to be sent in slices.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Queues as much of the state that waits as keeps the connection from being slow. The bytes queued.
+    pub(crate) fn feed(&mut self, limits: &Limits) -> usize {
+        let before = self.out.len();
+        let room = self.soft_bytes(limits).saturating_sub(self.queued_bytes() + before);
+        self.backlog.take(room, &mut self.out);
+        self.out.len() - before
+    }
+
+    /// State of this channel is not wanted any more.
+    pub(crate) fn forget_state_of(&mut self, channel: ChannelIndex) {
+        self.backlog.forget(channel);
+    }
+
+    /// Whether more waits for it than may wait while it is given more.
+    pub(crate) fn is_slow(&self, limits: &Limits) -> bool {
+        self.queued_bytes() > self.soft_bytes(limits)
+    }
+
+    /// Whether it does not take what it is given, and is not watched for that. It is from now on.
     pub(crate) fn falls_behind(&mut self, limits: &Limits, now: Time) -> bool {
-        let is_new = self.slow_since.is_none() && self.is_slow(limits);
-        if is_new {
-            self.slow_since = Some(now);
+        let is_slow = self.is_slow(limits);
+        let is_behind = is_slow || self.has_backlog() || self.is_overdue(limits);
+        if !is_behind || self.is_watched {
+            return false;
         }
-        is_new
+        self.is_watched = true;
+        self.slow_since = is_slow.then_some(now);
+        true
     }
 
     /// Whether more waits for it than may wait at all.
     pub(crate) fn is_overdue(&self, limits: &Limits) -> bool {
-        let hard = match self.side {
-            Side::Server => limits.server_queue_hard_bytes,
-            Side::Client => limits.queue_hard_bytes,
-        };
-        self.queued_bytes() > hard as usize
+        self.queued_bytes() > self.hard_bytes(limits)
+    }
+
+    fn soft_bytes(&self, limits: &Limits) -> usize {
+        match self.side {
+            Side::Server => limits.server_queue_soft_bytes as usize,
+            Side::Client => limits.queue_soft_bytes as usize,
+        }
+    }
+
+    fn hard_bytes(&self, limits: &Limits) -> usize {
+        match self.side {
+            Side::Server => limits.server_queue_hard_bytes as usize,
+            Side::Client => limits.queue_hard_bytes as usize,
+        }
     }
 
     /// Whether it has taken less than it was given for too long, or by too much.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use super::meters::ChannelMeters;
 use super::port::Side;
 use crate::Histogram;
 
@@ -13,6 +15,11 @@ pub struct Counters {
     clients: SideCounters,
     /// Messages that were dropped, by reason.
     pub refused: BTreeMap<&'static str, u64>,
+    /// The same by the type of the channel that they were about and by reason. `Unknown` where there is none: messages for
+    /// channels that do not exist, and what was given up without a message.
+    pub refused_by_type: BTreeMap<(i32, &'static str), u64>,
+    /// How channels do, by type. Shared with the engine: these go on counting.
+    pub channels: Arc<ChannelMeters>,
     /// State updates that were merged.
     pub updates: u64,
     /// State updates that went to subscribers: one for each subscriber and turn.

@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::log::{self, ChannelLog, Forms};
 use super::refusal::Refusal;
 use super::{Engine, STEP};
+use crate::settings::Limits;
 
 /// The threads among which frames and connections are shared out.
 pub(super) struct Threads(Option<ThreadPool>);
@@ -66,7 +67,7 @@ impl Engine {
             return Some(step);
         }
         // Nobody tells when the kernel has taken something.
-        let look = (self.held_back > 0).then(|| self.last_plan.after(LOOK_AGAIN));
+        let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN));
         let turn = self.hub.next_turn().map(|turn| self.time_of(turn).max(step));
         [Some(self.last_plan.after(HEARTBEAT)), look, turn].into_iter().flatten().min()
     }
@@ -101,35 +102,47 @@ impl Engine {
         self.forget_removals(tick);
     }
 
-    /// Who has not taken what it was given gets no more: what it misses is merged until it has.
+    /// Who has not taken what it was given gets no more: what it misses is merged until it has. Only those are looked at
+    /// who were behind when something was last handed to their outbox: by themselves queues do not grow.
     fn hold_back_the_slow(&mut self) {
+        let mut watched = std::mem::take(&mut self.watched);
+        watched.retain(|&key| self.place(key).is_some_and(|index| self.stays_behind(index)));
+        self.watched.append(&mut watched);
+    }
+
+    /// Looks at one who was behind, and feeds it with state that waits, if it can take some. Whether it is to be looked at
+    /// again.
+    fn stays_behind(&mut self, index: usize) -> bool {
         let limits = self.settings.limits;
         let patience = Duration::from_millis(limits.max_slow_ms.into());
-        self.held_back = 0;
-        for index in 0..self.connections.len() {
-            let Some(connection) = &mut self.connections[index] else { continue };
-            let is_slow = connection.is_slow(&limits);
-            connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(self.now));
-            let is_late = connection.slow_since.is_some_and(|since| self.now.since(since) > patience);
-            let gives_up = connection.is_overdue(&limits) || is_late;
-            let (key, is_ending) = (connection.key, connection.is_ending);
-            self.held_back += usize::from(is_slow);
-            let hub = self.hub_id(index);
-            if let Some(stream) = self.hub.connection_mut(hub) {
-                stream.pause(is_slow || gives_up);
-            }
-            if is_slow {
-                self.counters.paused += 1;
-            }
-            if gives_up && !is_ending {
-                self.counters.too_slow += 1;
-                self.count(Refusal::Limit("queue_bytes"));
-                self.end_soon(key);
-            }
+        let now = self.now;
+        let connection = self.connection_mut(index);
+        let is_slow = connection.is_slow(&limits);
+        connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(now));
+        let is_late = connection.slow_since.is_some_and(|since| now.since(since) > patience);
+        let gives_up = connection.is_overdue(&limits) || is_late;
+        let (key, is_ending) = (connection.key, connection.is_ending);
+        if !is_slow && connection.has_backlog() && connection.feed(&limits) > 0 {
+            self.dirty.insert(index);
         }
+        let connection = self.connection_mut(index);
+        let is_behind = is_slow || gives_up || connection.has_backlog();
+        connection.is_watched = is_behind;
+        let hub = self.hub_id(index);
+        if let Some(stream) = self.hub.connection_mut(hub) {
+            stream.pause(is_behind);
+        }
+        self.counters.paused += u64::from(is_slow);
+        if gives_up && !is_ending {
+            self.counters.too_slow += 1;
+            self.count(Refusal::Limit("queue_bytes"));
+            self.end_soon(key);
+        }
+        is_behind
     }
 
     fn write(&mut self) {
+        let (limits, now) = (&self.settings.limits, self.now);
         let (outgoing, slots) = self.hub.writers();
         let (channels, forms) = (&self.channels, &self.forms);
         let mut shares: Vec<Share<'_>> = slots
@@ -138,10 +151,17 @@ impl Engine {
             .filter_map(|(slot, connection)| {
                 let has_due = slot.connection.as_ref().is_some_and(|stream| stream.has_due());
                 let connection = connection.as_mut().filter(|_| has_due)?;
+                if connection.is_slow(limits) {
+                    // What it is not given now it is given, merged, when it has caught up.
+                    if connection.falls_behind(limits, now) {
+                        self.watched.push(connection.key);
+                    }
+                    return None;
+                }
                 Some(Share { slot, connection, updates: 0, bytes: 0, lag_ms: 0, scratch: Vec::new() })
             })
             .collect();
-        self.threads.for_each(&mut shares, |share| share.write(outgoing, channels, forms));
+        self.threads.for_each(&mut shares, |share| share.write(outgoing, channels, (forms, limits)));
         for share in shares {
             let connection = share.connection;
             if share.updates > 0 {
@@ -150,7 +170,9 @@ impl Engine {
                 self.counters.lag.record(u64::from(share.lag_ms) * 1_000, share.updates);
             }
             self.counters.side(connection.side).bytes_out += share.bytes;
-            self.held_back += usize::from(connection.falls_behind(&self.settings.limits, self.now));
+            if connection.falls_behind(limits, now) {
+                self.watched.push(connection.key);
+            }
         }
     }
 
@@ -181,11 +203,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const FORGET_EVERY_MS: u32 = 10_000;
 
 impl Share<'_> {
-    fn write(&mut self, outgoing: Outgoing<'_, ChannelLog>, channels: &[Option<Box<Channel>>], forms: &Forms) {
+    fn write(
+        &mut self,
+        outgoing: Outgoing<'_, ChannelLog>,
+        channels: &[Option<Box<Channel>>],
+        (forms, limits): (&Forms, &Limits),
+    ) {
         let Share { slot, connection, updates, bytes, lag_ms, scratch } = self;
         let Some(stream) = &mut slot.connection else { return };
         let (place, me) = (connection.index(), connection.writer);
-        let out = connection.out();
         stream.drain(outgoing, |index, frame, (since, lag)| {
             *lag_ms = lag.max(*lag_ms);
             // A first frame is everything, whoever wrote it.
@@ -195,11 +221,12 @@ impl Share<'_> {
                     .as_ref()
                     .is_some_and(|channel| channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self()));
             if !skips {
-                out.extend_from_slice(&frame.bytes);
+                connection.send_frame(index, frame, limits);
                 *updates += frame.segments.len() as u64;
                 return;
             }
             let state = outgoing.state(index);
+            let out = connection.out();
             *updates += match is_mixed(frame, me) {
                 true => u64::from(state.encode_for(forms, (since, frame.variant), me, out)),
                 false => without_own(frame, state, me, (scratch, out)),

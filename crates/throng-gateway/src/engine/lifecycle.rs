@@ -161,6 +161,7 @@ impl Engine {
         for (connection, subscriber) in channel.subscribers.drain() {
             let hub = self.hub_id(connection as usize);
             self.hub.unsubscribe(hub, subscriber.id);
+            self.connection_mut(connection as usize).forget_state_of(index);
             self.send(connection as usize, header, &RemoveChannelMessage { channel_id: channel.id });
         }
         if let Some(owner) = channel.owner
@@ -178,6 +179,8 @@ impl Engine {
         self.forget_entity(channel.id, index);
     }
 
+    /// The channels that fit the filters, in order of their ids; in several messages, all with the question's stub, if they
+    /// are too many for one packet.
     pub(super) fn on_list(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
         let wanted: ListChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let is_wanted = |kind: i32, metadata: &str| {
@@ -189,48 +192,44 @@ impl Engine {
         let mut found: Vec<&Channel> =
             all.map(|channel| &**channel).filter(|channel| is_wanted(channel.kind as i32, &channel.metadata)).collect();
         found.sort_unstable_by_key(|channel| channel.id);
-        // What does not fit into one packet could not be delivered: the rest is left out, and counted.
         let mut bytes = 0;
         let fitting = found.iter().take_while(|channel| {
-            bytes += channel.metadata.len() + LISTED_CHANNEL_BYTES;
-            bytes <= LIST_MAX_BYTES
+            bytes += listed_bytes(channel);
+            bytes <= self.settings.limits.max_list_bytes as usize
         });
-        let info = |channel: &&Channel| ChannelInfo {
-            channel_id: channel.id,
-            channel_type: channel.kind.into(),
-            metadata: channel.metadata.clone(),
-        };
-        let channels: Vec<ChannelInfo> = fitting.map(info).collect();
-        if channels.len() < found.len() {
+        let fitting = fitting.count();
+        let is_cut = fitting < found.len();
+        let answers = listed(&found[..fitting]);
+        if is_cut {
             self.count(Refusal::Limit("list_bytes"));
         }
         let header = Header::new(GLOBAL_CHANNEL, message_type::LIST_CHANNEL).with_stub(message.stub_id);
-        self.send(from, header, &ListChannelResultMessage { channels });
+        for answer in answers {
+            self.send(from, header, &answer);
+        }
         Ok(())
     }
 
-    /// Tells the sender of a request that waits for an answer that it gets nothing: the answer's usual message, with
-    /// nothing in it. Where there is no stub nobody waits; except for logins, which are always answered. An empty answer
-    /// to REMOVE would say that GLOBAL is gone, so there is none.
+    /// Tells the sender of a request that it gets nothing: the answer's usual message, with nothing in it.
+    ///
+    /// Logins, lists and queries are always answered. What creates, subscribes and unsubscribes is answered to a stub
+    /// only: without one the same message is news of something that has happened. An empty answer to REMOVE would say
+    /// that GLOBAL is gone, so there is none.
     pub(super) fn answer_refusal(&mut self, from: usize, message: &Message, refusal: Refusal) {
         if matches!(refusal, Refusal::Closing | Refusal::StateMachine) {
             return;
         }
-        if message.msg_type == message_type::AUTH {
-            self.answer_refused_login(from, message.stub_id);
-            return;
-        }
-        let has_answer = matches!(
-            message.msg_type,
+        let has_answer = match message.msg_type {
+            message_type::AUTH => return self.answer_refused_login(from, message.stub_id),
+            message_type::LIST_CHANNEL | message_type::QUERY_SPATIAL_CHANNEL => true,
             message_type::CREATE_CHANNEL
-                | message_type::CREATE_SPATIAL_CHANNEL
-                | message_type::CREATE_ENTITY_CHANNEL
-                | message_type::LIST_CHANNEL
-                | message_type::SUB_TO_CHANNEL
-                | message_type::UNSUB_FROM_CHANNEL
-                | message_type::QUERY_SPATIAL_CHANNEL
-        );
-        if has_answer && message.stub_id != 0 {
+            | message_type::CREATE_SPATIAL_CHANNEL
+            | message_type::CREATE_ENTITY_CHANNEL
+            | message_type::SUB_TO_CHANNEL
+            | message_type::UNSUB_FROM_CHANNEL => message.stub_id != 0,
+            _ => false,
+        };
+        if has_answer {
             // All of these are empty when all of their fields are what proto3 leaves out.
             let header = Header::new(message.channel_id, message.msg_type).with_stub(message.stub_id);
             self.send_bytes(from, header, &[]);
@@ -245,7 +244,34 @@ impl Engine {
     }
 }
 
-/// Bytes of a list of channels: with everything around it, it fits into a packet.
+/// A list as messages, each of which fits into a packet; one at least.
+fn listed(channels: &[&Channel]) -> Vec<ListChannelResultMessage> {
+    let mut answers = vec![ListChannelResultMessage::default()];
+    let mut bytes = 0;
+    for channel in channels {
+        bytes += listed_bytes(channel);
+        if bytes > LIST_MAX_BYTES {
+            bytes = listed_bytes(channel);
+            answers.push(ListChannelResultMessage::default());
+        }
+        let info = ChannelInfo {
+            channel_id: channel.id,
+            channel_type: channel.kind.into(),
+            metadata: channel.metadata.clone(),
+        };
+        if let Some(answer) = answers.last_mut() {
+            answer.channels.push(info);
+        }
+    }
+    answers
+}
+
+fn listed_bytes(channel: &Channel) -> usize {
+    channel.metadata.len() + LISTED_CHANNEL_BYTES
+}
+
+/// Bytes of one message of a list: with everything around it, it fits into a packet. Longer metadata than this is allowed
+/// by no setting.
 const LIST_MAX_BYTES: usize = 60_000;
 
 /// An entry of the list without its metadata: tags, lengths, an id and a type.

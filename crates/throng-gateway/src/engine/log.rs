@@ -7,16 +7,17 @@
 //!
 //! A segment is one message. A state that does not fit into one is cut into several, to be merged in order.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use rustc_hash::FxHashSet;
-use throng_channeld::proto::Any;
+use throng_channeld::proto::{Any, ChannelType};
 use throng_channeld::{Header, message_type, put_message};
 use throng_replica::{ChannelState, Frame, FramePart, Since, Variant};
 use throng_wire::Tick;
 
+use super::meters::{ChannelMeters, Stopwatch};
 use super::refusal::Refusal;
 use crate::state::{
     Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Schema, Schemas, StateLimits, put_varint, varint_len,
@@ -32,6 +33,10 @@ pub(super) const NOBODY: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct ChannelLog {
     id: u32,
+    kind: ChannelType,
+    /// Updates merged since anybody was served, and the tick of the first of them.
+    waiting: AtomicU32,
+    waiting_since: AtomicU32,
     data: Option<Box<DataState>>,
     /// Somebody stands at the tick of the last change, so no other change may be dated to it.
     is_sealed: AtomicBool,
@@ -45,6 +50,9 @@ pub(crate) struct Forms {
     /// Places that nobody needs.
     free: Vec<u32>,
     scratch: Mutex<Vec<Scratch>>,
+    /// What encodings are counted and timed with.
+    pub(super) meters: Arc<ChannelMeters>,
+    pub(super) stopwatch: Stopwatch,
 }
 
 #[derive(Debug)]
@@ -69,7 +77,13 @@ const FORMS_MAX: usize = 4_096;
 impl Default for Forms {
     fn default() -> Forms {
         let everything = Form { paths: Vec::new(), schema: String::new(), mask: None };
-        Forms { forms: vec![everything], free: Vec::new(), scratch: Mutex::new(Vec::new()) }
+        Forms {
+            forms: vec![everything],
+            free: Vec::new(),
+            scratch: Mutex::default(),
+            meters: Arc::default(),
+            stopwatch: Stopwatch::default(),
+        }
     }
 }
 
@@ -132,8 +146,15 @@ impl Forms {
 }
 
 impl ChannelLog {
-    pub(super) fn new(id: u32) -> ChannelLog {
-        ChannelLog { id, data: None, is_sealed: AtomicBool::new(false) }
+    pub(super) fn new(id: u32, kind: ChannelType) -> ChannelLog {
+        ChannelLog {
+            id,
+            kind,
+            waiting: AtomicU32::new(0),
+            waiting_since: AtomicU32::new(0),
+            data: None,
+            is_sealed: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -189,6 +210,7 @@ impl ChannelLog {
         writer: u32,
         tick: Tick,
     ) -> Result<(), MergeError> {
+        let came_at = tick;
         let tick = self.date(tick);
         match &mut self.data {
             Some(data) => {
@@ -202,7 +224,26 @@ impl ChannelLog {
             }
         }
         self.unseal();
+        let waiting = self.waiting.get_mut();
+        if *waiting == 0 {
+            *self.waiting_since.get_mut() = came_at.0;
+        }
+        *waiting = waiting.saturating_add(1);
         Ok(())
+    }
+
+    /// Counts a turn that serves somebody who stands at `since`: the updates that have waited for it.
+    fn count_waiting(&self, meters: &ChannelMeters, since: Tick, now: Tick) {
+        let waiting = self.waiting.swap(0, Ordering::Relaxed);
+        if waiting == 0 {
+            return;
+        }
+        // What had come before anybody stood there has waited for nobody.
+        let began = Tick(self.waiting_since.load(Ordering::Relaxed)).newest(since);
+        let lag_ms = if now.is_newer_than(began) { now.since(began) } else { 0 };
+        let meters = meters.of(self.kind);
+        meters.lag.record(u64::from(lag_ms) * 1_000, waiting.into());
+        meters.depth.record(waiting.into(), 1);
     }
 
     /// From now on somebody knows everything up to the last change: later changes are dated later, if need be a little
@@ -296,6 +337,10 @@ impl ChannelState for ChannelLog {
 
     fn encode(&self, forms: &Forms, since: Since, now: Tick, frame: &mut Frame) {
         let Some(data) = &self.data else { return };
+        let begin_ns = forms.stopwatch.read_ns();
+        if let Since::Tick(since) = since {
+            self.count_waiting(&forms.meters, since, now);
+        }
         if data.last_change().is_newer_than(now) {
             // Dated ahead, see `date`: whoever gets this frame stands there.
             frame.tick = data.last_change();
@@ -321,6 +366,9 @@ impl ChannelState for ChannelLog {
                 frame.parts.extend(mixed.map(|&writer| FramePart { segment: last as u32, writer, start: end, end }));
             }
         });
+        if let Some(took_us) = forms.stopwatch.micros_since(begin_ns) {
+            forms.meters.of(self.kind).tick.record(took_us, 1);
+        }
     }
 
     fn is_superseded(&self, _forms: &Forms, _frame: &Frame, _segment: usize) -> bool {

@@ -17,6 +17,7 @@
 //! One tick of the hub is a millisecond. Between two turns nothing is planned, so connections that have nothing to do cost
 //! nothing.
 
+mod backlog;
 mod blocked;
 mod channel;
 mod connection;
@@ -27,6 +28,8 @@ mod forward;
 mod handover;
 mod lifecycle;
 mod log;
+mod lost;
+mod meters;
 pub mod port;
 mod recovery;
 mod refusal;
@@ -36,7 +39,7 @@ mod subscribe;
 mod unreal;
 mod update;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,14 +56,15 @@ use crate::settings::{Limits, Settings};
 use crate::state::Schemas;
 use blocked::Blocked;
 use channel::{Channel, Subscribers};
-use connection::{Connection, Stage};
+use connection::Connection;
 pub use counters::{ConnectionInfo, Counters, Occupancy, SideCounters};
 use entity::Entity;
 pub use entity::EntityInfo;
 use fanout::Threads;
 use log::{ChannelLog, Forms};
+use lost::LostOnes;
+pub use meters::{ChannelMeters, Stopwatch, TypeMeters};
 use port::{AuthRequest, EndCause, Key, Outbox, Side};
-use recovery::{Lost, LostKey};
 pub use refusal::Refusal;
 pub use spatial::CellInfo;
 use spatial::World;
@@ -96,14 +100,15 @@ pub struct Engine {
     /// No lower id of an ordinary channel is free.
     next_channel_id: u32,
     auth_requests: VecDeque<AuthRequest>,
-    /// Connections that have not said who they are, oldest first, with the time at which patience ends.
-    strangers: VecDeque<(Time, Key)>,
+    /// Connections that have not said who they are, with the time at which patience ends.
+    strangers: BTreeSet<(Time, Key)>,
     /// Connections that are to be ended at the end of the step.
     ending: Vec<(Key, EndCause)>,
     /// Connections with something queued.
     dirty: FxHashSet<usize>,
-    /// Connections that are given no state, or are ended before long, because they do not take what they were sent.
-    held_back: usize,
+    /// Connections that do not take what they were sent, or for whom state waits to be sent in slices: they are looked at
+    /// again and again. The others are not.
+    watched: Vec<Key>,
     last_plan: Time,
     last_forget: Tick,
     last_reclaim: Tick,
@@ -118,10 +123,10 @@ pub struct Engine {
     well_known: Vec<ChannelIndex>,
     groups: EntityGroups,
     /// Who was lost and may come back.
-    lost: FxHashMap<LostKey, Lost>,
-    /// The connection ids of those.
-    lost_ids: FxHashSet<u32>,
+    lost: LostOnes,
     counters: Counters,
+    /// The type of the channel that the present message is about.
+    concerned: ChannelType,
     random: fastrand::Rng,
     scratch: Vec<u8>,
 }
@@ -148,10 +153,10 @@ impl Engine {
             by_channel_id: FxHashMap::default(),
             next_channel_id: 1,
             auth_requests: VecDeque::new(),
-            strangers: VecDeque::new(),
+            strangers: BTreeSet::new(),
             ending: Vec::new(),
             dirty: FxHashSet::default(),
-            held_back: 0,
+            watched: Vec::new(),
             last_plan: now,
             last_forget: Tick(0),
             last_reclaim: Tick(0),
@@ -161,16 +166,22 @@ impl Engine {
             entities: FxHashMap::default(),
             well_known: Vec::new(),
             groups: EntityGroups::new(group_limits(&settings.limits)),
-            lost: FxHashMap::default(),
-            lost_ids: FxHashSet::default(),
+            lost: LostOnes::default(),
             counters: Counters::default(),
+            concerned: ChannelType::Unknown,
             random: fastrand::Rng::with_seed(seed),
             scratch: Vec::new(),
             settings,
         };
+        engine.counters.channels = Arc::clone(&engine.forms.meters);
         let global = engine.add_channel(GLOBAL_CHANNEL, ChannelType::Global, String::new());
         engine.begin_empty(global.expect("there is room for one"));
         engine
+    }
+
+    /// From now on it is known how long channels' turns take.
+    pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.forms.stopwatch = stopwatch;
     }
 
     /// A connection has come in through the door of `side`.
@@ -186,7 +197,7 @@ impl Engine {
     ) -> Result<Key, Refusal> {
         self.now = now;
         let reserved = if side == Side::Client { self.reserved_for_servers() } else { 0 };
-        if self.by_connection_id.len() + self.lost_ids.len() + reserved >= self.connection_id_mask() as usize {
+        if self.by_connection_id.len() + self.lost.len() + reserved >= self.connection_id_mask() as usize {
             return Err(self.count(Refusal::Limit("connection_ids")));
         }
         if self.by_connection_id.len() + reserved >= self.settings.limits.max_connections as usize {
@@ -204,12 +215,15 @@ impl Engine {
             self.connections.resize_with(index + 1, || None);
         }
         let numbers = (id, self.free_writer());
-        self.connections[index] = Some(Box::new(Connection::new(key, numbers, side, address, outbox, fsm)));
-        self.by_connection_id.insert(id, index);
+        let mut connection = Box::new(Connection::new(key, numbers, side, address, outbox, fsm));
         let patience_ms = self.settings.limits.max_unauthenticated_ms;
         if patience_ms > 0 {
-            self.strangers.push_back((now.after(Duration::from_millis(patience_ms.into())), key));
+            let end = now.after(Duration::from_millis(patience_ms.into()));
+            connection.patience_end = Some(end);
+            self.strangers.insert((end, key));
         }
+        self.connections[index] = Some(connection);
+        self.by_connection_id.insert(id, index);
         self.counters.side(side).opened += 1;
         Ok(key)
     }
@@ -229,6 +243,8 @@ impl Engine {
         let Some(from) = self.place(key) else { return };
         let side = self.connection(from).side;
         self.counters.side(side).messages_in += 1;
+        let channel = self.by_channel_id.get(&message.channel_id);
+        self.concerned = channel.map_or(ChannelType::Unknown, |&channel| self.channel(channel).kind);
         if let Err(refusal) = self.dispatch(from, &message) {
             self.count(refusal);
             self.answer_refusal(from, &message, refusal);
@@ -236,6 +252,7 @@ impl Engine {
                 self.note_nonsense(from);
             }
         }
+        self.concerned = ChannelType::Unknown;
     }
 
     /// A connection is over.
@@ -264,8 +281,8 @@ impl Engine {
 
     /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
     pub fn next_deadline(&self) -> Option<Time> {
-        let patience = self.strangers.front().map(|&(end, _)| end);
-        [patience, self.next_surrender(), self.next_make_up(), self.next_fan_out()].into_iter().flatten().min()
+        let patience = self.strangers.first().map(|&(end, _)| end);
+        [patience, self.lost.next_end(), self.next_make_up(), self.next_fan_out()].into_iter().flatten().min()
     }
 
     /// The next question to the authentication provider.
@@ -283,6 +300,10 @@ impl Engine {
                 Side::Server => &self.settings.server_machine,
                 Side::Client => &self.settings.client_machine,
             }));
+            // The bounds may be others now.
+            if !std::mem::replace(&mut connection.is_watched, true) {
+                self.watched.push(connection.key);
+            }
         }
         let channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
         for index in channels {
@@ -439,6 +460,7 @@ impl Engine {
 
     pub(crate) fn count(&mut self, refusal: Refusal) -> Refusal {
         *self.counters.refused.entry(refusal.tag()).or_default() += 1;
+        *self.counters.refused_by_type.entry((self.concerned.into(), refusal.tag())).or_default() += 1;
         refusal
     }
 
@@ -462,14 +484,13 @@ impl Engine {
     }
 
     fn end_patience(&mut self) {
-        while let Some(&(end, key)) = self.strangers.front() {
+        while let Some(&(end, key)) = self.strangers.first() {
             if end > self.now {
                 return;
             }
-            self.strangers.pop_front();
-            if let Some(index) = self.place(key)
-                && self.connection(index).stage != Stage::Member
-            {
+            self.strangers.pop_first();
+            if let Some(index) = self.place(key) {
+                self.connection_mut(index).patience_end = None;
                 self.count(Refusal::Unauthenticated);
                 self.dismiss(key);
             }
@@ -482,7 +503,9 @@ impl Engine {
             if let Some(connection) = &mut self.connections[index] {
                 let side = connection.side;
                 self.counters.side(side).bytes_out += connection.flush() as u64;
-                self.held_back += usize::from(connection.falls_behind(limits, self.now));
+                if connection.falls_behind(limits, self.now) {
+                    self.watched.push(connection.key);
+                }
             }
         }
     }
@@ -584,7 +607,7 @@ impl Engine {
                 }
                 false => self.random.u32(..) & mask,
             };
-            if id != 0 && !self.by_connection_id.contains_key(&id) && !self.lost_ids.contains(&id) {
+            if id != 0 && !self.by_connection_id.contains_key(&id) && !self.lost.has_connection_id(id) {
                 return id;
             }
         }
@@ -602,7 +625,7 @@ impl Engine {
         let settings = Arc::clone(self.settings.channel_types.of(kind.into()));
         let index = self
             .hub
-            .channel_or_insert(ChannelKey::Custom(id), || ChannelLog::new(id))
+            .channel_or_insert(ChannelKey::Custom(id), || ChannelLog::new(id, kind))
             .map_err(|_| Refusal::Limit("channels"))?;
         self.hub.set_turn_grid(index, settings.tick_interval_ms);
         let channel = Channel {

@@ -11,41 +11,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustc_hash::{FxHashMap, FxHashSet};
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
     ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
-use throng_wire::{Tick, Time};
+use throng_wire::Tick;
 
 use super::Engine;
-use super::channel::{Access, Subscriber, Wanted};
+use super::channel::{Access, Subscriber};
+use super::lost::{Kept, Lost};
 use super::port::{EndCause, Side};
 use super::refusal::Refusal;
 use super::session::connection_type;
-
-/// What a lost connection had, by the ids of channels. What is removed meanwhile, or goes to another owner, is taken
-/// out: an id that is used again is another channel.
-#[derive(Debug)]
-pub(super) struct Lost {
-    connection_id: u32,
-    owned: FxHashSet<u32>,
-    subscriptions: FxHashMap<u32, Kept>,
-    /// When it is given up; `None`: never.
-    until: Option<Time>,
-}
-
-/// A subscription that waits.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    wanted: Wanted,
-    since: Tick,
-}
-
-/// Who may come back.
-pub(super) type LostKey = (Side, String);
 
 /// State in one recovery message; more of it follows as updates.
 const RECOVERY_VALUE_MAX_BYTES: usize = 24_000;
@@ -54,18 +33,14 @@ const RECOVERY_VALUE_MAX_BYTES: usize = 24_000;
 const RECOVERY_MAX_BYTES: usize = 48_000;
 
 impl Engine {
-    /// Whether a connection that has just been lost may come back; then what it had is kept.
-    pub(super) fn remember_for_recovery(&mut self, index: usize, cause: EndCause) -> bool {
+    /// Whether a connection that has just been lost may come back; then what it had is kept. And who was lost under the
+    /// same name before, and is to be given up when this one has gone.
+    pub(super) fn remember_for_recovery(&mut self, index: usize, cause: EndCause) -> (bool, Option<Lost>) {
         let connection = self.connection(index);
         let is_lost = matches!(cause, EndCause::Lost | EndCause::PeerClosed | EndCause::Stalled);
-        let Some(patience) = self.patience(connection.side).filter(|_| is_lost) else { return false };
+        let Some(patience) = self.patience(connection.side).filter(|_| is_lost) else { return (false, None) };
         if connection.identifier.is_empty() || !connection.is_member() {
-            return false;
-        }
-        let reserved = if connection.is_server() { 0 } else { self.reserved_for_servers() };
-        if self.lost.len() + reserved >= self.settings.limits.max_connections as usize {
-            self.count(Refusal::Limit("recoverable"));
-            return false;
+            return (false, None);
         }
         let hub = self.hub_id(index);
         let subscribed: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
@@ -81,12 +56,17 @@ impl Engine {
             until: patience.map(|patience| self.now.after(patience)),
         };
         let key = (connection.side, connection.identifier.clone());
-        self.lost_ids.insert(lost.connection_id);
-        if let Some(former) = self.lost.insert(key, lost) {
-            // Two of the same name: the one lost last is the one that can come back.
-            self.give_up(former);
+        (true, self.lost.insert(key, lost))
+    }
+
+    /// Gives up those who are missed least while there are more than allowed: a name costs a peer nothing.
+    pub(super) fn forget_the_least(&mut self) {
+        while self.lost.len() > self.settings.limits.max_recoverable as usize {
+            let Some(((side, _), lost)) = self.lost.take_least() else { return };
+            self.count(Refusal::Limit("recoverable"));
+            self.tell_owners_of_loss(side, &lost);
+            self.give_up(lost);
         }
-        true
     }
 
     /// How long a lost connection is waited for; the inner `None`: for ever, the outer one: not at all.
@@ -139,8 +119,7 @@ impl Engine {
 
     fn restore(&mut self, index: usize) {
         let key = (self.connection(index).side, self.connection(index).identifier.clone());
-        let Some(lost) = self.lost.remove(&key) else { return };
-        self.lost_ids.remove(&lost.connection_id);
+        let Some(lost) = self.lost.take(&key) else { return };
         let owned = self.return_channels(index, &lost);
         self.return_subscriptions(index, &lost);
         if self.connection(index).is_server() {
@@ -285,25 +264,11 @@ impl Engine {
         self.unix_start_ns.saturating_add(i64::from(tick.0) * 1_000_000)
     }
 
-    /// When the first of the lost is given up.
-    pub(super) fn next_surrender(&self) -> Option<Time> {
-        self.lost.values().filter_map(|lost| lost.until).min()
-    }
-
     /// Gives up those who have not come back in time.
     pub(super) fn surrender(&mut self) {
-        let now = self.now;
-        let late: Vec<LostKey> = self
-            .lost
-            .iter()
-            .filter(|(_, lost)| lost.until.is_some_and(|until| until <= now))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in late {
-            if let Some(lost) = self.lost.remove(&key) {
-                self.tell_owners_of_loss(key.0, &lost);
-                self.give_up(lost);
-            }
+        while let Some(((side, _), lost)) = self.lost.take_late(self.now) {
+            self.tell_owners_of_loss(side, &lost);
+            self.give_up(lost);
         }
     }
 
@@ -321,8 +286,7 @@ impl Engine {
         }
     }
 
-    fn give_up(&mut self, lost: Lost) {
-        self.lost_ids.remove(&lost.connection_id);
+    pub(super) fn give_up(&mut self, lost: Lost) {
         if let Some(world) = &mut self.world {
             world.slots.free(lost.connection_id);
         }

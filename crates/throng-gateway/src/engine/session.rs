@@ -87,6 +87,10 @@ impl Engine {
         let connection = self.connection_mut(index);
         connection.admit();
         let side = connection.side;
+        if let Some(end) = connection.patience_end.take() {
+            let key = connection.key;
+            self.strangers.remove(&(end, key));
+        }
         self.counters.side(side).admitted += 1;
         self.take_over(index)
     }
@@ -136,7 +140,7 @@ impl Engine {
 
     /// Forgets a connection, after everybody who has to know has been told.
     pub(super) fn end(&mut self, index: usize, cause: EndCause) {
-        let keeps_its_place = self.remember_for_recovery(index, cause);
+        let (keeps_its_place, former) = self.remember_for_recovery(index, cause);
         self.leave_channels(index, !keeps_its_place);
         self.lose_owner(index, keeps_its_place);
         if !keeps_its_place && let Some(world) = &mut self.world {
@@ -149,7 +153,14 @@ impl Engine {
         connection.close();
         self.by_connection_id.remove(&connection.id);
         self.dirty.remove(&index);
+        if let Some(end) = connection.patience_end {
+            self.strangers.remove(&(end, connection.key));
+        }
         self.counters.side(connection.side).closed += 1;
+        if let Some(former) = former {
+            self.give_up(former);
+        }
+        self.forget_the_least();
     }
 
     /// Ends all subscriptions of a connection; the owners may have to be told.

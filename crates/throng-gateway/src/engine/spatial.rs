@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use throng_channeld::proto::{
     ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, CreateSpatialChannelsResultMessage,
     QuerySpatialChannelMessage, QuerySpatialChannelResultMessage, SpatialChannelsReadyMessage,
@@ -145,6 +146,8 @@ impl Engine {
         }
     }
 
+    /// Makes a server decide over its cells. Those that do not exist yet are made first, and nothing is left of them if
+    /// one cannot be made.
     fn own_cells(
         &mut self,
         from: usize,
@@ -152,27 +155,51 @@ impl Engine {
         server: u32,
         wanted: &CreateChannelMessage,
     ) -> Result<Vec<ChannelIndex>, Refusal> {
-        let mut cells = Vec::new();
-        for id in grid.cells_of(server) {
-            let (cell, is_new) = match self.by_channel_id.get(&id) {
-                Some(&cell) => (cell, false),
-                None => (self.add_channel(id, ChannelType::Spatial, wanted.metadata.clone())?, true),
-            };
+        let is_there = |id: &u32| self.by_channel_id.contains_key(id);
+        let missing: Vec<u32> = grid.cells_of(server).filter(|id| !is_there(id)).collect();
+        let mut made = Vec::new();
+        for id in missing {
+            if let Err(refusal) = self.make_cell(from, id, wanted, &mut made) {
+                for cell in made {
+                    self.remove_channel(cell);
+                }
+                return Err(refusal);
+            }
+        }
+        let made: FxHashSet<usize> = made.into_iter().map(ChannelIndex::number).collect();
+        let is_new = |cell: &ChannelIndex| made.contains(&cell.number());
+        let cells: Vec<ChannelIndex> =
+            grid.cells_of(server).filter_map(|id| self.by_channel_id.get(&id).copied()).collect();
+        for &cell in &cells {
             if let Some(merge) = wanted.merge_options {
                 self.set_merge_options(cell, merge);
             }
-            if let Some(data) = wanted.data.as_ref().filter(|_| is_new) {
-                self.begin_data(cell, from, data)?;
-            }
-            let was_lost = !is_new && self.channel(cell).owner.is_none();
+            let was_lost = !is_new(&cell) && self.channel(cell).owner.is_none();
             self.channel_mut(cell).is_awaited = false;
             self.set_owner(cell, Some(from));
             if was_lost {
                 self.tell_owner_is_back(cell);
             }
-            cells.push(cell);
         }
         Ok(cells)
+    }
+
+    fn make_cell(
+        &mut self,
+        from: usize,
+        id: u32,
+        wanted: &CreateChannelMessage,
+        made: &mut Vec<ChannelIndex>,
+    ) -> Result<(), Refusal> {
+        let cell = self.add_channel(id, ChannelType::Spatial, wanted.metadata.clone())?;
+        made.push(cell);
+        if let Some(merge) = wanted.merge_options {
+            self.set_merge_options(cell, merge);
+        }
+        match &wanted.data {
+            Some(data) => self.begin_data(cell, from, data),
+            None => Ok(()),
+        }
     }
 
     /// When the last server has come, each is shown what lies around its own cells, and all are told. While one is lost

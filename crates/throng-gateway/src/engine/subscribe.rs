@@ -311,6 +311,7 @@ impl Engine {
         let Some(former) = self.channel_mut(channel).subscribers.remove(&(target as u32)) else { return false };
         let hub = self.hub_id(target);
         self.hub.unsubscribe(hub, former.id);
+        self.connection_mut(target).forget_state_of(channel);
         true
     }
 

@@ -202,6 +202,11 @@ limits! {
     /// How long a lost client's session is kept for it to come back, in ms; 0: not at all. Off, because owners learn of a
     /// loss only when this time is over.
     client_resume_ms: u32 = 0, 0..=3_600_000;
+    /// Lost servers and clients that are waited for at one time. Those who own nothing are forgotten first, then the oldest:
+    /// names cost nothing.
+    max_recoverable: u32 = 4_096, 1..=1_048_576;
+    /// Bytes of an answer to `LIST_CHANNEL`, in as many messages as that takes. The rest is left out, and counted.
+    max_list_bytes: u32 = 1_048_576, 60_000..=67_108_864;
     /// How long connections have to end by themselves when the gateway is told to stop, in ms.
     drain_ms: u32 = 10_000, 0..=600_000;
 }

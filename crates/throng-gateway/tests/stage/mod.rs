@@ -290,6 +290,17 @@ impl Peer {
         line.stuck_bytes = 0;
     }
 
+    /// The kernel takes so many of the bytes that wait.
+    pub(crate) fn takes(&self, bytes: usize) {
+        let mut line = self.line.lock().unwrap();
+        line.stuck_bytes = line.stuck_bytes.saturating_sub(bytes);
+    }
+
+    /// Bytes that the kernel has not taken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.line.lock().unwrap().stuck_bytes
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.line.lock().unwrap().is_closed
     }

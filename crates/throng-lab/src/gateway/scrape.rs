@@ -10,7 +10,8 @@ const MAX_BYTES: u64 = 4 << 20;
 /// The gateway's own figures of a moment; what it does not say is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Scraped {
-    /// The longest of its last channel ticks, in milliseconds.
+    /// The longest of its last channel ticks, in milliseconds. Of ours the last step: that is all channels together, with
+    /// what other gateways count as a channel's tick, merging and copying, which our turns of channels are without.
     pub(super) channel_tick_ms: Option<f64>,
     pub(super) connections: Option<f64>,
     pub(super) channels: Option<f64>,
@@ -32,7 +33,10 @@ fn read(text: &str) -> Scraped {
     let values = |name: &'static str| text.lines().filter_map(move |line| value_of(line, name));
     let sum = |name| values(name).reduce(|a, b| a + b);
     Scraped {
-        channel_tick_ms: values("channel_tick_duration").reduce(f64::max),
+        channel_tick_ms: values("gateway_last_step_seconds")
+            .next()
+            .map(|last_s| last_s * 1e3)
+            .or_else(|| values("channel_tick_duration").reduce(f64::max)),
         connections: sum("connection_num"),
         channels: sum("channel_num"),
     }
@@ -61,5 +65,7 @@ mod tests {
         let expected = Scraped { channel_tick_ms: Some(1.75), connections: Some(151.0), channels: Some(4.0) };
         assert_eq!(read(text), expected);
         assert_eq!(read("nothing here"), Scraped::default());
+        let of_ours = "gateway_last_step_seconds 0.003\nchannel_tick_duration{type=\"GLOBAL\"} 0.5\n";
+        assert_eq!(read(of_ours).channel_tick_ms, Some(3.0));
     }
 }

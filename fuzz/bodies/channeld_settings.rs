@@ -1,13 +1,24 @@
-//! Any bytes as settings: nothing panics, and what is accepted is within the limits. Also run by fuzz targets.
+//! Any bytes as settings: files and command lines. What is accepted is within the limits.
 #![allow(dead_code)] // each target and test takes a part of it
 
 use std::io;
 use std::sync::Arc;
 
-use throng_channeld::proto::SpatialInterestQuery;
 use throng_gateway::fsm::{Fsm, Machine};
 use throng_gateway::settings::{ChannelTypes, Limits, load_with};
-use throng_gateway::spatial::{Damping, Grid, InterestLimits, InterestScratch, SpatialConfig};
+use throng_gateway::spatial::SpatialConfig;
+
+/// The first byte says what the rest is.
+pub(crate) fn run(input: &[u8]) {
+    let Some((&kind, text)) = input.split_first() else { return };
+    match kind % 5 {
+        0 => run_channel_settings(text),
+        1 => run_spatial(text),
+        2 => run_machine(text),
+        3 => run_limits(text),
+        _ => run_command_line(&String::from_utf8_lossy(text)),
+    }
+}
 
 pub(crate) fn run_channel_settings(text: &[u8]) {
     let limits = Limits::default();
@@ -53,34 +64,12 @@ pub(crate) fn run_limits(text: &[u8]) {
     }
 }
 
-/// A command line, a word in each line; every file that it names holds the same text.
+/// A command line, a word in each line. Every file that it names holds what follows the first empty line.
 pub(crate) fn run_command_line(text: &str) {
-    let files = |_: &str| Ok::<_, io::Error>(b"{}".to_vec());
-    if let Ok(settings) = load_with(text.lines(), &files) {
+    let (words, file) = text.split_once("\n\n").unwrap_or((text, "{}"));
+    let files = |_: &str| Ok::<_, io::Error>(file.as_bytes().to_vec());
+    if let Ok(settings) = load_with(words.lines(), &files) {
         assert!((1..=32).contains(&settings.connection_id_bits));
         assert!(settings.limits.min_interval_ms <= settings.limits.max_interval_ms);
-    }
-}
-
-/// A query from the network, in a world of 16 x 12 cells, with and without layers.
-pub(crate) fn run_query(body: &[u8]) {
-    use prost::Message;
-    if let Ok(query) = SpatialInterestQuery::decode(body) {
-        check_query(&query);
-    }
-}
-
-pub(crate) fn check_query(query: &SpatialInterestQuery) {
-    let axis = |offset_m, cell_m, cells| throng_gateway::spatial::Axis { offset_m, cell_m, cells, servers: 2 };
-    let limits = InterestLimits { samples: 5_000, ..InterestLimits::default() };
-    for layers in [None, Some(axis(-5.0, 2.5, 4))] {
-        let ground = [axis(-100.0, 12.5, 16), axis(0.0, 10.0, 12)];
-        let grid = Grid::new(ground, layers, 0x1_0000..0x8_0000, 1, Damping::default()).expect("a good grid");
-        let (mut scratch, mut found) = (InterestScratch::default(), Vec::new());
-        let answer = grid.interest(query, &limits, &mut scratch, &mut found);
-        assert!(scratch.samples() <= limits.samples);
-        assert!(answer.is_ok() || found.is_empty());
-        assert!(found.is_sorted_by(|a, b| a.channel < b.channel));
-        assert!(found.iter().all(|interest| grid.channels().contains(&interest.channel)));
     }
 }

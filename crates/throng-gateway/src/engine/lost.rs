@@ -1,0 +1,158 @@
+//! Those who were lost and may come back, and until when.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use throng_wire::{Tick, Time};
+
+use super::channel::Wanted;
+use super::port::Side;
+
+/// What a lost connection had, by the ids of channels. What is removed meanwhile, or goes to another owner, is taken
+/// out: an id that is used again is another channel.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) connection_id: u32,
+    pub(super) owned: FxHashSet<u32>,
+    pub(super) subscriptions: FxHashMap<u32, Kept>,
+    /// When it is given up; `None`: never.
+    pub(super) until: Option<Time>,
+}
+
+/// A subscription that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) wanted: Wanted,
+    pub(super) since: Tick,
+}
+
+/// Who may come back.
+pub(super) type LostKey = (Side, String);
+
+/// All of them. Whoever is lost last under a name is the one who can come back.
+#[derive(Debug, Default)]
+pub(super) struct LostOnes {
+    by_name: FxHashMap<LostKey, (u64, Lost)>,
+    /// Those who are given up one day, by that day and the number of their loss.
+    by_end: BTreeMap<(Time, u64), LostKey>,
+    /// All, in the order in which they were lost.
+    by_age: BTreeMap<u64, LostKey>,
+    connection_ids: FxHashSet<u32>,
+    losses: u64,
+}
+
+impl LostOnes {
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Whether somebody who is awaited has this connection id.
+    pub(super) fn has_connection_id(&self, id: u32) -> bool {
+        self.connection_ids.contains(&id)
+    }
+
+    pub(super) fn get(&self, key: &LostKey) -> Option<&Lost> {
+        self.by_name.get(key).map(|(_, lost)| lost)
+    }
+
+    /// Remembers one; who had been lost under the same name before is not awaited any more.
+    pub(super) fn insert(&mut self, key: LostKey, lost: Lost) -> Option<Lost> {
+        let former = self.take(&key);
+        self.losses += 1;
+        self.connection_ids.insert(lost.connection_id);
+        self.by_age.insert(self.losses, key.clone());
+        if let Some(until) = lost.until {
+            self.by_end.insert((until, self.losses), key.clone());
+        }
+        self.by_name.insert(key, (self.losses, lost));
+        former
+    }
+
+    /// Awaits one no longer.
+    pub(super) fn take(&mut self, key: &LostKey) -> Option<Lost> {
+        let (number, lost) = self.by_name.remove(key)?;
+        self.connection_ids.remove(&lost.connection_id);
+        self.by_age.remove(&number);
+        if let Some(until) = lost.until {
+            self.by_end.remove(&(until, number));
+        }
+        Some(lost)
+    }
+
+    /// When the first of them is given up.
+    pub(super) fn next_end(&self) -> Option<Time> {
+        self.by_end.first_key_value().map(|(&(until, _), _)| until)
+    }
+
+    /// One who has not come back in time.
+    pub(super) fn take_late(&mut self, now: Time) -> Option<(LostKey, Lost)> {
+        let (&(until, _), key) = self.by_end.first_key_value()?;
+        if until > now {
+            return None;
+        }
+        let key = key.clone();
+        self.take(&key).map(|lost| (key, lost))
+    }
+
+    /// The one who is missed least: the first lost of those who own nothing, or of all.
+    pub(super) fn take_least(&mut self) -> Option<(LostKey, Lost)> {
+        let owns_nothing = |key: &&LostKey| self.get(key).is_some_and(|lost| lost.owned.is_empty());
+        let key = self.by_age.values().find(owns_nothing).or_else(|| self.by_age.values().next())?.clone();
+        self.take(&key).map(|lost| (key, lost))
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Lost> {
+        self.by_name.values_mut().map(|(_, lost)| lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(connection_id: u32, owned: &[u32], until: Option<u64>) -> Lost {
+        let owned = owned.iter().copied().collect();
+        Lost { connection_id, owned, subscriptions: FxHashMap::default(), until: until.map(Time) }
+    }
+
+    fn name(name: &str) -> LostKey {
+        (Side::Server, name.to_owned())
+    }
+
+    #[test]
+    fn each_is_given_up_at_its_own_time_whatever_the_order_of_losses() {
+        let mut ones = LostOnes::default();
+        ones.insert(name("late"), lost(1, &[], Some(300)));
+        ones.insert(name("soon"), lost(2, &[], Some(100)));
+        ones.insert(name("never"), lost(3, &[], None));
+        assert_eq!(ones.next_end(), Some(Time(100)));
+        assert_eq!(ones.take_late(Time(300)).map(|(key, _)| key), Some(name("soon")));
+        assert_eq!(ones.take_late(Time(300)).map(|(key, _)| key), Some(name("late")));
+        assert!(ones.take_late(Time(u64::MAX)).is_none() && ones.next_end().is_none());
+        assert!(ones.has_connection_id(3) && !ones.has_connection_id(1));
+    }
+
+    #[test]
+    fn who_owns_nothing_is_missed_least() {
+        let mut ones = LostOnes::default();
+        ones.insert(name("world"), lost(1, &[7], None));
+        ones.insert(name("stranger"), lost(2, &[], None));
+        ones.insert(name("other"), lost(3, &[8], None));
+        let order: Vec<u32> = std::iter::from_fn(|| ones.take_least()).map(|(_, lost)| lost.connection_id).collect();
+        assert_eq!(order, [2, 1, 3]);
+        assert!(ones.is_empty() && ones.by_end.is_empty() && ones.by_age.is_empty() && ones.connection_ids.is_empty());
+    }
+
+    #[test]
+    fn of_one_name_the_last_counts() {
+        let mut ones = LostOnes::default();
+        assert!(ones.insert(name("world"), lost(1, &[], Some(100))).is_none());
+        assert_eq!(ones.insert(name("world"), lost(2, &[], Some(200))).map(|lost| lost.connection_id), Some(1));
+        assert_eq!((ones.len(), ones.next_end()), (1, Some(Time(200))));
+        assert!(!ones.has_connection_id(1));
+    }
+}

@@ -1,0 +1,139 @@
+//! What peers could make grow, and what must not be left half done.
+
+mod stage;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use stage::world::{Cut, ENTITY, FIRST, of_type, standing, world_settings};
+use stage::{Peer, Stage, open_settings, settings};
+use throng_channeld::proto::{
+    Any, ChannelDataRecoveryMessage, ChannelType, CreateChannelMessage, CreateSpatialChannelsResultMessage,
+};
+use throng_channeld::{Header, message_type};
+use throng_gateway::engine::port::{EndCause, Side};
+
+const TWO: Cut = Cut { cells: [4, 1, 0], servers: [2, 1, 0], border: 1 };
+
+#[test]
+fn names_that_own_nothing_do_not_push_a_world_server_out_of_its_place() {
+    let mut stage = Stage::new(world_settings(
+        TWO,
+        &["-scr", "-scrt=0", "-limit", "max_recoverable=8", "-limit", "max_connections=50"],
+    ));
+    let servers = stage.spatial_servers(TWO);
+    stage.create_entity(&servers[0], FIRST, ENTITY, Some(standing([1.0, 1.0, 5.0])));
+    stage.drop_connection(&servers[0], EndCause::Lost);
+    for number in 0..200 {
+        let stranger = stage.join_as(Side::Server, &format!("stranger{number}"));
+        stage.drop_connection(&stranger, EndCause::Lost);
+    }
+    assert_eq!(stage.refused("recoverable"), 193, "one world server and 200 strangers, of which 8 are kept");
+    let mut back = stage.connect(Side::Server);
+    let answer = stage.authenticate(&mut back, "w0");
+    assert!(answer.should_recover && back.id == servers[0].id);
+    assert_eq!(stage.place_of(ENTITY), Some((Some(back.id), Some(FIRST))));
+    // Those who are kept can come back, too; those who are not are new.
+    let mut comes_back = |name: &str| {
+        let mut peer = stage.connect(Side::Server);
+        stage.authenticate(&mut peer, name).should_recover
+    };
+    assert!(comes_back("stranger199") && !comes_back("stranger100"));
+}
+
+#[test]
+fn of_world_servers_that_are_lost_for_ever_the_oldest_is_given_up() {
+    let mut stage = Stage::new(settings(&["-dev", "-chs=ue", "-scr", "-scrt=0", "-limit", "max_recoverable=2"]));
+    let watcher = stage.master();
+    let rooms: Vec<u32> = (0..4)
+        .map(|number| {
+            let server = stage.join_as(Side::Server, &format!("w{number}"));
+            let room = stage.create(&server, ChannelType::Subworld, None);
+            stage.subscribe(&watcher, &watcher, room, stage::every(20));
+            stage.drop_connection(&server, EndCause::Lost);
+            room
+        })
+        .collect();
+    let removed: Vec<u32> =
+        stage.read_type(&watcher, message_type::REMOVE_CHANNEL).iter().map(|message| message.channel_id).collect();
+    assert_eq!(removed, rooms[..2], "the channels of those who will not come back go");
+    assert_eq!(stage.refused("recoverable"), 2);
+    let mut back = stage.connect(Side::Server);
+    assert!(stage.authenticate(&mut back, "w3").should_recover);
+}
+
+#[test]
+fn patience_ends_in_the_order_of_its_ends_after_a_reload_that_shortens_it() {
+    let mut stage = Stage::new(settings(&["-dev", "-limit", "max_unauthenticated_ms=60000"]));
+    let patient = stage.connect(Side::Client);
+    stage.engine.reload(Arc::new(settings(&["-dev", "-limit", "max_unauthenticated_ms=1000"])));
+    let hasty = stage.connect(Side::Client);
+    stage.pass(900);
+    assert!(!hasty.is_closed());
+    stage.pass(200);
+    assert!(hasty.is_closed() && !patient.is_closed(), "each has the time that held when it came");
+    stage.pass(60_000);
+    assert!(patient.is_closed());
+    assert_eq!(stage.refused("unauthenticated"), 2);
+}
+
+#[test]
+fn who_has_logged_in_or_left_is_waited_for_no_longer() {
+    let mut stage = Stage::new(open_settings());
+    let client = stage.client();
+    let gone = stage.connect(Side::Client);
+    stage.drop_connection(&gone, EndCause::Lost);
+    assert!(stage.is_at_rest(), "nothing is left to look at");
+    assert!(!client.is_closed());
+}
+
+fn ask_with(stage: &mut Stage, server: &Peer, data: Option<Any>) -> Vec<CreateSpatialChannelsResultMessage> {
+    let create = CreateChannelMessage { channel_type: ChannelType::Spatial.into(), data, ..Default::default() };
+    let told = stage.ask(server, Header::new(0, message_type::CREATE_CHANNEL).with_stub(5), &create);
+    let cells = of_type::<CreateSpatialChannelsResultMessage>(&told, message_type::CREATE_SPATIAL_CHANNEL);
+    cells.into_iter().map(|(_, cells)| cells).collect()
+}
+
+#[test]
+fn a_server_whose_cells_cannot_all_be_made_has_none() {
+    // GLOBAL does not count: there is room for three of four cells.
+    let mut stage = Stage::new(world_settings(TWO, &["-limit", "max_channels=3"]));
+    let servers = [stage.join_as(Side::Server, "w0"), stage.join_as(Side::Server, "w1")];
+    assert_eq!(ask_with(&mut stage, &servers[0], None).len(), 1);
+    assert_eq!(ask_with(&mut stage, &servers[1], None), []);
+    assert_eq!(stage.refused("channels"), 1);
+    let cells: BTreeSet<(u32, Option<u32>)> = stage.engine.cells().map(|cell| (cell.channel, cell.owner)).collect();
+    assert_eq!(cells, [(FIRST, Some(servers[0].id)), (FIRST + 1, Some(servers[0].id))].into());
+    // Its place is free again.
+    stage.engine.reload(Arc::new(world_settings(TWO, &["-limit", "max_channels=4"])));
+    assert_eq!(ask_with(&mut stage, &servers[1], None).len(), 1);
+    assert_eq!(stage.engine.cells().count(), 4);
+}
+
+#[test]
+fn state_that_is_no_state_leaves_no_cell_behind() {
+    let mut stage = Stage::new(world_settings(TWO, &[]));
+    let server = stage.join_as(Side::Server, "w0");
+    let nonsense =
+        Any { type_url: "type.googleapis.com/unrealpb.SpatialChannelData".into(), value: vec![0xff; 9].into() };
+    assert_eq!(ask_with(&mut stage, &server, Some(nonsense)), []);
+    assert_eq!(stage.engine.cells().count(), 0);
+    assert_eq!(ask_with(&mut stage, &server, None).len(), 1);
+    assert_eq!(stage.engine.cells().count(), 2);
+}
+
+#[test]
+fn a_recovered_server_is_told_each_of_its_channels_once() {
+    let mut stage = Stage::new(world_settings(TWO, &["-scr"]));
+    let servers = stage.spatial_servers(TWO);
+    for number in 0..50 {
+        stage.create_entity(&servers[0], FIRST, ENTITY + number, Some(standing([1.0, 1.0, 5.0])));
+    }
+    stage.drop_connection(&servers[0], EndCause::PeerClosed);
+    let back = stage.connect(Side::Server);
+    let auth = throng_channeld::proto::AuthMessage { player_identifier_token: "w0".into(), ..Default::default() };
+    let told = stage.ask(&back, Header::new(0, message_type::AUTH), &auth);
+    let channels = of_type::<ChannelDataRecoveryMessage>(&told, message_type::RECOVERY_CHANNEL_DATA);
+    let entities: Vec<u32> = channels.iter().map(|&(id, _)| id).filter(|&id| id >= ENTITY).collect();
+    assert_eq!(entities, (ENTITY..ENTITY + 50).collect::<Vec<_>>());
+}
