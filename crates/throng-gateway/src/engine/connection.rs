@@ -6,7 +6,8 @@ use throng_channeld::{Header, put_body, put_message};
 use throng_replica::ChannelIndex;
 use throng_wire::Time;
 
-use super::port::{Key, Outbox, Side};
+use super::movement::{Movement, MovementTurn};
+use super::port::{Datagrams, Key, Outbox, Side};
 use crate::fsm::Fsm;
 use crate::settings::Limits;
 
@@ -40,6 +41,10 @@ pub(crate) struct Connection {
     outbox: Box<dyn Outbox>,
     /// Entries for the outbox, until the end of the step.
     out: Vec<u8>,
+    /// Bytes given to the outbox so far.
+    flushed_bytes: u64,
+    /// For state that may get lost on its way, once there is some.
+    pub(crate) movement: Option<Box<Movement>>,
     /// Channels that it owns.
     pub(crate) owned: Vec<ChannelIndex>,
     /// Channels that it has created and that still exist.
@@ -101,6 +106,8 @@ impl Connection {
             identifier: String::new(),
             outbox,
             out: Vec::new(),
+            flushed_bytes: 0,
+            movement: None,
             owned: Vec::new(),
             created: 0,
             failed_logins: 0,
@@ -140,9 +147,16 @@ impl Connection {
         self.out.extend_from_slice(entries);
     }
 
-    /// Where entries go, to be appended to.
-    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
-        &mut self.out
+    /// Where entries go, to be appended to, and who decides which of them may get lost.
+    pub(crate) fn out(&mut self) -> (&mut Vec<u8>, Option<MovementTurn<'_>>) {
+        let lanes = self.movement.as_deref_mut().zip(self.outbox.datagrams());
+        let turn = lanes.map(|(movement, datagrams)| movement.turn(datagrams, self.flushed_bytes));
+        (&mut self.out, turn)
+    }
+
+    /// The way for things that may get lost, if it has one.
+    pub(crate) fn datagrams(&self) -> Option<&dyn Datagrams> {
+        self.outbox.datagrams()
     }
 
     /// Hands what was queued to the shell.
@@ -153,6 +167,7 @@ impl Connection {
             return 0;
         }
         if bytes > 0 {
+            self.flushed_bytes += bytes as u64;
             self.outbox.send(&mut self.out);
             self.out.clear();
             self.out.shrink_to(KEPT_BUFFER_BYTES);

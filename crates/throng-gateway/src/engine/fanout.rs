@@ -92,6 +92,7 @@ impl Engine {
         self.last_plan = self.now;
         self.counters.steps += 1;
         self.hold_back_the_slow();
+        self.take_all_fates();
         self.hub.plan(tick);
         self.hub.encode(&self.forms, &self.threads);
         self.counters.frames += self.hub.counters().frames_encoded;
@@ -181,7 +182,7 @@ impl Share<'_> {
         let Share { slot, connection, updates, lag_ms, scratch } = self;
         let Some(stream) = &mut slot.connection else { return };
         let (place, me) = (connection.index(), connection.writer);
-        let out = connection.out();
+        let (out, mut movement) = connection.out();
         stream.drain(outgoing, |index, frame, (since, lag)| {
             *lag_ms = lag.max(*lag_ms);
             // A first frame is everything, whoever wrote it.
@@ -190,17 +191,28 @@ impl Share<'_> {
                 && channels[index.number()]
                     .as_ref()
                     .is_some_and(|channel| channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self()));
-            if !skips {
-                out.extend_from_slice(&frame.bytes);
-                *updates += frame.segments.len() as u64;
-                return;
-            }
-            let state = outgoing.state(index);
-            *updates += match is_mixed(frame, me) {
-                true => u64::from(state.encode_for(forms, (since, frame.variant), me, out)),
-                false => without_own(frame, state, me, (scratch, out)),
+            let start = out.len();
+            let count = match skips {
+                false => {
+                    out.extend_from_slice(&frame.bytes);
+                    frame.segments.len() as u64
+                }
+                true if is_mixed(frame, me) => {
+                    let state = outgoing.state(index);
+                    u64::from(state.encode_for(forms, (since, frame.variant), me, out))
+                }
+                true => without_own(frame, outgoing.state(index), me, (scratch, out)),
             };
+            let subscriber = || channels[index.number()].as_ref()?.subscriber(place);
+            let is_under_way = match &mut movement {
+                None => true,
+                Some(movement) => subscriber().is_none_or(|to| movement.take(to.id, frame, since, (out, start))),
+            };
+            *updates += if is_under_way { count } else { 0 };
         });
+        if let Some(movement) = movement {
+            movement.finish(stream, outgoing);
+        }
     }
 }
 

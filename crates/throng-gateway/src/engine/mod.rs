@@ -27,6 +27,7 @@ mod forward;
 mod handover;
 mod lifecycle;
 mod log;
+mod movement;
 pub mod port;
 mod recovery;
 mod refusal;
@@ -102,6 +103,8 @@ pub struct Engine {
     ending: Vec<(Key, EndCause)>,
     /// Connections with something queued.
     dirty: FxHashSet<usize>,
+    /// Connections some of whose state may get lost on its way.
+    movers: Vec<Key>,
     /// Connections that are given no state, or are ended before long, because they do not take what they were sent.
     held_back: usize,
     last_plan: Time,
@@ -151,6 +154,7 @@ impl Engine {
             strangers: VecDeque::new(),
             ending: Vec::new(),
             dirty: FxHashSet::default(),
+            movers: Vec::new(),
             held_back: 0,
             last_plan: now,
             last_forget: Tick(0),
