@@ -48,6 +48,8 @@ struct Lane {
     reliable_to: Option<u64>,
     /// Everything goes the reliable way until then.
     plain_until: Option<Tick>,
+    /// Everything goes the reliable way: the subscriber wants it so.
+    is_plain: bool,
 }
 
 /// What to tell the stream about a frame that it handed out.
@@ -79,7 +81,7 @@ impl Movement {
             self.lanes.resize(number + 1, None);
         }
         self.next_epoch = self.next_epoch.wrapping_add(1);
-        let lane = Lane { epoch: self.next_epoch, reliable_to: None, plain_until: None };
+        let lane = Lane { epoch: self.next_epoch, reliable_to: None, plain_until: None, is_plain: false };
         self.lanes[number] = has_lane.then_some(lane);
     }
 
@@ -115,7 +117,7 @@ impl MovementTurn<'_> {
             lane.plain_until = Some(frame.tick.after(PLAIN_TICKS));
         }
         lane.plain_until = lane.plain_until.filter(|until| until.is_newer_than(frame.tick));
-        let is_plain = since == Since::Start || lane.plain_until.is_some();
+        let is_plain = since == Since::Start || lane.is_plain || lane.plain_until.is_some();
         let Some(reliable_to) = lane.reliable_to.filter(|_| !is_plain) else {
             lane.reliable_to = Some(flushed_bytes + out.len() as u64);
             self.movement.verdicts.push(Verdict::Settled(id, frame.tick));
@@ -152,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Gives a subscription that was just made its lane, if its state may get lost.
+    /// Gives a subscription a lane, if its state may get lost. All that it was sent so far went the reliable way.
     pub(super) fn begin_lane(&mut self, target: usize, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
         let has_lane = !wanted.reliable
             && wanted.access != Access::None
@@ -172,6 +174,14 @@ impl Engine {
         }
         if has_lane && let Some(stream) = self.hub.connection_mut(hub) {
             stream.keep_track(id);
+        }
+    }
+
+    /// A subscription that goes on wants its state the reliable way now, or does not any more.
+    pub(super) fn change_lane(&mut self, target: usize, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
+        match self.connection_mut(target).movement.as_mut().and_then(|movement| movement.lane_mut(id)) {
+            Some(lane) => lane.is_plain = wanted.reliable,
+            None => self.begin_lane(target, index, (id, wanted)),
         }
     }
 

@@ -32,6 +32,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::counters::Reason;
 use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
 use super::options::LinkOptions;
@@ -135,7 +136,9 @@ impl Post {
 
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.handle(self.door.now(), datagram);
+            if !peer.handle(self.door.now(), datagram) {
+                self.door.counters().refuse(Reason::TooFast);
+            }
             return self.awake.push(from);
         }
         if *self.closing.borrow() {

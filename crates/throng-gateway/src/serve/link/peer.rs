@@ -77,9 +77,10 @@ impl Peer {
         }
     }
 
-    /// A datagram has come from its address.
-    pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) {
-        let Ok(opened) = self.opener.open(datagram) else { return };
+    /// A datagram has come from its address. False if the task had no room for the movement in it.
+    pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> bool {
+        let Ok(opened) = self.opener.open(datagram) else { return true };
+        let mut has_room = true;
         match opened.kind {
             PacketKind::Payload => {
                 match self.session.handle_packet(now, opened.sequence, opened.body) {
@@ -87,7 +88,7 @@ impl Peer {
                         let entries = self.movement.read(opened.sequence, packet.rest);
                         // Movement that the task has no room for is lost, as on any other way.
                         if let (Some(entries), Some(inbound)) = (entries, &self.inbound) {
-                            let _ = inbound.try_send(Bytes::copy_from_slice(entries));
+                            has_room = inbound.try_send(Bytes::copy_from_slice(entries)).is_ok();
                         }
                     }
                     Ok(None) => {}
@@ -101,6 +102,7 @@ impl Peer {
             PacketKind::Disconnect => self.has_left = true,
             _ => {}
         }
+        has_room
     }
 
     /// Does everything that can be done now. False once it has ended.
