@@ -43,6 +43,7 @@ pub mod client;
 pub mod compression;
 pub mod frame;
 mod ids;
+pub mod link;
 pub mod message_type;
 pub mod packet;
 pub mod proto;

@@ -58,8 +58,9 @@ fn options_tell_absent_from_zero() {
             fan_out_delay_ms: Some(-1),
             skip_self_update_fan_out: Some(false),
             skip_first_fan_out: Some(true),
+            reliable_fan_out: Some(true),
         },
-        &format!("08 02 12 01 61 12 02 62 63 18 14 20 {MINUS_ONE} 28 00 30 01"),
+        &format!("08 02 12 01 61 12 02 62 63 18 14 20 {MINUS_ONE} 28 00 30 01 A0 06 01"),
     );
     is(
         ChannelDataMergeOptions {

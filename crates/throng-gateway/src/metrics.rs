@@ -18,6 +18,7 @@
 //! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
+//! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
 //! | `gateway_queued_bytes` | gauge | | bytes that no kernel has taken yet |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes` | | | see [`process`] |
@@ -140,6 +141,16 @@ impl Page {
             ("gateway_frames_total", "Encodings of state for subscribers.", counters.frames),
             ("gateway_handovers_total", "Entities that went to another cell.", counters.handovers),
             ("gateway_recovered_total", "Lost connections that came back.", counters.recovered),
+            (
+                "gateway_datagrams_delivered_total",
+                "Frames sent on ways where some get lost that arrived.",
+                counters.datagrams_delivered,
+            ),
+            (
+                "gateway_datagrams_lost_total",
+                "Frames sent on ways where some get lost that did not arrive.",
+                counters.datagrams_lost,
+            ),
             ("gateway_too_slow_total", "Connections ended because they did not read.", counters.too_slow),
             ("gateway_paused_total", "Turns at which a slow connection was given nothing.", counters.paused),
         ];

@@ -273,6 +273,7 @@ fn a_subscription_is_told_to_who_asked_who_it_concerns_and_the_owner() {
         fan_out_delay_ms: Some(0),
         skip_self_update_fan_out: Some(true),
         skip_first_fan_out: Some(false),
+        reliable_fan_out: None,
     };
     let expected = SubscribedToChannelResultMessage {
         conn_id: client.id,

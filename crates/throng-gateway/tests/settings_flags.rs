@@ -2,7 +2,10 @@
 
 use std::io;
 
-use throng_gateway::settings::{AuthProvider, LogLevel, Network, Settings, SettingsError, load_with, usage};
+use throng_channeld::proto::ChannelType;
+use throng_gateway::settings::{
+    AuthProvider, LogLevel, MovementTypes, Network, Settings, SettingsError, load_with, usage,
+};
 
 fn load(line: &str) -> Result<Settings, SettingsError> {
     load_with(line.split_whitespace(), &|_| Err(io::Error::new(io::ErrorKind::NotFound, "no such file")))
@@ -130,6 +133,19 @@ fn our_own_flags_add_listeners_rights_and_descriptors() {
     assert_eq!(settings.descriptor_files, ["a", "b"]);
     assert_eq!(settings.origins, ["https://a.example", "https://b.example"]);
     assert!(settings.http_address.is_empty() && settings.threads == 3);
+}
+
+#[test]
+fn movement_names_channel_types() {
+    let types = |line| load(line).unwrap().movement;
+    assert_eq!(types(""), MovementTypes::NONE.with(ChannelType::Spatial).with(ChannelType::Entity));
+    assert_eq!(types("-movement none"), MovementTypes::NONE);
+    assert_eq!(
+        types("-movement=subworld,entity"),
+        MovementTypes::NONE.with(ChannelType::Subworld).with(ChannelType::Entity)
+    );
+    assert!(!types("-movement=spatial").contains(ChannelType::Test), "test types have bits of their own");
+    assert!(load("-movement=walls").is_err());
 }
 
 #[test]

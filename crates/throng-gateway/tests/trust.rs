@@ -6,10 +6,10 @@ mod stage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serving::{ECHO, eventually, gateway, soon};
+use serving::{ECHO, bare, eventually, soon};
 use stage::{Stage, settings};
 use throng_channeld::client::{Client, ClientOptions};
-use throng_channeld::proto::{ChannelType, CreateChannelMessage};
+use throng_channeld::proto::{ChannelType, CreateChannelMessage, ListChannelMessage};
 use throng_channeld::{Header, message_type};
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::engine::port::{EndCause, Outbox, Side};
@@ -102,6 +102,8 @@ fn a_server_that_hangs_comes_back_as_who_it_was() {
         match stalls {
             true => {
                 master.stall(5 << 20);
+                // Queues do not grow by themselves: it is noticed when the server is sent something.
+                stage.say(&master, Header::new(0, message_type::LIST_CHANNEL), &ListChannelMessage::default());
                 stage.pass(2_000);
             }
             false => stage.drop_connection(&master, EndCause::Stalled),
@@ -115,7 +117,7 @@ fn a_server_that_hangs_comes_back_as_who_it_was() {
 
 #[test]
 fn a_server_over_its_queue_bound_is_lost_and_recovered() {
-    let gateway = gateway(Transport::Tcp, &["-scr"], Arc::new(AcceptAll), |options| {
+    let gateway = bare(Transport::Tcp, &["-scr"], Arc::new(AcceptAll), |options| {
         options.doors[0].limits.queued_bytes = 256 << 10;
         (options.doors[1].limits.messages_per_s, options.doors[1].limits.bytes_per_s) = (0, 0);
     });

@@ -35,6 +35,9 @@ pub struct Frame {
     pub entries: Vec<FrameEntry>,
     /// Who wrote which bytes, where readers leave out their own. Empty if the state does not say.
     pub parts: Vec<FramePart>,
+    /// Whether it says something that must not be said twice, as "append this". A reader's path that may have to repeat
+    /// itself has to know.
+    pub says_once: bool,
     pub(crate) scratch: Vec<u64>,
 }
 
@@ -103,6 +106,7 @@ impl Frame {
             segments: Vec::with_capacity(4),
             entries: Vec::with_capacity(32),
             parts: Vec::new(),
+            says_once: false,
             scratch: Vec::with_capacity(32),
         }
     }
@@ -112,6 +116,7 @@ impl Frame {
         self.segments.clear();
         self.entries.clear();
         self.parts.clear();
+        self.says_once = false;
         self.scratch.clear();
     }
 }

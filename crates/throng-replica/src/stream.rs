@@ -5,8 +5,13 @@
 //! [paused](Stream::pause); its subscriptions stay where they are, and the frames after the pause hold the newest
 //! state once, however long it took.
 //!
+//! A subscription whose frames may get lost on their way [keeps track](Stream::keep_track) of what has arrived: see
+//! `track.rs`.
+//!
 //! Turns lie on a lattice of the subscription's own: `anchor + n * interval`, moved up to the channel's grid. Turns that
 //! were missed are skipped, not made up for.
+
+mod track;
 
 use std::sync::Arc;
 
@@ -16,6 +21,7 @@ use crate::connection::SubscriptionId;
 use crate::frame::{Frame, Since, Variant};
 use crate::hub::{ChannelIndex, ChannelState, Hub, Outgoing, Planner, Reader, Turns};
 use crate::limits::LimitReached;
+use track::Tracks;
 
 /// The subscriptions of one connection.
 #[derive(Debug)]
@@ -30,6 +36,8 @@ pub struct Stream {
     limit: usize,
     due: Vec<Due>,
     is_paused: bool,
+    /// Of subscriptions whose frames may get lost; takes no memory if there are none.
+    tracks: Tracks,
 }
 
 /// What a subscription is to be sent, and when.
@@ -125,6 +133,7 @@ impl Reader for Stream {
             limit: limit.min(usize::from(u16::MAX) - 1),
             due: Vec::new(),
             is_paused: false,
+            tracks: Tracks::default(),
         }
     }
 
@@ -200,11 +209,12 @@ impl Stream {
             let since = match entry.stage {
                 Stage::Free => continue,
                 Stage::Fresh => Since::Start,
-                _ => Since::Tick(entry.since),
+                _ => Since::Tick(self.tracks.base(number, entry.since)),
             };
             let frame = outgoing.frame(due.request);
             let turns = outgoing.channels[entry.channel as usize].turns;
             entry.stage = Stage::Open;
+            self.tracks.sent(number, entry.since, frame.tick);
             entry.since = frame.tick;
             entry.anchor = entry.anchor.newest(on_lattice(entry, on_grid(outgoing.now, turns)));
             let due_at = entry.next_turn(outgoing.now, turns);
@@ -242,8 +252,9 @@ impl Stream {
             planner.sleep(entry.channel, number as u16);
             return;
         }
-        let too_old = is_fresh || state.horizon().is_newer_than(entry.since);
-        let since = if too_old { Since::Start } else { Since::Tick(entry.since) };
+        let base = self.tracks.base(number, entry.since);
+        let too_old = is_fresh || state.horizon().is_newer_than(base);
+        let since = if too_old { Since::Start } else { Since::Tick(base) };
         let request = planner.request(entry.channel, since, entry.variant);
         self.due.push(Due { number: number as u16, request });
         // The turn is over when the frame is drained.
@@ -287,6 +298,7 @@ impl Stream {
             None => return None,
         };
         self.entries[number] = entry;
+        self.tracks.forget(number);
         // The first turn is one interval after the anchor, or the next to come if that is past.
         let first = wanted.anchor.after(entry.interval_ticks);
         let due_at = if first.is_newer_than(now) { entry.next_turn(first.before(1), turns) } else { now.after(1) };

@@ -87,6 +87,7 @@ pub(crate) enum Access {
 
 const SKIP_SELF: u8 = 1;
 const SKIP_FIRST: u8 = 2;
+const RELIABLE: u8 = 4;
 
 impl Channel {
     pub(crate) fn subscriber(&self, connection: usize) -> Option<&Subscriber> {
@@ -125,6 +126,8 @@ pub(crate) struct Wanted {
     pub(crate) access: Access,
     pub(crate) skip_self: bool,
     pub(crate) skip_first: bool,
+    /// Its state must not get lost on its way.
+    pub(crate) reliable: bool,
 }
 
 impl Wanted {
@@ -137,6 +140,7 @@ impl Wanted {
             access: Access::Read,
             skip_self: true,
             skip_first: false,
+            reliable: false,
         }
     }
 
@@ -150,13 +154,16 @@ impl Wanted {
             access: access.map_or(self.access, Access::from_wire),
             skip_self: options.skip_self_update_fan_out.unwrap_or(self.skip_self),
             skip_first: options.skip_first_fan_out.unwrap_or(self.skip_first),
+            reliable: options.reliable_fan_out.unwrap_or(self.reliable),
         }
     }
 }
 
 impl Subscriber {
     pub(crate) fn new(id: SubscriptionId, wanted: Wanted, since: Tick) -> Subscriber {
-        let flags = (u8::from(wanted.skip_self) * SKIP_SELF) | (u8::from(wanted.skip_first) * SKIP_FIRST);
+        let flags = (u8::from(wanted.skip_self) * SKIP_SELF)
+            | (u8::from(wanted.skip_first) * SKIP_FIRST)
+            | (u8::from(wanted.reliable) * RELIABLE);
         let Wanted { interval_ms, delay_ms, variant, access, .. } = wanted;
         Subscriber { interval_ms, delay_ms, since, variant, id, access, flags }
     }
@@ -169,6 +176,7 @@ impl Subscriber {
             access: self.access,
             skip_self: self.skips_self(),
             skip_first: self.flags & SKIP_FIRST != 0,
+            reliable: self.flags & RELIABLE != 0,
         }
     }
 
@@ -185,6 +193,8 @@ impl Subscriber {
             fan_out_delay_ms: Some(self.delay_ms),
             skip_self_update_fan_out: Some(self.skips_self()),
             skip_first_fan_out: Some(self.flags & SKIP_FIRST != 0),
+            // Ours; channeld's clients do not know it.
+            reliable_fan_out: (self.flags & RELIABLE != 0).then_some(true),
         }
     }
 }

@@ -9,7 +9,8 @@ use throng_replica::{ChannelIndex, Frame};
 use throng_wire::Time;
 
 use super::backlog::Backlog;
-use super::port::{Key, Outbox, Side};
+use super::movement::{Movement, MovementTurn};
+use super::port::{Datagrams, Key, Outbox, Side};
 use crate::fsm::Fsm;
 use crate::settings::Limits;
 
@@ -43,6 +44,10 @@ pub(crate) struct Connection {
     outbox: Box<dyn Outbox>,
     /// Entries for the outbox, until the end of the step.
     out: Vec<u8>,
+    /// Bytes given to the outbox so far.
+    flushed_bytes: u64,
+    /// For state that may get lost on its way, once there is some.
+    pub(crate) movement: Option<Box<Movement>>,
     /// Channels that it owns.
     pub(crate) owned: Vec<ChannelIndex>,
     /// Channels that it has created and that still exist.
@@ -65,6 +70,27 @@ pub(crate) struct Connection {
     /// It is to be ended at the end of the step.
     pub(crate) is_ending: bool,
     pub(crate) is_closing: bool,
+}
+
+/// How state gets to a connection.
+pub(crate) struct Ways<'a> {
+    /// What goes out at the end of the step.
+    pub(crate) out: &'a mut Vec<u8>,
+    /// Who decides which entries may get lost.
+    pub(crate) movement: Option<MovementTurn<'a>>,
+    backlog: &'a mut Backlog,
+    room_bytes: usize,
+}
+
+impl Ways<'_> {
+    /// Puts a frame off if there is no room for it now, to be sent in slices before anything newer. Whether it did.
+    pub(crate) fn puts_off(&mut self, channel: ChannelIndex, frame: &Arc<Frame>) -> bool {
+        let is_late = !self.backlog.is_empty() || self.out.len() + frame.bytes.len() > self.room_bytes;
+        if is_late {
+            self.backlog.push(channel, Arc::clone(frame));
+        }
+        is_late
+    }
 }
 
 /// So many things per second: those of one second may come at once.
@@ -133,6 +159,8 @@ impl Connection {
             identifier: String::new(),
             outbox,
             out: Vec::new(),
+            flushed_bytes: 0,
+            movement: None,
             owned: Vec::new(),
             created: 0,
             failed_logins: 0,
@@ -187,9 +215,17 @@ impl Connection {
         self.out.extend_from_slice(entries);
     }
 
-    /// Where entries go, to be appended to.
-    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
-        &mut self.out
+    /// The ways that state can go.
+    pub(crate) fn ways(&mut self, limits: &Limits) -> Ways<'_> {
+        let room_bytes = (self.hard_bytes(limits) / 2).saturating_sub(self.queued_bytes());
+        let lanes = self.movement.as_deref_mut().zip(self.outbox.datagrams());
+        let movement = lanes.map(|(movement, datagrams)| movement.turn(datagrams, self.flushed_bytes));
+        Ways { out: &mut self.out, movement, backlog: &mut self.backlog, room_bytes }
+    }
+
+    /// The way for things that may get lost, if it has one.
+    pub(crate) fn datagrams(&self) -> Option<&dyn Datagrams> {
+        self.outbox.datagrams()
     }
 
     /// Hands what was queued to the shell.
@@ -200,21 +236,12 @@ impl Connection {
             return 0;
         }
         if bytes > 0 {
+            self.flushed_bytes += bytes as u64;
             self.outbox.send(&mut self.out);
             self.out.clear();
             self.out.shrink_to(KEPT_BUFFER_BYTES);
         }
         bytes
-    }
-
-    /// Queues a frame of a channel's state; what there is no room for now is sent in slices, before anything newer.
-    pub(crate) fn send_frame(&mut self, channel: ChannelIndex, frame: &Arc<Frame>, limits: &Limits) {
-        let waiting = self.queued_bytes() + self.out.len() + frame.bytes.len();
-        if self.has_backlog() || waiting > self.hard_bytes(limits) / 2 {
-            self.backlog.push(channel, Arc::clone(frame));
-        } else {
-            self.out.extend_from_slice(&frame.bytes);
-        }
     }
 
     /// Whether state waits to be sent in slices.

@@ -36,6 +36,10 @@ pub struct Counters {
     pub recovered: u64,
     /// Entities that went to another cell.
     pub handovers: u64,
+    /// Frames that were sent on ways where things get lost, and arrived.
+    pub datagrams_delivered: u64,
+    /// Frames that were sent on such ways, and did not, or were thrown away for something newer.
+    pub datagrams_lost: u64,
     /// How much later than due subscribers were served.
     pub lag: Histogram,
 }

@@ -95,6 +95,7 @@ impl Engine {
         self.last_plan = self.now;
         self.counters.steps += 1;
         self.hold_back_the_slow();
+        self.take_all_fates();
         self.hub.plan(tick);
         self.hub.encode(&self.forms, &self.threads);
         self.counters.frames += self.hub.counters().frames_encoded;
@@ -114,13 +115,11 @@ impl Engine {
     /// again.
     fn stays_behind(&mut self, index: usize) -> bool {
         let limits = self.settings.limits;
-        let patience = Duration::from_millis(limits.max_slow_ms.into());
         let now = self.now;
         let connection = self.connection_mut(index);
         let is_slow = connection.is_slow(&limits);
         connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(now));
-        let is_late = connection.slow_since.is_some_and(|since| now.since(since) > patience);
-        let gives_up = connection.is_overdue(&limits) || is_late;
+        let gives_up = connection.has_stalled(&limits, now);
         let (key, is_ending) = (connection.key, connection.is_ending);
         if !is_slow && connection.has_backlog() && connection.feed(&limits) > 0 {
             self.dirty.insert(index);
@@ -212,26 +211,42 @@ impl Share<'_> {
         let Share { slot, connection, updates, bytes, lag_ms, scratch } = self;
         let Some(stream) = &mut slot.connection else { return };
         let (place, me) = (connection.index(), connection.writer);
+        let mut ways = connection.ways(limits);
         stream.drain(outgoing, |index, frame, (since, lag)| {
             *lag_ms = lag.max(*lag_ms);
             // A first frame is everything, whoever wrote it.
             let is_own = since != Since::Start && frame.parts.iter().any(|part| part.writer == me);
-            let skips = is_own
-                && channels[index.number()]
-                    .as_ref()
-                    .is_some_and(|channel| channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self()));
-            if !skips {
-                connection.send_frame(index, frame, limits);
+            let subscriber = || channels[index.number()].as_ref()?.subscriber(place);
+            let skips = is_own && subscriber().is_some_and(|subscriber| subscriber.skips_self());
+            if !skips && ways.puts_off(index, frame) {
+                if let (Some(movement), Some(to)) = (&mut ways.movement, subscriber()) {
+                    movement.put_off(to.id, frame);
+                }
                 *updates += frame.segments.len() as u64;
                 return;
             }
-            let state = outgoing.state(index);
-            let out = connection.out();
-            *updates += match is_mixed(frame, me) {
-                true => u64::from(state.encode_for(forms, (since, frame.variant), me, out)),
-                false => without_own(frame, state, me, (scratch, out)),
+            let out = &mut *ways.out;
+            let start = out.len();
+            let count = match skips {
+                false => {
+                    out.extend_from_slice(&frame.bytes);
+                    frame.segments.len() as u64
+                }
+                true if is_mixed(frame, me) => {
+                    let state = outgoing.state(index);
+                    u64::from(state.encode_for(forms, (since, frame.variant), me, out))
+                }
+                true => without_own(frame, outgoing.state(index), me, (scratch, out)),
             };
+            let is_under_way = match &mut ways.movement {
+                None => true,
+                Some(movement) => subscriber().is_none_or(|to| movement.take(to.id, frame, since, (out, start))),
+            };
+            *updates += if is_under_way { count } else { 0 };
         });
+        if let Some(movement) = ways.movement {
+            movement.finish(stream, outgoing);
+        }
         *bytes = connection.flush() as u64;
     }
 }

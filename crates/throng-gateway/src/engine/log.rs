@@ -348,6 +348,8 @@ impl ChannelState for ChannelLog {
         }
         forms.with_scratch(|Scratch { chunks, body }| {
             data.encode(tick_of(since), forms.mask(frame.variant), None, VALUE_MAX_BYTES, chunks);
+            // Of a type that nobody knows, any bytes may be an element of a list.
+            frame.says_once = chunks.appends() || data.schema().is_none();
             if since == Since::Start && chunks.is_empty() {
                 let start = frame.bytes.len();
                 put_value(self.id, data.type_url(), &[], body, &mut frame.bytes);

@@ -30,6 +30,7 @@ mod lifecycle;
 mod log;
 mod lost;
 mod meters;
+mod movement;
 pub mod port;
 mod recovery;
 mod refusal;
@@ -109,6 +110,8 @@ pub struct Engine {
     /// Connections that do not take what they were sent, or for whom state waits to be sent in slices: they are looked at
     /// again and again. The others are not.
     watched: Vec<Key>,
+    /// Connections some of whose state may get lost on its way.
+    movers: Vec<Key>,
     last_plan: Time,
     last_forget: Tick,
     last_reclaim: Tick,
@@ -157,6 +160,7 @@ impl Engine {
             ending: Vec::new(),
             dirty: FxHashSet::default(),
             watched: Vec::new(),
+            movers: Vec::new(),
             last_plan: now,
             last_forget: Tick(0),
             last_reclaim: Tick(0),

@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+use throng_replica::SubscriptionId;
+use throng_wire::Tick;
+
 /// Who a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
@@ -54,6 +57,58 @@ pub trait Outbox: Send + Sync {
 
     /// Ends the connection, after what is queued has gone out.
     fn close(&self);
+
+    /// The way beside it on which things may get lost, if the transport has one and the peer has asked for it. Once
+    /// there, it stays.
+    fn datagrams(&self) -> Option<&dyn Datagrams> {
+        None
+    }
+}
+
+/// A way for state that may get lost, because a newer one is made in any case.
+pub trait Datagrams: Send + Sync {
+    /// How many of the bytes that were given to [`Outbox::send`], counted from the first, the peer has received without a
+    /// gap.
+    fn settled_bytes(&self) -> u64;
+
+    /// Takes the entries of one frame, at most [1,100 bytes](throng_channeld::link::section::MAX_ENTRY_BYTES), to be sent
+    /// once and together. If an earlier frame of the same subscription still waits, this one takes its place: it tells
+    /// all that the other did.
+    ///
+    /// What was given to [`Outbox::send`] after the first `after_bytes` bytes is newer. If the peer may have taken some of
+    /// that before the frame, the frame must be thrown away instead, and counts as lost.
+    ///
+    /// Each frame has one fate, unless a later one took its place or the connection ends.
+    fn send(&self, ticket: Ticket, after_bytes: u64, entries: &[u8]);
+
+    /// Appends what has become of frames since the last call. After a lost one,
+    /// [`Engine::datagrams_settled`](super::Engine::datagrams_settled) is to be called before long.
+    fn take_fates(&self, into: &mut Vec<(Ticket, Fate)>);
+}
+
+/// The name of a frame that was sent as a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    pub(crate) subscription: SubscriptionId,
+    /// Which of the subscriptions that had this number.
+    pub(crate) epoch: u32,
+    pub(crate) tick: Tick,
+}
+
+impl Ticket {
+    /// Whether both are frames of one subscription.
+    pub fn is_sibling(&self, other: &Ticket) -> bool {
+        (self.subscription, self.epoch) == (other.subscription, other.epoch)
+    }
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// The peer has it.
+    Delivered,
+    /// It has probably not arrived, or was never sent.
+    Lost,
 }
 
 /// Why a connection has ended.

@@ -234,7 +234,9 @@ impl Engine {
         if subscription.start == StreamStart::Changes {
             self.hub.state(index).seal();
         }
-        self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))
+        let id = self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
+        self.begin_lane(target, index, (id, wanted));
+        Ok(id)
     }
 
     fn serve_changed(
@@ -246,10 +248,14 @@ impl Engine {
         skips_first: bool,
     ) -> Result<SubscriptionId, Refusal> {
         let hub = self.hub_id(target);
-        if (former.access == Access::None) != (wanted.access == Access::None) || former.variant != wanted.variant {
+        let sees_other = (former.access == Access::None) != (wanted.access == Access::None);
+        if sees_other || former.variant != wanted.variant {
             // Who sees more than before has to be told what is already there, unless it says that it knows.
             self.unsubscribe(target, index);
             return self.serve(target, index, wanted, skips_first);
+        }
+        if former.wanted().reliable != wanted.reliable {
+            self.change_lane(target, index, (former.id, wanted));
         }
         if former.interval_ms != wanted.interval_ms {
             self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);

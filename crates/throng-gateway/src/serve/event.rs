@@ -29,6 +29,9 @@ pub(crate) enum Event {
     Open { side: Side, address: std::net::SocketAddr, queue: Arc<Queue>, reply: oneshot::Sender<Result<Key, Refusal>> },
     /// A connection sent messages.
     Messages { key: Key, batch: Batch, _room: OwnedSemaphorePermit },
+    /// Some of what a connection was sent on the way for what may get lost was lost. At most one for each connection,
+    /// until the engine has looked.
+    Settled { key: Key },
     /// A connection has ended.
     Closed { key: Key, cause: EndCause },
     /// The authentication provider has answered.

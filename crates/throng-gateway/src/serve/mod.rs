@@ -57,9 +57,9 @@ use crate::settings::Settings;
 pub use counters::{Reason, ShellCounters, SideCounters};
 pub use event::Report;
 pub use http::RenderMetrics;
-pub use link::session_options as link_session_options;
 pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 pub use record::RecordingOptions;
+pub use throng_channeld::link::session_options as link_session_options;
 pub use tls::TlsError;
 
 use door::{Clock, Door, Shared};

@@ -2,12 +2,13 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
 use super::counters::Reason;
 use super::direct::Direct;
+use super::link::DatagramQueue;
 use crate::engine::port;
 
 /// A buffer that grew beyond this is given back to the allocator once it is empty.
@@ -21,6 +22,8 @@ pub(crate) struct Queue {
     is_admitted: AtomicBool,
     /// The peer was let in.
     admission: Notify,
+    /// The way beside it for what may get lost.
+    datagrams: OnceLock<Arc<DatagramQueue>>,
     /// There is something to write, or nothing will come any more.
     wake: Notify,
     /// The connection is to end.
@@ -52,6 +55,7 @@ impl Queue {
             limit_bytes,
             is_admitted: AtomicBool::new(false),
             admission: Notify::new(),
+            datagrams: OnceLock::new(),
             wake: Notify::new(),
             end: Notify::new(),
         })
@@ -176,6 +180,11 @@ impl Queue {
         self.is_admitted.load(Ordering::Relaxed)
     }
 
+    /// Notes the way for what may get lost. The first one counts.
+    pub(crate) fn set_datagrams(&self, datagrams: Arc<DatagramQueue>) {
+        let _ = self.datagrams.set(datagrams);
+    }
+
     fn queued_bytes(&self) -> usize {
         self.queued_bytes.load(Ordering::Relaxed)
     }
@@ -240,6 +249,11 @@ impl port::Outbox for Outbox {
 
     fn close(&self) {
         self.0.end(Ending::Flush);
+    }
+
+    fn datagrams(&self) -> Option<&dyn port::Datagrams> {
+        let datagrams = self.0.datagrams.get().filter(|datagrams| datagrams.is_wanted())?;
+        Some(&**datagrams)
     }
 }
 

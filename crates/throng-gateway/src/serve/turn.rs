@@ -94,6 +94,7 @@ impl Turn {
                     self.engine.receive(now, key, message);
                 }
             }
+            Event::Settled { key } => self.engine.datagrams_settled(now, key),
             Event::Closed { key, cause } => {
                 self.members.remove(&key);
                 self.engine.closed(now, key, cause);

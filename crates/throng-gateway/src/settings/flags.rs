@@ -5,8 +5,12 @@
 //! ends the flags. Of two of one name the last one counts. Where Go's package stops silently at the first word that is
 //! no flag, and ignores all that follows, this one complains.
 
+use throng_channeld::proto::ChannelType;
+
 use super::limits::{LimitRefusal, Limits};
-use super::{AuthProvider, ClientRights, Listener, LogLevel, Network, Note, Profile, Settings, SettingsError};
+use super::{
+    AuthProvider, ClientRights, Listener, LogLevel, MovementTypes, Network, Note, Profile, Settings, SettingsError,
+};
 
 /// Most words of a command line.
 const MAX_WORDS: usize = 4_096;
@@ -160,6 +164,11 @@ const FLAGS: &[Flag] = &[
             Ok(())
         }),
         "descriptor set with the types of channel data; may be repeated",
+    ),
+    flag(
+        "movement",
+        Kind::Text(set_movement),
+        "channel types whose state may get lost on its way over throng: none, or some (spatial,entity)",
     ),
     flag("unreal", Kind::Switch(|s, on| s.unreal = on), "look into Unreal's spawn and destroy messages (true)"),
     flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads that encode; 0 for one per core"),
@@ -360,6 +369,16 @@ fn set_rights(settings: &mut Settings, text: &str) -> Result<(), String> {
         }
     }
     settings.client_rights = rights;
+    Ok(())
+}
+
+fn set_movement(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let mut types = MovementTypes::NONE;
+    for name in text.split(',').map(str::trim).filter(|&name| !name.is_empty() && name != "none") {
+        let kind = ChannelType::from_str_name(&name.to_ascii_uppercase());
+        types = types.with(kind.ok_or("none, or channel types separated by commas, as spatial,entity")?);
+    }
+    settings.movement = types;
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use crate::spatial::SpatialConfig;
 pub use channels::{AccessLevel, Acl, ChannelSettings, ChannelTypes};
 pub use error::{Note, SettingsError};
 pub use limits::{LimitInfo, Limits};
-pub use options::{AuthProvider, ClientRights, Listener, LogLevel, Network, Profile};
+pub use options::{AuthProvider, ClientRights, Listener, LogLevel, MovementTypes, Network, Profile};
 
 /// Everything that the gateway is told.
 #[derive(Clone, Debug)]
@@ -103,6 +103,8 @@ pub struct Settings {
     pub auth: AuthProvider,
     /// `-descriptors`
     pub descriptor_files: Vec<String>,
+    /// `-movement`: channel types whose state may get lost on its way to clients of the link.
+    pub movement: MovementTypes,
     /// `-unreal`: spawn and destroy messages of Unreal servers are looked into.
     pub unreal: bool,
     /// `-threads`: threads that encode; 0 for one per core.
@@ -162,6 +164,7 @@ impl Default for Settings {
             origins: Vec::new(),
             auth: AuthProvider::Nobody,
             descriptor_files: Vec::new(),
+            movement: MovementTypes::default(),
             unreal: true,
             threads: 0,
             limits_file: None,

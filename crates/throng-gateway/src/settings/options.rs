@@ -1,5 +1,7 @@
 //! The words of the command line, as types.
 
+use throng_channeld::proto::ChannelType;
+
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
@@ -137,5 +139,38 @@ impl Default for ClientRights {
     /// entities.
     fn default() -> ClientRights {
         ClientRights { create: true, write: true, ..ClientRights::NONE }
+    }
+}
+
+/// The channel types whose state may get lost on its way, on transports that have a way for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovementTypes(u16);
+
+impl MovementTypes {
+    /// None: all state is reliable.
+    pub const NONE: MovementTypes = MovementTypes(0);
+
+    /// With one more type.
+    #[must_use]
+    pub const fn with(self, kind: ChannelType) -> MovementTypes {
+        MovementTypes(self.0 | 1 << MovementTypes::bit(kind))
+    }
+
+    /// Whether it is one of them.
+    pub const fn contains(self, kind: ChannelType) -> bool {
+        self.0 >> MovementTypes::bit(kind) & 1 == 1
+    }
+
+    /// Numbers are 0 to 5, and from 100 on for tests.
+    const fn bit(kind: ChannelType) -> u32 {
+        let number = kind as u32;
+        if number < 8 { number } else { 8 + number % 8 }
+    }
+}
+
+impl Default for MovementTypes {
+    /// SPATIAL and ENTITY.
+    fn default() -> MovementTypes {
+        MovementTypes::NONE.with(ChannelType::Spatial).with(ChannelType::Entity)
     }
 }

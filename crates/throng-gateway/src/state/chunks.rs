@@ -52,6 +52,8 @@ pub struct Chunks {
     parts: Vec<Part>,
     pub(super) mixed: Vec<u32>,
     pub(super) oversized: u32,
+    /// Elements are appended to lists.
+    pub(super) appends: bool,
     /// Scratch of the encoder.
     pub(super) slots: Vec<u32>,
     pub(super) tail: Vec<u8>,
@@ -121,6 +123,7 @@ impl Chunks {
         self.parts.clear();
         self.mixed.clear();
         self.oversized = 0;
+        self.appends = false;
         self.slots.clear();
         self.tail.clear();
     }
@@ -143,6 +146,11 @@ impl Chunks {
     /// Values that do not fit into a chunk and cannot be cut: each is in a chunk of its own that is too long.
     pub fn oversized(&self) -> u32 {
         self.oversized
+    }
+
+    /// Whether a receiver that merges the same chunks twice has list elements twice.
+    pub fn appends(&self) -> bool {
+        self.appends
     }
 
     /// Chunk `index`; they are to be merged in order.

@@ -212,6 +212,7 @@ impl<'c> Encoder<'c> {
                 Fit::TooLong(mark) => self.take_back(mark),
             }
         }
+        self.out.appends = true;
         let run = if is_packed(tag, list) { PACKED_RUN } else { 1 };
         let mut from = first;
         while from < end {
@@ -296,6 +297,7 @@ impl<'c> Encoder<'c> {
                 }
                 Value::Message(child) => self.child(field.tag, child, mask),
                 Value::List(list) if !self.resets => {
+                    self.out.appends |= !self.replaces_lists;
                     self.elements(field.tag, list, list.first_after(self.since)..list.elements.len(), mask)
                 }
                 Value::List(_) => false,

@@ -54,7 +54,7 @@ pub(crate) fn serve_with(
     provider: Arc<dyn Provider>,
     change: impl FnOnce(&mut ServeOptions),
 ) -> Serving {
-    let gateway = gateway(transport, arguments, provider, change);
+    let gateway = bare(transport, arguments, provider, change);
     let address = gateway.addresses()[0];
     let mut world = Client::connect(address, ClientOptions::default()).expect("the server door is open");
     world.authenticate("world", "", soon()).expect("servers are let in");
@@ -65,7 +65,8 @@ pub(crate) fn serve_with(
     Serving { gateway, world: Some(world) }
 }
 
-pub(crate) fn gateway(
+/// A gateway without a world server.
+pub(crate) fn bare(
     transport: Transport,
     arguments: &[&str],
     provider: Arc<dyn Provider>,
@@ -80,7 +81,8 @@ pub(crate) fn gateway(
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
     let settings = Arc::new(settings::load(&arguments).expect("sound arguments"));
-    let engine = Engine::new(settings, Arc::new(Schemas::default()), 7, (Time(0), 0));
+    let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound");
+    let engine = Engine::new(settings, Arc::new(schemas), 7, (Time(0), 0));
     let parts = Parts {
         engine,
         provider,

@@ -187,6 +187,12 @@ impl Session {
         self.lanes.pending_bytes()
     }
 
+    /// The oldest message of a reliable lane that has not arrived in full, or the number of the next one if all have.
+    /// Everything before it can be polled at the other end. Of an unreliable lane: the oldest that was not sent.
+    pub fn first_undelivered(&self, lane: LaneId) -> MessageId {
+        MessageId(self.lanes.first_undelivered(lane))
+    }
+
     /// Takes the next input to be sent. Returns its number.
     ///
     /// # Errors

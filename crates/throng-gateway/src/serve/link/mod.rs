@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! netcode payload   session header | lane 0: packets of channeld's protocol, without frame headers, one per message
+//!                                  | movement section
 //! ```
 //! Who has a token is let to the door; who it is, the client says as everywhere, with AUTH. Lane 0 is reliable and
-//! ordered and carries everything. A lost datagram costs the messages in it a round trip, not the whole stream a
-//! timeout, and nobody can read or forge what is on its way.
+//! ordered. A lost datagram costs the messages in it a round trip, not the whole stream a timeout, and nobody can read
+//! or forge what is on its way. State that is of no use late does not even cost that: see [`movement`].
 //!
 //! One task looks after the socket. It sleeps until a datagram comes, a connection has something to say, or a session
 //! is due.
 
+mod datagrams;
+mod movement;
 mod peer;
 
 use std::collections::{HashMap, HashSet};
@@ -19,30 +22,28 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
 use throng_link::netcode::{Accepted, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions};
-use throng_link::session::{LaneKind, LaneOptions, Session, SessionOptions};
+use throng_link::session::{Session, SessionOptions};
 use throng_wire::Time;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::counters::Reason;
 use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
 use super::options::LinkOptions;
 use super::stream::Out;
 use super::wake::WakeList;
-use peer::Peer;
+pub(crate) use datagrams::DatagramQueue;
+use movement::Movement;
+use peer::{Packet, Peer};
 
-/// What a datagram costs beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4), seal (16).
-const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 /// Packets that wait between a session and its connection's task, in each direction.
 const WAITING_PACKETS: usize = 16;
-/// The most that one client is sent per second. Congestion lowers it.
-const RATE_BYTES_PER_S: u32 = 2_000_000;
-/// Clients look at their sockets once in a frame, some slowly; that is no queue in the network.
-const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(500);
 const DATAGRAMS_PER_TURN: usize = 64;
 /// The longest datagram of the protocol, and some more so that longer ones are noticed.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
@@ -50,24 +51,6 @@ const DATAGRAM_BYTES_MAX: usize = 2_048;
 const TURN_MIN: Duration = Duration::from_millis(1);
 /// If no session is due, the task looks again after this time.
 const TURN_MAX: Duration = Duration::from_secs(1);
-
-/// What both ends of the link's sessions have to be told: one lane, reliable and ordered.
-pub fn session_options() -> SessionOptions {
-    let lane = LaneOptions {
-        message_bytes: frame::MAX_PAYLOAD_BYTES,
-        queue_messages: 8_192,
-        queue_bytes: 2 << 20,
-        ..LaneOptions::new(LaneKind::ReliableOrdered)
-    };
-    SessionOptions {
-        lanes: vec![lane],
-        rate_bytes_per_s: RATE_BYTES_PER_S,
-        initial_rate_bytes_per_s: RATE_BYTES_PER_S / 4,
-        packet_overhead_bytes: DATAGRAM_OVERHEAD_BYTES,
-        queue_delay_tolerance: QUEUE_DELAY_TOLERANCE,
-        ..SessionOptions::default()
-    }
-}
 
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
@@ -153,7 +136,9 @@ impl Post {
 
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.handle(self.door.now(), datagram);
+            if !peer.handle(self.door.now(), datagram) {
+                self.door.counters().refuse(Reason::TooFast);
+            }
             return self.awake.push(from);
         }
         if *self.closing.borrow() {
@@ -180,9 +165,11 @@ impl Post {
         let Ok(session) = Session::new(Arc::clone(&self.sessions), self.door.now()) else { return false };
         let (inbound, packets_in) = channel(WAITING_PACKETS);
         let (packets_out, outbound) = channel(WAITING_PACKETS);
-        tokio::spawn(serve(pass, packets_in, packets_out, Arc::clone(&self.wake)));
+        let datagrams = DatagramQueue::new(from, Arc::clone(&self.wake));
+        let movement = Movement::new(Arc::clone(&datagrams));
+        tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, Arc::clone(&self.wake)));
         self.clients.insert(accepted.client_id);
-        self.peers.insert(from, Peer::new(accepted, from, session, inbound, outbound));
+        self.peers.insert(from, Peer::new(accepted, from, session, (inbound, outbound), movement));
         self.awake.push(from);
         true
     }
@@ -206,8 +193,9 @@ impl Post {
 
     fn turn(&mut self, address: SocketAddr) -> Option<Time> {
         let peer = self.peers.get_mut(&address)?;
-        if peer.turn(self.door.now(), &self.socket, &mut self.datagram) {
-            return peer.next_deadline();
+        let now = self.door.now();
+        if peer.turn(now, &self.socket, &mut self.datagram) {
+            return peer.next_deadline(now);
         }
         peer.say_good_bye(&self.socket, &mut self.datagram);
         self.clients.remove(&peer.client_id);
@@ -221,10 +209,17 @@ fn unix_s() -> u64 {
 }
 
 /// The life of a connection.
-async fn serve(pass: Pass, packets_in: Receiver<Bytes>, packets_out: Sender<Bytes>, wake: Arc<WakeList>) {
+async fn serve(
+    pass: Pass,
+    (packets_in, packets_out): (Receiver<Bytes>, Sender<Packet>),
+    datagrams: Arc<DatagramQueue>,
+    wake: Arc<WakeList>,
+) {
     let address = pass.address;
     let Some(opened) = pass.open().await else { return wake.add(address) };
     let door = Arc::clone(&opened.pass.door);
+    datagrams.introduce(door.events().clone(), opened.key);
+    opened.queue.set_datagrams(datagrams);
     let read = read(packets_in, opened.intake(), &wake, address);
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
     let write = write(packets_out, out, &wake, address);
@@ -243,25 +238,30 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList,
     End::PeerClosed
 }
 
-async fn write(packets_out: Sender<Bytes>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
+async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
     let mut spare = Vec::new();
+    // Entries that fit into no packet count with the next one that does.
+    let mut dropped_bytes = 0;
     while let Some(entries) = out.queue.next(spare).await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
         while let Some(packet) = packets.next() {
-            if packets_out.send(Bytes::copy_from_slice(packet)).await.is_err() {
+            let entry_bytes = left - packets.rest().len();
+            let counted = std::mem::take(&mut dropped_bytes) + entry_bytes;
+            if packets_out.send((Bytes::copy_from_slice(packet), counted as u32)).await.is_err() {
                 return End::Lost;
             }
             wake.add(address);
-            out.count(packet.len(), left - packets.rest().len());
+            out.count(packet.len(), entry_bytes);
             left = packets.rest().len();
         }
         out.count_dropped(packets.dropped(), left);
+        dropped_bytes += left;
         spare = entries;
         spare.clear();
     }
     // Nothing more will be sent: an empty packet says so. The session ends once all is delivered, and the queue with it.
-    if packets_out.send(Bytes::new()).await.is_ok() {
+    if packets_out.send((Bytes::new(), 0)).await.is_ok() {
         wake.add(address);
         packets_out.closed().await;
     }

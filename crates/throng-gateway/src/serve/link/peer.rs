@@ -1,19 +1,20 @@
 //! One client of the link: a sealed session, and the two queues between it and the connection's own task.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use throng_link::netcode::{Accepted, Opener, PacketKind, Sealer, TAG_LEN};
-use throng_link::session::{Blame, CloseCode, CloseReason, LaneId, PacketPlan, Session};
+use throng_link::session::{Blame, CloseCode, CloseReason, PacketPlan, Session};
 use throng_wire::{Tick, Time};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::DATAGRAM_OVERHEAD_BYTES;
+use throng_channeld::link::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, LANE};
 
-/// Small enough for the paths of the internet.
-const DATAGRAM_BYTES: usize = 1_200;
+use super::movement::Movement;
+
 /// Below this much allowance, no packet is begun for messages.
 const ALLOWANCE_BYTES_MIN: usize = 440;
 /// Datagrams in a row: an acknowledgement reaches back over 64.
@@ -21,8 +22,12 @@ const DATAGRAMS_PER_TURN: usize = 48;
 /// Bytes that the session is given before the peer has taken what it was sent. The rest waits where it can still be
 /// merged.
 const SESSION_BYTES: usize = 256 << 10;
-/// The lane of everything.
-const LANE: LaneId = LaneId(0);
+/// Movement that the path has no room for now is looked at again after this time.
+const MOVEMENT_RETRY: Duration = Duration::from_millis(2);
+
+/// A packet of the protocol for the reliable lane, and of how many bytes of the engine's entries it and those that had to
+/// be dropped before it are made. An empty one is the last.
+pub(super) type Packet = (Bytes, u32);
 
 /// One client.
 pub(super) struct Peer {
@@ -36,7 +41,10 @@ pub(super) struct Peer {
     /// A packet that the task had no room for. While it waits, no more are taken from the session.
     held_up: Option<Bytes>,
     /// Packets from the connection's task.
-    outbound: Receiver<Bytes>,
+    outbound: Receiver<Packet>,
+    movement: Movement,
+    /// The last packet was for movement; the next one is for messages, if there are any.
+    was_movement: bool,
     /// The task has said everything.
     is_finished: bool,
     /// The client has not heard that it is connected.
@@ -49,8 +57,8 @@ impl Peer {
         accepted: Accepted,
         address: SocketAddr,
         session: Session,
-        inbound: Sender<Bytes>,
-        outbound: Receiver<Bytes>,
+        (inbound, outbound): (Sender<Bytes>, Receiver<Packet>),
+        movement: Movement,
     ) -> Peer {
         Peer {
             client_id: accepted.client_id,
@@ -61,33 +69,50 @@ impl Peer {
             inbound: Some(inbound),
             held_up: None,
             outbound,
+            movement,
+            was_movement: false,
             is_finished: false,
             is_keep_alive_due: false,
             has_left: false,
         }
     }
 
-    /// A datagram has come from its address.
-    pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) {
-        let Ok(opened) = self.opener.open(datagram) else { return };
+    /// A datagram has come from its address. False if the task had no room for the movement in it.
+    pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> bool {
+        let Ok(opened) = self.opener.open(datagram) else { return true };
+        let mut has_room = true;
         match opened.kind {
             PacketKind::Payload => {
-                if let Err(error) = self.session.handle_packet(now, opened.sequence, opened.body)
-                    && error.blame() != Blame::Limit
-                {
-                    self.session.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
+                match self.session.handle_packet(now, opened.sequence, opened.body) {
+                    Ok(Some(packet)) => {
+                        let entries = self.movement.read(opened.sequence, packet.rest);
+                        // Movement that the task has no room for is lost, as on any other way.
+                        if let (Some(entries), Some(inbound)) = (entries, &self.inbound) {
+                            has_room = inbound.try_send(Bytes::copy_from_slice(entries)).is_ok();
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(error) if error.blame() == Blame::Limit => {}
+                    Err(error) => {
+                        self.session.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
+                    }
                 }
             }
             PacketKind::Response => self.is_keep_alive_due = true,
             PacketKind::Disconnect => self.has_left = true,
             _ => {}
         }
+        has_room
     }
 
     /// Does everything that can be done now. False once it has ended.
     pub(super) fn turn(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) -> bool {
         self.session.handle_timeout(now);
-        while self.session.poll_delivery().is_some() {}
+        while let Some((sequence, delivery)) = self.session.poll_delivery() {
+            self.movement.on_verdict(sequence, delivery);
+        }
+        self.movement.settle(self.session.first_undelivered(LANE));
+        self.movement.tell();
         while self.session.poll_input().is_some() {}
         self.take_in();
         self.give_out();
@@ -99,8 +124,9 @@ impl Peer {
     }
 
     /// When [`Peer::turn`] has something to do, if nothing happens before.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.session.next_deadline()
+    pub(super) fn next_deadline(&self, now: Time) -> Option<Time> {
+        let movement = self.movement.has_waiting().then(|| now.after(MOVEMENT_RETRY));
+        self.session.next_deadline().into_iter().chain(movement).min()
     }
 
     /// Tells the client that it has ended.
@@ -132,11 +158,19 @@ impl Peer {
         while !self.is_finished && self.session.pending_message_bytes() < SESSION_BYTES {
             match self.outbound.try_recv() {
                 // It is shorter than the lane's limit, and the lane has room for more than the session is given.
-                Ok(packet) if !packet.is_empty() => drop(self.session.send(LANE, &packet)),
+                Ok((packet, entry_bytes)) if !packet.is_empty() => {
+                    if self.session.send(LANE, &packet).is_ok() {
+                        self.movement.handed(entry_bytes);
+                    }
+                }
                 Err(TryRecvError::Empty) => return,
                 Ok(_) | Err(TryRecvError::Disconnected) => self.is_finished = true,
             }
         }
+    }
+
+    fn has_movement(&self) -> bool {
+        self.movement.has_waiting() && !self.session.is_closing()
     }
 
     fn transmit(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) {
@@ -150,18 +184,27 @@ impl Peer {
         for count in 0..DATAGRAMS_PER_TURN {
             let header = self.sealer.header_len();
             let room_bytes = DATAGRAM_BYTES - header - TAG_LEN;
-            let message_bytes = if allowance_bytes >= ALLOWANCE_BYTES_MIN && self.session.has_pending(now) {
-                room_bytes.min(allowance_bytes)
+            let has_messages = self.session.has_pending(now);
+            let has_movement = allowance_bytes >= DATAGRAM_BYTES && self.has_movement();
+            // Neither waits for all of the other.
+            let is_movement = has_movement && !(self.was_movement && has_messages);
+            let message_bytes = if allowance_bytes >= ALLOWANCE_BYTES_MIN && (has_messages || has_movement) {
+                self.was_movement = is_movement;
+                if is_movement { 0 } else { room_bytes.min(allowance_bytes) }
             } else if count == 0 && self.session.has_urgent(now) {
                 0
             } else {
                 return;
             };
-            let plan =
-                PacketPlan { room_bytes, message_bytes, ..PacketPlan::new(self.sealer.next_sequence(), Tick(0)) };
+            let sequence = self.sealer.next_sequence();
+            let plan = PacketPlan { room_bytes, message_bytes, ..PacketPlan::new(sequence, Tick(0)) };
             datagram.clear();
             datagram.resize(header, 0);
-            let Ok(body_bytes) = self.session.begin_packet(now, plan, datagram) else { return };
+            let Ok(_) = self.session.begin_packet(now, plan, datagram) else { return };
+            if has_movement {
+                self.movement.write(sequence, header + room_bytes.min(allowance_bytes), datagram);
+            }
+            let body_bytes = datagram.len() - header;
             self.session.finish_packet(body_bytes);
             datagram.resize(header + body_bytes + TAG_LEN, 0);
             if self.sealer.seal_payload(datagram).is_err() {

@@ -146,6 +146,12 @@ impl Lanes {
         self.lanes.iter().filter_map(|lane| lane.outgoing.as_ref()).map(|outgoing| outgoing.queued_bytes()).sum()
     }
 
+    /// Number of the oldest message that waits to be sent or, on reliable lanes, delivered.
+    pub(super) fn first_undelivered(&self, lane: LaneId) -> u32 {
+        let outgoing = self.lanes.get(usize::from(lane.0)).and_then(|lane| lane.outgoing.as_ref());
+        outgoing.map_or(self.options.first_message, |outgoing| outgoing.first_undelivered())
+    }
+
     fn refresh_due(&mut self, index: usize) {
         let Some(outgoing) = &mut self.lanes[index].outgoing else { return };
         let bit = 1 << index;

@@ -47,6 +47,11 @@ impl Outgoing {
         }
     }
 
+    /// Number of the front message, or of the next one.
+    pub(super) fn first_undelivered(&self) -> u32 {
+        self.base
+    }
+
     pub(super) fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }

@@ -1,0 +1,314 @@
+//! The client's end of the link above the handshake: a sealed session, and movement beside it. No socket, no clock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throng_link::netcode::{Connected, Opener, PacketKind, Sealer, TAG_LEN};
+use throng_link::session::{
+    Blame, CloseCode, CloseReason, Delivery, OptionsError, PacketError, PacketPlan, SendError, Session,
+};
+use throng_wire::{Tick, Time};
+
+use super::section::{HEAD_BYTES, MAX_ENTRY_BYTES, Section, begin_movement, put_wanted};
+use super::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, Freshness, LANE, session_options};
+use crate::packet::{self, Header, Message, Messages, put_message};
+
+/// Movement that may wait to be sent; more displaces the oldest.
+const WAITING_MAX: usize = 64;
+/// Below this much allowance, no packet is begun for messages.
+const ALLOWANCE_BYTES_MIN: usize = 440;
+/// Without movement: what a section of a client takes that only says that it understands them.
+const WANTED_BYTES: usize = 1;
+
+/// Why an end of the link cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The options of the session are out of range: our misuse.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The gateway broke the session's protocol.
+    #[error(transparent)]
+    Session(#[from] PacketError),
+    /// The gateway sent a packet that cannot be read.
+    #[error(transparent)]
+    Packet(#[from] packet::PacketError),
+    /// The session is closing, or too much waits to be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// Movement has to fit into one datagram.
+    #[error("movement of {bytes} bytes; at most {MAX_ENTRY_BYTES} fit into a datagram")]
+    TooLong {
+        /// Bytes of the message with its header.
+        bytes: usize,
+    },
+    /// Either end has closed the connection.
+    #[error("the connection has ended")]
+    Ended,
+}
+
+impl LinkError {
+    /// A stable name for metrics and logs.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            LinkError::Options(error) => error.tag(),
+            LinkError::Session(error) => error.tag(),
+            LinkError::Packet(error) => error.tag(),
+            LinkError::Send(error) => error.tag(),
+            LinkError::TooLong { .. } => "link_too_long",
+            LinkError::Ended => "link_ended",
+        }
+    }
+}
+
+/// What became of movement that came or was to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovementCounters {
+    /// Messages that came and were newer than all before.
+    pub taken: u64,
+    /// Messages that came and were thrown away because something newer had come.
+    pub stale: u64,
+    /// Messages that were displaced by newer ones before they were sent.
+    pub displaced: u64,
+}
+
+/// The client's end of a connection. [`LinkEnd::handle`] takes datagrams in, [`LinkEnd::poll_message`] gives messages
+/// out, [`LinkEnd::poll_transmit`] datagrams, each until `None` or `false`. `now` never falls.
+pub struct LinkEnd {
+    session: Session,
+    sealer: Sealer,
+    opener: Opener,
+    fresh: Freshness,
+    received: VecDeque<Message>,
+    entries: Vec<u8>,
+    movement: VecDeque<Vec<u8>>,
+    takes_movement: bool,
+    /// The gateway has had a section from us.
+    is_wish_known: bool,
+    /// The last packet was for movement; the next one is for messages, if there are any.
+    was_movement: bool,
+    counters: MovementCounters,
+    has_ended: bool,
+}
+
+impl LinkEnd {
+    /// The end of a connection that was just made. Without `takes_movement` everything comes on the reliable lane.
+    ///
+    /// # Errors
+    /// None with the options as they are.
+    pub fn new(connected: Connected, takes_movement: bool, now: Time) -> Result<LinkEnd, LinkError> {
+        Ok(LinkEnd {
+            session: Session::new(Arc::new(session_options()), now)?,
+            sealer: connected.sealer,
+            opener: connected.opener,
+            fresh: Freshness::default(),
+            received: VecDeque::new(),
+            entries: Vec::new(),
+            movement: VecDeque::new(),
+            takes_movement,
+            is_wish_known: false,
+            was_movement: false,
+            counters: MovementCounters::default(),
+            has_ended: false,
+        })
+    }
+
+    /// Queues entries for the reliable lane: see [`put_message`].
+    ///
+    /// # Errors
+    /// The session is closing, the entries are longer than a packet, or too much waits.
+    pub fn send_entries(&mut self, entries: &[u8]) -> Result<(), LinkError> {
+        self.session.send(LANE, entries)?;
+        Ok(())
+    }
+
+    /// Queues a message that is of no use late: it is sent once, may be lost, and is thrown away by the gateway if a
+    /// later one has overtaken it. If many wait, the oldest is displaced.
+    ///
+    /// # Errors
+    /// It is too long for a datagram.
+    pub fn send_movement(&mut self, header: Header, body: &[u8]) -> Result<(), LinkError> {
+        let mut entry = match self.movement.len() < WAITING_MAX {
+            true => Vec::new(),
+            false => {
+                self.counters.displaced += 1;
+                self.movement.pop_front().unwrap_or_default()
+            }
+        };
+        entry.clear();
+        put_message(&mut entry, header, body);
+        if entry.len() > MAX_ENTRY_BYTES {
+            return Err(LinkError::TooLong { bytes: entry.len() });
+        }
+        self.movement.push_back(entry);
+        Ok(())
+    }
+
+    /// The next message, from either way.
+    pub fn poll_message(&mut self) -> Option<Message> {
+        self.received.pop_front()
+    }
+
+    /// What became of movement so far.
+    pub fn counters(&self) -> MovementCounters {
+        self.counters
+    }
+
+    /// The session below, to look at.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whether the connection is over.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended || self.session.is_closed()
+    }
+
+    /// Says good-bye. The datagrams that say so still have to be polled.
+    pub fn close(&mut self, now: Time) {
+        self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
+    }
+
+    /// When there is something to do, if nothing comes before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.session.next_deadline()
+    }
+
+    /// A datagram has come. It is opened in place; one that is not for us is ignored.
+    ///
+    /// # Errors
+    /// The gateway broke the protocol.
+    pub fn handle(&mut self, now: Time, datagram: &mut [u8]) -> Result<(), LinkError> {
+        let Ok(opened) = self.opener.open(datagram) else { return Ok(()) };
+        match opened.kind {
+            PacketKind::Payload => self.handle_payload(now, opened.sequence, opened.body)?,
+            PacketKind::Disconnect => self.has_ended = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn handle_payload(&mut self, now: Time, sequence: u64, payload: &[u8]) -> Result<(), LinkError> {
+        let rest = match self.session.handle_packet(now, sequence, payload) {
+            Ok(packet) => packet.map(|packet| packet.rest),
+            Err(error) if error.blame() == Blame::Limit => None,
+            Err(error) => return Err(error.into()),
+        };
+        // What was said before comes first.
+        self.take_messages()?;
+        if let Some(Section::Movement { after, entries }) = rest.map(Section::read) {
+            self.take_movement(sequence, after, entries)?;
+        }
+        self.take_verdicts(now);
+        Ok(())
+    }
+
+    fn take_messages(&mut self) -> Result<(), LinkError> {
+        while let Some((_, packet)) = self.session.poll_message() {
+            self.fresh.next_packet();
+            for message in Messages::new(Bytes::from(packet)) {
+                let message = message?;
+                self.fresh.note(&message);
+                self.received.push_back(message);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_movement(&mut self, sequence: u64, after: u32, entries: &[u8]) -> Result<(), LinkError> {
+        for message in Messages::new(Bytes::copy_from_slice(entries)) {
+            let message = message?;
+            match self.fresh.take(sequence, after, &message) {
+                true => {
+                    self.counters.taken += 1;
+                    self.received.push_back(message);
+                }
+                false => self.counters.stale += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_verdicts(&mut self, now: Time) {
+        self.session.handle_timeout(now);
+        while let Some((_, delivery)) = self.session.poll_delivery() {
+            // As long as it is not known, all packets say it.
+            self.is_wish_known |= delivery == Delivery::Delivered;
+        }
+        while self.session.poll_input().is_some() {}
+    }
+
+    /// Writes the next datagram that is to be sent now. False if there is none.
+    pub fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> bool {
+        self.take_verdicts(now);
+        let allowance_bytes = self.session.sending_allowance_bytes(now);
+        // The longest has to fit.
+        let is_room = allowance_bytes >= DATAGRAM_BYTES && !self.session.is_closing();
+        let has_movement = is_room && !self.movement.is_empty();
+        let has_messages = self.session.has_pending(now);
+        let is_movement = has_movement && !(self.was_movement && has_messages);
+        let message_bytes = match allowance_bytes >= ALLOWANCE_BYTES_MIN && (has_messages || has_movement) {
+            true if is_movement => 0,
+            true => DATAGRAM_BYTES.min(allowance_bytes),
+            false if self.session.has_urgent(now) => 0,
+            false => return false,
+        };
+        self.was_movement = is_movement;
+        self.write(now, message_bytes, allowance_bytes, datagram)
+    }
+
+    fn write(&mut self, now: Time, message_bytes: usize, allowance_bytes: usize, datagram: &mut Vec<u8>) -> bool {
+        let header = self.sealer.header_len();
+        let room_bytes = DATAGRAM_BYTES - header - TAG_LEN;
+        let plan = PacketPlan {
+            room_bytes: room_bytes - WANTED_BYTES,
+            message_bytes,
+            ..PacketPlan::new(self.sealer.next_sequence(), Tick(0))
+        };
+        datagram.clear();
+        datagram.resize(header, 0);
+        let Ok(_) = self.session.begin_packet(now, plan, datagram) else { return false };
+        if !self.session.is_closing() {
+            self.write_section(header + room_bytes.min(allowance_bytes), datagram);
+        }
+        self.session.finish_packet(datagram.len() - header);
+        datagram.resize(datagram.len() + TAG_LEN, 0);
+        self.has_ended |= self.sealer.seal_payload(datagram).is_err();
+        !self.has_ended
+    }
+
+    /// Appends the movement that fits, up to `end` bytes in all.
+    fn write_section(&mut self, end: usize, datagram: &mut Vec<u8>) {
+        let fits = |datagram: &Vec<u8>, entry: &Vec<u8>| datagram.len() + entry.len() <= end;
+        let has_room = self.movement.front().is_some_and(|entry| datagram.len() + HEAD_BYTES + entry.len() <= end);
+        if !has_room {
+            if self.takes_movement && !self.is_wish_known {
+                put_wanted(datagram);
+            }
+            return;
+        }
+        begin_movement(datagram, 0);
+        while self.movement.front().is_some_and(|entry| fits(datagram, entry)) {
+            if let Some(entry) = self.movement.pop_front() {
+                datagram.extend_from_slice(&entry);
+            }
+        }
+    }
+
+    /// Scratch for entries, to be given back with [`LinkEnd::send_entries`]'s caller.
+    pub(super) fn scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.entries)
+    }
+
+    pub(super) fn keep(&mut self, mut scratch: Vec<u8>) {
+        scratch.clear();
+        self.entries = scratch;
+    }
+}
+
+/// Payload bytes that a datagram has at least beside the session's header.
+const _: () = assert!(
+    MAX_ENTRY_BYTES + HEAD_BYTES + (DATAGRAM_OVERHEAD_BYTES as usize - 28) + 24 <= DATAGRAM_BYTES,
+    "movement does not fit into a datagram"
+);

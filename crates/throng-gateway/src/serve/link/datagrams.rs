@@ -1,0 +1,165 @@
+//! State on its way from the engine to the datagrams of one client, and what became of it on its way back.
+//!
+//! The engine's threads put frames in and take fates out; the task of the socket does the opposite. A frame waits for
+//! the next datagram, which is most often at once. If the path takes less than there is, the newest frame of each
+//! subscription waits and those before it are forgotten, so what waits is bounded by what there is to see.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::engine::port::{self, Fate, Key, Ticket};
+use crate::serve::event::{Event, Events};
+use crate::serve::wake::WakeList;
+
+/// Frames that may wait; one more, and the oldest counts as lost.
+const WAITING_MAX: usize = 256;
+/// Buffers that are kept for further frames.
+const SPARE_MAX: usize = 32;
+
+/// What lies between the engine and the datagrams of one client.
+pub(crate) struct DatagramQueue {
+    address: SocketAddr,
+    wake: Arc<WakeList>,
+    /// Who is told of losses; known once the engine knows the connection.
+    engine: OnceLock<(Events, Key)>,
+    /// The client understands movement.
+    is_wanted: AtomicBool,
+    settled_bytes: AtomicU64,
+    /// The engine was told that there are losses, and has not looked yet.
+    is_told: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl fmt::Debug for DatagramQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatagramQueue").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    fates: Vec<(Ticket, Fate)>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// A frame that was not sent yet.
+pub(super) struct Waiting {
+    pub(super) ticket: Ticket,
+    /// See [`port::Datagrams::send`].
+    pub(super) after_bytes: u64,
+    pub(super) entries: Vec<u8>,
+}
+
+impl DatagramQueue {
+    pub(super) fn new(address: SocketAddr, wake: Arc<WakeList>) -> Arc<DatagramQueue> {
+        Arc::new(DatagramQueue {
+            address,
+            wake,
+            engine: OnceLock::new(),
+            is_wanted: AtomicBool::new(false),
+            settled_bytes: AtomicU64::new(0),
+            is_told: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The engine knows the connection by this key.
+    pub(super) fn introduce(&self, events: Events, key: Key) {
+        let _ = self.engine.set((events, key));
+    }
+
+    /// Whether the client understands movement.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Acquire)
+    }
+
+    /// The client has said that it understands movement.
+    pub(super) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Release);
+    }
+
+    /// The client has so many of the bytes of the reliable lane.
+    pub(super) fn settle(&self, bytes: u64) {
+        self.settled_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Whether a frame waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.is_wanted() && !self.lock().waiting.is_empty()
+    }
+
+    /// Hands the frames that wait to `each`, oldest first, as long as it takes them.
+    pub(super) fn drain(&self, mut each: impl FnMut(&Waiting) -> bool) {
+        let mut state = self.lock();
+        while state.waiting.front().is_some_and(&mut each) {
+            state.recycle_front();
+        }
+    }
+
+    /// Notes what has become of frames.
+    pub(super) fn note(&self, fates: impl IntoIterator<Item = (Ticket, Fate)>) {
+        let mut has_losses = false;
+        self.lock().fates.extend(fates.into_iter().inspect(|(_, fate)| has_losses |= *fate == Fate::Lost));
+        if has_losses
+            && let Some((events, key)) = self.engine.get()
+            && !self.is_told.swap(true, Ordering::AcqRel)
+        {
+            // If the engine has ended, so will the connection.
+            let _ = events.send(Event::Settled { key: *key });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; should it ever, what is inside is still a list of frames.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn recycle_front(&mut self) -> Option<Ticket> {
+        let Waiting { ticket, mut entries, .. } = self.waiting.pop_front()?;
+        if self.spare.len() < SPARE_MAX {
+            entries.clear();
+            self.spare.push(entries);
+        }
+        Some(ticket)
+    }
+}
+
+impl port::Datagrams for DatagramQueue {
+    fn settled_bytes(&self) -> u64 {
+        self.settled_bytes.load(Ordering::Acquire)
+    }
+
+    fn send(&self, ticket: Ticket, after_bytes: u64, entries: &[u8]) {
+        let mut state = self.lock();
+        if let Some(elder) = state.waiting.iter_mut().find(|waiting| waiting.ticket.is_sibling(&ticket)) {
+            elder.ticket = ticket;
+            elder.after_bytes = after_bytes;
+            elder.entries.clear();
+            elder.entries.extend_from_slice(entries);
+            return;
+        }
+        let was_empty = state.waiting.is_empty();
+        let displaced = if state.waiting.len() >= WAITING_MAX { state.recycle_front() } else { None };
+        let mut buffer = state.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(entries);
+        state.waiting.push_back(Waiting { ticket, after_bytes, entries: buffer });
+        drop(state);
+        if let Some(ticket) = displaced {
+            self.note([(ticket, Fate::Lost)]);
+        }
+        if was_empty {
+            self.wake.add(self.address);
+        }
+    }
+
+    fn take_fates(&self, into: &mut Vec<(Ticket, Fate)>) {
+        self.is_told.store(false, Ordering::Release);
+        into.append(&mut self.lock().fates);
+    }
+}
