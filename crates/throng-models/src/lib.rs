@@ -17,6 +17,7 @@ mod arena;
 mod bits;
 mod comparison;
 mod decoder;
+mod due;
 mod flight;
 mod graph;
 mod legacy;

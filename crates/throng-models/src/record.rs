@@ -147,6 +147,14 @@ pub(crate) fn read_body(
     Ok((is_owner, mask))
 }
 
+/// The most bits that a record with all fields of a kind takes.
+pub(crate) fn max_bits(schema: &Schema, kind: &Kind) -> u32 {
+    /// Index, form, generation, role and the position's size.
+    const HEAD: u64 = 32 + 2 + 16 + 1 + 5;
+    let bits = HEAD + u64::from(kind_bits(schema)) + kind.fields.len() as u64 + kind.max_bits(kind.all_mask());
+    u32::try_from(bits).unwrap_or(u32::MAX)
+}
+
 /// Whether the kind looks different to its owner.
 pub(crate) fn has_roles(kind: &Kind) -> bool {
     (kind.facet_mask(Facet::Owner) | kind.facet_mask(Facet::Others)) != 0
