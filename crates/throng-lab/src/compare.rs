@@ -68,7 +68,7 @@ pub struct CompareResult {
 }
 
 /// What a run takes besides playing: starting, connecting, the floor, and its report; in seconds.
-const OVERHEAD_S: u32 = 4;
+const OVERHEAD_S: u32 = 6;
 
 /// Plays every turn with `play`, which is given the folder for its run, and keeps what comes of it. A run that fails is
 /// kept as failed, and the others go on. Ends after the run that is playing when `stop` is set.

@@ -55,8 +55,8 @@ struct Expected {
     pair: [&'static str; 2],
 }
 
-/// The first test (Unreal 5.3.2) had push marks on every side, so its base is `legacy-push`. Of the second (Unreal 5.7) that
-/// is not known, and Unreal has them off unless they are asked for: its base is `legacy`.
+/// The first test (Unreal 5.3.2) had push marks on every side, so its base is `legacy-push`. The second (Unreal 5.7)
+/// does not say whether it had: its base is `legacy`.
 const EXPECTED: [Expected; 7] = [
     Expected {
         what: "`dense`: Iris is cheaper than legacy, a connection",

@@ -26,8 +26,8 @@ has). Differences that do not show in three digits are not listed, and neither a
 const FINDINGS: &str = "\
 Each is held against the same of ours. *A tick* is all outgoing work; *a connection* is what is done for one connection when its
 turn has come (write, seal, send): what is filtered, compared and marked before it is not in that, here as there. Judged by the
-figures outside the kernel. The test in Unreal 5.3.2 (`dense`, `sparse`, chests) had push marks on every side; of the one in
-Unreal 5.7 (`converge`) that is not known, and they are off by default, so `legacy` is its base.
+figures outside the kernel. The test in Unreal 5.3.2 (`dense`, `sparse`, chests) had push marks on every side; the one in
+Unreal 5.7 (`converge`) does not say whether it had, so its base is `legacy`, without them.
 ";
 
 const OVERLOADED_MEANS: &str = "\
