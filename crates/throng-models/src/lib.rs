@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod baseline;
 mod bits;
 mod comparison;
 mod decoder;
@@ -34,4 +35,4 @@ pub use graph::Graph;
 pub use legacy::Legacy;
 pub use modelled::Modelled;
 pub use record::RecordError;
-pub use shared_state::{Scratch, SharedState};
+pub use shared_state::{Scratch, SharedState, SharedStateOptions};

@@ -23,6 +23,9 @@ pub trait Model: Send + Sync + Sized {
     /// What the model keeps for each connection.
     type Own: Default + Send;
 
+    /// There is a new connection.
+    fn seated(&self, _seat: &mut Seat<Self::Own>) {}
+
     /// There is a new object.
     fn began(&mut self, _world: &World, _object: u32) {}
 
@@ -237,7 +240,9 @@ impl<M: Model> Replication for Modelled<M> {
         assert!(place.seat.is_none(), "place {index} is taken");
         place.generation = place.generation.wrapping_add(1);
         let id = ConnectionId { index: index as u32, generation: place.generation };
-        place.seat = Some(Box::new(Seat::new(id)));
+        let mut seat = Box::new(Seat::new(id));
+        self.model.seated(&mut seat);
+        place.seat = Some(seat);
         id
     }
 

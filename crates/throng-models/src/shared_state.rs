@@ -45,6 +45,15 @@ pub enum Scratch {
     Shared,
 }
 
+/// What of [`SharedState`] can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedStateOptions {
+    /// Where the lists are.
+    pub scratch: Scratch,
+    /// Positions are written as distances from those that the client is known to hold, where that is shorter.
+    pub has_baselines: bool,
+}
+
 /// Iris's shape.
 pub type SharedState = Modelled<Method>;
 
@@ -53,9 +62,17 @@ impl SharedState {
     ///
     /// # Errors
     /// If the fields of a kind do not fit into a packet.
-    pub fn new(schema: &Arc<Schema>, options: &ServerOptions, scratch: Scratch) -> Result<SharedState, StartError> {
-        let method =
-            Method { scratch, filter: Filter::new(&options.grids), dirty: Bits::default(), changed: Vec::new() };
+    pub fn new(
+        schema: &Arc<Schema>,
+        options: &ServerOptions,
+        shared: SharedStateOptions,
+    ) -> Result<SharedState, StartError> {
+        let method = Method {
+            options: shared,
+            filter: Filter::new(&options.grids),
+            dirty: Bits::default(),
+            changed: Vec::new(),
+        };
         Modelled::with(method, schema, options)
     }
 }
@@ -63,7 +80,7 @@ impl SharedState {
 /// How [`SharedState`] works.
 #[derive(Debug)]
 pub struct Method {
-    scratch: Scratch,
+    options: SharedStateOptions,
     filter: Filter,
     /// Objects that changed since the last tick.
     dirty: Bits,
@@ -89,6 +106,10 @@ pub struct Own {
 
 impl Model for Method {
     type Own = Own;
+
+    fn seated(&self, seat: &mut Seat<Own>) {
+        seat.link.baselines = self.options.has_baselines.then(Box::default);
+    }
 
     fn began(&mut self, world: &World, object: u32) {
         self.filter.insert(world, object);
@@ -137,7 +158,7 @@ impl Model for Method {
 
     fn begin_write(&self, world: &World, seat: &mut Seat<Own>) {
         let Seat { own, link, due, .. } = seat;
-        if self.scratch == Scratch::PerConnection {
+        if self.options.scratch == Scratch::PerConnection {
             let mut list = DueList::with_room(SCRATCH_OBJECTS);
             own.collect_due(world, link, &mut list);
             due.copy_from(&list);
