@@ -35,7 +35,8 @@ pub(crate) struct CompareArguments {
     /// What is played: dense, sparse, sparse-10, sparse-20, converge, crowd, or TOML files
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "dense")]
     workload: Vec<String>,
-    /// Who plays: legacy, legacy-push, graph, shared-state, shared-state:per-connection, throng [default: all but that]
+    /// Who plays: legacy, legacy-push, graph, shared-state, shared-state:per-connection, shared-state:baselines, throng
+    /// [default: all without `:`]
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Contestant>,
     /// How often each model plays each workload
@@ -180,9 +181,8 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
     for (option, value) in options {
         words.extend(value.into_iter().flat_map(|value| [option.into(), value.into()]));
     }
-    if of.pin {
-        words.push("--pin".into());
-    }
+    words.extend(of.baselines.then(|| "--baselines".into()));
+    words.extend(of.pin.then(|| "--pin".into()));
     words.extend(["--runs".into(), folder.into(), "--json".into(), "--quiet".into()]);
     words
 }
@@ -207,6 +207,7 @@ mod tests {
         let overrides = Overrides {
             model: Some(contestant.model),
             scratch: Some(contestant.scratch),
+            baselines: true,
             players: Some(50),
             seconds: Some(4),
             pin: true,
@@ -217,7 +218,7 @@ mod tests {
         let text = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         assert_eq!(
             text,
-            "crowd --scenario dense --model shared-state --scratch per-connection --players 50 --seconds 4 --pin \
+            "crowd --scenario dense --model shared-state --scratch per-connection --players 50 --seconds 4 --baselines --pin \
              --runs runs/x --json --quiet"
         );
     }

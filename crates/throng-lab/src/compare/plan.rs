@@ -74,6 +74,7 @@ fn overrides(options: &CompareOptions, workload: &str, players: Option<u32>, con
     overrides.model = Some(contestant.model);
     // Left out where it says nothing: the command of a run is to be read and repeated.
     overrides.scratch = Some(contestant.scratch).filter(|&scratch| scratch != Scratch::default());
+    overrides.baselines = contestant.has_baselines;
     if workload == CONVERGE {
         overrides.warmup_seconds = overrides.warmup_seconds.or(Some(CONVERGE_WARMUP_S));
     }

@@ -3,7 +3,6 @@
 use super::markdown::table;
 use super::peers::PeerRow;
 use crate::compare::{Comparison, Contestant};
-use crate::scenario::{Model, Scratch};
 use crate::terminal::grouped;
 
 /// The workloads that models are compared in.
@@ -44,12 +43,11 @@ pub(super) fn render(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
     format!("{}\n{absent}", table(&header, &lines))
 }
 
-/// Every model there is, the variant of the published test included, and then whatever else was compared.
+/// Every model there is, variants included, and then whatever else was compared.
 fn contestants(comparisons: &[Comparison]) -> Vec<String> {
     let mut names: Vec<String> = Contestant::usual().iter().map(ToString::to_string).collect();
-    let variant = Contestant { model: Model::SharedState, scratch: Scratch::PerConnection }.to_string();
     let place = names.iter().position(|name| name == "shared-state").map_or(names.len(), |place| place + 1);
-    names.insert(place, variant);
+    names.splice(place..place, Contestant::variants().iter().map(ToString::to_string));
     for name in comparisons.iter().flat_map(|comparison| &comparison.contestants) {
         if !names.contains(name) {
             names.push(name.clone());
@@ -115,10 +113,10 @@ mod tests {
     fn what_was_not_run_is_named() {
         let row = |peer: &str| PeerRow { peer: peer.to_owned(), checked: true, ..PeerRow::default() };
         let text = render(&[example()], &[row("throng"), row("bevy_replicon")]);
-        assert!(text.contains("| dense, 100 | 2 | – | – | – | – | 2 |"), "{text}");
+        assert!(text.contains("| dense, 100 | 2 | – | – | – | – | – | 2 |"), "{text}");
         for part in [
             "`sparse`, with any model",
-            "`dense` with `legacy-push`, `graph`, `shared-state`, `shared-state:per-connection`",
+            "`dense` with `legacy-push`, `graph`, `shared-state`, `shared-state:per-connection`, `shared-state:baselines`",
             "- the peer naia",
             "bevy_replicon in 2 versions",
         ] {
