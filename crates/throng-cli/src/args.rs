@@ -141,6 +141,9 @@ pub(crate) struct CrowdArguments {
     /// With --model shared-state: where its lists are, per-connection or shared
     #[arg(long, value_name = "WHERE", value_parser = scratch)]
     scratch: Option<Scratch>,
+    /// With --model shared-state: write positions as distances from those that a client is known to hold
+    #[arg(long)]
+    baselines: bool,
     /// The folder in which the run's folder is made
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
@@ -162,6 +165,7 @@ impl CrowdArguments {
             pin: self.pin,
             model: self.model,
             scratch: self.scratch,
+            baselines: self.baselines,
             ..self.workload.overrides()
         }
     }

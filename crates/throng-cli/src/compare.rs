@@ -1,8 +1,11 @@
 //! `throng compare`: its arguments, and what they lead to.
 
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -32,7 +35,8 @@ pub(crate) struct CompareArguments {
     /// What is played: dense, sparse, sparse-10, sparse-20, converge, crowd, or TOML files
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "dense")]
     workload: Vec<String>,
-    /// Who plays: legacy, legacy-push, graph, shared-state, shared-state:per-connection, throng [default: all but that]
+    /// Who plays: legacy, legacy-push, graph, shared-state, shared-state:per-connection, shared-state:baselines, throng
+    /// [default: all without `:`]
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Contestant>,
     /// How often each model plays each workload
@@ -114,17 +118,53 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     Ok(if result.comparison.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
 
+/// A run that takes so much longer than it should play is ended: so many bots do not connect to a server that slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often it is looked whether a run has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// One run, in a process of its own: no model inherits another's heap, threads or cores.
 fn play(program: &Path, turn: &Turn, folder: &Path) -> Result<RunSummary, String> {
-    let output = Command::new(program)
+    let mut child = Command::new(program)
         .args(arguments(turn, folder))
-        .output()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    RunSummary::from_json(&text).map_err(|_| {
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        complaint.lines().last().map_or_else(|| format!("it ended with {}", output.status), str::to_owned)
+    let [out, err] = [read_all(child.stdout.take()), read_all(child.stderr.take())];
+    let limit = Duration::from_secs(turn.seconds().into()) + PATIENCE;
+    let status =
+        ended(&mut child, Instant::now() + limit).map_err(|error| format!("it cannot be waited for: {error}"))?;
+    let Some(status) = status else { return Err(format!("it was not done after {} s, and ended", limit.as_secs())) };
+    let [out, err] = [out, err].map(|reader| reader.join().unwrap_or_default());
+    RunSummary::from_json(&out)
+        .map_err(|_| err.lines().last().map_or_else(|| format!("it ended with {status}"), str::to_owned))
+}
+
+/// Reads a pipe to its end, beside whatever else is done: a full pipe would stop the run.
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read until an error is still worth showing.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
     })
+}
+
+/// Waits for the process until `deadline`, and ends it then: `None`.
+fn ended(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
 }
 
 /// The arguments of `throng` that play a turn.
@@ -141,9 +181,8 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
     for (option, value) in options {
         words.extend(value.into_iter().flat_map(|value| [option.into(), value.into()]));
     }
-    if of.pin {
-        words.push("--pin".into());
-    }
+    words.extend(of.baselines.then(|| "--baselines".into()));
+    words.extend(of.pin.then(|| "--pin".into()));
     words.extend(["--runs".into(), folder.into(), "--json".into(), "--quiet".into()]);
     words
 }
@@ -152,12 +191,23 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn a_run_that_never_ends_is_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(ended(&mut child, Instant::now()).unwrap(), None);
+        let mut child = Command::new("true").spawn().unwrap();
+        let status = ended(&mut child, Instant::now() + Duration::from_secs(60)).unwrap();
+        assert!(status.is_some_and(|status| status.success()));
+    }
+
     #[test]
     fn a_turn_is_played_by_the_command_that_anybody_can_repeat() {
         let contestant: Contestant = "shared-state:per-connection".parse().unwrap();
         let overrides = Overrides {
             model: Some(contestant.model),
             scratch: Some(contestant.scratch),
+            baselines: true,
             players: Some(50),
             seconds: Some(4),
             pin: true,
@@ -168,7 +218,7 @@ mod tests {
         let text = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         assert_eq!(
             text,
-            "crowd --scenario dense --model shared-state --scratch per-connection --players 50 --seconds 4 --pin \
+            "crowd --scenario dense --model shared-state --scratch per-connection --players 50 --seconds 4 --baselines --pin \
              --runs runs/x --json --quiet"
         );
     }

@@ -32,13 +32,13 @@ use crate::summary::RunSummary;
 pub use contestant::Contestant;
 #[cfg(test)]
 pub(crate) use example::example;
-pub use figures::Figures;
+pub use figures::{Figures, OVERLOADED_SHARE};
 pub use file::{COMPARISON_FILE, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
-pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, measures};
+pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, TURN, TURN_OUTSIDE_KERNEL, measures};
 pub use plan::{Turn, turns};
 pub use sample::{Sample, advantage};
-pub use table::{spoken, table};
+pub use table::{OVERLOADED, spoken, table};
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -67,6 +67,9 @@ pub struct CompareResult {
     pub folder: PathBuf,
 }
 
+/// What a run takes besides playing: starting, connecting, the floor, and its report; in seconds.
+const OVERHEAD_S: u32 = 6;
+
 /// Plays every turn with `play`, which is given the folder for its run, and keeps what comes of it. A run that fails is
 /// kept as failed, and the others go on. Ends after the run that is playing when `stop` is set.
 ///
@@ -84,6 +87,8 @@ pub fn compare(
     let folder = report::new_folder(&options.runs, started_at, "compare")?;
     let mut comparison = Comparison::new(options, report::started_at(started_at));
     let turns = turns(options);
+    let seconds: u32 = turns.iter().map(|turn| turn.seconds() + OVERHEAD_S).sum();
+    note(&format!("{} runs, about {} minutes", turns.len(), seconds.div_ceil(60)));
     for (number, turn) in turns.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -133,6 +138,7 @@ mod tests {
         let result = compare(&options(runs.path()), &stop, play, |note| notes.push(note.to_owned())).unwrap();
         assert_eq!(result.comparison.runs.len(), 4);
         assert_eq!(result.comparison.complaints(), ["dense, legacy, round 1: failed: no bot has connected"]);
+        assert!(notes[0].starts_with("4 runs, about "), "{notes:?}");
         assert!(notes.contains(&"1 of 4: dense, legacy, round 1".to_owned()), "{notes:?}");
         assert!(notes.contains(&"  failed: no bot has connected".to_owned()), "{notes:?}");
         assert_eq!(Comparison::load(&result.folder).unwrap().to_json(), result.comparison.to_json());

@@ -1,13 +1,17 @@
-//! The published page: made from the files of comparisons, and of the open peers' runs, by a command and not by hand.
+//! The published page: what it says of models and peers is made from the files of comparisons, and of the open peers' runs, by
+//! a command and not by hand.
 //!
 //! ```text
-//! runs/*-compare/compare.json ─┐
-//!                              ├─> docs/benchmarks-comparison.md, docs/plots/*.svg
-//! bench/peers/results.json ────┘
+//! runs/*-compare/compare.json ─────────┐
+//!                                      ├─> blocks of docs/benchmarks.md, docs/plots/*.svg
+//! bench/peers/results/results.json ────┘
 //! ```
 //!
-//! Everything that was measured is in it. Rows in which we lose stay, and are listed once more by themselves.
+//! Everything that was measured is in it, and what was not is named. Rows in which we lose stay, and are listed once more by
+//! themselves. Words around the blocks are their author's.
 
+mod blocks;
+mod coverage;
 mod demands;
 mod findings;
 mod losses;
@@ -53,6 +57,14 @@ pub enum PublishError {
         /// The folder.
         path: PathBuf,
     },
+    /// The page could not be read, or has not the marks between which its blocks are written.
+    #[error("{} cannot take the blocks: {reason}", path.display())]
+    Page {
+        /// The page.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file could not be written.
     #[error("cannot write {}: {source}; check the free space and the permissions", path.display())]
     Write {
@@ -70,6 +82,7 @@ impl PublishError {
             PublishError::Comparison(error) => error.tag(),
             PublishError::Peers { .. } => "peers",
             PublishError::Machine { .. } => "machine",
+            PublishError::Page { .. } => "page",
             PublishError::Write { .. } => "write",
         }
     }
@@ -79,6 +92,9 @@ impl PublishError {
 pub struct Sources {
     comparisons: Vec<Comparison>,
     peers: Vec<PeerRow>,
+    /// Where the comparisons were read from.
+    folders: Vec<PathBuf>,
+    peers_file: Option<PathBuf>,
 }
 
 /// One file of the page: its name relative to the page's folder, and its text.
@@ -101,16 +117,31 @@ impl Sources {
             }
             comparisons.push(comparison);
         }
+        let peers_file = peers.map(Path::to_owned);
         let peers = peers.map(read_peers).transpose()?.unwrap_or_default();
-        Ok(Sources { comparisons, peers })
+        Ok(Sources { comparisons, peers, folders: folders.to_vec(), peers_file })
     }
 
-    /// Writes the page, and its plots into the folder [`PLOTS`] beside it. The paths of all files.
+    /// The arguments of the command that makes the page from the same files.
+    fn command_line(&self) -> Vec<String> {
+        let path = |path: &PathBuf| path.display().to_string();
+        let peers = self.peers_file.iter().flat_map(|file| ["--peers".to_owned(), path(file)]);
+        std::iter::once("publish".to_owned()).chain(self.folders.iter().map(path)).chain(peers).collect()
+    }
+
+    /// Writes the blocks into the page, or a new page if there is none, and the plots into the folder [`PLOTS`] beside it.
+    /// Paths under `root`, the repository, are given relative to it. The paths of all files.
     ///
     /// # Errors
-    /// If a file cannot be written; what was written until then stays.
-    pub fn publish(&self, page: &Path) -> Result<Vec<PathBuf>, PublishError> {
-        let (text, plots) = page::render(&self.comparisons, &self.peers);
+    /// If the page has not a place for each block, or a file cannot be written; what was written until then stays.
+    pub fn publish(&self, page: &Path, root: &Path) -> Result<Vec<PathBuf>, PublishError> {
+        let unfit = |reason: String| PublishError::Page { path: page.to_owned(), reason };
+        let present = match fs::read_to_string(page) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(blocks::SKELETON.to_owned()),
+            read => read.map_err(|error| unfit(error.to_string())),
+        }?;
+        let (blocks, plots) = page::render(self, root);
+        let text = blocks::replaced(&present, &blocks).map_err(unfit)?;
         let beside = page.parent().unwrap_or(Path::new(""));
         let mut written = vec![page.to_owned()];
         write(page, &text)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
-use throng_models::{Detection, Graph, Legacy, SharedState};
+use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 
 use crate::bots::BotsReport;
 use crate::clock;
@@ -74,8 +74,9 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
         Model::LegacyPush => run_with(options, stop, |schema, options| Legacy::new(schema, options, Detection::Push)),
         Model::Graph => run_with(options, stop, Graph::new),
         Model::SharedState => {
-            let scratch = options.scenario.scratch.for_model();
-            run_with(options, stop, |schema, options| SharedState::new(schema, options, scratch))
+            let Scenario { scratch, baselines, .. } = options.scenario;
+            let shared = SharedStateOptions { scratch: scratch.for_model(), has_baselines: baselines };
+            run_with(options, stop, |schema, options| SharedState::new(schema, options, shared))
         }
     }
 }

@@ -108,6 +108,9 @@ pub struct Scenario {
     /// Where [`Model::SharedState`] has its lists.
     #[serde(default)]
     pub scratch: Scratch,
+    /// Whether [`Model::SharedState`] writes positions as distances from those that a client is known to hold.
+    #[serde(default)]
+    pub baselines: bool,
 }
 
 /// What decides who is sent what.

@@ -36,6 +36,22 @@ impl Bits {
         self.words.fill(0);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// Adds the numbers 64 times `at` and on whose bits are set. There must be room.
+    #[inline]
+    pub(crate) fn unite_word(&mut self, at: usize, word: u64) {
+        self.words[at] |= word;
+    }
+
+    /// Takes them out. There must be room.
+    #[inline]
+    pub(crate) fn remove_word(&mut self, at: usize, word: u64) {
+        self.words[at] &= !word;
+    }
+
     /// Adds all of another set. There must be room.
     #[inline]
     pub(crate) fn unite(&mut self, other: &Bits) {
@@ -86,7 +102,10 @@ mod tests {
         other.insert(7);
         bits.unite(&other);
         assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 7, 130, 199]);
+        bits.unite_word(1, 0b101);
+        bits.remove_word(1, 0b001);
+        assert!(bits.contains(66) && !bits.contains(64) && !bits.is_empty());
         bits.clear();
-        assert_eq!(bits.iter().count(), 0);
+        assert!(bits.is_empty() && bits.iter().count() == 0);
     }
 }

@@ -12,7 +12,8 @@ use throng::schema::{FieldMask, Kind, Schema, Values, ValuesMut};
 use throng::{Decoder, Facet, GridShape, ObjectId, ObjectView, Tick};
 use throng_wire::{BitReader, KindId};
 
-use crate::record::{Head, RecordError, has_roles, read_body};
+use crate::baseline::{Basis, Slots};
+use crate::record::{Body, Head, RecordError, has_roles, position_of, read_body};
 
 /// The end of an object is remembered for so many ticks, so that late packets cannot bring it back.
 const LATE_TICKS: u32 = 1_024;
@@ -50,6 +51,7 @@ struct Known {
     newest: Tick,
     /// Fields that changed since the last event of it was polled.
     changed: FieldMask,
+    slots: Slots,
 }
 
 impl RecordDecoder {
@@ -60,17 +62,23 @@ impl RecordDecoder {
             match head {
                 Head::Close { index } => self.close(index, tick)?,
                 Head::Opening { index, generation, kind } => {
-                    let (is_owner, mask) = self.read_fields(schema.kind(kind), &mut r)?;
+                    let Body { is_owner, mask, .. } = self.read_fields(schema.kind(kind), None, &mut r)?;
                     if self.open(&schema, ObjectId { index, generation }, kind, tick)? {
                         self.take(&schema, index, is_owner, mask, tick);
                     }
                 }
-                Head::Update { index, kind } => {
-                    let (is_owner, mask) = self.read_fields(schema.kind(kind), &mut r)?;
+                Head::Update { index, kind } | Head::Based { index, kind } => {
+                    let object = self.places.get(&index).and_then(|place| place.object.as_ref());
+                    let slots = object.map_or(Slots::default(), |object| object.slots);
+                    let slots = matches!(head, Head::Based { .. }).then_some(slots);
+                    let Body { is_owner, mask, basis } = self.read_fields(schema.kind(kind), slots, &mut r)?;
                     let place = self.places.get(&index).ok_or(RecordError::NotOpen(index))?;
                     match &place.object {
                         _ if place.is_over(tick) => {}
-                        Some(object) if object.kind == kind => self.take(&schema, index, is_owner, mask, tick),
+                        Some(object) if object.kind == kind => {
+                            let mask = self.settle(&schema, index, (mask, basis), tick)?;
+                            self.take(&schema, index, is_owner, mask, tick);
+                        }
                         _ => return Err(RecordError::NotOpen(index)),
                     }
                 }
@@ -80,7 +88,7 @@ impl RecordDecoder {
     }
 
     /// Reads fields to `words` and `blobs`.
-    fn read_fields(&mut self, kind: &Kind, r: &mut BitReader<'_>) -> Result<(bool, FieldMask), RecordError> {
+    fn read_fields(&mut self, kind: &Kind, slots: Option<Slots>, r: &mut BitReader<'_>) -> Result<Body, RecordError> {
         if self.words.len() < kind.words {
             self.words.resize(kind.words, 0);
         }
@@ -88,7 +96,33 @@ impl RecordDecoder {
             self.blobs.resize_with(kind.blobs, Vec::new);
         }
         let values = ValuesMut { words: &mut self.words[..kind.words], blobs: &mut self.blobs[..kind.blobs] };
-        read_body(kind, values, r)
+        read_body(kind, values, slots, r)
+    }
+
+    /// Keeps a position that was read, if it is to be kept. Returns the fields that can be trusted: not a distance from what
+    /// the slot held before something newer.
+    fn settle(
+        &mut self,
+        schema: &Schema,
+        index: u32,
+        (mask, basis): (FieldMask, Option<Basis>),
+        tick: Tick,
+    ) -> Result<FieldMask, RecordError> {
+        let Some(basis) = basis else { return Ok(mask) };
+        let Some(object) = self.places.get_mut(&index).and_then(|place| place.object.as_mut()) else { return Ok(mask) };
+        let kind = schema.kind(object.kind);
+        let values = Values { words: &self.words[..kind.words], blobs: &self.blobs[..kind.blobs] };
+        let Some(position) = position_of(kind, mask, values) else { return Ok(mask) };
+        if basis.from.is_some() {
+            let (filled, _) = object.slots.get(basis.slot).ok_or(RecordError::Unknown("a baseline"))?;
+            if !tick.is_newer_than(filled) {
+                return Ok(mask & !kind.position.map_or(0, |field| 1 << field));
+            }
+        }
+        if basis.is_kept {
+            object.slots.keep(basis.kept_slot(), tick, position);
+        }
+        Ok(mask)
     }
 
     /// Makes the object, if it is not there. False if it has ended since.
@@ -102,8 +136,17 @@ impl RecordDecoder {
         }
         let (words, blobs) = schema.kind(kind).empty_values();
         let ticks = vec![None; schema.kind(kind).fields.len()];
-        place.object =
-            Some(Box::new(Known { id, kind, words, blobs, ticks, is_owner: false, newest: tick, changed: 0 }));
+        place.object = Some(Box::new(Known {
+            id,
+            kind,
+            words,
+            blobs,
+            ticks,
+            is_owner: false,
+            newest: tick,
+            changed: 0,
+            slots: Slots::default(),
+        }));
         self.present += 1;
         self.push_event(ClientEvent::Spawned(id));
         Ok(true)

@@ -4,7 +4,7 @@
 //! shared, kept         cells: what can be seen from there, awake and dormant  |  names: what is let in by name
 //! for each connection  the lists of the cell it looks from, of its names, of what it owns
 //!     for each of them     near enough, and its period over? (zones of distance)         open its channel
-//!     sort, compare, write as Unreal's generic replication does, with push marks
+//!     order, compare, write as Unreal's generic replication does, with push marks
 //! ```
 //!
 //! An object is in the list of every cell from which it can be seen, so a connection needs to look at one cell only.
@@ -19,8 +19,8 @@ use throng::{ChannelKey, ServerOptions, StartError, Tick};
 
 use crate::comparison::{Detection, Shadows};
 use crate::legacy::nearness;
-use crate::link::Channel;
-use crate::modelled::{Due, Model, Modelled, Seat, sort_by_priority};
+use crate::link::{Channel, Stage};
+use crate::modelled::{Model, Modelled, Seat};
 use crate::world::{Scope, World};
 use nodes::Nodes;
 
@@ -64,6 +64,8 @@ pub struct Own {
 struct Turn {
     brought: Tick,
     next: Tick,
+    /// Ticks between two updates in the zone that it was seen in.
+    period_ticks: u32,
 }
 
 impl Model for Method {
@@ -90,32 +92,29 @@ impl Model for Method {
         self.nodes.prepare(world);
     }
 
-    fn begin_write(&self, world: &World, seat: &mut Seat<Own>, _: usize) {
+    fn begin_write(&self, world: &World, seat: &mut Seat<Own>) {
         if let Some(viewpoint_m) = seat.viewer.viewpoint_m {
             for grid in 0..world.grid_count() as u8 {
                 let Some(cell) = self.nodes.cell(grid, viewpoint_m) else { continue };
-                cell.awake.iter().for_each(|&object| self.consider(world, seat, object));
-                for &object in &cell.dormant {
-                    self.consider_dormant(world, seat, object);
-                }
+                cell.awake.iter().for_each(|&object| consider_placed(world, seat, object, grid));
+                cell.dormant.iter().for_each(|&object| consider_dormant(world, seat, object, grid));
             }
         }
         let mut names = std::mem::take(&mut seat.own.names);
         names.extend(seat.viewer.names());
         for key in names.drain(..) {
-            self.nodes.named(key, world.now()).for_each(|object| self.consider(world, seat, object));
+            self.nodes.named(key, world.now()).for_each(|object| consider(world, seat, object));
         }
         seat.own.names = names;
         if seat.viewer.follows_cells() {
-            (0..world.len() as u32).for_each(|object| self.consider(world, seat, object));
+            (0..world.len() as u32).for_each(|object| consider(world, seat, object));
         }
         for &object in self.nodes.owned(seat.viewer.id) {
-            self.consider(world, seat, object);
+            consider(world, seat, object);
         }
         if world.now().0.is_multiple_of(TIMEOUT_INTERVAL_TICKS) {
-            self.close_forgotten(world, seat);
+            close_forgotten(world, seat);
         }
-        sort_by_priority(&mut seat.due);
     }
 
     fn pending(&self, world: &World, seat: &mut Seat<Own>, channel: u32) -> FieldMask {
@@ -124,9 +123,8 @@ impl Model for Method {
 
     fn sent(&self, world: &World, seat: &mut Seat<Own>, channel: u32, mask: FieldMask) {
         seat.own.shadows.sent(world, &seat.link, channel, mask);
-        let object = seat.link.channel(channel).id.index;
-        let distance2 = seat.viewer.sees(world, object, true).unwrap_or(0.0);
-        seat.own.turns[channel as usize].next = world.now().after(period_ticks(world, object, distance2));
+        let turn = &mut seat.own.turns[channel as usize];
+        turn.next = world.now().after(turn.period_ticks);
     }
 
     fn freed(&self, own: &mut Own, channel: u32, state: &Channel) {
@@ -134,49 +132,72 @@ impl Model for Method {
     }
 }
 
-impl Method {
-    /// A list has brought an object.
-    fn consider(&self, world: &World, seat: &mut Seat<Own>, object: u32) {
-        let known = seat.link.find(object);
-        let Some(distance2) = seat.viewer.sees(world, object, known.is_some()) else { return };
-        let channel = match known {
-            Some(channel) if seat.link.is_told(object) => channel,
-            Some(_) => return,
-            None => {
-                let is_owner = world.is_owner(object, seat.viewer.id);
-                match seat.link.open(world, object, is_owner) {
-                    Some(channel) => seat.own.begin_turns(channel, world.now()),
-                    None => return,
-                }
-            }
-        };
-        let turn = &mut seat.own.turns[channel as usize];
-        if std::mem::replace(&mut turn.brought, world.now()) == world.now() || turn.next.is_newer_than(world.now()) {
-            return;
-        }
-        let waited_ticks = world.now().since(seat.link.channel(channel).sent_at) as f32;
-        seat.due.push(Due { channel, priority: waited_ticks * nearness(world, object, distance2) });
+/// A list of a cell has brought an object.
+fn consider_placed(world: &World, seat: &mut Seat<Own>, object: u32, grid: u8) {
+    let known = seat.link.find(object);
+    let distance2 = seat.viewer.sees_place(world, world.position_m(object), grid, known.is_some());
+    // What the connection owns is brought by its own list, wherever it is.
+    if let Some(distance2) = distance2 {
+        put(world, seat, object, known, Some((grid, distance2)));
     }
+}
 
-    /// An object that has not changed for long is looked at for those only who do not have all of it.
-    fn consider_dormant(&self, world: &World, seat: &mut Seat<Own>, object: u32) {
-        if let Some(channel) = seat.link.find(object)
-            && seat.link.is_told(object)
-            && seat.link.channel(channel).resend == 0
-            && seat.own.shadows.is_clean(world, object, channel)
-            && seat.viewer.sees(world, object, true).is_some()
-        {
-            seat.own.turns[channel as usize].brought = world.now();
-            return;
-        }
-        self.consider(world, seat, object);
+/// An object that has not changed for long is looked at for those only who do not have all of it.
+fn consider_dormant(world: &World, seat: &mut Seat<Own>, object: u32, grid: u8) {
+    if let Some(channel) = seat.link.find(object)
+        && seat.link.is_told(object)
+        && seat.link.channel(channel).resend == 0
+        && seat.own.shadows.is_clean(world, object, channel)
+        && seat.viewer.sees_place(world, world.position_m(object), grid, true).is_some()
+    {
+        seat.own.turns[channel as usize].brought = world.now();
+        return;
     }
+    consider_placed(world, seat, object, grid);
+}
 
-    fn close_forgotten(&self, world: &World, seat: &mut Seat<Own>) {
-        for channel in 0..seat.own.turns.len() as u32 {
-            if world.now().since(seat.own.turns[channel as usize].brought) > CHANNEL_TIMEOUT_TICKS {
-                seat.link.close(channel);
-            }
+/// Another list has brought an object.
+fn consider(world: &World, seat: &mut Seat<Own>, object: u32) {
+    let known = seat.link.find(object);
+    let Some(distance2) = seat.viewer.sees(world, object, known.is_some()) else { return };
+    let place = match world.scope(object) {
+        Scope::Place(grid) => Some((grid, distance2)),
+        Scope::Nowhere | Scope::Named(_) => None,
+    };
+    put(world, seat, object, known, place);
+}
+
+/// The connection sees an object, from so far if it has a place: its turn may have come.
+#[inline]
+fn put(world: &World, seat: &mut Seat<Own>, object: u32, known: Option<u32>, place: Option<(u8, f32)>) {
+    let channel = match known {
+        Some(channel) => channel,
+        None => match seat.link.open(world, object, world.is_owner(object, seat.viewer.id)) {
+            Some(channel) => seat.own.begin_turns(channel, world.now()),
+            None => return,
+        },
+    };
+    let state = seat.link.channel(channel);
+    if state.stage == Stage::Closing {
+        return;
+    }
+    let turn = &mut seat.own.turns[channel as usize];
+    if std::mem::replace(&mut turn.brought, world.now()) == world.now() || turn.next.is_newer_than(world.now()) {
+        return;
+    }
+    let (period_ticks, share) = place.map_or((1, 1.0), |(grid, distance2)| {
+        let reach = world.reach(grid);
+        (reach.interval_ticks(distance2), nearness(reach, distance2))
+    });
+    turn.period_ticks = period_ticks;
+    let waited_ticks = world.now().since(state.sent_at) as f32;
+    seat.due.push(channel, waited_ticks * share, world.record_max_bits(state.kind));
+}
+
+fn close_forgotten(world: &World, seat: &mut Seat<Own>) {
+    for channel in 0..seat.own.turns.len() as u32 {
+        if world.now().since(seat.own.turns[channel as usize].brought) > CHANNEL_TIMEOUT_TICKS {
+            seat.link.close(channel);
         }
     }
 }
@@ -187,15 +208,7 @@ impl Own {
         if self.turns.len() <= channel as usize {
             self.turns.resize(channel as usize + 1, Turn::default());
         }
-        self.turns[channel as usize] = Turn { brought: now.before(1), next: now };
+        self.turns[channel as usize] = Turn { brought: now.before(1), next: now, period_ticks: 1 };
         channel
     }
-}
-
-/// Ticks between two sends of an object at a distance: the zones are the rings.
-fn period_ticks(world: &World, object: u32, distance2: f32) -> u32 {
-    let Scope::Place(grid) = world.scope(object) else { return 1 };
-    let rings = &world.grid(grid).rings;
-    let ring = rings.iter().find(|ring| f64::from(distance2) <= ring.radius_m * ring.radius_m).or(rings.last());
-    ring.map_or(1, |ring| ring.interval_ticks.max(1))
 }

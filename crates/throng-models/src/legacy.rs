@@ -1,9 +1,10 @@
 //! Unreal's generic replication: for each connection, every object is looked at.
 //!
 //! ```text
+//! once a tick                  the list of what is considered: dormant objects only now and then
 //! for each connection
-//!     for each object          is it relevant: owned, let in, or near enough?       open or close its channel
-//!     sort                     by priority: time since it was sent, times distance
+//!     for each on the list     is it relevant: owned, let in, or near enough?       open or close its channel
+//!     order, if room is short  by priority: time since it was sent, times distance
 //!     until there is no room   compare with what this connection was sent, write what differs
 //! ```
 
@@ -13,9 +14,9 @@ use throng::schema::{FieldMask, Schema};
 use throng::{ServerOptions, StartError};
 
 use crate::comparison::{Detection, Shadows};
-use crate::link::Channel;
-use crate::modelled::{Due, Model, Modelled, Seat, sort_by_priority};
-use crate::world::{Scope, World};
+use crate::link::{Channel, Stage};
+use crate::modelled::{Model, Modelled, Place, Seat};
+use crate::world::{Reach, Scope, World};
 
 /// An object at the end of what is seen counts so much; one in the same place counts 1. What the connection owns counts as
 /// if it were there.
@@ -30,7 +31,7 @@ impl Legacy {
     /// # Errors
     /// If the fields of a kind do not fit into a packet.
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions, detection: Detection) -> Result<Legacy, StartError> {
-        Modelled::with(Method { detection }, schema, options)
+        Modelled::with(Method { detection, considered: Vec::new() }, schema, options)
     }
 }
 
@@ -38,36 +39,48 @@ impl Legacy {
 #[derive(Debug)]
 pub struct Method {
     detection: Detection,
+    /// What is looked at for every connection in this tick.
+    considered: Vec<Considered>,
 }
+
+/// An object, with everything that is asked of it for every connection.
+#[derive(Clone, Copy, Debug)]
+struct Considered {
+    object: u32,
+    /// Index of the connection that owns it.
+    owner: u32,
+    /// The grid in which it has its place; `None` if it is found by name.
+    grid: Option<u8>,
+    position_m: [f32; 3],
+}
+
+/// An object that nobody has touched for so long is dormant.
+const DORMANT_AFTER_TICKS: u32 = 60;
+/// Dormant objects are considered in turns, each in one of so many ticks.
+const DORMANT_TURNS: u32 = 8;
 
 impl Model for Method {
     type Own = Shadows;
 
-    fn begin_write(&self, world: &World, seat: &mut Seat<Shadows>, _: usize) {
+    fn look(&mut self, world: &World, _: &mut [Place<Shadows>]) {
+        self.considered.clear();
         for object in 0..world.len() as u32 {
-            let known = seat.link.find(object);
-            let Some(distance2) = seat.viewer.sees(world, object, known.is_some()) else {
-                if let Some(channel) = known {
-                    seat.link.close(channel);
-                }
-                continue;
+            let grid = match world.scope(object) {
+                Scope::Nowhere => continue,
+                Scope::Place(grid) => Some(grid),
+                Scope::Named(_) => None,
             };
-            let channel = match known {
-                Some(channel) if seat.link.is_told(object) => channel,
-                // Its former end is still on its way.
-                Some(_) => continue,
-                None => {
-                    let is_owner = world.is_owner(object, seat.viewer.id);
-                    match seat.link.open(world, object, is_owner) {
-                        Some(channel) => channel,
-                        None => continue,
-                    }
-                }
-            };
-            let waited_ticks = world.now().since(seat.link.channel(channel).sent_at) as f32;
-            seat.due.push(Due { channel, priority: waited_ticks * nearness(world, object, distance2) });
+            let is_dormant = world.now().since(world.marked(object)) > DORMANT_AFTER_TICKS;
+            let has_turn = object.wrapping_add(world.now().0).is_multiple_of(DORMANT_TURNS);
+            if !is_dormant || has_turn {
+                let (owner, position_m) = (world.owner_index(object), world.position_m(object));
+                self.considered.push(Considered { object, owner, grid, position_m });
+            }
         }
-        sort_by_priority(&mut seat.due);
+    }
+
+    fn begin_write(&self, world: &World, seat: &mut Seat<Shadows>) {
+        self.considered.iter().for_each(|considered| consider(world, seat, considered));
     }
 
     fn pending(&self, world: &World, seat: &mut Seat<Shadows>, channel: u32) -> FieldMask {
@@ -83,10 +96,34 @@ impl Model for Method {
     }
 }
 
+fn consider(world: &World, seat: &mut Seat<Shadows>, considered: &Considered) {
+    let Considered { object, owner, grid, position_m } = *considered;
+    let known = seat.link.find(object);
+    let distance2 = match grid {
+        Some(grid) if owner != seat.viewer.id.index => seat.viewer.sees_place(world, position_m, grid, known.is_some()),
+        _ => seat.viewer.sees(world, object, known.is_some()),
+    };
+    let Some(distance2) = distance2 else {
+        if let Some(channel) = known {
+            seat.link.close(channel);
+        }
+        return;
+    };
+    let Some(channel) = known.or_else(|| seat.link.open(world, object, world.is_owner(object, seat.viewer.id))) else {
+        return;
+    };
+    let state = seat.link.channel(channel);
+    // If it is closing, its former end is still on its way.
+    if state.stage != Stage::Closing {
+        let waited_ticks = world.now().since(state.sent_at) as f32;
+        let priority = waited_ticks * grid.map_or(1.0, |grid| nearness(world.reach(grid), distance2));
+        seat.due.push(channel, priority, world.record_max_bits(state.kind));
+    }
+}
+
 /// The share of an object's priority that its distance leaves: 1 here, [`FARTHEST_PRIORITY`] at the end of sight.
-pub(crate) fn nearness(world: &World, object: u32, distance2: f32) -> f32 {
-    let Scope::Place(grid) = world.scope(object) else { return 1.0 };
-    let enter_m = world.reach(grid).enter_m;
-    let share = (distance2 / (enter_m * enter_m)).min(1.0);
+#[inline]
+pub(crate) fn nearness(reach: &Reach, distance2: f32) -> f32 {
+    let share = (distance2 / (reach.enter_m * reach.enter_m)).min(1.0);
     1.0 - (1.0 - FARTHEST_PRIORITY) * share
 }

@@ -14,9 +14,11 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod baseline;
 mod bits;
 mod comparison;
 mod decoder;
+mod due;
 mod flight;
 mod graph;
 mod legacy;
@@ -33,4 +35,4 @@ pub use graph::Graph;
 pub use legacy::Legacy;
 pub use modelled::Modelled;
 pub use record::RecordError;
-pub use shared_state::{Scratch, SharedState};
+pub use shared_state::{Scratch, SharedState, SharedStateOptions};

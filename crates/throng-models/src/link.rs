@@ -15,8 +15,9 @@ use throng::schema::FieldMask;
 use throng::{Facet, ObjectId, Tick};
 use throng_wire::{BitWriter, KindId};
 
+use crate::baseline::{Baselines, Basis};
 use crate::flight::{Flight, Record};
-use crate::record::{Head, write_body};
+use crate::record::{Head, is_shorter_from, position_of, write_body};
 use crate::world::{World, role_facet};
 
 /// How far a channel has come.
@@ -61,6 +62,8 @@ pub(crate) struct Link {
     pub(crate) counters: ConnectionCounters,
     buffer: Vec<u8>,
     next_serial: u32,
+    /// `None`: positions are written as they are.
+    pub(crate) baselines: Option<Box<Baselines>>,
 }
 
 /// A packet that is being written.
@@ -212,12 +215,30 @@ impl Link {
         let ObjectId { index, generation } = channel.id;
         let opens = channel.stage == Stage::Opening;
         let kind = channel.kind;
-        let head = if opens { Head::Opening { index, generation, kind } } else { Head::Update { index, kind } };
+        let position = self.baselines.as_ref().and_then(|_| position_of(world.kind(index), mask, world.values(index)));
+        let basis = match (&mut self.baselines, position) {
+            (Some(baselines), Some(position)) if !opens => {
+                baselines.basis(number, channel.serial, world.now()).map(|basis| fit(basis, position))
+            }
+            _ => None,
+        };
+        let basis = basis.filter(|basis| basis.from.is_some() || basis.is_kept);
+        let head = match basis {
+            _ if opens => Head::Opening { index, generation, kind },
+            Some(_) => Head::Based { index, kind },
+            None => Head::Update { index, kind },
+        };
         head.write(world.schema(), &mut packet.w);
-        write_body(world.schema().kind(kind), channel.is_owner, mask, world.values(index), &mut packet.w);
+        let body_kind = world.schema().kind(kind);
+        write_body(body_kind, channel.is_owner, mask, world.values(index), basis.as_ref(), &mut packet.w);
         if packet.w.bit_len() > packet.room_bits {
             packet.w.rewind(mark);
             return false;
+        }
+        if let (Some(baselines), Some(Basis { is_kept: true, .. }), Some(position)) =
+            (&mut self.baselines, basis, position)
+        {
+            baselines.sent(number, self.flight.end(), position, world.now());
         }
         self.counters.segments += 1;
         self.counters.object_updates += 1;
@@ -245,6 +266,9 @@ impl Link {
             if channel.serial != record.serial {
                 continue;
             }
+            if let Some(baselines) = &mut self.baselines {
+                baselines.settled(record.channel, record.serial, number, true);
+            }
             if record.closes {
                 freed(record.channel, channel);
                 channel.stage = Stage::Free;
@@ -267,6 +291,9 @@ impl Link {
             if channel.serial != record.serial {
                 continue;
             }
+            if let Some(baselines) = &mut self.baselines {
+                baselines.settled(record.channel, record.serial, number, false);
+            }
             if record.closes {
                 self.closes.push_back(record.channel);
             } else if channel.stage != Stage::Closing {
@@ -279,6 +306,16 @@ impl Link {
             }
         }
         self.flight.forget_settled();
+    }
+}
+
+/// The basis as it serves this position: a distance that is no shorter is not written.
+fn fit(basis: Basis, position: [i32; 3]) -> Basis {
+    match basis.from {
+        Some(from) if !is_shorter_from(position, from) => {
+            Basis { from: None, slot: basis.kept_slot(), is_kept: basis.is_kept }
+        }
+        _ => basis,
     }
 }
 

@@ -7,6 +7,7 @@ use throng::schema::{FieldMask, Schema, ValuesMut};
 use throng::{ChannelKey, ConnectionId, Facet, ObjectId, Replicated, Replication, ServerOptions, StartError, Tick};
 use throng_wire::KindId;
 
+use crate::due::DueList;
 use crate::link::{Channel, Link, Packet};
 use crate::viewer::Viewer;
 use crate::world::World;
@@ -21,6 +22,9 @@ const RECORD_MAX_BYTES: u64 = 1_000;
 pub trait Model: Send + Sync + Sized {
     /// What the model keeps for each connection.
     type Own: Default + Send;
+
+    /// There is a new connection.
+    fn seated(&self, _seat: &mut Seat<Self::Own>) {}
 
     /// There is a new object.
     fn began(&mut self, _world: &World, _object: u32) {}
@@ -40,8 +44,8 @@ pub trait Model: Send + Sync + Sized {
     /// The second part of that.
     fn encode(&mut self, _world: &World, _places: &mut [Place<Self::Own>]) {}
 
-    /// Fills [`Seat::due`] with channels, in the order in which they are written.
-    fn begin_write(&self, world: &World, seat: &mut Seat<Self::Own>, budget_bytes: usize);
+    /// Fills [`Seat::due`] with the channels whose turn has come.
+    fn begin_write(&self, world: &World, seat: &mut Seat<Self::Own>);
 
     /// The fields of a channel that is due that have to be sent.
     fn pending(&self, world: &World, seat: &mut Seat<Self::Own>, channel: u32) -> FieldMask;
@@ -70,24 +74,10 @@ pub struct Seat<O> {
     pub(crate) viewer: Viewer,
     pub(crate) link: Link,
     pub(crate) own: O,
-    /// Channels to be told of in this tick, in order.
-    pub(crate) due: Vec<Due>,
-    cursor: usize,
+    /// Channels to be told of in this tick.
+    pub(crate) due: DueList,
     /// What the channel at the cursor has to be sent; 0 only for one whose being there is all there is to tell.
     mask: FieldMask,
-}
-
-/// A channel whose turn has come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Due {
-    pub(crate) channel: u32,
-    /// Higher goes first.
-    pub(crate) priority: f32,
-}
-
-/// Most urgent first; of the same urgency, lower numbers first, so that runs can be repeated.
-pub(crate) fn sort_by_priority(due: &mut [Due]) {
-    due.sort_unstable_by(|a, b| b.priority.total_cmp(&a.priority).then(a.channel.cmp(&b.channel)));
 }
 
 /// An older replication model.
@@ -114,29 +104,29 @@ impl<M> Copy for Shared<'_, M> {}
 impl<O: Default> Seat<O> {
     fn new(id: ConnectionId) -> Seat<O> {
         let (viewer, link, own) = (Viewer::new(id), Link::default(), O::default());
-        Seat { viewer, link, own, due: Vec::new(), cursor: 0, mask: 0 }
+        Seat { viewer, link, own, due: DueList::default(), mask: 0 }
     }
 }
 
 impl<O> Seat<O> {
     /// Goes on to the next channel that really has something to be told.
     fn advance<M: Model<Own = O>>(&mut self, shared: Shared<'_, M>) {
-        while let Some(&Due { channel, .. }) = self.due.get(self.cursor) {
+        while let Some(channel) = self.due.current() {
             self.mask = shared.model.pending(shared.world, self, channel);
             if self.mask != 0 || self.link.channel(channel).is_untold {
                 return;
             }
-            self.cursor += 1;
+            self.due.advance();
         }
     }
 
     fn write_due<M: Model<Own = O>>(&mut self, shared: Shared<'_, M>, packet: &mut Packet<'_>) {
-        while let Some(&Due { channel, .. }) = self.due.get(self.cursor) {
+        while let Some(channel) = self.due.current() {
             if !self.link.put(packet, shared.world, channel, self.mask) {
                 return;
             }
             shared.model.sent(shared.world, self, channel, self.mask);
-            self.cursor += 1;
+            self.due.advance();
             self.advance(shared);
         }
     }
@@ -250,7 +240,9 @@ impl<M: Model> Replication for Modelled<M> {
         assert!(place.seat.is_none(), "place {index} is taken");
         place.generation = place.generation.wrapping_add(1);
         let id = ConnectionId { index: index as u32, generation: place.generation };
-        place.seat = Some(Box::new(Seat::new(id)));
+        let mut seat = Box::new(Seat::new(id));
+        self.model.seated(&mut seat);
+        place.seat = Some(seat);
         id
     }
 
@@ -300,15 +292,15 @@ impl<M: Model> Replication for Modelled<M> {
     fn begin_write(place: &mut Place<M::Own>, shared: Shared<'_, M>, budget_bytes: usize) {
         let Some(seat) = place.seat.as_deref_mut() else { return };
         seat.due.clear();
-        seat.cursor = 0;
         if seat.viewer.is_live {
-            shared.model.begin_write(shared.world, seat, budget_bytes);
+            shared.model.begin_write(shared.world, seat);
+            seat.due.order(budget_bytes);
             seat.advance(shared);
         }
     }
 
     fn has_more(place: &Place<M::Own>) -> bool {
-        place.seat.as_ref().is_some_and(|seat| seat.cursor < seat.due.len() || seat.link.has_closes())
+        place.seat.as_ref().is_some_and(|seat| !seat.due.is_empty() || seat.link.has_closes())
     }
 
     fn write_packet(place: &mut Place<M::Own>, shared: Shared<'_, M>, sequence: u64, room: &mut [u8]) -> usize {

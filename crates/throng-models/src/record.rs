@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! [object index + 1 : varint]
-//! [form : 2]                      0 update, 1 opening, 2 close
-//! [kind]                          update and opening: as many bits as the schema's highest kind has
+//! [form : 2]                      0 update, 1 opening, 2 close, 3 update with a baseline
+//! [kind]                          updates and opening: as many bits as the schema's highest kind has
 //! [generation : 16]               opening only
-//! [is yours : 1]                  update and opening, if the kind has fields for its owner or for all others
-//! [mask : a bit for each field]   update and opening
+//! [is yours : 1]                  updates and opening, if the kind has fields for its owner or for all others
+//! [mask : a bit for each field]   updates and opening
+//! [is distance : 1]               form 3: the position is the distance from that in a slot (baseline.rs)
+//! [is kept : 1]                   form 3: it is to be kept, in the other slot if it is a distance
+//! [slot : 1]                      form 3
 //! [bits - 1 : 5]                  if the mask has the position: how many bits each of its axes takes
 //! [values]                        the fields of the mask, as their quantisers say
 //! ```
@@ -15,6 +18,7 @@
 //! that one that comes after the object's end can be passed over. A position is written with
 //! as many bits as its largest axis needs, as Unreal's quantised vectors are.
 
+use crate::baseline::{Basis, Slots};
 use throng::Facet;
 use throng::schema::{DecodeError, FieldMask, Kind, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, BitWriter, KindId, ReadError};
@@ -22,6 +26,7 @@ use throng_wire::{BitReader, BitWriter, KindId, ReadError};
 const UPDATE: u64 = 0;
 const OPENING: u64 = 1;
 const CLOSE: u64 = 2;
+const BASED: u64 = 3;
 
 /// The largest index that is written.
 const INDEX_MAX: u64 = 1 << 24;
@@ -36,7 +41,7 @@ pub enum RecordError {
     /// A field makes no sense.
     #[error("a record is malformed: {0}")]
     Field(#[from] DecodeError),
-    /// A form, index or kind that does not exist.
+    /// An index, kind or baseline that does not exist.
     #[error("a record has {0}, which does not exist")]
     Unknown(&'static str),
     /// An update for an object that was never opened, or of another kind.
@@ -64,17 +69,21 @@ impl RecordError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Update { index: u32, kind: KindId },
+    Based { index: u32, kind: KindId },
     Opening { index: u32, generation: u16, kind: KindId },
     Close { index: u32 },
 }
 
 impl Head {
     pub(crate) fn write(self, schema: &Schema, w: &mut BitWriter<'_>) {
-        let (Head::Update { index, .. } | Head::Opening { index, .. } | Head::Close { index }) = self;
+        let (Head::Update { index, .. }
+        | Head::Based { index, .. }
+        | Head::Opening { index, .. }
+        | Head::Close { index }) = self;
         w.write_varint(u64::from(index) + 1);
         match self {
-            Head::Update { kind, .. } => {
-                w.write(UPDATE, 2);
+            Head::Update { kind, .. } | Head::Based { kind, .. } => {
+                w.write(if matches!(self, Head::Based { .. }) { BASED } else { UPDATE }, 2);
                 w.write(kind.0.into(), kind_bits(schema));
             }
             Head::Opening { generation, kind, .. } => {
@@ -103,7 +112,7 @@ impl Head {
                 Head::Opening { index, generation: r.read(16)? as u16, kind }
             }
             CLOSE => Head::Close { index },
-            _ => return Err(RecordError::Unknown("a form")),
+            _ => Head::Based { index, kind: read_kind(schema, r)? },
         }))
     }
 }
@@ -117,34 +126,90 @@ fn read_kind(schema: &Schema, r: &mut BitReader<'_>) -> Result<KindId, RecordErr
     schema.get(kind).map(|_| kind).ok_or(RecordError::Unknown("a kind"))
 }
 
-/// Writes what comes after the head of an update or opening.
-pub(crate) fn write_body(kind: &Kind, is_owner: bool, mask: FieldMask, values: Values<'_>, w: &mut BitWriter<'_>) {
+/// Writes what comes after the head of an update or opening; `basis` belongs to an update with a baseline.
+pub(crate) fn write_body(
+    kind: &Kind,
+    is_owner: bool,
+    mask: FieldMask,
+    values: Values<'_>,
+    basis: Option<&Basis>,
+    w: &mut BitWriter<'_>,
+) {
     if has_roles(kind) {
         w.write_bool(is_owner);
     }
     w.write(mask, kind.fields.len() as u32);
+    if let Some(basis) = basis {
+        w.write_bool(basis.from.is_some());
+        w.write_bool(basis.is_kept);
+        w.write(basis.slot.into(), 1);
+    }
     let mut space = Space::WORLD;
-    if let Some(field) = kind.position.filter(|&field| mask >> field & 1 == 1) {
-        let word = usize::from(kind.fields[field].word);
-        let bits = values.words[word..word + 3].iter().map(|&axis| bits_of(axis as i32)).max().unwrap_or(1);
+    if let Some(position) = position_of(kind, mask, values) {
+        let from = basis.and_then(|basis| basis.from).unwrap_or_default();
+        let bits = (0..3).map(|axis| bits_of(position[axis].wrapping_sub(from[axis]))).max().unwrap_or(1);
         w.write(u64::from(bits) - 1, 5);
-        space = space_of(bits);
+        space = space_of(bits, from);
     }
     kind.encode(mask, values, &space, w);
 }
 
-/// Reads what [`write_body`] wrote: whether the object is the reader's, and the mask; the fields go to `values`.
+/// What comes after the head of an update or opening.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body {
+    pub(crate) is_owner: bool,
+    pub(crate) mask: FieldMask,
+    /// Of an update with a baseline.
+    pub(crate) basis: Option<Basis>,
+}
+
+/// Reads what [`write_body`] wrote; the fields go to `values`. `slots` are there for an update with a baseline; a distance
+/// from an empty slot is counted from 0.
 pub(crate) fn read_body(
     kind: &Kind,
     values: ValuesMut<'_>,
+    slots: Option<Slots>,
     r: &mut BitReader<'_>,
-) -> Result<(bool, FieldMask), RecordError> {
+) -> Result<Body, RecordError> {
     let is_owner = has_roles(kind) && r.read_bool()?;
     let mask = r.read(kind.fields.len() as u32)?;
+    let basis = slots.map(|slots| read_basis(&slots, r)).transpose()?;
     let has_position = kind.position.is_some_and(|field| mask >> field & 1 == 1);
-    let space = if has_position { space_of(r.read(5)? as u8 + 1) } else { Space::WORLD };
+    let from = basis.and_then(|basis| basis.from).unwrap_or_default();
+    let space = if has_position { space_of(r.read(5)? as u8 + 1, from) } else { Space::WORLD };
     kind.decode(mask, values, &space, r)?;
-    Ok((is_owner, mask))
+    Ok(Body { is_owner, mask, basis })
+}
+
+fn read_basis(slots: &Slots, r: &mut BitReader<'_>) -> Result<Basis, RecordError> {
+    let (is_distance, is_kept, slot) = (r.read_bool()?, r.read_bool()?, r.read(1)? as u8);
+    let from = is_distance.then(|| slots.get(slot).map_or([0; 3], |(_, position)| position));
+    Ok(Basis { from, slot, is_kept })
+}
+
+/// The position, if it is in the mask.
+pub(crate) fn position_of(kind: &Kind, mask: FieldMask, values: Values<'_>) -> Option<[i32; 3]> {
+    let field = kind.position.filter(|&field| mask >> field & 1 == 1)?;
+    let word = usize::from(kind.fields[field].word);
+    Some(std::array::from_fn(|axis| values.words[word + axis] as i32))
+}
+
+/// Whether `position` can be written as the distance from another, which takes fewer bits than itself.
+pub(crate) fn is_shorter_from(position: [i32; 3], from: [i32; 3]) -> bool {
+    let bits =
+        |of: &dyn Fn(usize) -> i64| (0..3).map(|axis| i32::try_from(of(axis)).map_or(33, bits_of)).max().unwrap_or(1);
+    // Half of what can be counted in i32: the ends of the space are still in it.
+    let is_central = from.iter().all(|axis| axis.unsigned_abs() < 1 << 30);
+    let distance = bits(&|axis| i64::from(position[axis]) - i64::from(from[axis]));
+    is_central && distance < 30 && distance < bits(&|axis| i64::from(position[axis]))
+}
+
+/// The most bits that a record with all fields of a kind takes.
+pub(crate) fn max_bits(schema: &Schema, kind: &Kind) -> u32 {
+    /// Index, form, generation, role, baseline and the position's size.
+    const HEAD: u64 = 32 + 2 + 16 + 1 + 3 + 5;
+    let bits = HEAD + u64::from(kind_bits(schema)) + kind.fields.len() as u64 + kind.max_bits(kind.all_mask());
+    u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
 /// Whether the kind looks different to its owner.
@@ -157,9 +222,9 @@ fn bits_of(value: i32) -> u8 {
     33 - (value ^ (value >> 31)).leading_zeros().max(1) as u8
 }
 
-/// Numbers of so many bits in two's complement.
-fn space_of(bits: u8) -> Space {
-    Space { origin: [(-1i64 << (bits - 1)) as i32; 3], bits: [bits; 3] }
+/// Distances of so many bits in two's complement.
+fn space_of(bits: u8, from: [i32; 3]) -> Space {
+    Space { origin: from.map(|axis| axis.wrapping_add((-1i64 << (bits - 1)) as i32)), bits: [bits; 3] }
 }
 
 #[cfg(test)]
@@ -172,7 +237,7 @@ mod tests {
             [(0, 1), (-1, 1), (1, 2), (-2, 2), (127, 8), (-128, 8), (128, 9), (i32::MAX, 32), (i32::MIN, 32)]
         {
             assert_eq!(bits_of(value), bits, "{value}");
-            assert!(space_of(bits).contains([value; 3]), "{value}");
+            assert!(space_of(bits, [0; 3]).contains([value; 3]), "{value}");
         }
     }
 }

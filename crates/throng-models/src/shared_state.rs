@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! shared               quantised values, exact masks of what changed        once for each object touched
-//!                      cells: a set of the objects that can be seen from there
-//! for each connection  scope = cells' sets, near enough, and for some ticks after
+//!                      cells: sets of the objects that can be seen from there, surely and perhaps
+//! for each connection  scope = its cell's sets, what is really near enough, and for some ticks after
 //!                      pending |= changed, for what is in scope
 //!                      priority += by distance, for what is pending; due from 1 on
-//!                      sort, write the pending fields from the quantised values
+//!                      order, if room is short; write the pending fields from the quantised values
 //! ```
 //!
 //! What is sent is cleared from the pending mask; what is lost comes back, unless it was sent again since.
@@ -19,8 +19,9 @@ use throng::schema::{FieldMask, Schema};
 use throng::{ServerOptions, StartError};
 
 use crate::bits::{Bits, numbers_of};
-use crate::link::{Channel, Link};
-use crate::modelled::{Due, Model, Modelled, Place, Seat, sort_by_priority};
+use crate::due::DueList;
+use crate::link::{Channel, Link, Stage};
+use crate::modelled::{Model, Modelled, Place, Seat};
 use crate::world::{Scope, World};
 use filter::Filter;
 
@@ -44,6 +45,15 @@ pub enum Scratch {
     Shared,
 }
 
+/// What of [`SharedState`] can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedStateOptions {
+    /// Where the lists are.
+    pub scratch: Scratch,
+    /// Positions are written as distances from those that the client is known to hold, where that is shorter.
+    pub has_baselines: bool,
+}
+
 /// Iris's shape.
 pub type SharedState = Modelled<Method>;
 
@@ -52,8 +62,17 @@ impl SharedState {
     ///
     /// # Errors
     /// If the fields of a kind do not fit into a packet.
-    pub fn new(schema: &Arc<Schema>, options: &ServerOptions, scratch: Scratch) -> Result<SharedState, StartError> {
-        let method = Method { scratch, filter: Filter::new(&options.grids), dirty: Vec::new(), changed: Vec::new() };
+    pub fn new(
+        schema: &Arc<Schema>,
+        options: &ServerOptions,
+        shared: SharedStateOptions,
+    ) -> Result<SharedState, StartError> {
+        let method = Method {
+            options: shared,
+            filter: Filter::new(&options.grids),
+            dirty: Bits::default(),
+            changed: Vec::new(),
+        };
         Modelled::with(method, schema, options)
     }
 }
@@ -61,10 +80,10 @@ impl SharedState {
 /// How [`SharedState`] works.
 #[derive(Debug)]
 pub struct Method {
-    scratch: Scratch,
+    options: SharedStateOptions,
     filter: Filter,
-    /// Objects that changed since the last tick, each once.
-    dirty: Vec<u32>,
+    /// Objects that changed since the last tick.
+    dirty: Bits,
     /// What changed of them, by object index.
     changed: Vec<FieldMask>,
 }
@@ -75,7 +94,9 @@ pub struct Own {
     scope: Bits,
     /// What the filter lets through in this tick.
     seen: Bits,
-    /// Ticks for which an object that is no longer seen stays in scope.
+    /// What is in scope though it is no longer seen.
+    waning: Bits,
+    /// Ticks for which that stays in scope.
     grace: Vec<u8>,
     /// Objects with pending fields, or to be opened.
     unsent: Bits,
@@ -86,8 +107,13 @@ pub struct Own {
 impl Model for Method {
     type Own = Own;
 
+    fn seated(&self, seat: &mut Seat<Own>) {
+        seat.link.baselines = self.options.has_baselines.then(Box::default);
+    }
+
     fn began(&mut self, world: &World, object: u32) {
         self.filter.insert(world, object);
+        self.dirty.grow(world.len());
         self.changed.resize(world.len(), 0);
         self.changed[object as usize] = 0;
     }
@@ -96,11 +122,10 @@ impl Model for Method {
         self.filter.touch(world, object);
         let kind = world.kind(object);
         let lasting = mask & !kind.initial_only_mask();
-        let changed = &mut self.changed[object as usize];
-        if *changed == 0 && lasting != 0 {
-            self.dirty.push(object);
+        if lasting != 0 {
+            self.dirty.insert(object);
+            self.changed[object as usize] |= lasting;
         }
-        *changed |= lasting;
     }
 
     fn moved(&mut self, world: &World, object: u32) {
@@ -110,6 +135,7 @@ impl Model for Method {
 
     fn ended(&mut self, _: &World, object: u32) {
         self.filter.remove(object);
+        self.dirty.remove(object);
         self.changed[object as usize] = 0;
     }
 
@@ -122,29 +148,22 @@ impl Model for Method {
     }
 
     fn encode(&mut self, world: &World, places: &mut [Place<Own>]) {
-        // An object that ended and began anew since may be here twice; the second time it has no changes.
         for seat in places.iter_mut().filter_map(|place| place.seat.as_deref_mut()) {
-            for &object in &self.dirty {
-                if seat.own.scope.contains(object) {
-                    seat.own.pending[object as usize] |= self.changed[object as usize];
-                    seat.own.unsent.insert(object);
-                }
-            }
+            seat.own.take_changes(&self.dirty, &self.changed);
             prioritise(world, seat);
         }
-        self.dirty.drain(..).for_each(|object| self.changed[object as usize] = 0);
+        self.dirty.iter().for_each(|object| self.changed[object as usize] = 0);
+        self.dirty.clear();
     }
 
-    fn begin_write(&self, _: &World, seat: &mut Seat<Own>, _: usize) {
+    fn begin_write(&self, world: &World, seat: &mut Seat<Own>) {
         let Seat { own, link, due, .. } = seat;
-        if self.scratch == Scratch::PerConnection {
-            let mut list = Vec::with_capacity(SCRATCH_OBJECTS);
-            own.collect_due(link, &mut list);
-            sort_by_priority(&mut list);
-            due.extend_from_slice(&list);
+        if self.options.scratch == Scratch::PerConnection {
+            let mut list = DueList::with_room(SCRATCH_OBJECTS);
+            own.collect_due(world, link, &mut list);
+            due.copy_from(&list);
         } else {
-            own.collect_due(link, due);
-            sort_by_priority(due);
+            own.collect_due(world, link, due);
         }
     }
 
@@ -186,7 +205,7 @@ impl Method {
             if seen | before == 0 {
                 continue;
             }
-            numbers_of(at as u32, seen).for_each(|object| own.grace[object as usize] = HYSTERESIS_TICKS);
+            own.waning.remove_word(at, seen);
             for object in numbers_of(at as u32, seen & !before) {
                 if let Some(channel) = link.open(world, object, world.is_owner(object, viewer.id)) {
                     own.enter(object);
@@ -194,6 +213,10 @@ impl Method {
                 }
             }
             for object in numbers_of(at as u32, before & !seen) {
+                if !own.waning.contains(object) {
+                    own.waning.insert(object);
+                    own.grace[object as usize] = HYSTERESIS_TICKS;
+                }
                 own.grace[object as usize] -= 1;
                 if own.grace[object as usize] == 0 || !world.is_alive(object) {
                     own.leave(object);
@@ -221,19 +244,33 @@ fn prioritise(world: &World, seat: &mut Seat<Own>) {
 /// says.
 fn priority(world: &World, object: u32, viewpoint_m: [f32; 3]) -> f32 {
     let Scope::Place(grid) = world.scope(object) else { return DUE };
-    let distance2 = f64::from(world.reach(grid).distance2(world.position_m(object), viewpoint_m));
-    let rings = &world.grid(grid).rings;
-    let ring = rings.iter().find(|ring| distance2 <= ring.radius_m * ring.radius_m).or(rings.last());
-    ring.map_or(DUE, |ring| DUE / ring.interval_ticks.max(1) as f32)
+    let reach = world.reach(grid);
+    let interval_ticks = match reach.only_interval_ticks() {
+        Some(interval_ticks) => interval_ticks,
+        None => reach.interval_ticks(reach.distance2(world.position_m(object), viewpoint_m)),
+    };
+    DUE / interval_ticks as f32
 }
 
 impl Own {
     fn grow(&mut self, len: usize) {
         if self.pending.len() < len {
-            [&mut self.scope, &mut self.seen, &mut self.unsent].into_iter().for_each(|bits| bits.grow(len));
+            let sets = [&mut self.scope, &mut self.seen, &mut self.waning, &mut self.unsent];
+            sets.into_iter().for_each(|bits| bits.grow(len));
             self.grace.resize(len, 0);
             self.pending.resize(len, 0);
             self.priorities.resize(len, 0.0);
+        }
+    }
+
+    /// What changed of the objects in scope is to be sent.
+    fn take_changes(&mut self, dirty: &Bits, changed: &[FieldMask]) {
+        for at in 0..self.scope.words().min(dirty.words()) {
+            let affected = dirty.word(at) & self.scope.word(at);
+            self.unsent.unite_word(at, affected);
+            for object in numbers_of(at as u32, affected) {
+                self.pending[object as usize] |= changed[object as usize];
+            }
         }
     }
 
@@ -247,21 +284,22 @@ impl Own {
 
     fn leave(&mut self, object: u32) {
         self.scope.remove(object);
+        self.waning.remove(object);
         self.unsent.remove(object);
         self.pending[object as usize] = 0;
         self.priorities[object as usize] = 0.0;
     }
 
     /// The channels of everything whose priority has come to [`DUE`].
-    fn collect_due(&self, link: &Link, due: &mut Vec<Due>) {
+    fn collect_due(&self, world: &World, link: &Link, due: &mut DueList) {
         for object in self.unsent.iter() {
             let priority = self.priorities[object as usize];
             // Thirds and sevenths do not quite add up to a whole.
             if priority >= DUE * 0.999
-                && link.is_told(object)
                 && let Some(channel) = link.find(object)
+                && link.channel(channel).stage != Stage::Closing
             {
-                due.push(Due { channel, priority });
+                due.push(channel, priority, world.record_max_bits(link.channel(channel).kind));
             }
         }
     }

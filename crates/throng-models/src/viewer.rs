@@ -51,14 +51,14 @@ impl Viewer {
         match world.scope(index) {
             Scope::Nowhere => None,
             _ if world.is_owner(index, self.id) => Some(0.0),
-            Scope::Place(grid) => self.sees_place(world, index, grid, known),
+            Scope::Place(grid) => self.sees_place(world, world.position_m(index), grid, known),
             Scope::Named(key) => self.names.contains(&key).then_some(0.0),
         }
     }
 
+    /// The same for an object at a place that somebody else owns, or nobody.
     #[inline]
-    fn sees_place(&self, world: &World, index: u32, grid: u8, known: bool) -> Option<f32> {
-        let position_m = world.position_m(index);
+    pub(crate) fn sees_place(&self, world: &World, position_m: [f32; 3], grid: u8, known: bool) -> Option<f32> {
         if let Some(viewpoint_m) = self.viewpoint_m {
             let reach = world.reach(grid);
             let distance2 = reach.distance2(viewpoint_m, position_m);

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use throng::replica::{Layers, LimitReached, Placement};
 use throng::schema::{FieldMask, Kind, Schema, Values, ValuesMut};
-use throng::{ChannelKey, ConnectionId, Facet, GridOptions, GridShape, ObjectId, Replicated, Tick};
+use throng::{ChannelKey, ConnectionId, Facet, GridOptions, GridShape, ObjectId, Replicated, Ring, Tick};
 use throng_wire::KindId;
 
 use crate::arena::Arena;
+use crate::record::max_bits;
 
 /// No connection: its index is above every other.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -39,6 +40,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct World {
     schema: Arc<Schema>,
+    kinds: Vec<KindFacts>,
     grids: Vec<GridOptions>,
     reaches: Vec<Reach>,
     limit: usize,
@@ -59,6 +61,7 @@ impl World {
     pub(crate) fn new(schema: &Arc<Schema>, grids: Vec<GridOptions>, limit: usize, first_tick: Tick) -> World {
         World {
             schema: Arc::clone(schema),
+            kinds: schema.kinds().iter().map(|kind| KindFacts::of(schema, kind)).collect(),
             reaches: grids.iter().map(Reach::of).collect(),
             grids,
             limit: limit.min(1 << 24),
@@ -97,10 +100,13 @@ impl World {
         owner: Option<ConnectionId>,
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
+        if self.free.is_empty() && self.entries.len() >= self.limit {
+            return Err(LimitReached::Objects(self.limit));
+        }
         let row = self.arenas[usize::from(kind.0)].take_row(self.schema.kind(kind));
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.entries.len() < self.limit => {
+            None => {
                 self.entries.push(Entry { generation: 0, kind, row, owner });
                 self.positions_m.push([0.0; 3]);
                 self.scopes.push(Scope::Nowhere);
@@ -108,7 +114,6 @@ impl World {
                 self.marked.push(self.now);
                 self.entries.len() as u32 - 1
             }
-            None => return Err(LimitReached::Objects(self.limit)),
         };
         let entry = &mut self.entries[index as usize];
         *entry = Entry { generation: entry.generation.wrapping_add(1), kind, row, owner };
@@ -220,8 +225,19 @@ impl World {
 
     /// The fields that a connection may be sent: those for everybody, and those for the owner or for all others.
     pub(crate) fn visible(&self, index: u32, is_owner: bool) -> FieldMask {
-        let kind = self.kind(index);
-        kind.facet_mask(Facet::Public) | kind.facet_mask(role_facet(is_owner))
+        self.kinds[usize::from(self.kind_id(index).0)].visible[usize::from(is_owner)]
+    }
+
+    /// The most bits that a record of an object of this kind takes.
+    #[inline]
+    pub(crate) fn record_max_bits(&self, kind: KindId) -> u32 {
+        self.kinds[usize::from(kind.0)].record_max_bits
+    }
+
+    /// The connection that owns the object, by its index; [`NOBODY`] if none does.
+    #[inline]
+    pub(crate) fn owner_index(&self, index: u32) -> u32 {
+        self.owners[index as usize]
     }
 
     /// How far viewers see in a grid.
@@ -256,8 +272,24 @@ pub(crate) fn role_facet(is_owner: bool) -> Facet {
     if is_owner { Facet::Owner } else { Facet::Others }
 }
 
-/// How far a viewer sees in one grid.
+/// What is asked of a kind for every object and connection.
 #[derive(Clone, Copy, Debug)]
+struct KindFacts {
+    /// The fields that everybody but the owner may be sent, and those for the owner.
+    visible: [FieldMask; 2],
+    record_max_bits: u32,
+}
+
+impl KindFacts {
+    fn of(schema: &Schema, kind: &Kind) -> KindFacts {
+        let visible =
+            [false, true].map(|is_owner| kind.facet_mask(Facet::Public) | kind.facet_mask(role_facet(is_owner)));
+        KindFacts { visible, record_max_bits: max_bits(schema, kind) }
+    }
+}
+
+/// How far a viewer sees in one grid.
+#[derive(Clone, Debug)]
 pub(crate) struct Reach {
     /// 1 for the axes that count, 0 for the others.
     pub(crate) axes: [f32; 3],
@@ -265,6 +297,8 @@ pub(crate) struct Reach {
     pub(crate) enter_m: f32,
     /// Beyond this one that is in sight leaves it, so that nobody flickers at the border.
     pub(crate) leave_m: f32,
+    /// Of each ring, from the innermost on: its squared radius, and the ticks between two updates in it.
+    rings: Vec<(f32, u32)>,
 }
 
 /// How much farther an object stays in sight than it comes into it.
@@ -274,7 +308,26 @@ impl Reach {
     fn of(grid: &GridOptions) -> Reach {
         let enter_m = grid.rings.last().map_or(0.0, |ring| ring.radius_m as f32);
         let height = if grid.shape.layers == Layers::Single { 0.0 } else { 1.0 };
-        Reach { axes: [1.0, 1.0, height], enter_m, leave_m: enter_m * LEAVE_FACTOR }
+        let ring = |ring: &Ring| ((ring.radius_m * ring.radius_m) as f32, ring.interval_ticks.max(1));
+        let rings = grid.rings.iter().map(ring).collect();
+        Reach { axes: [1.0, 1.0, height], enter_m, leave_m: enter_m * LEAVE_FACTOR, rings }
+    }
+
+    /// Ticks between two updates at any distance, if that is the same everywhere.
+    #[inline]
+    pub(crate) fn only_interval_ticks(&self) -> Option<u32> {
+        match self.rings[..] {
+            [] => Some(1),
+            [(_, interval_ticks)] => Some(interval_ticks),
+            _ => None,
+        }
+    }
+
+    /// Ticks between two updates at a squared distance.
+    #[inline]
+    pub(crate) fn interval_ticks(&self, distance2: f32) -> u32 {
+        let ring = self.rings.iter().find(|(radius2, _)| distance2 <= *radius2).or(self.rings.last());
+        ring.map_or(1, |(_, interval_ticks)| *interval_ticks)
     }
 
     /// Squared distance, in square metres.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use harness::storm::{Storm, StormOptions};
 use harness::{Contender, World, WorldOptions};
 use throng::{Schema, ServerOptions, StartError, Tick};
-use throng_models::{Detection, Graph, Legacy, Scratch, SharedState};
+use throng_models::{Detection, Graph, Legacy, Scratch, SharedState, SharedStateOptions};
 use throng_testkit::for_seeds;
 
 const COMMAND: &str = "cargo test -p throng-models --test convergence";
@@ -52,10 +52,19 @@ fn clients_of_the_graph_converge_after_any_storm() {
 
 #[test]
 fn clients_of_the_shared_state_model_converge_after_any_storm() {
-    weather(|schema, options| SharedState::new(schema, options, Scratch::Shared));
+    weather(|schema, options| SharedState::new(schema, options, shared(Scratch::Shared, false)));
+}
+
+#[test]
+fn clients_of_the_shared_state_model_converge_with_baselines() {
+    weather(|schema, options| SharedState::new(schema, options, shared(Scratch::Shared, true)));
 }
 
 #[test]
 fn clients_of_the_shared_state_model_converge_wherever_its_lists_are() {
-    weather(|schema, options| SharedState::new(schema, options, Scratch::PerConnection));
+    weather(|schema, options| SharedState::new(schema, options, shared(Scratch::PerConnection, false)));
+}
+
+fn shared(scratch: Scratch, has_baselines: bool) -> SharedStateOptions {
+    SharedStateOptions { scratch, has_baselines }
 }

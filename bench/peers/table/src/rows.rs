@@ -73,12 +73,15 @@ impl Row {
     }
 }
 
+/// Median, lowest and highest of at least one value. Between two in the middle lies the median.
+fn spread(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    let (upper, lower) = (values[values.len() / 2], values[(values.len() - 1) / 2]);
+    [(lower + upper) / 2.0, values[0], values[values.len() - 1]]
+}
+
 fn merge(runs: &[Row]) -> Row {
-    let middle = |of: &dyn Fn(&Row) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        [values[values.len() / 2], values[0], values[values.len() - 1]]
-    };
+    let middle = |of: &dyn Fn(&Row) -> f64| spread(runs.iter().map(of).collect());
     let [median, min, max] = middle(&|row| row.ms_per_tick.median);
     let has_allocations = runs.iter().all(|row| row.allocations_per_tick.is_some());
     Row {
@@ -152,4 +155,16 @@ fn line(row: &Row) -> String {
         row.packets_per_client_tick,
         row.state_age_ticks,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_of_runs_lies_between_the_middle_two() {
+        assert_eq!(spread(vec![4.0, 1.0, 3.0, 2.0]), [2.5, 1.0, 4.0]);
+        assert_eq!(spread(vec![7.0, 1.0, 3.0]), [3.0, 1.0, 7.0]);
+        assert_eq!(spread(vec![5.0]), [5.0, 5.0, 5.0]);
+    }
 }

@@ -10,31 +10,50 @@ pub struct Contestant {
     pub model: Model,
     /// For [`Model::SharedState`]: where its lists are.
     pub scratch: Scratch,
+    /// For the same: whether it has baselines.
+    pub has_baselines: bool,
 }
 
 impl Contestant {
     /// The models in the order of the published tables, each with its usual settings.
     pub fn usual() -> Vec<Contestant> {
-        Model::ALL.iter().map(|&(_, model)| Contestant { model, scratch: Scratch::default() }).collect()
+        Model::ALL.iter().map(|&(_, model)| Contestant::of(model)).collect()
+    }
+
+    /// The same model with other settings, as far as there are any.
+    pub fn variants() -> [Contestant; 2] {
+        let usual = Contestant::of(Model::SharedState);
+        [Contestant { scratch: Scratch::PerConnection, ..usual }, Contestant { has_baselines: true, ..usual }]
+    }
+
+    fn of(model: Model) -> Contestant {
+        Contestant { model, scratch: Scratch::default(), has_baselines: false }
     }
 }
+
+/// What baselines are called behind the model's name.
+const BASELINES: &str = "baselines";
 
 /// As on the command line: `legacy`, or `shared-state:per-connection`.
 impl FromStr for Contestant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Contestant, String> {
-        let (name, scratch) = text.split_once(':').map_or((text, None), |(name, scratch)| (name, Some(scratch)));
+        let (name, variant) = text.split_once(':').map_or((text, None), |(name, variant)| (name, Some(variant)));
         let model = Model::ALL.iter().find(|(known, _)| *known == name).map(|(_, model)| *model);
         let model = model
             .ok_or_else(|| format!("`{name}` is no model: use legacy, legacy-push, graph, shared-state or throng"))?;
-        let Some(scratch) = scratch else { return Ok(Contestant { model, scratch: Scratch::default() }) };
+        let Some(variant) = variant else { return Ok(Contestant::of(model)) };
         if model != Model::SharedState {
-            return Err(format!("`{name}` has no scratch: only shared-state:per-connection is possible"));
+            return Err(format!("`{name}` has no variants: only shared-state has"));
         }
-        let known = Scratch::ALL.iter().find(|(known, _)| *known == scratch);
-        let scratch = known.map(|(_, scratch)| *scratch).ok_or("after shared-state: use per-connection or shared")?;
-        Ok(Contestant { model, scratch })
+        if variant == BASELINES {
+            return Ok(Contestant { has_baselines: true, ..Contestant::of(model) });
+        }
+        let known = Scratch::ALL.iter().find(|(known, _)| *known == variant);
+        let scratch = known.map(|(_, scratch)| *scratch);
+        let scratch = scratch.ok_or("after shared-state: use per-connection, shared or baselines")?;
+        Ok(Contestant { scratch, ..Contestant::of(model) })
     }
 }
 
@@ -43,6 +62,7 @@ impl fmt::Display for Contestant {
         f.write_str(self.model.name())?;
         match self.scratch {
             Scratch::PerConnection => f.write_str(":per-connection"),
+            Scratch::Shared if self.has_baselines => write!(f, ":{BASELINES}"),
             Scratch::Shared => Ok(()),
         }
     }
@@ -54,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_contestant_is_read_as_it_is_written() {
-        for name in ["legacy", "legacy-push", "graph", "shared-state", "shared-state:per-connection", "throng"] {
+        let names = ["legacy", "legacy-push", "graph", "shared-state", "throng"].map(str::to_owned);
+        for name in names.into_iter().chain(Contestant::variants().map(|variant| variant.to_string())) {
             assert_eq!(name.parse::<Contestant>().unwrap().to_string(), name);
         }
         assert_eq!("shared-state:shared".parse::<Contestant>().unwrap().to_string(), "shared-state");
@@ -64,7 +85,7 @@ mod tests {
     fn what_is_no_contestant_is_refused_with_what_to_use() {
         let refused = |text: &str| text.parse::<Contestant>().unwrap_err();
         assert!(refused("iris").contains("shared-state or throng"));
-        assert!(refused("throng:shared").contains("no scratch"));
-        assert!(refused("shared-state:mine").contains("per-connection or shared"));
+        assert!(refused("throng:shared").contains("no variants"));
+        assert!(refused("shared-state:mine").contains("shared or baselines"));
     }
 }

@@ -2,6 +2,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::summary::{RunSummary, Split, Spread};
 
+/// A server that misses more of its ticks than this is overloaded.
+pub const OVERLOADED_SHARE: f64 = 0.01;
+
 /// What a comparison keeps of a run's summary. Times are means over the measured part's ticks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -88,6 +91,24 @@ impl Figures {
         self.outside_kernel_us() - self.us_per_connection.seal
     }
 
+    /// What is done for each connection when its turn has come: write, seal and send, in microseconds. What is filtered,
+    /// compared and marked before, for all of them, is not in it.
+    pub fn turn_us(&self) -> f64 {
+        self.us_per_connection.write + self.us_per_connection.seal + self.us_per_connection.send
+    }
+
+    /// The share of due ticks that were not done when the next was due, 0 to 1.
+    pub fn missed_share(&self) -> f64 {
+        let due = self.ticks + self.missed_ticks;
+        if due == 0 { 0.0 } else { self.missed_ticks as f64 / due as f64 }
+    }
+
+    /// Whether the server was overloaded: it missed more than [`OVERLOADED_SHARE`] of its ticks. Its figures are then
+    /// those of the ticks that it managed: its clients are sent less, and what they hold is old between ticks, not in them.
+    pub fn is_overloaded(&self) -> bool {
+        self.missed_share() > OVERLOADED_SHARE
+    }
+
     /// Outgoing work by the floor of the same run.
     pub fn by_floor(&self) -> Option<f64> {
         self.floor_ms.filter(|&floor_ms| floor_ms > 0.0).map(|floor_ms| self.outgoing_ms() / floor_ms)
@@ -101,6 +122,13 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_misses_more_than_one_tick_of_a_hundred_is_overloaded() {
+        let figures = |ticks, missed_ticks| Figures { ticks, missed_ticks, ..Figures::default() };
+        assert!(!figures(0, 0).is_overloaded() && !figures(239, 1).is_overloaded() && !figures(99, 1).is_overloaded());
+        assert!(figures(98, 2).is_overloaded() && figures(111, 121).is_overloaded());
+    }
 
     #[test]
     fn outgoing_work_falls_into_the_kernels_part_the_seal_and_the_model() {

@@ -260,6 +260,32 @@ impl Comparison {
         if all.iter().any(|run| run.valid) { all.into_iter().filter(|run| run.valid).collect() } else { all }
     }
 
+    /// Whether a contestant's server was overloaded in the runs of such a cell that count: in all of them together it
+    /// missed more than [`OVERLOADED_SHARE`](super::OVERLOADED_SHARE) of its ticks.
+    pub fn is_overloaded(&self, workload: &str, players: u32, contestant: &str) -> bool {
+        let mut all = Figures::default();
+        for figures in self.counted(workload, players, contestant).iter().filter_map(|run| run.figures.as_ref()) {
+            all.ticks += figures.ticks;
+            all.missed_ticks += figures.missed_ticks;
+        }
+        all.is_overloaded()
+    }
+
+    /// The contestants whose server was overloaded, a line for each workload and size: who missed how many of its ticks.
+    pub fn overloads(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for workload in &self.workloads {
+            for players in self.sizes(workload) {
+                let overloaded = self.contestants.iter().filter(|who| self.is_overloaded(workload, players, who));
+                let names: Vec<&str> = overloaded.map(String::as_str).collect();
+                if !names.is_empty() {
+                    lines.push(format!("{workload} with {players}: {}", names.join(", ")));
+                }
+            }
+        }
+        lines
+    }
+
     /// Who the others are held against: `legacy`, or the first.
     pub fn base(&self) -> Option<&str> {
         let legacy = self.contestants.iter().find(|name| *name == "legacy");

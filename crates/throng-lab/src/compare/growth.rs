@@ -29,6 +29,15 @@ pub struct Point {
     pub sample: Sample,
     /// Whether the runs may be quoted. Those that may not are not fitted.
     pub is_valid: bool,
+    /// Whether the server was overloaded: what it could not do is not in the value, so it is not fitted.
+    pub is_overloaded: bool,
+}
+
+impl Point {
+    /// Whether the power law is to go through it.
+    pub fn is_fitted(&self) -> bool {
+        self.is_valid && !self.is_overloaded
+    }
 }
 
 /// `value = factor * players ^ exponent`.
@@ -51,14 +60,15 @@ pub fn curves(comparison: &Comparison, workload: &str, measure: &Measure) -> Vec
     let point = |players: u32, contestant: &str| {
         let runs = comparison.counted(workload, players, contestant);
         let sample = Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(measure.of)))?;
-        Some(Point { players, sample, is_valid: runs.iter().any(|run| run.valid) })
+        let is_overloaded = comparison.is_overloaded(workload, players, contestant);
+        Some(Point { players, sample, is_valid: runs.iter().any(|run| run.valid), is_overloaded })
     };
     let curve = |contestant: &String| {
         let points: Vec<_> = sizes.iter().map(|&players| point(players, contestant)).collect();
         let fitted: Vec<(f64, f64)> = points
             .iter()
             .flatten()
-            .filter(|point| point.is_valid)
+            .filter(|point| point.is_fitted())
             .map(|point| (f64::from(point.players), point.sample.median))
             .collect();
         Curve { contestant: contestant.clone(), points, fit: fit(&fitted) }
@@ -88,6 +98,21 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_point_of_an_overloaded_server_is_kept_and_not_fitted() {
+        let mut comparison = crate::compare::example();
+        let exponent = |comparison: &Comparison| curves(comparison, "dense", &GROWTHS[0])[0].fit.map(|fit| fit.points);
+        assert_eq!(exponent(&comparison), Some(3));
+        for run in comparison.runs.iter_mut().filter(|run| run.players == 400 && run.contestant == "legacy") {
+            let figures = run.figures.as_mut().unwrap();
+            figures.missed_ticks = figures.ticks;
+        }
+        let curves = curves(&comparison, "dense", &GROWTHS[0]);
+        let point = curves[0].points[2].unwrap();
+        assert!(point.is_valid && point.is_overloaded && !point.is_fitted());
+        assert_eq!((curves[0].fit, curves[1].fit.unwrap().points), (None, 3), "two points are left of three");
+    }
 
     #[test]
     fn a_power_law_is_found_again() {

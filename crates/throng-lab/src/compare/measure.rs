@@ -37,6 +37,17 @@ pub const OUTSIDE_KERNEL: Measure = Measure {
     of: |figures| Some(figures.outside_kernel_us()),
 };
 
+/// What is done for each connection in its turn, the kernel's part included.
+pub const TURN: Measure =
+    Measure { name: "turn of a connection", unit: "µs", is_cost: true, of: |figures| Some(figures.turn_us()) };
+/// The same without the kernel's part.
+pub const TURN_OUTSIDE_KERNEL: Measure = Measure {
+    name: "  outside the kernel",
+    unit: "µs",
+    is_cost: true,
+    of: |figures| Some(figures.turn_us() - figures.us_per_connection.send),
+};
+
 /// What is shown of a workload. `converge` begins as its published table does: incoming, world, outgoing.
 pub fn measures(workload: &str) -> Vec<Measure> {
     let frame = cost("frame", "ms", |figures| Some(figures.frame_ms));
@@ -79,6 +90,5 @@ fn neutral(name: &'static str, unit: &'static str, of: fn(&Figures) -> Option<f6
 }
 
 fn missed_percent(figures: &Figures) -> Option<f64> {
-    let due = figures.ticks + figures.missed_ticks;
-    (due > 0).then(|| figures.missed_ticks as f64 / due as f64 * 100.0)
+    (figures.ticks + figures.missed_ticks > 0).then(|| figures.missed_share() * 100.0)
 }

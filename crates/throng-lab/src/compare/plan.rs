@@ -25,6 +25,14 @@ impl fmt::Display for Turn {
     }
 }
 
+impl Turn {
+    /// How long it plays, with what is not measured, in seconds; 0 if there is no such scenario.
+    pub fn seconds(&self) -> u32 {
+        let scenario = Scenario::resolve(&self.workload, &self.overrides);
+        scenario.map_or(0, |scenario| scenario.warmup_seconds + scenario.seconds)
+    }
+}
+
 /// The workload whose runs are measured only when everybody has reached the middle.
 const CONVERGE: &str = "converge";
 /// The last of those who start 800 m from the centre has run there by then, at 5 m/s.
@@ -66,6 +74,7 @@ fn overrides(options: &CompareOptions, workload: &str, players: Option<u32>, con
     overrides.model = Some(contestant.model);
     // Left out where it says nothing: the command of a run is to be read and repeated.
     overrides.scratch = Some(contestant.scratch).filter(|&scratch| scratch != Scratch::default());
+    overrides.baselines = contestant.has_baselines;
     if workload == CONVERGE {
         overrides.warmup_seconds = overrides.warmup_seconds.or(Some(CONVERGE_WARMUP_S));
     }
@@ -112,5 +121,7 @@ mod tests {
         assert_eq!(turns[0].overrides.warmup_seconds, Some(165));
         assert_eq!(turns[2].overrides.warmup_seconds, None);
         assert_eq!(turns[0].overrides.seconds, Some(4));
+        assert_eq!(turns[0].seconds(), 165 + 4);
+        assert_eq!(Turn { workload: "nowhere".to_owned(), ..turns[0].clone() }.seconds(), 0);
     }
 }

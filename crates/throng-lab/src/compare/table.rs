@@ -8,6 +8,12 @@ use super::{Comparison, Figures, GROWTHS, Measure, OUTGOING, OUTSIDE_KERNEL, Pub
 use super::{advantage, measures};
 use crate::terminal::{figure, grouped};
 
+/// The mark of a server that was overloaded.
+pub const OVERLOADED: &str = "†";
+/// What the mark says.
+const OVERLOADED_LEGEND: &str = "† overloaded: missed more than 1 % of its ticks. The figures are those of the ticks that it \
+    managed; its ages begin with them,\n  less was sent, and it is not fitted:\n";
+
 /// Reasons that are shown; the file has them all.
 const COMPLAINTS: usize = 8;
 
@@ -34,7 +40,7 @@ fn of_workload(comparison: &Comparison, workload: &str, players: u32) -> String 
     let columns: Vec<Vec<&Run>> =
         comparison.contestants.iter().map(|who| comparison.counted(workload, players, who)).collect();
     let mut table = plain_table();
-    table.add_row(header(comparison, &columns));
+    table.add_row(header(comparison, (workload, players), &columns));
     for measure in measures(workload) {
         let samples: Vec<_> = columns.iter().map(|runs| sample(runs, &measure)).collect();
         // A distance at which nobody ever stood is no row.
@@ -74,7 +80,8 @@ fn advantages(comparison: &Comparison) -> [Titled; 3] {
     [
         (format!("times less than {base}: outgoing"), OUTGOING.of),
         ("  outside the kernel".to_owned(), OUTSIDE_KERNEL.of),
-        ("  bytes".to_owned(), |figures| Some(figures.kbit_per_s)),
+        // Who does not come to send has not saved anything.
+        ("  bytes".to_owned(), |figures| (!figures.is_overloaded()).then_some(figures.kbit_per_s)),
     ]
 }
 
@@ -83,12 +90,22 @@ fn base<'a, 'b>(comparison: &Comparison, columns: &'a [Vec<&'b Run>]) -> &'a [&'
     place.and_then(|place| columns.get(place)).map_or(&[], Vec::as_slice)
 }
 
-/// Names; those of whom no run may be quoted are marked.
-fn header(comparison: &Comparison, columns: &[Vec<&Run>]) -> Vec<String> {
-    let names = comparison.contestants.iter().zip(columns);
-    let names =
-        names.map(|(name, runs)| if runs.iter().any(|run| run.valid) { name.clone() } else { format!("{name} !") });
+/// Names; those of whom no run may be quoted are marked, and those whose server was overloaded.
+fn header(comparison: &Comparison, (workload, players): (&str, u32), columns: &[Vec<&Run>]) -> Vec<String> {
+    let names = comparison.contestants.iter().zip(columns).map(|(name, runs)| {
+        let is_valid = runs.iter().any(|run| run.valid);
+        name.clone() + marks(is_valid, comparison.is_overloaded(workload, players, name))
+    });
     std::iter::once(String::new()).chain(names).collect()
+}
+
+fn marks(is_valid: bool, is_overloaded: bool) -> &'static str {
+    match (is_valid, is_overloaded) {
+        (true, false) => "",
+        (true, true) => " †",
+        (false, false) => " !",
+        (false, true) => " !†",
+    }
 }
 
 fn sample(runs: &[&Run], measure: &Measure) -> Option<Sample> {
@@ -147,7 +164,7 @@ fn growth(comparison: &Comparison, workload: &str) -> String {
         for (place, players) in comparison.sizes(workload).into_iter().enumerate() {
             let values = curves.iter().map(|curve| {
                 let point = curve.points[place];
-                let mark = if point.is_some_and(|point| !point.is_valid) { " !" } else { "" };
+                let mark = point.map_or("", |point| marks(point.is_valid, point.is_overloaded));
                 spoken(point.map(|point| point.sample)) + mark
             });
             table.add_row(std::iter::once(format!("  {} players", grouped(u64::from(players)))).chain(values));
@@ -157,15 +174,21 @@ fn growth(comparison: &Comparison, workload: &str) -> String {
         table.add_row(std::iter::once("  exponent".to_owned()).chain(exponents));
         text += &format!("{}\n", finish(table));
     }
-    text + "exponent: of the number of players, least squares in log-log through the medians of valid runs\n"
+    text + "exponent: of the number of players, least squares in log-log through the medians of valid runs of servers that \
+            were not overloaded\n"
 }
 
 fn verdict(comparison: &Comparison) -> String {
     let complaints = comparison.complaints();
-    if complaints.is_empty() {
-        return "\nall runs are valid\n".to_owned();
+    let mut overloads: String = comparison.overloads().iter().map(|line| format!("    {line}\n")).collect();
+    if !overloads.is_empty() {
+        overloads = format!("\n{OVERLOADED_LEGEND}{overloads}");
     }
-    let mut text = format!("\n{} of {} runs do not count:\n", complaints.len(), comparison.runs.len());
+    if complaints.is_empty() {
+        return format!("{overloads}\nall runs are valid\n");
+    }
+    let mut text = overloads;
+    text += &format!("\n{} of {} runs do not count:\n", complaints.len(), comparison.runs.len());
     complaints.iter().take(COMPLAINTS).for_each(|line| text += &format!("  {line}\n"));
     if complaints.len() > COMPLAINTS {
         text += &format!("  and {} more, see {}\n", complaints.len() - COMPLAINTS, super::COMPARISON_FILE);
@@ -222,6 +245,22 @@ mod tests {
         assert_eq!(line("outside the kernel, µs"), "outside the kernel, µs 51 (50–52) 1.02 (1–1.04)");
         assert_eq!(line("outside the kernel 1"), "outside the kernel 1 50");
         assert_eq!(line("valid runs"), "valid runs 2 2");
+    }
+
+    #[test]
+    fn an_overloaded_server_is_marked_wherever_its_figures_stand() {
+        let mut comparison = example();
+        for run in comparison.runs.iter_mut().filter(|run| run.contestant == "legacy" && run.players == 400) {
+            run.figures.as_mut().unwrap().missed_ticks = 400;
+        }
+        let text = table(&comparison, None);
+        assert!(text.contains("† overloaded") && text.contains("dense with 400: legacy"), "{text}");
+        assert!(text.contains("204 (200–208) †") && !text.contains("legacy †"), "{text}");
+        for run in comparison.runs.iter_mut().filter(|run| run.contestant == "legacy") {
+            run.figures.as_mut().unwrap().missed_ticks = 400;
+        }
+        assert!(table(&comparison, None).contains("legacy †"));
+        assert!(!table(&example(), None).contains('†'));
     }
 
     #[test]

@@ -19,7 +19,8 @@ const EQUAL: f64 = 1.02;
 
 /// Every demand for which there are figures or might be.
 pub(super) fn all(comparisons: &[Comparison], rows: &[PeerRow]) -> Vec<Demand> {
-    let mut demands = vec![model(comparisons, "shared-state", 10.0), model(comparisons, "legacy", 50.0)];
+    let mut demands =
+        vec![model(comparisons, "shared-state", 10.0), model(comparisons, "legacy", 50.0), order(comparisons)];
     if !rows.is_empty() {
         demands.extend([filtering(rows, 100, 20.0), filtering(rows, 400, 40.0), bytes(rows), broadcast(rows)]);
     }
@@ -48,6 +49,23 @@ fn model(comparisons: &[Comparison], base: &str, limit: f64) -> Demand {
             format!("{} times ({}–{})", figure(sample.median), figure(sample.min), figure(sample.max))
         }),
         verdict: verdict(measured.map(|sample| sample.median >= limit)),
+    }
+}
+
+/// `legacy`, `shared-state` and `throng`, in this order of cost.
+fn order(comparisons: &[Comparison]) -> Demand {
+    let costs = comparisons.iter().find_map(|comparison| {
+        let median = |who| {
+            let runs = comparison.counted("dense", PLAYERS, who);
+            Some(Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(OUTSIDE_KERNEL.of)))?.median)
+        };
+        Some([median("legacy")?, median("shared-state")?, median("throng")?])
+    });
+    Demand {
+        what: format!("`dense` with {PLAYERS}: cheaper than `shared-state`, and that than `legacy`"),
+        limit: "in this order".to_owned(),
+        measured: costs.map_or("–".to_owned(), |costs| format!("{} µs", costs.map(figure).join(" > "))),
+        verdict: verdict(costs.map(|[legacy, shared, ours]| legacy > shared && shared > ours)),
     }
 }
 

@@ -1,4 +1,6 @@
-//! Tables in Markdown.
+//! Tables and commands in Markdown.
+
+use std::path::Path;
 
 /// A table with its header. Columns of figures are aligned to the right; bars in a cell are escaped.
 pub(super) fn table(header: &[String], rows: &[Vec<String>]) -> String {
@@ -15,13 +17,29 @@ pub(super) fn table(header: &[String], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A shell command as a code block's line.
-pub(super) fn command(words: &[String]) -> String {
-    let quoted = words.iter().map(|word| {
+/// A shell command as a code block's line, to be given in the folder `root`: paths in it are relative to that. Options that
+/// say only where the output goes are left out.
+pub(super) fn command(words: &[String], root: &Path) -> String {
+    let mut measured = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--runs" => drop(words.next()),
+            "--json" | "--quiet" => {}
+            word if word.starts_with("--runs=") => {}
+            word => measured.push(relative(word, root)),
+        }
+    }
+    let quoted = measured.iter().map(|word| {
         let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=.,:/".contains(c));
-        if is_plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+        if is_plain { (*word).to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
     });
     std::iter::once("throng".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// A path without the folder that it is relative to; other words, and paths elsewhere, as they are.
+pub(super) fn relative<'a>(word: &'a str, root: &Path) -> &'a str {
+    Path::new(word).strip_prefix(root).ok().and_then(Path::to_str).filter(|rest| !rest.is_empty()).unwrap_or(word)
 }
 
 /// Words for a list's row.
@@ -41,6 +59,8 @@ mod tests {
 
     #[test]
     fn a_command_can_be_pasted() {
-        assert_eq!(command(&cells(["compare", "--runs", "my runs"])), "throng compare --runs 'my runs'");
+        let words = cells(["crowd", "--scenario", "/src/throng/my lab/x.toml", "--pin", "--runs", "/tmp/x", "--json"]);
+        assert_eq!(command(&words, Path::new("/src/throng")), "throng crowd --scenario 'my lab/x.toml' --pin");
+        assert_eq!(relative("/elsewhere/x.toml", Path::new("/src/throng")), "/elsewhere/x.toml");
     }
 }

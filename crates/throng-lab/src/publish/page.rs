@@ -1,63 +1,82 @@
-//! The page's text.
+//! The text of the page's blocks.
 
+use std::path::Path;
+
+use super::blocks::Block;
 use super::markdown::{cells, command, table};
 use super::peers::{self, PeerRow};
-use super::{Plot, demands, findings, losses, plots};
-use crate::compare::{Comparison, GROWTHS, PublishedTable, Sample, advantage, curves, measures};
-use crate::compare::{OUTGOING, OUTSIDE_KERNEL, spoken};
+use super::{Plot, Sources, coverage, demands, findings, losses, plots};
+use crate::compare::{Comparison, Curve, GROWTHS, PublishedTable, Run, Sample, advantage, curves, measures};
+use crate::compare::{OUTGOING, OUTSIDE_KERNEL, OVERLOADED, spoken};
 use crate::terminal::{bytes, figure, grouped};
-
-const ABOUT: &str = "\
-<!-- Written by `throng publish`; changes made by hand are lost. -->
-# Models and peers, measured
-
-The same worlds with one replication model after the other ([models.md](models.md)), and the same workload with open
-libraries (`bench/peers`). Nothing was left out: rows in which we lose stay, and are listed once more at the end.
-";
 
 const HOW_TO_READ: &str = "\
 Figures are medians over the rounds, with the lowest and the highest in brackets. Rounds are interleaved, and every run is a
 process of its own. Factors are taken within a round, because the machine is not equally fast at all times. *Outside the
 kernel* is what a tick spends on a connection from interest to seal; *model alone* is the same without the seal. *The floor*
 is sealing and sending the same packets with nothing else done, measured in the same run. The older models are written
-leaner than the systems whose shape they have: what is compared is the shape.
+leaner than the systems whose shape they have ([models.md](models.md)): what is compared is the shape.
 ";
 
-/// The page and its plots.
-pub(super) fn render(comparisons: &[Comparison], rows: &[PeerRow]) -> (String, Vec<Plot>) {
+const LOSSES: &str = "\
+Every figure in which another does better, with everybody who does (against the peers: without the seal, which none of them
+has). Differences that do not show in three digits are not listed, and neither are models whose server was overloaded.
+";
+
+const FINDINGS: &str = "\
+Each is held against the same of ours. *A tick* is all outgoing work; *a connection* is what is done for one connection when its
+turn has come (write, seal, send): what is filtered, compared and marked before it is not in that, here as there. Judged by the
+figures outside the kernel. The test in Unreal 5.3.2 (`dense`, `sparse`, chests) had push marks on every side; the one in
+Unreal 5.7 (`converge`) does not say whether it had, so its base is `legacy`, without them.
+";
+
+const OVERLOADED_MEANS: &str = "\
+† The server was overloaded: it missed more than 1 % of its ticks. Its figures are those of the ticks that it managed: the age
+of what its clients hold is counted from those, less was sent, and what a whole second would have cost is not in them. Such
+points are left out of the fitted exponents, and are rings in the plots.
+";
+
+/// The page's blocks and plots. Paths are given relative to `root`.
+pub(super) fn render(sources: &Sources, root: &Path) -> (Vec<Block>, Vec<Plot>) {
+    let (comparisons, rows) = (&sources.comparisons, &sources.peers);
     let mut plots = Vec::new();
-    let mut text = ABOUT.to_owned();
-    text += &origin(comparisons);
-    text += HOW_TO_READ;
-    text += &demanded(comparisons, rows);
-    for comparison in comparisons {
-        for workload in &comparison.workloads {
-            text += &of_workload(comparison, workload, &mut plots);
-        }
-    }
-    text += &found(comparisons);
-    text += &of_peers(rows, &mut plots);
-    text += &lost(comparisons, rows);
-    text += &not_counted(comparisons);
-    (text, plots)
+    let blocks = vec![
+        ("origin", origin(sources, root)),
+        ("demands", demanded(comparisons, rows)),
+        ("findings", found(comparisons)),
+        ("models", models(comparisons, root, &mut plots)),
+        ("peers", of_peers(rows, &mut plots)),
+        ("losses", lost(comparisons, rows)),
+        ("spoilt", spoilt(comparisons)),
+    ];
+    (blocks, plots)
 }
 
-/// Machine, revisions and commands.
-fn origin(comparisons: &[Comparison]) -> String {
+/// Machine, revisions and commands; what was run, and what was not.
+fn origin(sources: &Sources, root: &Path) -> String {
+    let comparisons = &sources.comparisons;
     let Some(machine) = comparisons.iter().find_map(|comparison| comparison.machine.as_ref()) else {
-        return String::new();
+        return "Nothing was run.\n".to_owned();
     };
     let kind = if machine.virtual_machine { " (virtual)" } else { "" };
     let memory = bytes(machine.memory_bytes as f64);
     let mut text = format!(
-        "\nMachine: {}, {} cores{kind}, {memory}, {}. throng {}.\n\n",
-        machine.cpu, machine.cores, machine.kernel, machine.version
+        "Machine: {}, {} cores{kind}, {memory}, {}. throng {}. The blocks on models and peers were written by\n\n    {}\n\n\
+         from the files of these runs:\n\n",
+        machine.cpu,
+        machine.cores,
+        machine.kernel,
+        machine.version,
+        command(&sources.command_line(), root)
     );
-    for comparison in comparisons {
-        text += &format!("{}, revision {}:\n\n", comparison.started_at, comparison.revision);
-        text += &format!("    {}\n\n", command(&comparison.command_line));
+    for (number, comparison) in comparisons.iter().enumerate() {
+        text += &format!("{}. {}, revision {}:\n\n", number + 1, comparison.started_at, comparison.revision);
+        text += &format!("       {}\n\n", command(&comparison.command_line, root));
     }
-    text
+    if let Some(rounds) = sources.peers.iter().map(|row| row.rounds).max() {
+        text += &format!("{}. the open peers, {rounds} rounds:\n\n       bench/peers/run\n\n", comparisons.len() + 1);
+    }
+    text + &coverage::render(comparisons, &sources.peers)
 }
 
 fn demanded(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
@@ -65,16 +84,36 @@ fn demanded(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
         .into_iter()
         .map(|demand| vec![demand.what, demand.limit, demand.measured, demand.verdict.to_owned()])
         .collect();
-    format!("\n## What is demanded\n\n{}", table(&cells(["`throng` must be", "limit", "measured", ""]), &rows))
+    table(&cells(["`throng` must be", "limit", "measured", ""]), &rows)
 }
 
-fn of_workload(comparison: &Comparison, workload: &str, plots: &mut Vec<Plot>) -> String {
+/// Every workload of every comparison.
+fn models(comparisons: &[Comparison], root: &Path, plots: &mut Vec<Plot>) -> String {
+    let mut text = HOW_TO_READ.to_owned();
+    if comparisons.iter().any(|comparison| !comparison.overloads().is_empty()) {
+        text += &format!("\n{OVERLOADED_MEANS}");
+    }
+    for (number, comparison) in comparisons.iter().enumerate() {
+        let origin = if comparisons.len() > 1 { format!(" (run {})", number + 1) } else { String::new() };
+        for workload in &comparison.workloads {
+            text += &of_workload(comparison, (workload, &origin), root, plots);
+        }
+    }
+    text
+}
+
+fn of_workload(
+    comparison: &Comparison,
+    (workload, origin): (&str, &str),
+    root: &Path,
+    plots: &mut Vec<Plot>,
+) -> String {
     let Some(players) = comparison.usual_size(workload) else {
-        return format!("\n## {workload}\n\nNo run ended.\n");
+        return format!("\n#### {workload}{origin}\n\nNo run ended.\n");
     };
-    let mut text = format!("\n## {workload}, {} players\n\n", grouped(u64::from(players)));
-    text += &play_alone(comparison, workload, players);
-    text += &models(comparison, workload, players);
+    let mut text = format!("\n#### {workload}, {} players{origin}\n\n", grouped(u64::from(players)));
+    text += &play_alone(comparison, (workload, players), root);
+    text += &of_models(comparison, workload, players);
     text += &shown(plots, plots::workload(comparison, workload, players));
     if let Some(published) = comparison.published.iter().find(|published| published.workload == workload) {
         text += &of_others(published);
@@ -87,19 +126,17 @@ fn of_workload(comparison: &Comparison, workload: &str, plots: &mut Vec<Plot>) -
 }
 
 /// The command of one of the runs.
-fn play_alone(comparison: &Comparison, workload: &str, players: u32) -> String {
+fn play_alone(comparison: &Comparison, (workload, players): (&str, u32), root: &Path) -> String {
     let run = comparison.contestants.iter().flat_map(|who| comparison.counted(workload, players, who)).last();
     let Some(run) = run else { return String::new() };
-    format!("One of its runs, alone:\n\n    {}\n\n", command(&run.command_line))
+    format!("One of its runs, alone:\n\n    {}\n\n", command(&run.command_line, root))
 }
 
-fn models(comparison: &Comparison, workload: &str, players: u32) -> String {
+fn of_models(comparison: &Comparison, workload: &str, players: u32) -> String {
     let columns: Vec<_> = comparison.contestants.iter().map(|who| comparison.counted(workload, players, who)).collect();
     let mut rows = Vec::new();
     for measure in measures(workload) {
-        let of = |runs: &Vec<&crate::compare::Run>| {
-            Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(measure.of)))
-        };
+        let of = |runs: &Vec<&Run>| Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(measure.of)));
         let samples: Vec<_> = columns.iter().map(of).collect();
         if samples.iter().any(Option::is_some) {
             rows.push(std::iter::once(measure.title()).chain(samples.into_iter().map(spoken)).collect());
@@ -111,13 +148,17 @@ fn models(comparison: &Comparison, workload: &str, players: u32) -> String {
         let factors = columns.iter().map(|runs| spoken(advantage(&base_runs, runs, measure.of)));
         rows.push(std::iter::once(format!("times less than `{base}`: {what}")).chain(factors).collect());
     }
-    let header: Vec<String> = std::iter::once(String::new())
-        .chain(comparison.contestants.iter().zip(&columns).map(|(who, runs)| {
-            let is_valid = runs.iter().any(|run| run.valid);
-            if is_valid { format!("`{who}`") } else { format!("`{who}` (not valid)") }
-        }))
-        .collect();
-    table(&header, &rows)
+    let names = comparison.contestants.iter().zip(&columns).map(|(who, runs)| {
+        let is_valid = runs.iter().any(|run| run.valid);
+        format!("`{who}`{}", marks(is_valid, comparison.is_overloaded(workload, players, who)))
+    });
+    table(&std::iter::once(String::new()).chain(names).collect::<Vec<_>>(), &rows)
+}
+
+/// What is said behind a name or a figure.
+fn marks(is_valid: bool, is_overloaded: bool) -> String {
+    let overloaded = if is_overloaded { format!(" {OVERLOADED}") } else { String::new() };
+    if is_valid { overloaded } else { format!(" (not valid){overloaded}") }
 }
 
 fn of_others(published: &PublishedTable) -> String {
@@ -146,9 +187,13 @@ fn of_others(published: &PublishedTable) -> String {
 
 fn growth(comparison: &Comparison, workload: &str) -> String {
     let mut text = format!(
-        "\n### {workload}: growth\n\nThe exponent is that of the number of players: least squares of the logarithms, through \
-         the medians of valid runs.\n"
+        "\n##### {workload}: growth\n\nThe exponent is that of the number of players: least squares of the logarithms, through \
+         the medians of valid runs of servers that were not overloaded.\n"
     );
+    let left_out = left_out(comparison, workload);
+    if !left_out.is_empty() {
+        text += &format!("Left out of the fits: {}.\n", left_out.join("; "));
+    }
     for measure in &GROWTHS {
         let header: Vec<String> = std::iter::once("players".to_owned())
             .chain(comparison.contestants.iter().map(|who| format!("`{who}`")))
@@ -158,8 +203,8 @@ fn growth(comparison: &Comparison, workload: &str) -> String {
         for (place, players) in comparison.sizes(workload).into_iter().enumerate() {
             let values = curves.iter().map(|curve| {
                 let point = curve.points[place];
-                let mark = if point.is_some_and(|point| !point.is_valid) { " (not valid)" } else { "" };
-                spoken(point.map(|point| point.sample)) + mark
+                let mark = point.map_or(String::new(), |point| marks(point.is_valid, point.is_overloaded));
+                spoken(point.map(|point| point.sample)) + &mark
             });
             rows.push(std::iter::once(grouped(u64::from(players))).chain(values).collect());
         }
@@ -171,35 +216,40 @@ fn growth(comparison: &Comparison, workload: &str) -> String {
     text
 }
 
+/// The points that no fit goes through: who, and at which sizes.
+fn left_out(comparison: &Comparison, workload: &str) -> Vec<String> {
+    let of_curve = |curve: Curve| {
+        let points = curve.points.iter().flatten().filter(|point| !point.is_fitted());
+        let sizes: Vec<String> = points.map(|point| grouped(u64::from(point.players))).collect();
+        (!sizes.is_empty()).then(|| format!("`{}` at {}", curve.contestant, sizes.join(" and ")))
+    };
+    curves(comparison, workload, &GROWTHS[0]).into_iter().filter_map(of_curve).collect()
+}
+
 fn found(comparisons: &[Comparison]) -> String {
     let rows: Vec<Vec<String>> = findings::all(comparisons)
         .into_iter()
         .map(|finding| {
-            let [what, there, verdict] = [finding.what, finding.there, finding.verdict].map(str::to_owned);
-            vec![what, there, finding.here, finding.outside_kernel, verdict]
+            let [there, verdict] = [finding.there, finding.verdict].map(str::to_owned);
+            vec![finding.what, there, finding.here, finding.outside_kernel, verdict]
         })
         .collect();
-    let header = cells(["finding", "there", "here, outgoing", "here, outside the kernel", ""]);
-    format!(
-        "\n## Published findings, looked for here\n\nThe published tests ran with push marks on every side: legacy is \
-         `legacy-push` here. Judged by the figures outside the kernel.\n\n{}",
-        table(&header, &rows)
-    )
+    let header = cells(["finding", "there", "here", "here, outside the kernel", ""]);
+    format!("{FINDINGS}\n{}", table(&header, &rows))
 }
 
 fn of_peers(rows: &[PeerRow], plots: &mut Vec<Plot>) -> String {
     if rows.is_empty() {
-        return String::new();
+        return "Not run.\n".to_owned();
     }
-    let mut text =
-        "\n## Open peers\n\nServer work only, in memory, every client checked; what is timed and how each library \
+    let mut text = "Server work only, in memory, every client checked; what is timed and how each library \
                     is used stands in `bench/peers/README.md`. One command runs them all:\n\n    bench/peers/run\n"
-            .to_owned();
+        .to_owned();
     if let Some(plot) = plots::peers_growth(rows) {
         text += &shown(plots, plot);
     }
     for (workload, players) in peers::cases(rows) {
-        text += &format!("\n### {workload}, {players} players\n\n");
+        text += &format!("\n#### {workload}, {players} players, the peers\n\n");
         let lines: Vec<Vec<String>> = peers::of(rows, workload, players).into_iter().map(of_peer).collect();
         let header = cells([
             "peer",
@@ -237,26 +287,27 @@ fn lost(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
     lost.extend(losses::peers(rows));
     let list =
         if lost.is_empty() { "Nothing that was measured.\n".to_owned() } else { table(&losses::header(), &lost) };
-    format!(
-        "\n## What we lose at\n\nEvery figure in which another does better, by more than 3 %: the best of the others beside \
-         `throng` (against the peers: without the seal, which none of them has).\n\n{list}"
-    )
+    format!("{LOSSES}\n{list}")
 }
 
-fn not_counted(comparisons: &[Comparison]) -> String {
+fn spoilt(comparisons: &[Comparison]) -> String {
     let lines: Vec<String> = comparisons.iter().flat_map(Comparison::complaints).collect();
     let (runs, count) = (comparisons.iter().map(|comparison| comparison.runs.len()).sum::<usize>(), lines.len());
     if lines.is_empty() {
-        return format!("\n## Runs that do not count\n\nNone of {runs}.\n");
+        return format!("None of {runs}.\n");
     }
     let list: String = lines.iter().map(|line| format!("- {line}\n")).collect();
-    format!(
-        "\n## Runs that do not count\n\n{count} of {runs}. Where a model has no other, they are shown, and marked.\n\n{list}"
-    )
+    format!("{count} of {runs}. Where a model has no other, they are shown, and marked.\n\n{list}")
 }
 
-/// A plot in the text, and among the files.
-fn shown(plots: &mut Vec<Plot>, plot: Plot) -> String {
+/// A plot in the text, and among the files under a name that no other has.
+fn shown(plots: &mut Vec<Plot>, mut plot: Plot) -> String {
+    let stem = plot.name.trim_end_matches(".svg").to_owned();
+    let mut others = 2;
+    while plots.iter().any(|other| other.name == plot.name) {
+        plot.name = format!("{stem}-{others}.svg");
+        others += 1;
+    }
     let text = format!("\n![{}]({})\n", plot.name.trim_start_matches("plots/").trim_end_matches(".svg"), plot.name);
     plots.push(plot);
     text

@@ -2,7 +2,7 @@
 
 use super::Plot;
 use super::peers::{self, PeerRow};
-use super::svg::{Dot, Line, Titles, dots, lines};
+use super::svg::{Dot, Line, Spot, Titles, dots, lines};
 use crate::compare::{Comparison, GROWTHS, OUTSIDE_KERNEL, Sample, curves};
 
 /// Axis title of times outside the kernel.
@@ -14,23 +14,34 @@ pub(super) fn workload(comparison: &Comparison, workload: &str, players: u32) ->
         let runs = comparison.counted(workload, players, who);
         let sample = Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(OUTSIDE_KERNEL.of)));
         let (value, range) = sample.map_or((0.0, [0.0; 2]), |sample| (sample.median, [sample.min, sample.max]));
-        Dot { name: who.clone(), value, range }
+        let is_hollow = comparison.is_overloaded(workload, players, who);
+        let mark = if is_hollow { " †" } else { "" };
+        Dot { name: format!("{who}{mark}"), value, range, is_hollow }
     };
     let all: Vec<Dot> = comparison.contestants.iter().map(dot).collect();
-    let title = format!("{workload}, {players} players: cost of a connection by replication model");
+    let title = format!(
+        "{workload}, {players} players: cost of a connection by replication model{}",
+        legend(&all, |dot| dot.is_hollow)
+    );
     let svg = dots(&Titles { plot: &title, x: &format!("{COST} (median and range)"), y: "" }, &all);
-    Plot { name: name(&format!("models-{workload}")), svg }
+    Plot { name: name(&format!("models-{workload}-{players}")), svg }
 }
 
 /// The contestants' cost as the number of players grows.
 pub(super) fn growth(comparison: &Comparison, workload: &str) -> Plot {
     let all = curves(comparison, workload, &GROWTHS[0]).into_iter().map(|curve| {
         let exponent = curve.fit.map(|fit| format!(" ({:.2})", fit.exponent)).unwrap_or_default();
-        let points = curve.points.iter().flatten().map(|point| (f64::from(point.players), point.sample.median));
+        let points = curve.points.iter().flatten().map(|point| Spot {
+            x: f64::from(point.players),
+            y: point.sample.median,
+            is_hollow: !point.is_fitted(),
+        });
         Line { name: format!("{}{exponent}", curve.contestant), points: points.collect() }
     });
-    let title = format!("{workload}: growth with the number of players (exponent)");
-    let svg = lines(&Titles { plot: &title, x: "players", y: COST }, &all.collect::<Vec<_>>());
+    let all: Vec<Line> = all.collect();
+    let rings = legend(&all, |line| line.points.iter().any(|spot| spot.is_hollow));
+    let title = format!("{workload}: growth with the number of players (exponent){rings}");
+    let svg = lines(&Titles { plot: &title, x: "players", y: COST }, &all);
     Plot { name: name(&format!("growth-{workload}")), svg }
 }
 
@@ -44,12 +55,12 @@ pub(super) fn peers_growth(rows: &[PeerRow]) -> Option<Plot> {
         }
     }
     let line = |name: String| {
-        let mut points: Vec<(f64, f64)> = dense
+        let mut points: Vec<Spot> = dense
             .iter()
             .filter(|row| row.name() == name)
-            .map(|row| (f64::from(row.players), row.us_per_client))
+            .map(|row| Spot { x: f64::from(row.players), y: row.us_per_client, is_hollow: false })
             .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
         Line { name, points }
     };
     let all: Vec<Line> = names.into_iter().map(line).collect();
@@ -66,12 +77,17 @@ pub(super) fn peers(rows: &[PeerRow], case: (&str, u32)) -> Plot {
         let clients = f64::from(players.max(1)) / 1e3;
         let range = [row.ms_per_tick.min / clients, row.ms_per_tick.max / clients];
         let value = if row.checked { row.us_per_client } else { 0.0 };
-        Dot { name: row.name(), value, range }
+        Dot { name: row.name(), value, range, is_hollow: false }
     };
     let all: Vec<Dot> = peers::of(rows, workload, players).into_iter().map(dot).collect();
     let title = format!("{workload}, {players} players: the open peers beside us");
     let svg = dots(&Titles { plot: &title, x: "µs per client and tick, in memory (median and range)", y: "" }, &all);
     Plot { name: name(&format!("peers-{workload}-{players}")), svg }
+}
+
+/// What rings mean, if there are any.
+fn legend<T>(all: &[T], has_ring: impl Fn(&T) -> bool) -> &'static str {
+    if all.iter().any(has_ring) { "; ring: overloaded or not valid" } else { "" }
 }
 
 /// A workload may be the path of a file.

@@ -23,7 +23,16 @@ const NAME_SPACING: f64 = 15.0;
 pub(super) struct Line {
     pub(super) name: String,
     /// From left to right; points that are not above 0 are left out.
-    pub(super) points: Vec<(f64, f64)>,
+    pub(super) points: Vec<Spot>,
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy)]
+pub(super) struct Spot {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Drawn as a ring: it is not to be taken as the others are.
+    pub(super) is_hollow: bool,
 }
 
 /// A named value with its range.
@@ -31,6 +40,8 @@ pub(super) struct Dot {
     pub(super) name: String,
     pub(super) value: f64,
     pub(super) range: [f64; 2],
+    /// Drawn as a ring: it is not to be taken as the others are.
+    pub(super) is_hollow: bool,
 }
 
 /// Names of a plot and its axes.
@@ -75,21 +86,23 @@ impl Axis {
 pub(super) fn lines(titles: &Titles<'_>, lines: &[Line]) -> String {
     let [left, right, low] = [64.0, WIDTH - NAMES, LINES_HEIGHT - BOTTOM];
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let axes = Axis::around(all().map(|(x, _)| x), [left, right]).zip(Axis::around(all().map(|(_, y)| y), [low, TOP]));
+    let axes =
+        Axis::around(all().map(|spot| spot.x), [left, right]).zip(Axis::around(all().map(|spot| spot.y), [low, TOP]));
     let mut body = String::new();
     if let Some((x, y)) = axes {
-        let mut sizes: Vec<f64> = all().map(|(x, _)| x).collect();
+        let mut sizes: Vec<f64> = all().map(|spot| spot.x).collect();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
         sizes.iter().for_each(|&tick| vertical(&mut body, x.place(tick), [TOP, low], &figure(tick)));
         y.ticks().into_iter().for_each(|tick| horizontal(&mut body, y.place(tick), [left, right], &figure(tick)));
         let mut names = Vec::new();
         for (number, line) in lines.iter().enumerate() {
-            let points: Vec<_> = line.points.iter().filter(|point| point.1 > 0.0).collect();
-            let Some(last) = points.last() else { continue };
-            let places: Vec<[f64; 2]> = points.iter().map(|point| [x.place(point.0), y.place(point.1)]).collect();
+            let spots = line.points.iter().filter(|spot| spot.y > 0.0);
+            let places: Vec<Spot> =
+                spots.map(|spot| Spot { x: x.place(spot.x), y: y.place(spot.y), ..*spot }).collect();
+            let Some(last) = places.last() else { continue };
             curve(&mut body, &places, colour(number));
-            names.push((y.place(last.1), number));
+            names.push((last.y, number));
         }
         for (place, number) in apart(names) {
             text(&mut body, [right + 10.0, place + 4.0], "start", colour(number), &lines[number].name);
@@ -119,10 +132,9 @@ pub(super) fn dots(titles: &Titles<'_>, dots: &[Dot]) -> String {
             let colour = colour(number);
             let _ = writeln!(
                 body,
-                "<path d=\"M{from:.1} {y:.1}H{to:.1}\" stroke=\"{colour}\" stroke-width=\"6\" stroke-opacity=\".35\"/>\
-                 <circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>",
-                x.place(dot.value)
+                "<path d=\"M{from:.1} {y:.1}H{to:.1}\" stroke=\"{colour}\" stroke-width=\"6\" stroke-opacity=\".35\"/>"
             );
+            disc(&mut body, &Spot { x: x.place(dot.value), y, is_hollow: dot.is_hollow }, 5.0, colour);
             text(&mut body, [to.max(x.place(dot.value)) + 10.0, y + 4.0], "start", "#333", &figure(dot.value));
         }
     }
@@ -143,16 +155,23 @@ fn apart(mut names: Vec<(f64, usize)>) -> Vec<(f64, usize)> {
     names
 }
 
-fn curve(body: &mut String, places: &[[f64; 2]], colour: &str) {
-    let points: Vec<String> = places.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
+fn curve(body: &mut String, places: &[Spot], colour: &str) {
+    let points: Vec<String> = places.iter().map(|spot| format!("{:.1},{:.1}", spot.x, spot.y)).collect();
     let _ = writeln!(
         body,
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
         points.join(" ")
     );
-    for [x, y] in places {
-        let _ = writeln!(body, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>");
-    }
+    places.iter().for_each(|spot| disc(body, spot, 3.5, colour));
+}
+
+/// A point on the screen, or a ring.
+fn disc(body: &mut String, Spot { x, y, is_hollow }: &Spot, radius: f64, colour: &str) {
+    let fill = if *is_hollow { "#fff" } else { colour };
+    let _ = writeln!(
+        body,
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{fill}\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+    );
 }
 
 fn vertical(body: &mut String, x: f64, [top, low]: [f64; 2], label: &str) {
@@ -201,15 +220,18 @@ mod tests {
 
     #[test]
     fn a_line_has_its_points_its_name_and_no_raw_markup() {
-        let line = Line { name: "<legacy>".to_owned(), points: vec![(25.0, 1.0), (100.0, 4.0), (400.0, 0.0)] };
+        let points = [(25.0, 1.0), (100.0, 4.0), (400.0, 0.0)].map(|(x, y)| Spot { x, y, is_hollow: x == 100.0 });
+        let line = Line { name: "<legacy>".to_owned(), points: points.to_vec() };
         let svg = lines(&TITLES, &[line]);
         assert_eq!(svg.matches("<circle").count(), 2, "a point at 0 has no place on a logarithmic axis: {svg}");
+        assert_eq!(svg.matches("fill=\"#fff\" stroke").count(), 1, "the second point is a ring: {svg}");
         assert!(svg.contains("&lt;legacy&gt;") && svg.contains("cost &amp; growth") && !svg.contains("NaN"), "{svg}");
     }
 
     #[test]
     fn a_row_without_a_figure_stays_and_says_so() {
-        let dot = |name: &str, value: f64| Dot { name: name.to_owned(), value, range: [value, value] };
+        let dot =
+            |name: &str, value: f64| Dot { name: name.to_owned(), value, range: [value, value], is_hollow: false };
         let svg = dots(&TITLES, &[dot("throng", 0.5), dot("failed", 0.0)]);
         assert!(svg.contains("failed") && svg.contains("no figure") && svg.matches("<circle").count() == 1, "{svg}");
     }

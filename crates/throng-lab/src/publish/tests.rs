@@ -27,8 +27,19 @@ fn peers() -> Vec<PeerRow> {
     ]
 }
 
+fn sources(comparisons: Vec<Comparison>) -> Sources {
+    let folders = vec!["/src/throng/runs/20260131-120000-compare".into(); comparisons.len()];
+    let peers_file = Some("bench/peers/results/results.json".into());
+    Sources { comparisons, peers: peers(), folders, peers_file }
+}
+
+fn rendered(comparisons: Vec<Comparison>) -> (String, Vec<Plot>) {
+    let (blocks, plots) = page::render(&sources(comparisons), Path::new("/src/throng"));
+    (blocks::replaced(blocks::SKELETON, &blocks).unwrap(), plots)
+}
+
 fn page() -> (String, Vec<Plot>) {
-    page::render(&[example()], &peers())
+    rendered(vec![example()])
 }
 
 /// The cells of the first row that begins so.
@@ -44,7 +55,7 @@ fn the_page_of_a_small_comparison_is_the_expected_one() {
     let expected = include_str!("expected-page.txt");
     assert!(text == expected, "the page differs from publish/expected-page.txt:\n{text}");
     let names: Vec<_> = plots.iter().map(|plot| plot.name.as_str()).collect();
-    let expected = ["models-dense", "growth-dense", "peers-dense", "peers-dense-100"];
+    let expected = ["models-dense-100", "growth-dense", "peers-dense", "peers-dense-100"];
     assert_eq!(names, expected.map(|name| format!("plots/{name}.svg")));
 }
 
@@ -63,19 +74,52 @@ fn demands_are_judged_by_the_figures() {
 fn what_failed_and_what_we_lose_at_stays_on_the_page() {
     let (text, _) = page();
     assert_eq!(cells_of(&text, "naia 1.0")[1], "failed: it was not built");
-    let lost = text.split("## What we lose at").nth(1).unwrap();
+    let lost = text.split("### What we lose at").nth(1).unwrap();
     let row = cells_of(lost, "dense, 100 | time per client");
-    assert_eq!(row[2..], ["1", "0.3", "colyseus, one patch 1.0", "3.33"].map(str::to_owned));
+    let who = "colyseus, one patch 1.0: 0.3; naive broadcast 1.0: 0.4";
+    assert_eq!(row[2..], ["1", who, "3.33"].map(str::to_owned));
+}
+
+#[test]
+fn two_comparisons_of_one_workload_have_plots_of_their_own() {
+    let (text, plots) = rendered(vec![example(), example()]);
+    let mut names: Vec<_> = plots.iter().map(|plot| plot.name.clone()).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "{names:?}");
+    for part in ["#### dense, 100 players (run 2)", "(plots/models-dense-100-2.svg)", "(plots/growth-dense-2.svg)"] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+}
+
+#[test]
+fn an_overloaded_server_is_marked_left_out_of_the_fit_and_said_so() {
+    let mut comparison = example();
+    for run in comparison.runs.iter_mut().filter(|run| run.contestant == "legacy" && run.players == 400) {
+        run.figures.as_mut().unwrap().missed_ticks = 500;
+    }
+    let (text, plots) = rendered(vec![comparison]);
+    assert!(text.contains("Left out of the fits: `legacy` at 400."), "{text}");
+    assert!(text.contains("| 400 | 204 (200–208) † |") && text.contains("† The server was overloaded"), "{text}");
+    let growth = plots.iter().find(|plot| plot.name.contains("growth")).unwrap();
+    assert!(growth.svg.contains("ring: overloaded"), "{}", growth.svg);
+    assert!(!page().0.contains('†'));
 }
 
 #[test]
 fn files_are_written_where_the_page_looks_for_them() {
     let folder = tempfile::tempdir().unwrap();
-    let sources = Sources { comparisons: vec![example()], peers: peers() };
     let out = folder.path().join("docs/page.md");
-    let written = sources.publish(&out).unwrap();
+    let publish = || sources(vec![example()]).publish(&out, Path::new("/src/throng"));
+    let written = publish().unwrap();
     assert_eq!(written[0], out);
     let text = fs::read_to_string(&out).unwrap();
+    fs::write(&out, text.replace("# Models and peers, measured", "# My own heading")).unwrap();
+    publish().unwrap();
+    assert!(fs::read_to_string(&out).unwrap().starts_with("# My own heading"));
+    fs::write(&out, "# No place for blocks\n").unwrap();
+    assert_eq!(publish().unwrap_err().tag(), "page");
     for path in &written[1..] {
         let svg = fs::read_to_string(path).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && !svg.contains("NaN"), "{svg}");

@@ -31,6 +31,8 @@ pub struct Overrides {
     pub model: Option<Model>,
     /// Where the model `shared-state` has its lists.
     pub scratch: Option<Scratch>,
+    /// Give the model `shared-state` baselines; false leaves the scenario's value.
+    pub baselines: bool,
 }
 
 impl Overrides {
@@ -50,6 +52,7 @@ impl Overrides {
         put(&mut scenario.model, self.model);
         put(&mut scenario.scratch, self.scratch);
         scenario.pin |= self.pin;
+        scenario.baselines |= self.baselines;
     }
 }
 
