@@ -59,7 +59,7 @@ use entity::Entity;
 pub use entity::EntityInfo;
 use fanout::Threads;
 use log::{ChannelLog, Forms};
-use port::{AuthRequest, EndCause, Key, Outbox, Side};
+use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 use recovery::{Lost, LostKey};
 pub use refusal::Refusal;
 pub use spatial::CellInfo;
@@ -67,6 +67,9 @@ use spatial::World;
 
 /// More channels, connections and subscriptions of one connection than any setting allows.
 const HUB_MAX: usize = 1 << 21;
+
+/// Notices that wait to be [polled](Engine::poll_notice). Beyond, they are left out; what they tell of is counted.
+const NOTICES_MAX: usize = 256;
 
 /// The shortest time between two fan-outs. A subscriber that asks for less is served at most this often.
 const STEP: Duration = Duration::from_millis(5);
@@ -96,6 +99,7 @@ pub struct Engine {
     /// No lower id of an ordinary channel is free.
     next_channel_id: u32,
     auth_requests: VecDeque<AuthRequest>,
+    notices: VecDeque<Notice>,
     /// Connections that have not said who they are, oldest first, with the time at which patience ends.
     strangers: VecDeque<(Time, Key)>,
     /// Connections that are to be ended at the end of the step.
@@ -148,6 +152,7 @@ impl Engine {
             by_channel_id: FxHashMap::default(),
             next_channel_id: 1,
             auth_requests: VecDeque::new(),
+            notices: VecDeque::new(),
             strangers: VecDeque::new(),
             ending: Vec::new(),
             dirty: FxHashSet::default(),
@@ -271,6 +276,11 @@ impl Engine {
     /// The next question to the authentication provider.
     pub fn poll_auth(&mut self) -> Option<AuthRequest> {
         self.auth_requests.pop_front()
+    }
+
+    /// The next of those who were not let in, or were sent away. Up to 256 wait.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
     }
 
     /// New settings, as read from changed files. What exists keeps its channels' ids and its connections; intervals,
@@ -399,7 +409,7 @@ impl Engine {
         }
         // A server that is let in is trusted with its mistakes: its world hangs on the connection.
         if connection.violations.add(now, limits.max_fsm_violations, window) && !connection.is_trusted() {
-            self.send_away(from);
+            self.send_away(from, "fsm_violations");
         }
         Err(Refusal::StateMachine)
     }
@@ -410,12 +420,13 @@ impl Engine {
         let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
         if connection.malformed.add(now, limits.max_malformed, window) && !connection.is_server() {
-            self.send_away(from);
+            self.send_away(from, "malformed");
         }
     }
 
     /// Ends a connection that misbehaves, and lets nobody in under its name for a while.
-    fn send_away(&mut self, index: usize) {
+    fn send_away(&mut self, index: usize, reason: &'static str) {
+        self.notice(index, self.connection(index).identifier.clone(), reason);
         let connection = self.connection(index);
         let key = connection.key;
         if connection.is_member() && !connection.identifier.is_empty() {
@@ -425,6 +436,14 @@ impl Engine {
             self.blocked.add(who, until, limits.max_blocked as usize);
         }
         self.dismiss(key);
+    }
+
+    /// Leaves a note about a connection for the log.
+    fn notice(&mut self, index: usize, identifier: String, reason: &'static str) {
+        if self.notices.len() < NOTICES_MAX {
+            let Connection { side, address, .. } = *self.connection(index);
+            self.notices.push_back(Notice { side, address, identifier, reason });
+        }
     }
 
     /// Whether a client may ask for something costly now. Servers always may.
