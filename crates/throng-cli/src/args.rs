@@ -10,6 +10,7 @@ use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
 use crate::compare::CompareArguments;
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
+use crate::gateway_replay::GatewayReplayArguments;
 use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
 
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Gateway(GatewayArguments),
     /// Put a gateway under load, ours or another that speaks channeld's protocol, and report
     GatewayBench(Box<GatewayBenchArguments>),
+    /// Play a session that a gateway has recorded against a gateway
+    GatewayReplay(GatewayReplayArguments),
     /// Watch a running gateway in the terminal
     #[command(long_about = top::LONG_ABOUT)]
     Top(TopArguments),

@@ -4,10 +4,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
+use throng_gateway::log;
 use throng_gateway::serve::Gateway;
 use throng_gateway::settings::{self, Settings, SettingsError};
+use tracing::{error, info, warn};
 
 use crate::exit::{Failure, Outcome};
 
@@ -30,15 +32,16 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
         }
         Err(error) => return Err(Failure::Usage(error.into())),
     };
+    log::open(&settings).map_err(|error| Failure::Usage(error.into()))?;
     say_notes(&settings);
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let gateway = Gateway::from_settings(settings.clone(), unix_ns as u64, unix_ns)
         .map_err(|error| Failure::Usage(anyhow!(error)))?;
     for (door, address) in doors(&settings).zip(gateway.addresses()) {
-        eprintln!("listening for {door} at {address}");
+        info!("listening for {door} at {address}");
     }
     if let Some(address) = gateway.http_address() {
-        eprintln!("health and metrics at http://{address}");
+        info!("health and metrics at http://{address}");
     }
     let mut current = settings;
     let read = move || match current.reload() {
@@ -48,13 +51,13 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
             Some(Arc::new(settings))
         }
         Err(error) => {
-            eprintln!("throng: {error}");
+            error!(tag = error.tag(), "{error}");
             None
         }
     };
-    let was_quiet = gateway.run(read, |text| eprintln!("{text}")).context("signals cannot be listened to")?;
+    let was_quiet = gateway.run(read).map_err(|error| Failure::Run(error.into()))?;
     if !was_quiet {
-        eprintln!("some connections had to be cut off");
+        warn!("some connections had to be cut off");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,6 +70,6 @@ fn doors(settings: &Settings) -> impl Iterator<Item = String> + '_ {
 
 fn say_notes(settings: &Settings) {
     for note in &settings.notes {
-        eprintln!("note: {note}");
+        warn!("{note}");
     }
 }

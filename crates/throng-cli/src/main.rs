@@ -6,6 +6,7 @@ mod compare;
 mod exit;
 mod gateway;
 mod gateway_bench;
+mod gateway_replay;
 mod publish;
 mod top;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Bots(arguments) => play(&arguments),
         Command::Gateway(arguments) => gateway::serve(&arguments),
         Command::GatewayBench(arguments) => gateway_bench::bench(&arguments),
+        Command::GatewayReplay(arguments) => gateway_replay::replay(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),

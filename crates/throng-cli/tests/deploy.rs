@@ -48,9 +48,10 @@ impl Gateway {
             .expect("the gateway starts");
         let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error")).lines();
         let mut address = |before: &str| {
-            let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(before));
-            let line = line.unwrap_or_else(|| panic!("the gateway does not say {before:?}"));
-            line[before.len()..].parse().expect("an address follows")
+            let said = |line: String| line.split_once(before).map(|(_, after)| after.to_owned());
+            let after = lines.by_ref().map_while(Result::ok).find_map(said);
+            let after = after.unwrap_or_else(|| panic!("the gateway does not say {before:?}"));
+            after.parse().expect("an address follows")
         };
         let clients = address("listening for clients (tcp) at ");
         let http = address("health and metrics at http://");

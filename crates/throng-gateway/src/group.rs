@@ -296,6 +296,14 @@ mod tests {
     }
 
     #[test]
+    fn other_limits_hold_from_now_on() {
+        let mut groups = EntityGroups::new(EntityGroupLimits { members_per_group: 2, entities: 8 });
+        assert!(groups.add(1, Handover, &[2, 3]).is_err());
+        groups.set_limits(EntityGroupLimits { members_per_group: 3, entities: 8 });
+        groups.add(1, Handover, &[2, 3]).expect("there is room now");
+    }
+
+    #[test]
     fn limits_refuse_and_change_nothing() {
         let limits = EntityGroupLimits { members_per_group: 3, entities: 8 };
         let mut groups = EntityGroups::new(limits);

@@ -32,10 +32,12 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+mod calendar;
 pub mod engine;
 pub mod fsm;
 pub mod group;
 mod histogram;
+pub mod log;
 mod metrics;
 mod process;
 pub mod serve;

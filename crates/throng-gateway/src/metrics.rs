@@ -12,6 +12,7 @@
 //! | `gateway_channel_tick_seconds` | histogram | `type` | how long turns of channels took: one encoding of what has changed |
 //! | `gateway_channel_lag_seconds` | histogram | `type` | from an update's coming to its going out to those who are served first |
 //! | `gateway_channel_queue_depth` | histogram | `type` | updates that waited when a channel's turn came |
+//! | `logs` | counter | `level` | lines of the log; channeld's name |
 //! | `gateway_step_seconds` | histogram | | how long a step of the engine took: all channels, all that had come |
 //! | `gateway_last_step_seconds` | gauge | | how long the last one took |
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
@@ -20,6 +21,7 @@
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
+//! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total` | counter | | sessions that were recorded, that could not be, that a limit cut off |
 //! | `gateway_queued_bytes` | gauge | | bytes that no kernel has taken yet |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes` | | | see [`process`] |
 //!
@@ -35,6 +37,7 @@ use crate::Histogram;
 use crate::engine::TypeMeters;
 use crate::engine::port::Side;
 use crate::histogram::write_head;
+use crate::log;
 use crate::process;
 use crate::serve::{Reason, Report, ShellCounters};
 
@@ -47,6 +50,8 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
     page.traffic(report, shell);
     page.engine(report);
     page.doors(shell);
+    page.recordings(shell);
+    page.log();
     let mut text = Vec::new();
     // Writing to memory does not fail, and names are fixed.
     let _ = TextEncoder::new().encode(&page.registry.gather(), &mut text);
@@ -165,6 +170,24 @@ impl Page {
             for reason in Reason::ALL {
                 refused.with_label_values(&[side.tag(), reason.tag()]).inc_by(shell.of(side).refused(reason));
             }
+        }
+    }
+
+    fn recordings(&self, shell: &ShellCounters) {
+        let totals = [
+            ("gateway_recordings_total", "Sessions that were recorded.", &shell.recordings),
+            ("gateway_recordings_failed_total", "Recordings that cannot be written.", &shell.recordings_failed),
+            ("gateway_recordings_limited_total", "Recordings that a limit cut off.", &shell.recordings_limited),
+        ];
+        for (name, help, count) in totals {
+            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
+        }
+    }
+
+    fn log(&self) {
+        let logs = self.counters("logs", "Lines of the log.", &["level"]);
+        for (level, lines) in log::lines() {
+            logs.with_label_values(&[level]).inc_by(lines);
         }
     }
 

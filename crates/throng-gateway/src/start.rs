@@ -69,6 +69,17 @@ impl Gateway {
         engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
         Ok(Gateway::start(&options, Parts { engine, provider, desk, render: Arc::new(metrics::render) })?)
     }
+
+    /// Takes over settings that were [read again](Settings::reload), with the tokens and certificates that they name:
+    /// all of it, or nothing. What may wait to be written to a connection stays as it was when it came; doors, message
+    /// types, threads and recordings stay as they were at the start.
+    ///
+    /// # Errors
+    /// A file that cannot be used. Everything stays as it was.
+    pub fn reload(&self, settings: Arc<Settings>) -> Result<(), StartError> {
+        let provider = auth::from_settings(&settings)?;
+        Ok(self.take_over(settings, provider)?)
+    }
 }
 
 /// The types of the protocol itself, and those of the files that the operator names: `.proto`, or a descriptor set.

@@ -32,6 +32,11 @@ impl Book {
         Book { failures_max, ban, remembered, failures: HashMap::new() }
     }
 
+    /// Other bounds from now on, as for [`Book::new`]. What was noted stays.
+    pub(crate) fn set_limits(&mut self, failures_max: u32, ban: Duration, remembered: usize) {
+        (self.failures_max, self.ban, self.remembered) = (failures_max, ban, remembered);
+    }
+
     pub(crate) fn is_banned(&mut self, now: Time, address: IpAddr, player: &str) -> bool {
         let entry = (address, name(player));
         match self.failures.get(&entry) {

@@ -23,7 +23,7 @@ use crate::engine::port::{AuthVerdict, Side};
 use crate::settings::{AuthProvider, Settings};
 
 pub use desk::DeskLimits;
-pub(crate) use desk::{Answer, Desk};
+pub(crate) use desk::{Answer, Desk, Staff};
 pub use http::HttpProvider;
 pub use tokens::{TokenError, Tokens};
 

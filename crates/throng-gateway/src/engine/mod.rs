@@ -65,13 +65,16 @@ use fanout::Threads;
 use log::{ChannelLog, Forms};
 use lost::LostOnes;
 pub use meters::{ChannelMeters, Stopwatch, TypeMeters};
-use port::{AuthRequest, EndCause, Key, Outbox, Side};
+use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 pub use refusal::Refusal;
 pub use spatial::CellInfo;
 use spatial::World;
 
 /// More channels, connections and subscriptions of one connection than any setting allows.
 const HUB_MAX: usize = 1 << 21;
+
+/// Notices that wait to be [polled](Engine::poll_notice). Beyond, they are left out; what they tell of is counted.
+const NOTICES_MAX: usize = 256;
 
 /// The shortest time between two fan-outs. A subscriber that asks for less is served at most this often.
 const STEP: Duration = Duration::from_millis(5);
@@ -101,6 +104,7 @@ pub struct Engine {
     /// No lower id of an ordinary channel is free.
     next_channel_id: u32,
     auth_requests: VecDeque<AuthRequest>,
+    notices: VecDeque<Notice>,
     /// Connections that have not said who they are, with the time at which patience ends.
     strangers: BTreeSet<(Time, Key)>,
     /// Connections that are to be ended at the end of the step.
@@ -156,6 +160,7 @@ impl Engine {
             by_channel_id: FxHashMap::default(),
             next_channel_id: 1,
             auth_requests: VecDeque::new(),
+            notices: VecDeque::new(),
             strangers: BTreeSet::new(),
             ending: Vec::new(),
             dirty: FxHashSet::default(),
@@ -294,6 +299,11 @@ impl Engine {
         self.auth_requests.pop_front()
     }
 
+    /// The next of those who were not let in, or were sent away. Up to 256 wait.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
     /// New settings, as read from changed files. What exists keeps its channels' ids and its connections; intervals,
     /// limits, access rules and state machines are the new ones from now on.
     pub fn reload(&mut self, settings: Arc<Settings>) {
@@ -424,7 +434,7 @@ impl Engine {
         }
         // A server that is let in is trusted with its mistakes: its world hangs on the connection.
         if connection.violations.add(now, limits.max_fsm_violations, window) && !connection.is_trusted() {
-            self.send_away(from);
+            self.send_away(from, "fsm_violations");
         }
         Err(Refusal::StateMachine)
     }
@@ -435,12 +445,13 @@ impl Engine {
         let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
         if connection.malformed.add(now, limits.max_malformed, window) && !connection.is_server() {
-            self.send_away(from);
+            self.send_away(from, "malformed");
         }
     }
 
     /// Ends a connection that misbehaves, and lets nobody in under its name for a while.
-    fn send_away(&mut self, index: usize) {
+    fn send_away(&mut self, index: usize, reason: &'static str) {
+        self.notice(index, self.connection(index).identifier.clone(), reason);
         let connection = self.connection(index);
         let key = connection.key;
         if connection.is_member() && !connection.identifier.is_empty() {
@@ -450,6 +461,14 @@ impl Engine {
             self.blocked.add(who, until, limits.max_blocked as usize);
         }
         self.dismiss(key);
+    }
+
+    /// Leaves a note about a connection for the log.
+    fn notice(&mut self, index: usize, identifier: String, reason: &'static str) {
+        if self.notices.len() < NOTICES_MAX {
+            let Connection { side, address, .. } = *self.connection(index);
+            self.notices.push_back(Notice { side, address, identifier, reason });
+        }
     }
 
     /// Whether a client may ask for something costly now. Servers always may.

@@ -5,6 +5,7 @@
 //! has come, then [`Engine::advance`](super::Engine::advance), then whatever the `poll_*` methods have, until `None`.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use throng_replica::SubscriptionId;
 use throng_wire::Tick;
@@ -124,6 +125,19 @@ pub enum EndCause {
     Stalled,
     /// We ended it: kicked, refused, over a limit, shutting down.
     Ours,
+}
+
+/// Somebody was not let in, or was sent away: for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Which door it came through.
+    pub side: Side,
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// Who it says it is. Anything that a peer may say.
+    pub identifier: String,
+    /// A stable name of why.
+    pub reason: &'static str,
 }
 
 /// A question to the authentication provider.

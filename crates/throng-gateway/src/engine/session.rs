@@ -25,6 +25,7 @@ impl Engine {
         }
         let who = (self.connection(from).side, auth.player_identifier_token.clone());
         if self.blocked.contains(&who, self.now) {
+            self.notice(from, who.1, "blocked");
             return Err(Refusal::Limit("blocked"));
         }
         // There is never more than one question for each connection.

@@ -51,11 +51,11 @@ impl DeskLimits {
     pub fn from_settings(settings: &Settings) -> DeskLimits {
         let limits = &settings.limits;
         DeskLimits {
+            workers: limits.auth_workers as usize,
             waiting: limits.max_pending_auth as usize,
             failures: limits.max_failed_auth,
             ban: Duration::from_millis(limits.block_ms.into()),
             remembered: limits.max_blocked as usize,
-            ..DeskLimits::default()
         }
     }
 }
@@ -63,6 +63,11 @@ impl DeskLimits {
 impl DoorLimits {
     /// What limits mean for a door.
     pub fn from_limits(limits: &Limits, side: Side) -> DoorLimits {
+        DoorLimits::new(side).with_limits(limits, side)
+    }
+
+    /// The same for a door that is open: what settings do not speak of stays as it is.
+    pub(crate) fn with_limits(self, limits: &Limits, side: Side) -> DoorLimits {
         let both = DoorLimits {
             connections: limits.max_connections as usize,
             ban: Duration::from_millis(limits.block_ms.into()),
@@ -70,7 +75,7 @@ impl DoorLimits {
             unpacked_bytes: limits.max_decompressed_bytes as usize,
             unreachable: Duration::from_millis(limits.max_unreachable_ms.into()),
             stranger_bytes: limits.max_unauthenticated_bytes.max(2 * limits.max_token_bytes + AUTH_BYTES) as usize,
-            ..DoorLimits::new(side)
+            ..self
         };
         match side {
             Side::Server => DoorLimits {
@@ -101,7 +106,7 @@ fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOpti
         Network::Tcp | Network::Tls => Transport::Tcp,
         Network::WebSocket | Network::SecureWebSocket => Transport::WebSocket(websocket()),
         Network::Kcp => Transport::Kcp,
-        Network::Throng => Transport::Link(LinkOptions::new(read_key(settings)?)),
+        Network::Throng => Transport::Link(link(settings)?),
     };
     let tls = match (listener.network.needs_certificate(), &settings.tls_certificate, &settings.tls_key) {
         (false, ..) => None,
@@ -114,6 +119,11 @@ fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOpti
         }
     };
     Ok(DoorOptions { side, transport, address, tls, limits: DoorLimits::from_limits(&settings.limits, side) })
+}
+
+fn link(settings: &Settings) -> Result<LinkOptions, ServeError> {
+    let addresses = settings.link_addresses.iter().map(|address| resolve(address));
+    Ok(LinkOptions { public_addresses: addresses.collect::<Result<_, _>>()?, ..LinkOptions::new(read_key(settings)?) })
 }
 
 /// The key that connect tokens are made with.
@@ -169,6 +179,25 @@ mod tests {
         let Transport::WebSocket(websocket) = &options.doors[1].transport else { panic!("another transport") };
         assert_eq!((websocket.path.as_str(), websocket.origins.len()), ("/play", 1));
         assert_eq!(options.doors[1].address.to_string(), "127.0.0.1:0");
+    }
+
+    #[test]
+    fn a_link_may_be_known_under_other_addresses_than_it_listens_at() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = folder.path().join("key");
+        std::fs::write(&key, "0f".repeat(32)).expect("written");
+        let key = format!("-throngkey={}", key.display());
+        let door = ["-dev", "-cn=throng", "-ca=:12110", &key];
+        let named = [&door[..], &["-throngaddress=203.0.113.7:4000, 127.0.0.1:4001"]].concat();
+        let options = options(&named).expect("sound");
+        let Transport::Link(link) = &options.doors[1].transport else { panic!("another transport") };
+        let addresses: Vec<String> = link.public_addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["203.0.113.7:4000", "127.0.0.1:4001"]);
+        let notes = |arguments: &[&str]| crate::settings::load(arguments).expect("sound").notes.len();
+        assert_eq!(notes(&door), notes(&named) + 1, "all interfaces are no address");
+        for wrong in ["-throngaddress=:4000", "-throngaddress=here", "-throngaddress=a:1/path"] {
+            assert!(crate::settings::load([&door[..], &[wrong]].concat()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

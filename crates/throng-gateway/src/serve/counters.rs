@@ -165,6 +165,12 @@ impl SideCounters {
 pub struct ShellCounters {
     /// How long the engine's steps took.
     pub step: Histogram,
+    /// Sessions that were recorded, or are.
+    pub recordings: AtomicU64,
+    /// Recordings that ended early, or never began, because their file cannot be written.
+    pub recordings_failed: AtomicU64,
+    /// Sessions that were not recorded, or not to their end, because of a limit.
+    pub recordings_limited: AtomicU64,
     servers: SideCounters,
     clients: SideCounters,
 }

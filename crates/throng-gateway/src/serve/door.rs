@@ -1,5 +1,6 @@
 //! What the tasks of one door share, and the life of a connection from the door to its end.
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,6 +11,7 @@ use throng_channeld::{Compression, Dialect};
 use throng_wire::Time;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
+use tracing::{debug, error};
 
 use super::counters::{Reason, ShellCounters, SideCounters, add};
 use super::event::{Event, Events};
@@ -17,6 +19,7 @@ use super::gate::Gate;
 use super::intake::Intake;
 use super::options::{DoorLimits, DoorOptions};
 use super::outbox::{Ending, Queue};
+use super::ration::Ration;
 use super::record::Recorder;
 use crate::engine::port::{EndCause, Key, Side};
 
@@ -40,12 +43,16 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
+    /// What peers bring about is written down, in moderation.
+    pub(crate) ration: Arc<Ration>,
     /// True as long as clients have to wait for a server to own the GLOBAL channel.
     pub(crate) waits_for_master: Arc<AtomicBool>,
     /// Records what clients say.
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Turns true when nothing more is to be let in.
     pub(crate) closing: watch::Receiver<bool>,
+    /// Ends when the engine does.
+    pub(crate) engine_end: watch::Receiver<()>,
     /// Held by every connection: when all are gone, the last of it is gone. Doors hold it weakly.
     pub(crate) alive: mpsc::WeakSender<()>,
 }
@@ -85,6 +92,13 @@ impl Door {
         Arc::clone(&self.limits.borrow())
     }
 
+    /// Other limits from now on, for those who are inside too. What may wait to be written to them stays as it was.
+    pub(crate) fn set_limits(&self, limits: DoorLimits) {
+        let limits = Arc::new(limits);
+        self.gate().set_limits(Arc::clone(&limits));
+        self.limits.send_replace(limits);
+    }
+
     /// The same for who wants to know when it changes.
     pub(crate) fn follow_limits(&self) -> watch::Receiver<Arc<DoorLimits>> {
         self.limits.subscribe()
@@ -107,6 +121,11 @@ impl Door {
         self.shared.recorder.as_ref().filter(|_| self.side == Side::Client)
     }
 
+    /// Waits until the engine has ended, which is a failure as long as there are connections.
+    async fn engine_end(&self) {
+        let _ = self.shared.engine_end.clone().changed().await;
+    }
+
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.clone()
     }
@@ -116,7 +135,7 @@ impl Door {
         // There is none any more once the gateway waits for the last to leave.
         let alive = self.shared.alive.upgrade()?;
         if self.side == Side::Client && self.shared.waits_for_master.load(Ordering::Relaxed) {
-            self.counters().refuse(Reason::NoMaster);
+            self.refuse(address, Reason::NoMaster);
             return None;
         }
         match self.gate().enter(self.now(), address.ip()) {
@@ -125,9 +144,23 @@ impl Door {
                 Some(Pass { door: Arc::clone(self), address, _alive: alive })
             }
             Err(reason) => {
-                self.counters().refuse(reason);
+                self.refuse(address, reason);
                 None
             }
+        }
+    }
+
+    /// Counts what was refused, and writes it down.
+    pub(crate) fn refuse(&self, address: SocketAddr, reason: Reason) {
+        self.counters().refuse(reason);
+        self.shared.ration.refused(self.now(), (self.side, address), reason.tag(), "");
+    }
+
+    /// A connection could not be accepted: the machine lacks something, most often file descriptors.
+    pub(crate) fn fail_to_accept(&self, cause: &io::Error) {
+        self.counters().refuse(Reason::Accept);
+        if let Some(left_out) = self.shared.ration.take(self.now(), Reason::Accept.tag()) {
+            error!(side = self.side.tag(), %cause, left_out, "a connection cannot be accepted");
         }
     }
 
@@ -146,7 +179,7 @@ pub(crate) struct Pass {
 impl Pass {
     /// Counts what the peer did, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
-        self.door.counters().refuse(reason);
+        self.door.refuse(self.address, reason);
         if reason.is_strike() {
             self.door.gate().strike(self.door.now(), self.address.ip());
         }
@@ -159,7 +192,10 @@ impl Pass {
         let event = Event::Open { side: self.door.side, address: self.address, queue: Arc::clone(&queue), reply };
         self.door.events().send(event).ok()?;
         match answer.await {
-            Ok(Ok(key)) => Some(Opened { pass: self, key, queue, manner: Arc::default() }),
+            Ok(Ok(key)) => {
+                debug!(side = self.door.side.tag(), address = %self.address, %key, "a connection has come");
+                Some(Opened { pass: self, key, queue, manner: Arc::default() })
+            }
             Ok(Err(_)) => {
                 self.refuse(Reason::NoRoom);
                 None
@@ -186,8 +222,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub(crate) fn intake(&self) -> Intake {
-        let (door, queue) = (Arc::clone(&self.pass.door), Arc::clone(&self.queue));
-        Intake::new(door, (self.key, queue), Arc::clone(&self.manner))
+        Intake::new(&self.pass, (self.key, Arc::clone(&self.queue)), Arc::clone(&self.manner))
     }
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
@@ -198,6 +233,7 @@ impl Opened {
             end = &mut read => end,
             end = &mut write => end,
             end = self.ending() => end,
+            () = self.pass.door.engine_end() => End::Gone,
         };
         // The writer may have seen first that there is nothing more to write.
         let end = self.queue.ended_now().map_or(end, End::Refused);
@@ -215,6 +251,7 @@ impl Opened {
             End::Refused(Reason::TooSlow) => EndCause::Stalled,
             End::Lost | End::Refused(_) => EndCause::Lost,
         };
+        debug!(side = self.pass.door.side.tag(), address = %self.pass.address, ?end, "a connection has ended");
         let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
         // The engine holds the queue a little longer; the peer need not wait for that.
         drop(self.queue.take_socket());

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use throng_channeld::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::auth::Answer;
+use crate::auth::{Answer, DeskLimits, Staff};
 use crate::engine::port::{EndCause, Key, Side};
 use crate::engine::{Counters, Occupancy, Refusal};
 use crate::settings::Settings;
@@ -39,11 +39,18 @@ pub(crate) enum Event {
     /// Somebody wants to know how things are.
     Report(oneshot::Sender<Report>),
     /// The settings have changed.
-    Reload(Arc<Settings>),
+    Reload(Box<Reload>),
     /// All connections are to end; nothing more is let in.
     ShutDown,
     /// The engine's thread is to end.
     End,
+}
+
+/// What has changed for the engine's thread.
+pub(crate) struct Reload {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) staff: Staff,
+    pub(crate) desk: DeskLimits,
 }
 
 /// How things are in the engine.

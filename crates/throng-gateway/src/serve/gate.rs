@@ -37,6 +37,11 @@ impl Gate {
         Gate { limits, open: 0, by_address: HashMap::new(), strikes: HashMap::new(), arrivals: HashMap::new() }
     }
 
+    /// Other limits from now on. Who is inside stays.
+    pub(crate) fn set_limits(&mut self, limits: Arc<DoorLimits>) {
+        self.limits = limits;
+    }
+
     /// Lets a connection in, or says why not. Each that is let in has to [`leave`](Gate::leave).
     pub(crate) fn enter(&mut self, now: Time, address: IpAddr) -> Result<(), Reason> {
         let place = place_of(address);

@@ -12,6 +12,7 @@
 //! all. What does not fit is refused if nothing came before, and otherwise has to wait until the peer is let in: some
 //! peers go on talking behind their login without waiting for the answer.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::counters::{Reason, add};
-use super::door::{Door, End, Manner};
+use super::door::{Door, End, Manner, Pass};
 use super::event::Batch;
 use super::options::DoorLimits;
 use super::outbox::Queue;
@@ -42,6 +43,7 @@ const ADMISSION_MAX: Duration = Duration::from_secs(60);
 /// The reading half of a connection.
 pub(crate) struct Intake {
     door: Arc<Door>,
+    address: SocketAddr,
     key: Key,
     queue: Arc<Queue>,
     manner: Arc<Manner>,
@@ -58,7 +60,8 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(door: Arc<Door>, (key, queue): (Key, Arc<Queue>), manner: Arc<Manner>) -> Intake {
+    pub(crate) fn new(pass: &Pass, (key, queue): (Key, Arc<Queue>), manner: Arc<Manner>) -> Intake {
+        let door = Arc::clone(&pass.door);
         let now = door.now();
         let limits = door.limits();
         Intake {
@@ -71,6 +74,7 @@ impl Intake {
             batch_bytes: 0,
             recording: None,
             has_recorded: false,
+            address: pass.address,
             door,
             key,
             queue,
@@ -208,7 +212,7 @@ impl Intake {
         let mut is_counted = false;
         while let Some(wait) = self.wait() {
             if !std::mem::replace(&mut is_counted, true) {
-                self.door.counters().refuse(Reason::TooFast);
+                self.door.refuse(self.address, Reason::TooFast);
             }
             sleep(wait.min(SLEEP_MAX)).await;
             self.follow_limits();

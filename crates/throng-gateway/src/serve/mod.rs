@@ -27,6 +27,7 @@ mod link;
 mod options;
 mod outbox;
 mod rate;
+mod ration;
 mod record;
 mod signals;
 mod stream;
@@ -36,6 +37,7 @@ mod turn;
 mod wake;
 mod websocket;
 
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,8 +51,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
+use tracing::error;
 
-use crate::auth::{Desk, DeskLimits, Provider};
+use crate::auth::{Desk, DeskLimits, Provider, Staff};
 use crate::engine::Engine;
 use crate::settings::Settings;
 
@@ -63,7 +66,8 @@ pub use throng_channeld::link::session_options as link_session_options;
 pub use tls::TlsError;
 
 use door::{Clock, Door, Shared};
-use event::{Event, Events, events};
+use event::{Event, Events, Reload, events};
+use ration::Ration;
 use record::Recorder;
 use tcp::Above;
 use tls::Tls;
@@ -103,6 +107,12 @@ pub enum ServeError {
     /// The folder for recordings cannot be made.
     #[error("the folder for recordings cannot be made: {0}")]
     Recordings(io::Error),
+    /// The engine's thread has panicked. Ours, always: nothing that a peer does may bring that about.
+    #[error("the engine has failed: {0}")]
+    Engine(String),
+    /// The system's signals cannot be listened to.
+    #[error("signals cannot be listened to: {0}")]
+    Signals(io::Error),
     /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
@@ -121,6 +131,8 @@ impl ServeError {
             ServeError::Address(_) => "address",
             ServeError::Key(_) => "key",
             ServeError::Recordings(_) => "recordings",
+            ServeError::Engine(_) => "engine",
+            ServeError::Signals(_) => "signals",
             ServeError::Threads(_) => "threads",
             ServeError::Ended => "ended",
         }
@@ -131,6 +143,8 @@ impl ServeError {
 pub struct Gateway {
     runtime: Option<Runtime>,
     engine: Option<thread::JoinHandle<()>>,
+    /// Ends when the engine's thread does, in whatever way.
+    engine_end: watch::Receiver<()>,
     addresses: Vec<SocketAddr>,
     http_address: Option<SocketAddr>,
     counters: Arc<ShellCounters>,
@@ -140,6 +154,7 @@ pub struct Gateway {
     is_open: Option<mpsc::Sender<()>>,
     alive: mpsc::Receiver<()>,
     tls: Vec<Arc<Tls>>,
+    doors: Vec<Arc<Door>>,
     drain: Duration,
 }
 
@@ -167,19 +182,24 @@ impl Gateway {
         let (alive_sender, alive) = mpsc::channel(1);
         let clock = Clock::start();
         let counters = Arc::new(ShellCounters::default());
+        let ration = Arc::new(Ration::default());
+        let (engine_lives, engine_end) = watch::channel(());
         let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
         let shared = Shared {
             clock,
             events: events.clone(),
             counters: Arc::clone(&counters),
+            ration: Arc::clone(&ration),
             waits_for_master: Arc::clone(&waits_for_master),
-            recorder: recorder(options)?,
+            recorder: recorder(options, &counters)?,
             closing: is_closing.clone(),
+            engine_end: engine_end.clone(),
             alive: alive_sender.downgrade(),
         };
         let mut gateway = Gateway {
             runtime: None,
             engine: None,
+            engine_end,
             addresses: Vec::new(),
             http_address: None,
             counters: Arc::clone(&counters),
@@ -188,6 +208,7 @@ impl Gateway {
             is_open: Some(alive_sender),
             alive,
             tls: Vec::new(),
+            doors: Vec::new(),
             drain: options.drain,
         };
         for door in &options.doors {
@@ -204,22 +225,25 @@ impl Gateway {
             };
             gateway.http_address = Some(open_http(&runtime, address, pages)?);
         }
-        let replies = events.clone();
-        let desk = Desk::new(parts.provider, &parts.desk, move |answer| {
-            let _ = replies.send(Event::Answer(answer));
-        });
+        let staff = hire(parts.provider, &parts.desk, &events)?;
+        let desk = Desk::new(staff, &parts.desk);
         let turn = Turn {
             engine: parts.engine,
             inlet,
             desk,
             clock,
             counters,
+            ration,
             members: FxHashMap::default(),
             is_closing: false,
             waits_for_master,
             last_turn: clock.now(),
         };
-        let engine = thread::Builder::new().name("engine".into()).spawn(move || turn.run());
+        let engine = thread::Builder::new().name("engine".into()).spawn(move || {
+            // Dropped at the end, a panic's too.
+            let _lives = engine_lives;
+            turn.run();
+        });
         gateway.engine = Some(engine.map_err(ServeError::Threads)?);
         gateway.runtime = Some(runtime);
         Ok(gateway)
@@ -247,13 +271,31 @@ impl Gateway {
         self.runtime.as_ref()?.block_on(async { timeout(REPORT, answer).await.ok()?.ok() })
     }
 
-    /// New settings for the engine, and certificates read again.
+    /// Whether the engine still runs. If not, nobody is served any more: [`shut_down`](Self::shut_down) is all there is.
+    pub fn is_alive(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| !engine.is_finished())
+    }
+
+    /// Other settings, another provider, and the certificates as they are in their files now: all of it, or nothing.
     ///
     /// # Errors
-    /// Certificates cannot be used; those in use stay. The settings are taken over all the same.
-    pub fn reload(&self, settings: Arc<Settings>) -> Result<(), TlsError> {
-        let _ = self.events.send(Event::Reload(settings));
-        self.tls.iter().try_for_each(|tls| tls.reload())
+    /// Something of it cannot be used. Everything stays as it was.
+    pub fn take_over(&self, settings: Arc<Settings>, provider: Arc<dyn Provider>) -> Result<(), ServeError> {
+        let certificates = self.tls.iter().map(|tls| tls.read_again()).collect::<Result<Vec<_>, _>>()?;
+        let desk = DeskLimits::from_settings(&settings);
+        let staff = hire(provider, &desk, &self.events)?;
+        let limits = settings.limits;
+        // Nothing fails from here on, unless the engine is gone.
+        let reload = Box::new(Reload { settings, staff, desk });
+        self.events.send(Event::Reload(reload)).map_err(|_| ServeError::Ended)?;
+        for (tls, certificate) in self.tls.iter().zip(certificates) {
+            tls.exchange(certificate);
+        }
+        for door in &self.doors {
+            let changed = DoorLimits::clone(&door.limits()).with_limits(&limits, door.side);
+            door.set_limits(changed);
+        }
+        Ok(())
     }
 
     /// Lets nobody in any more, gives everybody what is queued for them, and ends. Takes no longer than the options
@@ -261,13 +303,27 @@ impl Gateway {
     pub fn shut_down(mut self) -> bool {
         let _ = self.closing.send(true);
         self.is_open = None;
-        let _ = self.events.send(Event::ShutDown);
+        let is_alive = self.events.send(Event::ShutDown).is_ok();
         let Some(runtime) = self.runtime.take() else { return true };
+        if !is_alive {
+            // Nobody is left who could give anybody anything.
+            runtime.shutdown_timeout(RUNTIME_END);
+            return false;
+        }
         // Connections hold the other end until they are written out.
         let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
         runtime.shutdown_timeout(RUNTIME_END);
         self.end_engine();
         is_drained
+    }
+
+    /// Ends a gateway whose engine has ended before it was told to, and says why it has.
+    fn fail(mut self) -> ServeError {
+        let cause = self.engine.take().and_then(|engine| engine.join().err());
+        let text = cause.map_or_else(|| "it has ended without a cause".to_owned(), |cause| panic_text(&*cause));
+        error!(%text, "the engine has failed");
+        self.shut_down();
+        ServeError::Engine(text)
     }
 
     fn end_engine(&mut self) {
@@ -279,6 +335,7 @@ impl Gateway {
 
     fn open(&mut self, options: &DoorOptions, shared: Shared) -> Result<SocketAddr, ServeError> {
         let door = Door::new(options, shared);
+        self.doors.push(Arc::clone(&door));
         let listen_error = |cause| ServeError::Listen { address: options.address, cause };
         let websocket = match &options.transport {
             Transport::Tcp => None,
@@ -313,9 +370,24 @@ const REPORT: Duration = Duration::from_secs(2);
 /// How long tasks may take to notice that they are to end. They never block.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
+/// What a panic says, as far as it is text.
+fn panic_text(cause: &(dyn Any + Send)) -> String {
+    let text = cause.downcast_ref::<&str>().copied();
+    text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without text").to_owned()
+}
+
+/// Who asks `provider`, with answers that come as events.
+fn hire(provider: Arc<dyn Provider>, limits: &DeskLimits, events: &Events) -> Result<Staff, ServeError> {
+    let replies = events.clone();
+    let reply = move |answer| {
+        let _ = replies.send(Event::Answer(answer));
+    };
+    Staff::hire(provider, limits, reply).map_err(ServeError::Threads)
+}
+
 /// What records clients, if they are to be recorded.
-fn recorder(options: &ServeOptions) -> Result<Option<Arc<Recorder>>, ServeError> {
-    let recorder = options.recordings.clone().map(Recorder::new).transpose();
+fn recorder(options: &ServeOptions, counters: &Arc<ShellCounters>) -> Result<Option<Arc<Recorder>>, ServeError> {
+    let recorder = options.recordings.clone().map(|options| Recorder::new(options, Arc::clone(counters))).transpose();
     recorder.map_err(ServeError::Recordings)
 }
 

@@ -79,8 +79,8 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
                     tokio::spawn(serve(pass, stream, Arc::clone(&above)));
                 }
             }
-            Err(_) => {
-                door.counters().refuse(Reason::Accept);
+            Err(cause) => {
+                door.fail_to_accept(&cause);
                 sleep(ACCEPT_PAUSE).await;
             }
         }

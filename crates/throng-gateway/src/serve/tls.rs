@@ -52,11 +52,14 @@ impl Tls {
         Ok(Tls { files: files.clone(), config: RwLock::new(read(files)?) })
     }
 
-    /// Reads the files again. If they are bad, the old ones stay in use.
-    pub(crate) fn reload(&self) -> Result<(), TlsError> {
-        let config = read(&self.files)?;
+    /// Reads the files again, and leaves those in use that are.
+    pub(crate) fn read_again(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        read(&self.files)
+    }
+
+    /// For those who come from now on.
+    pub(crate) fn exchange(&self, config: Arc<ServerConfig>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-        Ok(())
     }
 
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {

@@ -11,10 +11,12 @@ use super::counters::{Reason, ShellCounters};
 use super::door::Clock;
 use super::event::{Event, Gone, Inlet, Report};
 use super::outbox::{Outbox, Queue};
+use super::ration::Ration;
 use crate::auth::{Answer, Desk};
-use crate::engine::port::{EndCause, Key, Side};
+use crate::engine::port::{AuthVerdict, EndCause, Key, Side};
 use crate::engine::{Engine, Refusal};
 use throng_wire::Time;
+use tracing::info;
 
 /// After as many events the engine gets to do what is due, however many more have come.
 const EVENTS_PER_TURN: usize = 4_096;
@@ -29,6 +31,7 @@ pub(crate) struct Turn {
     pub(crate) desk: Desk,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<ShellCounters>,
+    pub(crate) ration: Arc<Ration>,
     pub(crate) members: FxHashMap<Key, Member>,
     pub(crate) is_closing: bool,
     /// See [`Shared`](super::door::Shared).
@@ -66,6 +69,9 @@ impl Turn {
             self.waits_for_master.store(false, Ordering::Relaxed);
         }
         self.ask();
+        while let Some(notice) = self.engine.poll_notice() {
+            self.ration.refused(begin, (notice.side, notice.address), notice.reason, &notice.identifier);
+        }
         self.counters.step.record(self.clock.now().micros_since(begin), 1);
         Ok(())
     }
@@ -96,7 +102,9 @@ impl Turn {
             }
             Event::Settled { key } => self.engine.datagrams_settled(now, key),
             Event::Closed { key, cause } => {
-                self.members.remove(&key);
+                if let Some(Member { side: Side::Server, address }) = self.members.remove(&key) {
+                    info!(%address, ?cause, "a world server's connection has ended");
+                }
                 self.engine.closed(now, key, cause);
             }
             Event::Answer(answer) => self.settle(&answer),
@@ -104,7 +112,10 @@ impl Turn {
                 let report = Report { counters: self.engine.counters().clone(), occupancy: self.engine.occupancy() };
                 let _ = reply.send(report);
             }
-            Event::Reload(settings) => self.engine.reload(settings),
+            Event::Reload(reload) => {
+                self.engine.reload(reload.settings);
+                self.desk.take_over(reload.staff, &reload.desk);
+            }
             Event::ShutDown => {
                 self.is_closing = true;
                 self.engine.shut_down(now);
@@ -146,6 +157,10 @@ impl Turn {
             self.counters.of(member.side).refuse(Reason::AuthUnavailable);
         }
         let verdict = self.desk.settle(now, answer);
+        if verdict != AuthVerdict::Accepted {
+            let reason = if answer.verdict.is_some() { "login" } else { Reason::AuthUnavailable.tag() };
+            self.ration.refused(now, (member.side, member.address), reason, &answer.player);
+        }
         self.engine.authenticated(now, answer.key, verdict);
     }
 }

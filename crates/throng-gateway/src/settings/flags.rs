@@ -6,6 +6,7 @@
 //! no flag, and ignores all that follows, this one complains.
 
 use throng_channeld::proto::ChannelType;
+use throng_link::netcode::SERVERS_MAX;
 
 use super::limits::{LimitRefusal, Limits};
 use super::{
@@ -149,6 +150,12 @@ const FLAGS: &[Flag] = &[
         "throngkey",
         keep!(some link_key),
         "file with the 32-byte key, in hex, of connect tokens for the throng network",
+    ),
+    flag(
+        "throngaddress",
+        Kind::Text(set_link_addresses),
+        "host:port that connect tokens name for the throng network, behind NAT or in a container; several by commas \
+         (where it listens)",
     ),
     flag("origins", Kind::Text(set_origins), "origins that browsers may come from, separated by commas; empty for all"),
     flag("auth", Kind::Text(set_auth), "who decides on logins: none, all, tokens:FILE, http(s)://..."),
@@ -341,6 +348,17 @@ fn add_listener(settings: &mut Settings, text: &str) -> Result<(), String> {
 
 fn set_origins(settings: &mut Settings, text: &str) -> Result<(), String> {
     settings.origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).map(String::from).collect();
+    Ok(())
+}
+
+fn set_link_addresses(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let expected = || "one to 32 addresses with their host, as play.example:12110, separated by commas".to_string();
+    let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let is_address = |part: &&str| !part.starts_with(':') && !part.contains('/') && address(part).is_ok();
+    if !(1..=SERVERS_MAX).contains(&parts.len()) || !parts.iter().all(|part| is_address(part)) {
+        return Err(expected());
+    }
+    settings.link_addresses = parts.into_iter().map(String::from).collect();
     Ok(())
 }
 

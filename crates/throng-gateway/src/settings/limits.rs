@@ -165,6 +165,9 @@ limits! {
     max_unauthenticated_bytes: u32 = 16_384, 1_024..=1_048_576;
     /// Logins that wait for the provider at one time. More are refused.
     max_pending_auth: u32 = 1_024, 1..=65_536;
+    /// Logins that a provider which has to be waited for is asked about at one time, each by a thread. At 100 ms for an
+    /// answer, 16 let in 160 players in a second.
+    auth_workers: u32 = 16, 1..=1_024;
     /// How long the provider may take for an answer, in ms; then it is *no*.
     auth_timeout_ms: u32 = 5_000, 100..=60_000;
     /// Connections of all listeners.

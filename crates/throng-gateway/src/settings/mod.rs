@@ -97,6 +97,8 @@ pub struct Settings {
     pub tls_key: Option<String>,
     /// `-throngkey`
     pub link_key: Option<String>,
+    /// `-throngaddress`: where clients find the doors of the `throng` network, `host:port`; empty for where they listen.
+    pub link_addresses: Vec<String>,
     /// `-origins`: origins of browsers that are let in; empty for all.
     pub origins: Vec<String>,
     /// `-auth`
@@ -161,6 +163,7 @@ impl Default for Settings {
             tls_certificate: None,
             tls_key: None,
             link_key: None,
+            link_addresses: Vec::new(),
             origins: Vec::new(),
             auth: AuthProvider::Nobody,
             descriptor_files: Vec::new(),
@@ -258,8 +261,8 @@ impl Settings {
         if self.entity_channel_start <= self.spatial_channel_start {
             return Err(contradiction("-scs", "-ecs", "entity channels begin behind the spatial ones"));
         }
-        let mut listeners = self.server_listeners().chain(self.client_listeners());
-        if listeners.any(|listener| listener.network.needs_certificate())
+        let is_encrypted = |listener: &Listener| listener.network.needs_certificate();
+        if self.server_listeners().chain(self.client_listeners()).any(is_encrypted)
             && (self.tls_certificate.is_none() || self.tls_key.is_none())
         {
             return Err(contradiction("tls", "-cert, -key", "an encrypted listener needs both files"));
@@ -270,7 +273,21 @@ impl Settings {
         if self.client_listeners().any(|listener| listener.network == Network::Throng) && self.link_key.is_none() {
             return Err(contradiction("throng", "-throngkey", "this network needs the key that tokens are made with"));
         }
+        self.note_hidden_link();
         Ok(())
+    }
+
+    /// A door on all interfaces has no address that a token could name.
+    fn note_hidden_link(&mut self) {
+        let is_everywhere = |listener: &Listener| {
+            let (host, _) = listener.host_and_port().rsplit_once(':').unwrap_or_default();
+            listener.network == Network::Throng && matches!(host, "" | "0.0.0.0" | "[::]")
+        };
+        if self.link_addresses.is_empty() && self.client_listeners().any(is_everywhere) {
+            let text = "the throng network listens on all interfaces, and tokens have to name an address: say which one \
+                        clients use with -throngaddress";
+            self.notes.push(Note { text: text.into() });
+        }
     }
 
     fn read_files(&mut self, read: ReadFile<'_>) -> Result<(), SettingsError> {

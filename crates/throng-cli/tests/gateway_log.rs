@@ -1,0 +1,148 @@
+//! What `throng gateway` writes down, and how it ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use throng_channeld::client::{Client, ClientOptions};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Gateway {
+    process: Child,
+    lines: BufReader<std::process::ChildStderr>,
+    said: String,
+}
+
+impl Gateway {
+    fn start(more: &[&str]) -> Gateway {
+        let arguments = ["gateway", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
+        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
+            .args(arguments.iter().chain(more))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the gateway starts");
+        let lines = BufReader::new(process.stderr.take().expect("it has a standard error"));
+        Gateway { process, lines, said: String::new() }
+    }
+
+    /// Reads on until a line says `wanted`; what follows it.
+    fn wait_for(&mut self, wanted: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut line = String::new();
+            let bytes = self.lines.read_line(&mut line).expect("text");
+            assert!(bytes > 0 && Instant::now() < deadline, "it does not say {wanted:?}, but:\n{}", self.said);
+            self.said.push_str(&line);
+            if let Some((_, after)) = line.trim_end().split_once(wanted) {
+                return after.to_owned();
+            }
+        }
+    }
+
+    fn address(&mut self, before: &str) -> SocketAddr {
+        self.wait_for(before).parse().expect("an address follows")
+    }
+
+    fn tell(&self, signal: &str) {
+        let told = Command::new("kill").args([signal, &self.process.id().to_string()]).status().expect("kill is there");
+        assert!(told.success());
+    }
+
+    /// Its exit code, and the rest of what it says.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.tell("-TERM");
+        let status = self.process.wait().expect("it ends");
+        let _ = self.lines.read_to_string(&mut self.said);
+        (status.code(), std::mem::take(&mut self.said))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn metrics(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).expect("the gateway answers");
+    write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").expect("connected");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("text");
+    page
+}
+
+#[test]
+fn refusals_are_in_the_log_in_the_file_and_in_the_metrics_and_a_flood_of_them_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tokens, file) = (folder.path().join("tokens.json"), folder.path().join("gateway-{time}.log"));
+    fs::write(&tokens, r#"{"tokens": {"ada": "secret"}}"#).expect("written");
+    let mut gateway = Gateway::start(&[
+        &format!("-auth=tokens:{}", tokens.display()),
+        &format!("-logfile={}", file.display()),
+        "-limit=max_failed_auth=0",
+    ]);
+    let clients = gateway.address("listening for clients (tcp) at ");
+    let http = gateway.address("health and metrics at http://");
+    let mut client = Client::connect(clients, ClientOptions::default()).expect("open");
+    for _ in 0..200 {
+        client.authenticate("ada\nWARN forged", "guess", Instant::now() + PATIENCE).expect_err("it is wrong");
+    }
+    let rest = gateway.wait_for("security: refused");
+    assert!(rest.contains("side=\"CLIENT\"") && rest.contains("reason=\"login\""), "{rest}");
+    assert!(rest.contains(r#"player="ada\nWARN forged""#), "{rest}");
+    let page = metrics(http);
+    let warned = page.lines().find_map(|line| line.strip_prefix("logs{level=\"warn\"} ")).expect("it is counted");
+    let warned: u64 = warned.parse().expect("a number");
+    assert!((10..=30).contains(&warned), "{warned} lines for 200 refusals");
+    let (code, said) = gateway.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.lines().all(|line| !line.starts_with("WARN forged")), "{said}");
+    let mut files = fs::read_dir(folder.path()).expect("there").flatten().map(|entry| entry.path());
+    let log = files.find(|path| path.extension().is_some_and(|ending| ending == "log")).expect("a log");
+    assert!(!log.display().to_string().contains("{time}"));
+    assert_eq!(fs::read_to_string(log).expect("text"), said);
+}
+
+#[test]
+fn the_level_decides_what_is_said() {
+    let mut loud = Gateway::start(&["-dev", "-loglevel=-1"]);
+    let clients = loud.address("listening for clients (tcp) at ");
+    drop(Client::connect(clients, ClientOptions::default()).expect("open"));
+    loud.wait_for("a connection has come");
+    loud.wait_for("a connection has ended");
+    let (_, said) = loud.end();
+    assert!(said.contains("shutting down"), "{said}");
+    let quiet = Gateway::start(&["-dev", "-loglevel", "2"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let (code, said) = quiet.end();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_said_before_anything_starts() {
+    let mut gateway = Gateway::start(&["-dev", "-logfile=/nowhere/gateway.log"]);
+    let complaint = gateway.wait_for("throng: ");
+    assert!(complaint.contains("-logfile") && complaint.contains("/nowhere/gateway.log"), "{complaint}");
+    assert_eq!(gateway.process.wait().expect("it ends").code(), Some(2));
+}
+
+#[test]
+fn a_hang_up_with_a_broken_file_leaves_everything_as_it_was_and_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = folder.path().join("limits.json");
+    fs::write(&limits, "{}").expect("written");
+    let mut gateway = Gateway::start(&["-dev", &format!("-limits={}", limits.display())]);
+    gateway.wait_for("health and metrics at");
+    fs::write(&limits, "no limits").expect("written");
+    gateway.tell("-HUP");
+    gateway.wait_for("everything stays as it is");
+    assert!(gateway.said.contains("limits.json"), "{}", gateway.said);
+    fs::write(&limits, "{}").expect("written");
+    gateway.tell("-HUP");
+    gateway.wait_for("the settings were read again");
+    assert_eq!(gateway.end().0, Some(0));
+}

@@ -1,0 +1,54 @@
+//! A gateway whose engine has failed is no gateway any more: it says so, and ends.
+
+mod serving;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serving::{bare, eventually, soon};
+use throng_channeld::client::{Client, ClientOptions};
+use throng_gateway::auth::{Credentials, Provider, Unavailable};
+use throng_gateway::engine::port::AuthVerdict;
+use throng_gateway::serve::{ServeError, Transport};
+
+/// Panics in the engine's thread, since it says that it does not block.
+struct Broken;
+
+impl Provider for Broken {
+    fn check(&self, _: &Credentials) -> Result<AuthVerdict, Unavailable> {
+        panic!("a fault of ours")
+    }
+
+    fn may_block(&self) -> bool {
+        false
+    }
+}
+
+fn page(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("open");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").expect("connected");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn an_engine_that_panics_fails_the_probes_and_ends_the_gateway_with_its_cause() {
+    let gateway = bare(Transport::Tcp, &[], Arc::new(Broken), |_| {});
+    let http = gateway.http_address().expect("it has pages");
+    let _idle = Client::connect(gateway.addresses()[1], ClientOptions::default()).expect("the door is open");
+    let mut client = Client::connect(gateway.addresses()[1], ClientOptions::default()).expect("the door is open");
+    assert!(page(http, "/healthz").starts_with("HTTP/1.1 200") && gateway.is_alive());
+    client.authenticate("ada", "", soon()).expect_err("nobody answers any more");
+    eventually("the engine has ended", || !gateway.is_alive());
+    for path in ["/healthz", "/readyz"] {
+        let answer = page(http, path);
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("the engine"), "{path}: {answer}");
+    }
+    let begin = Instant::now();
+    let error = gateway.run(|| None).expect_err("it is over");
+    assert!(matches!(&error, ServeError::Engine(text) if text == "a fault of ours"), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(5), "there is nothing to wait for");
+}

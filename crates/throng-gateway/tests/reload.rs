@@ -1,0 +1,115 @@
+//! SIGHUP's work: everything that the files say now, or nothing of it.
+
+mod serving;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serving::{eventually, soon};
+use tempfile::TempDir;
+use throng_channeld::client::{Client, ClientError, ClientOptions};
+use throng_channeld::{Header, message_type};
+use throng_gateway::engine::port::Side;
+use throng_gateway::serve::Gateway;
+use throng_gateway::settings::{self, Settings};
+
+/// A gateway and the folder with its files.
+struct Site {
+    folder: TempDir,
+    settings: Settings,
+    gateway: Gateway,
+}
+
+impl Site {
+    fn open() -> Site {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        write(folder.path(), "tokens.json", r#"{"tokens": {"ada": "old"}}"#);
+        write(folder.path(), "limits.json", r#"{"max_client_messages_per_s": 1, "client_burst_messages": 1}"#);
+        certify(folder.path());
+        let words = [
+            "-sa=127.0.0.1:0".to_owned(),
+            "-ca=127.0.0.1:0".to_owned(),
+            "-http=".to_owned(),
+            "-listen=client,tls,127.0.0.1:0".to_owned(),
+            format!("-cert={}", path("chain.pem")),
+            format!("-key={}", path("key.pem")),
+            format!("-auth=tokens:{}", path("tokens.json")),
+            format!("-limits={}", path("limits.json")),
+        ];
+        let settings = settings::load(&words).expect("sound arguments");
+        let gateway = Gateway::from_settings(settings.clone(), 7, 0).expect("everything is there");
+        Site { folder, settings, gateway }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        write(self.folder.path(), name, text);
+    }
+
+    fn reload(&self) -> Result<(), &'static str> {
+        let settings = self.settings.reload().map_err(|error| error.tag())?;
+        self.gateway.reload(Arc::new(settings)).map_err(|error| error.tag())
+    }
+
+    fn log_in(&self, token: &str) -> Result<Client, ClientError> {
+        let mut client = Client::connect(self.gateway.addresses()[1], ClientOptions::default())?;
+        client.authenticate("ada", token, soon())?;
+        Ok(client)
+    }
+
+    /// A reload is an event like others: those before it are dealt with first.
+    fn is_known(&self, token: &str) -> bool {
+        self.log_in(token).is_ok()
+    }
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(name), text).expect("it can be written");
+}
+
+fn certify(folder: &Path) {
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    write(folder, "chain.pem", &certified.cert.pem());
+    write(folder, "key.pem", &certified.signing_key.serialize_pem());
+}
+
+#[test]
+fn tokens_limits_and_certificates_are_taken_over_together_or_not_at_all() {
+    let site = Site::open();
+    assert!(site.is_known("old") && !site.is_known("new"));
+    site.write("tokens.json", r#"{"tokens": {"ada": "new"}}"#);
+    for (broken, text, tag) in [
+        ("chain.pem", "no certificate", "tls_config"),
+        ("limits.json", r#"{"max_client_messages_per_s": 0}"#, "file"),
+        ("tokens.json", "no tokens", "tokens_format"),
+    ] {
+        let sound = fs::read_to_string(site.folder.path().join(broken)).expect("it was written");
+        site.write(broken, text);
+        let refused = site.reload().expect_err("a file is broken");
+        assert!(refused == tag || broken == "limits.json", "{broken}: {refused}");
+        assert!(site.is_known("old") && !site.is_known("new"), "{broken}: everything stays");
+        site.write(broken, &sound);
+    }
+    certify(site.folder.path());
+    site.reload().expect("everything is sound");
+    assert!(site.is_known("new") && !site.is_known("old"));
+    site.gateway.shut_down();
+}
+
+#[test]
+fn rates_change_for_those_who_are_inside_too() {
+    let site = Site::open();
+    let mut client = site.log_in("old").expect("let in");
+    for _ in 0..1_000 {
+        client.send_bytes(Header::new(0, message_type::UNREAL_RPC), b"").expect("connected");
+    }
+    let come = || site.gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in;
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(come() < 200, "one in a second, after a batch");
+    site.write("limits.json", r#"{"max_client_messages_per_s": 100000, "client_burst_messages": 1000}"#);
+    site.reload().expect("everything is sound");
+    eventually("all have come", || come() >= 1_001);
+    site.gateway.shut_down();
+}
