@@ -79,7 +79,8 @@ impl Stage {
         Mark {
             at: clock::now(),
             cpu_s: clock::process_cpu_s(),
-            messages_out: self.servers.iter().map(|server| server.outgoing.messages()).sum(),
+            messages_out: self.counts.messages_out
+                + self.servers.iter().map(|server| server.outgoing.messages()).sum::<u64>(),
             counts: self.counts,
         }
     }
