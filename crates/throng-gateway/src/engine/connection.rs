@@ -1,5 +1,6 @@
 //! One connection as the engine knows it.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub(crate) struct Connection {
     pub(crate) patience_end: Option<Time>,
     /// State that is sent when there is room.
     backlog: Backlog,
+    /// Channels that it is to be told of since it has come back, by id; after the last, that this is all.
+    pub(crate) recovery: Option<VecDeque<u32>>,
     /// It is on the list of those who are looked at again and again.
     pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
@@ -117,6 +120,7 @@ impl Connection {
             requests: Allowance::default(),
             patience_end: None,
             backlog: Backlog::default(),
+            recovery: None,
             is_watched: false,
             slow_since: None,
             is_ending: false,
@@ -171,19 +175,23 @@ impl Connection {
         bytes
     }
 
-    /// Queues a frame of a channel's state; what there is no room for now is sent in slices, before anything newer.
-    pub(crate) fn send_frame(&mut self, channel: ChannelIndex, frame: &Arc<Frame>, limits: &Limits) {
-        let waiting = self.queued_bytes() + self.out.len() + frame.bytes.len();
-        if self.has_backlog() || waiting > self.hard_bytes(limits) / 2 {
+    /// Bytes of state that may be queued in one step, far from where the connection would be ended.
+    pub(crate) fn room_bytes(&self, limits: &Limits) -> usize {
+        (self.hard_bytes(limits) / 2).saturating_sub(self.queued_bytes())
+    }
+
+    /// Queues a frame of a channel's state. What goes beyond `room_bytes` is sent in slices, before anything newer.
+    pub(crate) fn send_frame(&mut self, channel: ChannelIndex, frame: &Arc<Frame>, room_bytes: usize) {
+        if self.has_backlog() || self.out.len() + frame.bytes.len() > room_bytes {
             self.backlog.push(channel, Arc::clone(frame));
         } else {
             self.out.extend_from_slice(&frame.bytes);
         }
     }
 
-    /// Whether state waits to be sent in slices.
+    /// Whether state waits to be sent in slices, or channel by channel.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.backlog.is_empty() || self.recovery.is_some()
     }
 
     /// Queues as much of the state that waits as keeps the connection from being slow. The bytes queued.

@@ -12,7 +12,6 @@ use super::connection::Connection;
 use super::log::{self, ChannelLog, Forms};
 use super::refusal::Refusal;
 use super::{Engine, STEP};
-use crate::settings::Limits;
 
 /// The threads among which frames and connections are shared out.
 pub(super) struct Threads(Option<ThreadPool>);
@@ -44,6 +43,7 @@ const SHARED_OUT: usize = 32;
 struct Share<'a> {
     slot: &'a mut ConnectionSlot<Stream>,
     connection: &'a mut Connection,
+    room_bytes: usize,
     updates: u64,
     /// How late the latest of them was.
     lag_ms: u32,
@@ -120,8 +120,11 @@ impl Engine {
         let is_late = connection.slow_since.is_some_and(|since| now.since(since) > patience);
         let gives_up = connection.is_overdue(&limits) || is_late;
         let (key, is_ending) = (connection.key, connection.is_ending);
-        if !is_slow && connection.has_backlog() && connection.feed(&limits) > 0 {
-            self.dirty.insert(index);
+        if !is_slow && connection.has_backlog() {
+            let fed_bytes = connection.feed(&limits) + self.tell_more_of_what_was(index);
+            if fed_bytes > 0 {
+                self.dirty.insert(index);
+            }
         }
         let connection = self.connection_mut(index);
         let is_behind = is_slow || gives_up || connection.has_backlog();
@@ -156,10 +159,11 @@ impl Engine {
                     }
                     return None;
                 }
-                Some(Share { slot, connection, updates: 0, lag_ms: 0, scratch: Vec::new() })
+                let room_bytes = connection.room_bytes(limits);
+                Some(Share { slot, connection, room_bytes, updates: 0, lag_ms: 0, scratch: Vec::new() })
             })
             .collect();
-        self.threads.for_each(&mut shares, |share| share.write(outgoing, channels, (forms, limits)));
+        self.threads.for_each(&mut shares, |share| share.write(outgoing, channels, forms));
         for share in shares {
             if share.updates > 0 {
                 self.counters.side(share.connection.side).messages_out += share.updates;
@@ -197,13 +201,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const FORGET_EVERY_MS: u32 = 10_000;
 
 impl Share<'_> {
-    fn write(
-        &mut self,
-        outgoing: Outgoing<'_, ChannelLog>,
-        channels: &[Option<Box<Channel>>],
-        (forms, limits): (&Forms, &Limits),
-    ) {
-        let Share { slot, connection, updates, lag_ms, scratch } = self;
+    fn write(&mut self, outgoing: Outgoing<'_, ChannelLog>, channels: &[Option<Box<Channel>>], forms: &Forms) {
+        let Share { slot, connection, room_bytes, updates, lag_ms, scratch } = self;
         let Some(stream) = &mut slot.connection else { return };
         let (place, me) = (connection.index(), connection.writer);
         stream.drain(outgoing, |index, frame, (since, lag)| {
@@ -215,7 +214,7 @@ impl Share<'_> {
                     .as_ref()
                     .is_some_and(|channel| channel.subscriber(place).is_some_and(|subscriber| subscriber.skips_self()));
             if !skips {
-                connection.send_frame(index, frame, limits);
+                connection.send_frame(index, frame, *room_bytes);
                 *updates += frame.segments.len() as u64;
                 return;
             }
