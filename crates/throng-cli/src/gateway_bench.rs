@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use throng_lab::gateway::{self, BenchOptions, Part, Scene, Target};
+use throng_lab::gateway::{self, BenchOptions, Part, Scene, Target, Victim};
 
 use crate::exit::{self, Failure, Outcome};
 
@@ -27,6 +27,7 @@ process of its own, and reports what reaches whom, how late, and at what cost.
   throng gateway-bench single --traffic relay    the same, but the clients write their state themselves
   throng gateway-bench spatial --clients 500     9 servers, 225 cells, handovers, spheres of interest
   throng gateway-bench entity-lod                a channel for each client, seen less often from farther away
+  throng gateway-bench single --kill server      how long an outage is, and who comes back; or --kill gateway
 
 Another gateway that speaks channeld's protocol is put under the identical load with
 
@@ -52,6 +53,9 @@ pub(crate) struct GatewayBenchArguments {
     /// Length of the part before that is not measured, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3_600))]
     warmup: u32,
+    /// In the middle of the measured part kill this with SIGKILL and start it again: how long is nobody told anything?
+    #[arg(long, value_enum, conflicts_with_all = ["gateway_servers", "connect_only"])]
+    kill: Option<KillName>,
     /// Let the clients connect and be silent: what do connections alone cost?
     #[arg(long)]
     connect_only: bool,
@@ -95,6 +99,15 @@ enum SceneName {
     EntityLod,
 }
 
+/// What is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KillName {
+    /// The world server, which gets its channel back
+    Server,
+    /// The gateway, to which all come again
+    Gateway,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Traffic {
     /// Each client writes its own actor
@@ -111,6 +124,17 @@ impl GatewayBenchArguments {
             (SceneName::Spatial, Traffic::Unreal) => Ok(Scene::Spatial),
             (SceneName::EntityLod, Traffic::Unreal) => Ok(Scene::EntityLod),
             (_, Traffic::Relay) => Err(Failure::Usage(anyhow!("only the scene single has relay traffic"))),
+        }
+    }
+
+    fn victim(&self, scene: Scene) -> Result<Option<Victim>, Failure> {
+        match self.kill {
+            Some(_) if scene != Scene::SingleUnreal => {
+                Err(Failure::Usage(anyhow!("--kill is for the scene single with unreal traffic")))
+            }
+            Some(KillName::Server) => Ok(Some(Victim::Server)),
+            Some(KillName::Gateway) => Ok(Some(Victim::Gateway)),
+            None => Ok(None),
         }
     }
 
@@ -143,6 +167,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         warmup_s: arguments.warmup,
         seconds: arguments.seconds,
         connect_only: arguments.connect_only,
+        kill: arguments.victim(scene)?,
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
         runs: arguments.runs.clone(),

@@ -101,6 +101,39 @@ fn what_is_far_comes_less_often() {
     assert!((30.0..300.0).contains(&updates_hz), "{updates_hz}");
 }
 
+/// The summary of a run against our gateway in which something is killed after two of four seconds.
+fn bench_with_kill(victim: &str) -> Value {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|failed| failed.into_inner());
+    let runs = tempfile::tempdir().unwrap();
+    let folder = runs.path().to_str().unwrap();
+    let arguments = ["gateway-bench", "single", "--clients", "20", "--seconds", "4", "--warmup", "1", "--kill", victim];
+    let output = throng(&[&arguments[..], &["--runs", folder, "--json"]].concat());
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"))
+}
+
+#[test]
+fn a_killed_world_server_gets_its_players_back_and_no_client_is_lost() {
+    let summary = bench_with_kill("server");
+    for (name, expected) in [("players_before", 20), ("players_after", 20), ("joined", 20), ("connections_lost", 0)] {
+        assert_eq!(summary["outage"][name], expected, "{name}: {summary}");
+    }
+    let silence_ms = number(&summary, "outage", "silence_ms_max");
+    assert!((50.0..2_000.0).contains(&silence_ms), "{silence_ms}");
+    assert!(number(&summary, "client", "update_hz_min") > 10.0);
+}
+
+#[test]
+fn after_the_loss_of_the_gateway_all_come_again_and_play_on() {
+    let summary = bench_with_kill("gateway");
+    for (name, expected) in [("players_before", 20), ("players_after", 20), ("joined", 20), ("connections_lost", 0)] {
+        assert_eq!(summary["outage"][name], expected, "{name}: {summary}");
+    }
+    let silence_ms = number(&summary, "outage", "silence_ms_max");
+    assert!((50.0..2_000.0).contains(&silence_ms), "{silence_ms}");
+    assert!(number(&summary, "client", "update_hz_min") > 10.0);
+}
+
 #[test]
 fn a_gateway_elsewhere_is_refused() {
     let output = throng(&[

@@ -87,6 +87,20 @@ fn who_has_logged_in_or_left_is_waited_for_no_longer() {
     assert!(!client.is_closed());
 }
 
+#[test]
+fn an_entity_that_leaves_the_world_stays_listed_and_is_counted() {
+    let mut stage = Stage::new(world_settings(TWO, &[]));
+    let servers = stage.spatial_servers(TWO);
+    stage.create_entity(&servers[0], FIRST, ENTITY, Some(standing([1.0, 1.0, 5.0])));
+    stage.walk(&servers[0], ENTITY, [-50.0, 1.0, 5.0]);
+    stage.walk(&servers[0], ENTITY, [1e30, 1.0, 5.0]);
+    assert_eq!(stage.refused("outside_world"), 2);
+    assert_eq!(stage.place_of(ENTITY), Some((Some(servers[0].id), Some(FIRST))));
+    stage.walk(&servers[0], ENTITY, [15.0, 1.0, 5.0]);
+    assert_eq!(stage.place_of(ENTITY), Some((Some(servers[0].id), Some(FIRST + 1))), "it has come back");
+    stage.audit();
+}
+
 fn ask_with(stage: &mut Stage, server: &Peer, data: Option<Any>) -> Vec<CreateSpatialChannelsResultMessage> {
     let create = CreateChannelMessage { channel_type: ChannelType::Spatial.into(), data, ..Default::default() };
     let told = stage.ask(server, Header::new(0, message_type::CREATE_CHANNEL).with_stub(5), &create);

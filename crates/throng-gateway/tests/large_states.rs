@@ -4,11 +4,14 @@ mod stage;
 
 use std::collections::BTreeMap;
 
+use prost::Message as _;
 use stage::{Peer, Stage, every, open_settings};
-use throng_channeld::message_type;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
-use throng_channeld::proto::{Any, ChannelType};
-use throng_channeld::{Header, proto::UnsubscribedFromChannelMessage};
+use throng_channeld::proto::{
+    Any, AuthMessage, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType, UnsubscribedFromChannelMessage,
+};
+use throng_channeld::{Header, message_type};
+use throng_gateway::engine::port::{EndCause, Side};
 
 /// A large object with a version in it.
 fn object(id: u32, version: u32) -> (u32, SpatialEntityState) {
@@ -109,6 +112,55 @@ fn nothing_more_comes_of_a_channel_that_was_left_before_all_of_it_had_come() {
     stage.pass(5_000);
     hear(&mut stage, &late, 0, &mut known);
     assert_eq!(known.len(), 12_000);
+}
+
+#[test]
+fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() {
+    let bounds = ["-limit", "server_queue_soft_bytes=200000", "-limit", "server_queue_hard_bytes=2000000"];
+    let mut stage = Stage::new(stage::settings(&[&["-dev", "-chs=ue", "-scr"][..], &bounds].concat()));
+    let owner = stage.join_as(Side::Server, "world");
+    let rooms: Vec<u32> = (0..20).map(|_| stage.create(&owner, ChannelType::Test, None)).collect();
+    for &room in &rooms {
+        write(&mut stage, &owner, room, 0..500, 1);
+    }
+    stage.drop_connection(&owner, EndCause::Lost);
+
+    let back = stage.connect(Side::Server);
+    back.stop_reading();
+    let auth = AuthMessage { player_identifier_token: "world".into(), ..Default::default() };
+    stage.say(&back, Header::new(0, message_type::AUTH), &auth);
+    let mut told = Vec::new();
+    let mut most_waiting = 0;
+    for _ in 0..500 {
+        stage.pass(20);
+        told.extend(stage.read(&back));
+        most_waiting = most_waiting.max(back.waiting());
+        back.takes(100_000);
+    }
+    assert!(!back.is_closed() && most_waiting < 2_000_000, "{most_waiting} bytes waited");
+    let mut known: BTreeMap<u32, BTreeMap<u32, SpatialEntityState>> = BTreeMap::new();
+    let mut is_over = false;
+    for message in &told {
+        let data = match message.msg_type {
+            message_type::RECOVERY_CHANNEL_DATA => {
+                assert!(!is_over);
+                message.decode::<ChannelDataRecoveryMessage>().expect("a channel").channel_data
+            }
+            message_type::CHANNEL_DATA_UPDATE => message.decode::<ChannelDataUpdateMessage>().expect("state").data,
+            message_type::RECOVERY_END => {
+                is_over = true;
+                continue;
+            }
+            _ => continue,
+        };
+        let state = SpatialChannelData::decode(data.expect("state").value).expect("the type of the room");
+        known.entry(message.channel_id).or_default().extend(state.entities);
+    }
+    assert!(is_over);
+    let whole: BTreeMap<u32, SpatialEntityState> = (0..500).map(|id| object(id, 1)).collect();
+    assert!(rooms.iter().all(|room| known.get(room) == Some(&whole)));
+    stage.pass(10_000);
+    assert!(stage.is_at_rest(), "then there is nothing left to look at");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod light;
 mod link;
 mod load;
 mod motion;
+mod outage;
 mod process;
 mod published;
 mod run;
@@ -35,11 +36,11 @@ use std::io::BufRead;
 use anyhow::{Context, Result};
 
 use control::{Line, tell};
-pub use load::Scene;
+pub use load::{Scene, Victim};
 pub use run::{BenchOptions, BenchResult, Target, run};
 pub use summary::{
-    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Machine, Reference, Second,
-    TrafficFigures, WorldFigures,
+    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Machine, OutageFigures,
+    Reference, Second, TrafficFigures, WorldFigures,
 };
 pub use table::table;
 

@@ -1,5 +1,6 @@
 //! One connection as the engine knows it.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,8 @@ pub(crate) struct Connection {
     pub(crate) patience_end: Option<Time>,
     /// State that is sent when there is room.
     backlog: Backlog,
+    /// Channels that it is to be told of since it has come back, by id; after the last, that this is all.
+    pub(crate) recovery: Option<VecDeque<u32>>,
     /// It is on the list of those who are looked at again and again.
     pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
@@ -169,6 +172,7 @@ impl Connection {
             requests: Allowance::default(),
             patience_end: None,
             backlog: Backlog::default(),
+            recovery: None,
             is_watched: false,
             slow_since: None,
             is_ending: false,
@@ -215,9 +219,20 @@ impl Connection {
         self.out.extend_from_slice(entries);
     }
 
+    /// Bytes of state that may be queued in one step, far from where the connection would be ended.
+    pub(crate) fn room_bytes(&self, limits: &Limits) -> usize {
+        (self.hard_bytes(limits) / 2).saturating_sub(self.queued_bytes())
+    }
+
+    /// Bytes that go out at the end of the step.
+    pub(crate) fn out_bytes(&self) -> usize {
+        self.out.len()
+    }
+
     /// The ways that state can go.
     pub(crate) fn ways(&mut self, limits: &Limits) -> Ways<'_> {
-        let room_bytes = (self.hard_bytes(limits) / 2).saturating_sub(self.queued_bytes());
+        // Nothing overtakes what waits.
+        let room_bytes = if self.has_backlog() { 0 } else { self.room_bytes(limits) };
         let lanes = self.movement.as_deref_mut().zip(self.outbox.datagrams());
         let movement = lanes.map(|(movement, datagrams)| movement.turn(datagrams, self.flushed_bytes));
         Ways { out: &mut self.out, movement, backlog: &mut self.backlog, room_bytes }
@@ -244,9 +259,9 @@ impl Connection {
         bytes
     }
 
-    /// Whether state waits to be sent in slices.
+    /// Whether state waits to be sent in slices, or channel by channel.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.backlog.is_empty() || self.recovery.is_some()
     }
 
     /// Queues as much of the state that waits as keeps the connection from being slow. The bytes queued.

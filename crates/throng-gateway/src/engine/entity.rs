@@ -44,6 +44,9 @@ pub struct EntityInfo {
 /// them.
 const WELL_KNOWN_DELAY_MS: i32 = 1_000;
 
+/// An entity says that it is where no cell is.
+pub(super) const OUTSIDE: Refusal = Refusal::Spatial("outside_world");
+
 impl Engine {
     /// The entities, in no particular order.
     pub fn entities(&self) -> impl Iterator<Item = EntityInfo> + '_ {
@@ -247,7 +250,13 @@ impl Engine {
             return;
         }
         let id = self.channel(channel).id;
-        let Some(destination) = self.cell_of_data(channel) else { return };
+        let Some(destination) = self.cell_of_data(channel) else {
+            if self.hub.state(channel).data().and_then(position).is_some() {
+                // It stays where it is listed.
+                self.count(OUTSIDE);
+            }
+            return;
+        };
         let listed = self.entity_mut(id).cell;
         match listed {
             Some(source) if source == destination => {}

@@ -121,8 +121,11 @@ impl Engine {
         connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(now));
         let gives_up = connection.has_stalled(&limits, now);
         let (key, is_ending) = (connection.key, connection.is_ending);
-        if !is_slow && connection.has_backlog() && connection.feed(&limits) > 0 {
-            self.dirty.insert(index);
+        if !is_slow && connection.has_backlog() {
+            let fed_bytes = connection.feed(&limits) + self.tell_more_of_what_was(index);
+            if fed_bytes > 0 {
+                self.dirty.insert(index);
+            }
         }
         let connection = self.connection_mut(index);
         let is_behind = is_slow || gives_up || connection.has_backlog();

@@ -209,10 +209,28 @@ impl Engine {
         channels.extend(self.connection(index).owned.iter().copied());
         channels.sort_unstable_by_key(|channel| self.channel(*channel).id);
         channels.dedup();
-        for channel in channels {
-            self.tell_recovered_channel(index, channel);
+        let ids = channels.into_iter().map(|channel| self.channel(channel).id).collect();
+        self.connection_mut(index).recovery = Some(ids);
+        self.tell_more_of_what_was(index);
+    }
+
+    /// Tells a recovered server of as many channels as there is room for, and of the end after the last. The rest waits
+    /// until it has taken these: a large world is more than may wait for one connection. The bytes queued.
+    pub(super) fn tell_more_of_what_was(&mut self, index: usize) -> usize {
+        let room_bytes = self.connection(index).room_bytes(&self.settings.limits);
+        let before = self.connection_mut(index).out_bytes();
+        while self.connection_mut(index).out_bytes() <= room_bytes {
+            let Some(waiting) = &mut self.connection_mut(index).recovery else { break };
+            let Some(id) = waiting.pop_front() else {
+                self.connection_mut(index).recovery = None;
+                self.send(index, Header::new(GLOBAL_CHANNEL, message_type::RECOVERY_END), &EndRecoveryMesssage {});
+                break;
+            };
+            if let Some(&channel) = self.by_channel_id.get(&id) {
+                self.tell_recovered_channel(index, channel);
+            }
         }
-        self.send(index, Header::new(GLOBAL_CHANNEL, message_type::RECOVERY_END), &EndRecoveryMesssage {});
+        self.connection_mut(index).out_bytes() - before
     }
 
     /// A channel's state and the references of its objects, as far as they fit into one message. References that do not

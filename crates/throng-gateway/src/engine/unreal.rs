@@ -15,6 +15,7 @@ use throng_channeld::{Message, message_type};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
+use super::entity::OUTSIDE;
 use super::refusal::Refusal;
 use crate::spatial::Position;
 
@@ -73,7 +74,13 @@ impl Engine {
         let axis = |value: Option<f32>| f64::from(value.unwrap_or_default());
         // Unreal's z is up; the grid's y.
         let position = Position { x: axis(location.x), y: axis(location.z), z: axis(location.y) };
-        let Some(id) = self.cell_at(position) else { return Ok(None) };
+        let Some(id) = self.cell_at(position) else {
+            if self.world.is_some() {
+                // The message is passed on as it is.
+                self.count(OUTSIDE);
+            }
+            return Ok(None);
+        };
         let Some(&cell) = self.by_channel_id.get(&id) else { return Ok(None) };
         self.spawn_in(id, entity, forward.client_conn_id);
         // The last of several values of a field counts: so the rest stays as it was sent, byte for byte.

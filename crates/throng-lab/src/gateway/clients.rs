@@ -15,7 +15,7 @@ use throng::Time;
 
 use super::control::{Command, Commands, Line, tell};
 use super::light::Message;
-use super::link::{Reader, Rounds, SCRATCH_BYTES};
+use super::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
 use super::load::Load;
 use crate::clock;
 use client::{Client, Context};
@@ -76,6 +76,8 @@ struct Crowd {
     started: Time,
     seen: Seen,
     ends: BTreeMap<String, u32>,
+    /// Clients that come again, and when they try next.
+    returning: Vec<(Time, usize)>,
     second: Second,
     window: Window,
 }
@@ -102,6 +104,8 @@ struct Window {
     sums: Sums,
     /// By client: updates when it began.
     updates: Vec<u64>,
+    /// By client: the longest time without an update.
+    silences: Vec<Duration>,
 }
 
 /// Sums over the clients.
@@ -146,7 +150,9 @@ impl Crowd {
                 late_us: histogram(),
                 sums: Sums::default(),
                 updates: Vec::new(),
+                silences: Vec::new(),
             },
+            returning: Vec::new(),
             load,
         })
     }
@@ -159,6 +165,7 @@ impl Crowd {
         }
         let now = clock::now();
         self.connect(now)?;
+        self.come_again(now)?;
         self.receive(now);
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
@@ -195,6 +202,26 @@ impl Crowd {
         Ok(())
     }
 
+    fn come_again(&mut self, now: Time) -> io::Result<()> {
+        let Crowd { returning, clients, rounds, load, .. } = self;
+        let mut watched = Ok(());
+        returning.retain_mut(|(due, index)| {
+            if *due > now {
+                return true;
+            }
+            *due = now.after(RETRY);
+            let client = &mut clients[*index];
+            if client.come_again(load.players, *index as u32, now).is_err() {
+                return true;
+            }
+            if let Err(error) = rounds.watch(client.reader(), *index) {
+                watched = Err(error);
+            }
+            false
+        });
+        watched
+    }
+
     fn receive(&mut self, now: Time) {
         for place in 0..self.ready.len() {
             let index = self.ready[place];
@@ -223,6 +250,9 @@ impl Crowd {
         }
         self.rounds.forget(client.reader());
         client.close();
+        if self.load.outlives_gateway() {
+            return self.returning.push((clock::now().after(RETRY), index));
+        }
         if self.ends.len() < REASONS || self.ends.contains_key(reason) {
             *self.ends.entry(reason.to_owned()).or_default() += 1;
         }
@@ -244,6 +274,9 @@ impl Crowd {
         self.window.cpu_s = clock::process_cpu_s();
         self.window.sums = sums;
         self.window.updates = self.clients.iter().map(|client| client.counts.updates).collect();
+        for client in &mut self.clients {
+            client.watch_silence(self.window.began);
+        }
     }
 
     fn settle(&mut self) {
@@ -257,6 +290,8 @@ impl Crowd {
         for (before, client) in self.window.updates.iter_mut().zip(&self.clients) {
             *before = client.counts.updates - *before;
         }
+        let ended = self.window.ended;
+        self.window.silences = self.clients.iter_mut().map(|client| client.longest_silence(ended)).collect();
     }
 
     fn sums(&self) -> Sums {

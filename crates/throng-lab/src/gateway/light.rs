@@ -210,6 +210,12 @@ impl Outgoing {
         }
     }
 
+    /// Forgets what waits: the connection is another one.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        (self.gone, self.open) = (0, None);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -17,6 +17,8 @@ const READS_PER_TURN: usize = 8;
 /// A buffer for all sockets of a thread: several of the largest frames.
 pub(super) const SCRATCH_BYTES: usize = 1 << 19;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How soon somebody tries again who was not let in.
+pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// The receiving half of a connection.
 pub(super) struct Reader {
@@ -35,6 +37,12 @@ impl Reader {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(Reader { stream, partial: Vec::new(), bytes: 0, messages: 0, garbled: 0 })
+    }
+
+    /// The same again, after this connection has broken; what was counted stays.
+    pub(super) fn connect_again(&self, address: SocketAddr) -> io::Result<Reader> {
+        let Reader { bytes, messages, garbled, .. } = *self;
+        Ok(Reader { bytes, messages, garbled, ..Reader::connect(address)? })
     }
 
     /// Reads what is there, and hands each message to `each`. `scratch` has [`SCRATCH_BYTES`].

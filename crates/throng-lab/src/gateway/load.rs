@@ -71,6 +71,26 @@ impl Scene {
     }
 }
 
+/// What is killed in the middle of the measured part, with SIGKILL, and started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Victim {
+    /// The world server.
+    Server,
+    /// The gateway.
+    Gateway,
+}
+
+impl Victim {
+    /// A stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Victim::Server => "server",
+            Victim::Gateway => "gateway",
+        }
+    }
+}
+
 /// Where the load goes, and how much of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Load {
@@ -80,6 +100,15 @@ pub(super) struct Load {
     pub(super) servers: SocketAddr,
     /// The gateway's address for clients.
     pub(super) players: SocketAddr,
+    /// Who is going to be killed: then those who lose their connection come again.
+    pub(super) victim: Option<Victim>,
+}
+
+impl Load {
+    /// Whether a connection that breaks is made again.
+    pub(super) fn outlives_gateway(&self) -> bool {
+        self.victim == Some(Victim::Gateway)
+    }
 }
 
 /// The channel of a client's own actor, and its key in a shared channel: as Unreal makes object ids.

@@ -69,6 +69,11 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
         }
     }
 
+    /// SIGKILL: it has no time for anything.
+    pub(super) fn kill(&mut self) {
+        kill(&mut self.process);
+    }
+
     /// Reads what it has said. Whether there was new progress.
     pub(super) fn listen(&mut self) -> Result<bool> {
         let mut is_new = false;
@@ -96,6 +101,12 @@ impl<P, R> Drop for Player<P, R> {
     }
 }
 
+fn kill(process: &mut Child) {
+    // One that has ended already cannot be ended, which is as well.
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
 fn end(process: &mut Child) {
     let until = Instant::now() + END_PATIENCE;
     while Instant::now() < until {
@@ -104,9 +115,7 @@ fn end(process: &mut Child) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // One that has ended meanwhile cannot be ended, which is as well.
-    let _ = process.kill();
-    let _ = process.wait();
+    kill(process);
 }
 
 /// A gateway that was started for the run.
@@ -134,6 +143,11 @@ impl Gateway {
 
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// SIGKILL: it has no time for anything.
+    pub(super) fn kill(&mut self) {
+        kill(&mut self.process);
     }
 
     /// Whether it has ended.

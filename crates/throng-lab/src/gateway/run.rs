@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use super::clients::{ClientsProgress, ClientsReport};
 use super::control::Command;
 use super::ledger::Arrived;
-use super::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene};
+use super::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
+use super::outage::{self, Kill};
 use super::process::{Gateway, Player, Usage, free_addresses, machine_cpu_s, usage};
 use super::published::references;
 use super::scrape::{Scraped, scrape};
@@ -37,6 +38,9 @@ pub struct BenchOptions {
     pub seconds: u32,
     /// Whether the clients stay silent: what do connections alone cost?
     pub connect_only: bool,
+    /// What is killed in the middle of the measured part, and started again. For the scene `single-unreal` and a gateway
+    /// that is started for the run.
+    pub kill: Option<Victim>,
     /// The gateway.
     pub target: Target,
     /// The commands that play the world servers and the clients.
@@ -97,6 +101,7 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     if options.scene == Scene::SingleUnreal && options.clients > SINGLE_CLIENTS_MAX {
         bail!("an update of {} actors does not fit into a packet: {SINGLE_CLIENTS_MAX} at most", options.clients);
     }
+    outage::check(options)?;
     let started_at = SystemTime::now();
     let folder = new_folder(&options.runs, started_at, options.scene)?;
     let mut play = Play::begin(options, stop, &folder)?;
@@ -132,15 +137,22 @@ fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
     bail!("{} has a hundred runs of this second already", runs.display())
 }
 
-struct Play<'a> {
-    options: &'a BenchOptions,
+pub(super) struct Play<'a> {
+    pub(super) options: &'a BenchOptions,
     stop: &'a AtomicBool,
     // The order in which they end: those who use the gateway before it.
     bots: Player<ClientsProgress, ClientsReport>,
-    world: Player<WorldProgress, WorldReport>,
-    gateway: Option<Gateway>,
+    pub(super) world: Player<WorldProgress, WorldReport>,
+    pub(super) gateway: Option<Gateway>,
+    /// How the gateway was started, if it was.
+    pub(super) gateway_line: Vec<OsString>,
+    pub(super) folder: PathBuf,
+    pub(super) load: Load,
+    pub(super) kill: Option<Kill>,
+    /// Processor time of a gateway that was killed.
+    pub(super) former_cpu_s: f64,
     name: String,
-    pid: Option<u32>,
+    pub(super) pid: Option<u32>,
     metrics: Option<SocketAddr>,
     before_clients: Usage,
     idle_before: Option<f64>,
@@ -156,6 +168,7 @@ struct Play<'a> {
 impl<'a> Play<'a> {
     fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
         let arguments = settings::write(folder, options.scene).context("the gateway's settings cannot be written")?;
+        let mut gateway_line = Vec::new();
         let (gateway, addresses, metrics) = match &options.target {
             Target::Running { servers, players, metrics, .. } => (None, [*servers, *players], *metrics),
             Target::Start { command, extra } => {
@@ -164,9 +177,12 @@ impl<'a> Play<'a> {
                 line.extend(settings::listen(servers, players));
                 line.extend(arguments);
                 line.extend(settings::ours(folder, metrics).context("the gateway's types cannot be written")?);
+                line.extend(outage::arguments(options.kill));
                 line.extend(extra.iter().cloned());
                 let log = folder.join("gateway.log");
-                (Some(Gateway::start(&line, &log, [servers, players])?), [servers, players], Some(metrics))
+                let gateway = Gateway::start(&line, &log, [servers, players])?;
+                gateway_line = line;
+                (Some(gateway), [servers, players], Some(metrics))
             }
         };
         let (pid, name) = match &options.target {
@@ -177,7 +193,7 @@ impl<'a> Play<'a> {
             }
         };
         let [servers, players] = addresses;
-        let load = Load { scene: options.scene, clients: options.clients, servers, players };
+        let load = Load { scene: options.scene, clients: options.clients, servers, players, victim: options.kill };
         let mut world = Player::start("world servers", &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
         let idle_before = pid.filter(|_| options.connect_only).and_then(cpu_of_two_seconds);
@@ -190,6 +206,11 @@ impl<'a> Play<'a> {
             bots,
             world,
             gateway,
+            gateway_line,
+            folder: folder.to_owned(),
+            load,
+            kill: None,
+            former_cpu_s: 0.0,
             name,
             pid,
             metrics,
@@ -202,6 +223,10 @@ impl<'a> Play<'a> {
             tick_max_ms: None,
             series: Vec::new(),
         })
+    }
+
+    pub(super) fn wait_for_world(&mut self) -> Result<()> {
+        wait_for_world(&mut self.world, self.stop)
     }
 
     fn stops(&self) -> bool {
@@ -266,12 +291,21 @@ impl<'a> Play<'a> {
         self.world.tell(Command::Measure);
         self.began = (Instant::now(), self.usage());
         self.machine_cpu_s[0] = without_us();
+        let length = Duration::from_secs(u64::from(self.options.seconds));
         let mut last = self.began;
-        self.pass(Duration::from_secs(u64::from(self.options.seconds)), |play| {
+        let mut each_second = |play: &mut Self| {
             let now = (Instant::now(), play.usage());
             play.sample(last, now);
             last = now;
-        })?;
+        };
+        match self.options.kill {
+            None => self.pass(length, each_second)?,
+            Some(victim) => {
+                self.pass(length / 2, &mut each_second)?;
+                self.kill(victim)?;
+                self.pass(length.saturating_sub(self.began.0.elapsed()), each_second)?;
+            }
+        }
         self.ended = (Instant::now(), self.usage());
         self.machine_cpu_s[1] = without_us();
         self.bots.tell(Command::Settle);
@@ -279,8 +313,9 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    fn usage(&self) -> Usage {
-        self.pid.and_then(usage).unwrap_or_default()
+    pub(super) fn usage(&self) -> Usage {
+        let usage = self.pid.and_then(usage).unwrap_or_default();
+        Usage { cpu_s: usage.cpu_s + self.former_cpu_s, ..usage }
     }
 
     fn sample(&mut self, before: (Instant, Usage), now: (Instant, Usage)) {
@@ -357,7 +392,8 @@ impl<'a> Play<'a> {
         if self.stops() {
             invalid_reasons.push("the run was stopped before its end".to_owned());
         }
-        let has_calls = options.scene.has_calls() && !options.connect_only;
+        // A killed process cannot say which calls it had heard.
+        let has_calls = options.scene.has_calls() && !options.connect_only && options.kill.is_none();
         GatewaySummary {
             format: FORMAT,
             valid: false,
@@ -379,6 +415,7 @@ impl<'a> Play<'a> {
             client: (!options.connect_only).then(|| self.client_figures(bots, world)),
             traffic: traffic(bots, world),
             calls: has_calls.then(|| calls(bots, world)),
+            outage: self.kill.as_ref().map(|kill| kill.figures(bots, &self.world.progress)),
             idle: options.connect_only.then(|| IdleFigures {
                 cpu_cores_before: self.idle_before,
                 cpu_cores: self.pid.map(|_| cores(self.began, self.ended)),
@@ -427,6 +464,11 @@ impl<'a> Play<'a> {
 
     fn client_figures(&self, bots: &ClientsReport, world: &WorldReport) -> ClientFigures {
         let clients = f64::from(self.options.clients);
+        // A world server that was killed has not said what it wrote.
+        let ideal_updates = match (self.options.kill, self.options.scene.single_hz()) {
+            (Some(_), Some(hz)) => hz * clients * bots.seconds,
+            _ => world.ideal_updates,
+        };
         // A client does not get back what it has written itself.
         let actors = match self.options.scene {
             Scene::SingleRelay => Some(clients - 1.0),
@@ -440,8 +482,8 @@ impl<'a> Play<'a> {
             update_hz_median: bots.update_hz.get(bots.update_hz.len() / 2).copied().unwrap_or(0.0),
             update_hz_min: bots.update_hz.first().copied().unwrap_or(0.0),
             updates: bots.updates,
-            ideal_updates: world.ideal_updates,
-            delivered_ratio: bots.updates as f64 / world.ideal_updates.max(1.0),
+            ideal_updates,
+            delivered_ratio: bots.updates as f64 / ideal_updates.max(1.0),
             actor_states_ratio: actors.map(|actors| bots.actor_states as f64 / states_due(actors).max(1.0)),
             latency_p50_ms: bots.latency_ms.map(|[p50, _, _]| p50),
             latency_p99_ms: bots.latency_ms.map(|[_, p99, _]| p99),

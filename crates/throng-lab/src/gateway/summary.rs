@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::Scene;
+use super::load::{Scene, Victim};
 
 /// Version of the summary's layout.
 pub(super) const FORMAT: u32 = 1;
@@ -49,6 +49,9 @@ pub struct GatewaySummary {
     pub traffic: TrafficFigures,
     /// Clients' calls of their servers; `null` if they make none.
     pub calls: Option<CallFigures>,
+    /// What a kill in the middle of the measured part did; `null` unless that was asked for.
+    #[serde(default)]
+    pub outage: Option<OutageFigures>,
     /// What silent connections cost; `null` unless that was asked for.
     pub idle: Option<IdleFigures>,
     /// The load's own cost.
@@ -188,6 +191,27 @@ pub struct CallFigures {
     pub latency_p99_ms: Option<f64>,
     /// Answers that reached clients, per second.
     pub answers_per_s: f64,
+}
+
+/// A process was killed with SIGKILL, and started again at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutageFigures {
+    /// Which one.
+    pub killed: Victim,
+    /// From the kill until the new process was there: the gateway answered, or the world server had got everything back.
+    pub restart_ms: f64,
+    /// The longest time without an update of the median client, in milliseconds. About 33 if nothing happens.
+    pub silence_ms_median: f64,
+    /// The same of the client that waited longest.
+    pub silence_ms_max: f64,
+    /// Players of the world server before the kill.
+    pub players_before: u32,
+    /// Its players at the end.
+    pub players_after: u32,
+    /// Clients that are subscribed at the end.
+    pub joined: u32,
+    /// Connections of clients that broke and were not made again.
+    pub connections_lost: u32,
 }
 
 /// What connections cost that say nothing.
@@ -356,6 +380,7 @@ impl GatewaySummary {
             }),
             traffic: TrafficFigures { messages_out_per_s: 40_500.0, ..TrafficFigures::default() },
             calls: Some(CallFigures { made: 202_500, lost: 3, ..CallFigures::default() }),
+            outage: None,
             idle: None,
             driver: DriverFigures { clients_cpu_cores: 0.3, sent_ratio: 1.0, ..DriverFigures::default() },
             references: super::published::references(scene),

@@ -62,6 +62,15 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
         let [p50, p99] = [calls.latency_p50_ms, calls.latency_p99_ms].map(optional);
         lines.push(("", format!("{handovers} handovers meanwhile; to the server p50 {p50}  p99 {p99} ms")));
     }
+    if let Some(outage) = &run.outage {
+        let [restart, median, max] = [outage.restart_ms, outage.silence_ms_median, outage.silence_ms_max].map(figure);
+        let (before, after, joined) = (outage.players_before, outage.players_after, outage.joined);
+        let killed = format!("{} killed, there again after {restart} ms; ", outage.killed.name());
+        lines.push(("outage", format!("{killed}no update for {median} ms, at worst {max} ms")));
+        let lost = outage.connections_lost;
+        let players = format!("players {before} before, {after} after");
+        lines.push(("", format!("{players}; {joined} clients subscribed, {lost} connections lost")));
+    }
     let driver = &run.driver;
     let [clients, servers, late] = [driver.clients_cpu_cores, driver.world_cpu_cores, driver.late_p99_ms].map(figure);
     let others = optional(driver.others_cpu_cores);

@@ -102,6 +102,13 @@ impl Pose {
         Pose { x_m: walker.x_m, y_m: walker.y_m, z_m: walker.z_m, yaw: walker.yaw }
     }
 
+    /// Where an actor was last; the yaw is not taken.
+    pub(super) fn of_actor(actor: &ActorState) -> Pose {
+        let location = actor.replicated_movement.as_ref().and_then(|movement| movement.location).unwrap_or_default();
+        let metres = |axis: Option<f32>| axis.unwrap_or_default() / CM_PER_M;
+        Pose { x_m: metres(location.x), y_m: metres(location.y), z_m: metres(location.z), yaw: 0.0 }
+    }
+
     pub(super) fn location(&self) -> FVector {
         vector(self.x_m * CM_PER_M, self.y_m * CM_PER_M, self.z_m * CM_PER_M)
     }

@@ -15,9 +15,10 @@ use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use throng::Time;
 
 use super::control::{Command, Commands, Line, tell};
-use super::link::{Reader, Rounds, SCRATCH_BYTES};
+use super::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
 use super::load::Load;
 use crate::clock;
 pub(super) use report::{WorldProgress, WorldReport};
@@ -53,6 +54,7 @@ pub(super) fn serve(load: Load) -> io::Result<()> {
 struct World {
     rounds: Rounds,
     readers: Vec<Reader>,
+    next_connect: Time,
     ready: Vec<usize>,
     scratch: Vec<u8>,
     stage: Stage,
@@ -63,6 +65,7 @@ impl World {
         Ok(World {
             rounds: Rounds::new(ROUND)?,
             readers: Vec::new(),
+            next_connect: clock::now(),
             ready: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             stage: Stage::new(load),
@@ -70,14 +73,40 @@ impl World {
     }
 
     fn round(&mut self) -> io::Result<()> {
-        if self.stage.wants_server(self.readers.len()) {
-            let reader = Reader::connect(self.stage.load.servers)?;
-            self.rounds.watch(&reader, self.readers.len())?;
-            self.readers.push(reader);
-            self.stage.log_in();
-        }
+        self.connect()?;
         self.ready.clear();
         self.rounds.wait(&mut self.ready)?;
+        match self.exchange() {
+            Err(error) if self.stage.load.outlives_gateway() && error.kind() != io::ErrorKind::Other => {
+                self.readers.iter().for_each(|reader| self.rounds.forget(reader));
+                self.readers.clear();
+                self.stage.lose_gateway();
+                Ok(())
+            }
+            exchanged => exchanged,
+        }
+    }
+
+    fn connect(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        if now < self.next_connect || !self.stage.wants_server(self.readers.len()) {
+            return Ok(());
+        }
+        let reader = match Reader::connect(self.stage.load.servers) {
+            Err(_) if self.stage.load.outlives_gateway() => {
+                self.next_connect = now.after(RETRY);
+                return Ok(());
+            }
+            reader => reader?,
+        };
+        self.rounds.watch(&reader, self.readers.len())?;
+        self.readers.push(reader);
+        self.stage.log_in();
+        Ok(())
+    }
+
+    /// Takes in what has come, plays, and sends.
+    fn exchange(&mut self) -> io::Result<()> {
         let stage = &mut self.stage;
         for &server in &self.ready {
             let before = (self.readers[server].messages, self.readers[server].bytes);

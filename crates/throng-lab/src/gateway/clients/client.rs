@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use throng::Time;
@@ -28,6 +29,21 @@ pub(super) struct Client {
     pub(super) counts: Counts,
     /// What a decoding client has seen last: the newest stamp by channel and key.
     newest: Option<HashMap<(u32, u32), u64>>,
+    silence: Silence,
+}
+
+/// Times without an update.
+#[derive(Clone, Copy, Debug, Default)]
+struct Silence {
+    last_update: Time,
+    longest: Duration,
+}
+
+impl Silence {
+    fn end(&mut self, now: Time) {
+        self.longest = self.longest.max(now.since(self.last_update));
+        self.last_update = now;
+    }
 }
 
 struct State {
@@ -60,24 +76,62 @@ pub(super) struct Context<'a, F> {
     pub(super) take_age: F,
 }
 
-impl Client {
-    pub(super) fn new(reader: Reader, index: u32, is_sample: bool) -> Client {
-        let mut outgoing = Outgoing::default();
-        let auth = AuthMessage {
-            player_identifier_token: format!("bench-client-{index}"),
-            login_token: LOGIN_TOKEN.to_owned(),
-        };
-        outgoing.message(Header::new(0, kinds::AUTH), &auth);
-        let state = State {
+impl State {
+    fn new(next_frame: Time) -> State {
+        State {
             is_open: true,
             connection: 0,
             is_joined: false,
             walker: Walker::of_connection(0),
-            next_frame: Time::default(),
+            next_frame,
             number: 0,
             fault: None,
-        };
-        Client { reader, outgoing, state, counts: Counts::default(), newest: is_sample.then(HashMap::new) }
+        }
+    }
+}
+
+fn log_in(outgoing: &mut Outgoing, index: u32) {
+    let auth =
+        AuthMessage { player_identifier_token: format!("bench-client-{index}"), login_token: LOGIN_TOKEN.to_owned() };
+    outgoing.message(Header::new(0, kinds::AUTH), &auth);
+}
+
+impl Client {
+    pub(super) fn new(reader: Reader, index: u32, is_sample: bool) -> Client {
+        let mut outgoing = Outgoing::default();
+        log_in(&mut outgoing, index);
+        let state = State::new(Time::default());
+        Client {
+            reader,
+            outgoing,
+            state,
+            counts: Counts::default(),
+            newest: is_sample.then(HashMap::new),
+            silence: Silence::default(),
+        }
+    }
+
+    /// Comes again under its name, with calls that are numbered from 0.
+    ///
+    /// # Errors
+    /// If nobody is there.
+    pub(super) fn come_again(&mut self, address: SocketAddr, index: u32, now: Time) -> io::Result<()> {
+        self.reader = self.reader.connect_again(address)?;
+        self.outgoing.clear();
+        log_in(&mut self.outgoing, index);
+        self.state = State::new(now);
+        Ok(())
+    }
+
+    /// From now on the longest time without an update is looked for.
+    pub(super) fn watch_silence(&mut self, now: Time) {
+        self.silence = Silence { last_update: now, longest: Duration::ZERO };
+    }
+
+    /// The longest time without an update since then.
+    pub(super) fn longest_silence(&mut self, now: Time) -> Duration {
+        self.silence.end(now);
+        self.silence.longest
     }
 
     pub(super) fn reader(&self) -> &Reader {
@@ -160,7 +214,8 @@ impl Client {
         if !self.state.is_open {
             return Ok(());
         }
-        let Client { reader, outgoing, state, counts, newest } = self;
+        let Client { reader, outgoing, state, counts, newest, silence } = self;
+        let updates_before = counts.updates;
         let read = reader.read(scratch, |message| {
             if is_update(context.load, &message) {
                 counts.updates += 1;
@@ -171,6 +226,9 @@ impl Client {
                 state.take(&message, context.load, outgoing, counts);
             }
         });
+        if counts.updates > updates_before {
+            silence.end(context.now);
+        }
         match (state.fault, read) {
             (Some(fault), _) => Err(fault.to_owned()),
             (None, Err(error)) => Err(error.to_string()),

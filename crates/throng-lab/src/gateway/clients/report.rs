@@ -37,6 +37,8 @@ pub(in super::super) struct ClientsReport {
     pub(in super::super) updates: u64,
     /// Updates per second, by client, in rising order.
     pub(in super::super) update_hz: Vec<f64>,
+    /// The longest time without an update, by client, in rising order.
+    pub(in super::super) silence_ms: Vec<f64>,
     /// New states of actors that the decoding clients saw, and how many clients decoded.
     pub(in super::super) actor_states: u64,
     pub(in super::super) samples: u32,
@@ -94,6 +96,8 @@ impl Crowd {
         let seconds = window.ended.since(window.began).as_secs_f64().max(1e-9);
         let mut update_hz: Vec<f64> = window.updates.iter().map(|&updates| updates as f64 / seconds).collect();
         update_hz.sort_by(f64::total_cmp);
+        let mut silence_ms: Vec<f64> = window.silences.iter().map(|silence| silence.as_secs_f64() * 1e3).collect();
+        silence_ms.sort_by(f64::total_cmp);
         let ages = &self.seen.age_us;
         let latency = [0.5, 0.99, 1.0].map(|share| quantile_ms(ages, share));
         ClientsReport {
@@ -102,6 +106,7 @@ impl Crowd {
             ends: self.ends.clone(),
             updates: window.sums.updates,
             update_hz,
+            silence_ms,
             actor_states: window.sums.actor_states,
             samples: self.clients.iter().filter(|client| client.is_sample()).count() as u32,
             latency_ms: latency[0].zip(latency[1]).zip(latency[2]).map(|((p50, p99), max)| [p50, p99, max]),

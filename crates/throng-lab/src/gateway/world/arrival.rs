@@ -45,13 +45,41 @@ impl Stage {
                 return self.fail("the gateway refused the login of a server");
             }
             self.servers[server].connection = connection;
-            return self.set_up(server);
+            self.servers[server].recovers = Fields(body).number(4) != 0;
+            if !self.servers[server].recovers {
+                self.set_up(server);
+            }
+            return;
         }
         // A copy for the owner of the global channel: somebody else has come.
         let is_server = self.servers.iter().any(|server| server.connection == connection);
         if server == MASTER && self.is_ready && result == 0 && !is_server {
             self.arrive(connection);
         }
+    }
+
+    /// State of the global channel, or a part of it, as it was when this server was lost: the players are in it.
+    pub(super) fn take_recovered(&mut self, data: Option<Value<'_>>) {
+        let value = Fields(data.map_or(&[][..], Value::bytes)).last(2).map_or(&[][..], Value::bytes);
+        let Ok(state) = TestRepChannelData::decode(value) else {
+            return self.fail("the state that the gateway kept makes no sense");
+        };
+        for (entity, actor) in state.actor_states {
+            let connection = connection_of(entity);
+            let Some(known) = self.by_connection.get_mut(connection as usize) else { continue };
+            if known.is_none() {
+                *known = Some(self.players.len() as u32);
+                let pose = Pose::of_actor(&actor);
+                self.players.push(Player { pose, is_live: true, ..Player::new(connection) });
+                self.pairs.add_player();
+            }
+        }
+    }
+
+    pub(super) fn end_recovery(&mut self, server: usize) {
+        self.servers[server].recovers = false;
+        self.servers[server].is_set_up = true;
+        self.is_ready |= server == MASTER;
     }
 
     fn set_up(&mut self, server: usize) {
@@ -104,7 +132,7 @@ impl Stage {
         let index = self.players.len();
         *known = Some(index as u32);
         let pose = Pose::of(&Walker::of_connection(connection));
-        self.players.push(Player { connection, pose, owner: MASTER, cell: 0, is_live: false, last_call: None });
+        self.players.push(Player { pose, ..Player::new(connection) });
         self.pairs.add_player();
         match self.load.scene {
             Scene::SingleRelay => self.players[index].is_live = true,

@@ -2,6 +2,7 @@
 
 use super::super::load::entity_of;
 use super::super::traffic::Pose;
+use super::stage::MASTER;
 
 pub(super) struct Player {
     pub(super) connection: u32,
@@ -17,6 +18,10 @@ pub(super) struct Player {
 }
 
 impl Player {
+    pub(super) fn new(connection: u32) -> Player {
+        Player { connection, pose: Pose::default(), owner: MASTER, cell: 0, is_live: false, last_call: None }
+    }
+
     /// The channel of its entity.
     pub(super) fn entity(&self) -> u32 {
         entity_of(self.connection)

@@ -57,6 +57,8 @@ pub(super) struct Window {
     second: Mark,
     began: Mark,
     ended: Option<Mark>,
+    /// Whether it was said that the world is ready, which is said at once.
+    has_said_ready: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -70,7 +72,7 @@ struct Mark {
 impl Window {
     pub(super) fn new(now: Time) -> Window {
         let mark = Mark { at: now, cpu_s: clock::process_cpu_s(), messages_out: 0, counts: Counts::default() };
-        Window { second: mark, began: mark, ended: None }
+        Window { second: mark, began: mark, ended: None, has_said_ready: false }
     }
 }
 
@@ -79,7 +81,8 @@ impl Stage {
         Mark {
             at: clock::now(),
             cpu_s: clock::process_cpu_s(),
-            messages_out: self.servers.iter().map(|server| server.outgoing.messages()).sum(),
+            messages_out: self.counts.messages_out
+                + self.servers.iter().map(|server| server.outgoing.messages()).sum::<u64>(),
             counts: self.counts,
         }
     }
@@ -96,9 +99,12 @@ impl Stage {
     pub(super) fn take_progress(&mut self) -> Option<WorldProgress> {
         let before = self.window.second;
         let elapsed_s = clock::now().since(before.at).as_secs_f64();
-        if elapsed_s < 1.0 {
+        let is_news = self.is_ready && !self.window.has_said_ready;
+        if elapsed_s < 1.0 && !is_news {
             return None;
         }
+        self.window.has_said_ready = self.is_ready;
+        let elapsed_s = elapsed_s.max(1e-3);
         let now = self.mark();
         self.window.second = now;
         let per_s = |count: u64| count as f64 / elapsed_s;

@@ -51,6 +51,8 @@ pub(super) struct Server {
     pub(super) outgoing: Outgoing,
     /// 0 until the gateway has let it in.
     pub(super) connection: u32,
+    /// Whether it is being told what it had before it was lost.
+    pub(super) recovers: bool,
     /// Whether its channels exist.
     pub(super) is_set_up: bool,
     /// Whether the gateway had not taken all of its last frame when the next was due.
@@ -63,6 +65,8 @@ pub(super) struct Counts {
     pub(super) messages_in: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
+    /// Messages to gateways that have gone.
+    pub(super) messages_out: u64,
     pub(super) calls: u64,
     pub(super) handovers: u64,
     /// Frames of servers that were played.
@@ -108,7 +112,22 @@ impl Stage {
         let name = format!("bench-server-{}", self.servers.len());
         let auth = AuthMessage { player_identifier_token: name, login_token: "test_lt".to_owned() };
         outgoing.message(Header::new(0, kinds::AUTH), &auth);
-        self.servers.push(Server { outgoing, connection: 0, is_set_up: false, is_stalled: false });
+        self.servers.push(Server { outgoing, connection: 0, recovers: false, is_set_up: false, is_stalled: false });
+    }
+
+    /// The gateway has gone with all that it knew. Servers and players are to come anew.
+    pub(super) fn lose_gateway(&mut self) {
+        self.counts.messages_out += self.servers.iter().map(|server| server.outgoing.messages()).sum::<u64>();
+        self.servers.clear();
+        self.cell_owners.fill(None);
+        self.is_ready = false;
+        self.players.clear();
+        self.by_connection.fill(None);
+        self.pairs = Pairs::default();
+        self.queue.clear();
+        self.unanswered = 0;
+        // Players number their calls from 0 again.
+        self.ledger = Ledger::default();
     }
 
     /// What made it impossible to go on.
@@ -130,6 +149,11 @@ impl Stage {
             kinds::SUB_TO_CHANNEL if message.stub != 0 => self.unanswered = self.unanswered.saturating_sub(1),
             kinds::CHANNEL_DATA_HANDOVER => self.take_handover(server, message.body),
             kinds::UNREAL_RPC => self.take_call(message.body),
+            kinds::RECOVERY_CHANNEL_DATA => self.take_recovered(Fields(message.body).last(7)),
+            kinds::CHANNEL_DATA_UPDATE if self.servers[server].recovers => {
+                self.take_recovered(Fields(message.body).last(1));
+            }
+            kinds::RECOVERY_END => self.end_recovery(server),
             _ => {}
         }
     }
@@ -175,7 +199,8 @@ impl Stage {
         let mut played = 0;
         while next <= now {
             self.counts.ideal += self.ideal_hz() / f64::from(FRAME_HZ);
-            if played < FRAMES_BEHIND_MAX && next.after(FRAME * FRAMES_BEHIND_MAX) > now {
+            // While there is no gateway, time passes and nothing can be said.
+            if self.is_ready && played < FRAMES_BEHIND_MAX && next.after(FRAME * FRAMES_BEHIND_MAX) > now {
                 self.play_frame(now);
                 played += 1;
             }

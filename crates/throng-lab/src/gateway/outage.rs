@@ -1,0 +1,98 @@
+//! A process of a run is killed, and started again: how long is nobody told anything, and who is still there?
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::clients::ClientsReport;
+use super::control::Command;
+use super::load::{Scene, Victim};
+use super::process::{Gateway, Player};
+use super::run::{BenchOptions, Play, Target};
+use super::summary::OutageFigures;
+use super::world::WorldProgress;
+
+/// What is known when the new process is there.
+pub(super) struct Kill {
+    victim: Victim,
+    restart: Duration,
+    players_before: u32,
+}
+
+/// Whether a run can be had in which something is killed.
+///
+/// # Errors
+/// If not: why.
+pub(super) fn check(options: &BenchOptions) -> Result<()> {
+    if options.kill.is_none() {
+        return Ok(());
+    }
+    if options.scene != Scene::SingleUnreal || options.connect_only {
+        bail!("only in the scene single, with unreal traffic, something can be killed");
+    }
+    match options.target {
+        Target::Start { .. } => Ok(()),
+        Target::Running { .. } => bail!("a gateway that runs already can be neither killed nor started again"),
+    }
+}
+
+/// What a gateway has to be told besides: to keep the place of a lost server, or to let nobody in while there is nobody who
+/// would hear of it.
+pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
+    match victim {
+        None => Vec::new(),
+        Some(Victim::Server) => vec!["-scr".into()],
+        Some(Victim::Gateway) => vec!["-cwm".into()],
+    }
+}
+
+impl Kill {
+    pub(super) fn figures(&self, bots: &ClientsReport, world: &WorldProgress) -> OutageFigures {
+        let silence_ms = &bots.silence_ms;
+        OutageFigures {
+            killed: self.victim,
+            restart_ms: self.restart.as_secs_f64() * 1e3,
+            silence_ms_median: silence_ms.get(silence_ms.len() / 2).copied().unwrap_or(f64::MAX),
+            silence_ms_max: silence_ms.last().copied().unwrap_or(f64::MAX),
+            players_before: self.players_before,
+            players_after: world.live_players,
+            joined: bots.joined,
+            connections_lost: bots.ends.values().sum(),
+        }
+    }
+}
+
+impl Play<'_> {
+    /// Kills a process, and starts another one in its place.
+    pub(super) fn kill(&mut self, victim: Victim) -> Result<()> {
+        let players_before = self.world.progress.live_players;
+        let killed_at = Instant::now();
+        match victim {
+            Victim::Server => self.replace_world()?,
+            Victim::Gateway => self.replace_gateway()?,
+        }
+        self.kill = Some(Kill { victim, restart: killed_at.elapsed(), players_before });
+        Ok(())
+    }
+
+    fn replace_world(&mut self) -> Result<()> {
+        self.world.kill();
+        self.world = Player::start("world servers", &self.options.parts[0], &self.load)?;
+        self.wait_for_world()?;
+        self.world.tell(Command::Go);
+        self.world.tell(Command::Measure);
+        Ok(())
+    }
+
+    fn replace_gateway(&mut self) -> Result<()> {
+        let Some(mut gateway) = self.gateway.take() else { return Ok(()) };
+        self.former_cpu_s = self.usage().cpu_s;
+        gateway.kill();
+        let log = self.folder.join("gateway-again.log");
+        let gateway = Gateway::start(&self.gateway_line, &log, [self.load.servers, self.load.players])?;
+        self.pid = Some(gateway.pid());
+        self.gateway = Some(gateway);
+        Ok(())
+    }
+}
