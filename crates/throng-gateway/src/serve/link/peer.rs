@@ -23,7 +23,7 @@ const DATAGRAMS_PER_TURN: usize = 48;
 /// merged.
 const SESSION_BYTES: usize = 256 << 10;
 /// Movement that the path has no room for now is looked at again after this time.
-const MOVEMENT_RETRY: Duration = Duration::from_millis(2);
+const MOVEMENT_RETRY: Duration = Duration::from_millis(10);
 
 /// A packet of the protocol for the reliable lane, and of how many bytes of the engine's entries it and those that had to
 /// be dropped before it are made. An empty one is the last.
