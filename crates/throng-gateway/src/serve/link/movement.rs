@@ -10,6 +10,13 @@ use throng_link::session::{Delivery, MessageId};
 use super::datagrams::DatagramQueue;
 use crate::engine::port::{Fate, Ticket};
 
+/// What was written and not counted yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) sections: usize,
+    pub(super) bytes: usize,
+}
+
 /// Both directions of one client's movement.
 pub(super) struct Movement {
     queue: Arc<DatagramQueue>,
@@ -24,6 +31,7 @@ pub(super) struct Movement {
     settled_bytes: u64,
     /// The last datagram with movement that came.
     newest_in: Option<u64>,
+    written: Written,
     /// Scratch.
     fates: Vec<(Ticket, Fate)>,
 }
@@ -38,6 +46,7 @@ impl Movement {
             handed: 0,
             settled_bytes: 0,
             newest_in: None,
+            written: Written::default(),
             fates: Vec::new(),
         }
     }
@@ -81,6 +90,7 @@ impl Movement {
     pub(super) fn write(&mut self, sequence: u64, end: usize, datagram: &mut Vec<u8>) {
         let Movement { queue, flying, ends, handed, settled_bytes, fates, .. } = self;
         let mut section = None;
+        let start = datagram.len();
         queue.drain(|frame| {
             if frame.after_bytes < *settled_bytes {
                 // The client may have taken something newer already.
@@ -102,7 +112,16 @@ impl Movement {
             flying.push_back((sequence, frame.ticket));
             true
         });
+        if section.is_some() {
+            self.written.sections += 1;
+            self.written.bytes += datagram.len() - start;
+        }
         self.tell();
+    }
+
+    /// What was written since the last call.
+    pub(super) fn take_written(&mut self) -> Written {
+        std::mem::take(&mut self.written)
     }
 
     /// What became of a packet.
@@ -162,6 +181,7 @@ mod tests {
         }
         let (after, entries) = written(&mut movement, 5, HEAD_BYTES + 250).expect("two fit");
         assert_eq!((after, entries.len()), (0, 200));
+        assert_eq!(movement.take_written(), Written { sections: 1, bytes: HEAD_BYTES + 200 });
         assert_eq!(written(&mut movement, 6, HEAD_BYTES + 250).expect("the third").1, [3; 100]);
         movement.on_verdict(6, Delivery::Delivered);
         movement.on_verdict(5, Delivery::Lost);

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use throng_channeld::link::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, LANE};
 
-use super::movement::Movement;
+use super::movement::{Movement, Written};
 
 /// Below this much allowance, no packet is begun for messages.
 const ALLOWANCE_BYTES_MIN: usize = 440;
@@ -121,6 +121,11 @@ impl Peer {
         }
         self.transmit(now, socket, datagram);
         !self.has_left && !self.session.is_closed()
+    }
+
+    /// The movement that was sent since the last call.
+    pub(super) fn take_written(&mut self) -> Written {
+        self.movement.take_written()
     }
 
     /// When [`Peer::turn`] has something to do, if nothing happens before.
