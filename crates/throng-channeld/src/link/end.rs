@@ -84,7 +84,7 @@ pub struct LinkEnd {
     entries: Vec<u8>,
     movement: VecDeque<Vec<u8>>,
     takes_movement: bool,
-    /// The gateway has had a section from us.
+    /// The gateway has had a packet of ours, and so the wish.
     is_wish_known: bool,
     /// The last packet was for movement; the next one is for messages, if there are any.
     was_movement: bool,
@@ -197,8 +197,8 @@ impl LinkEnd {
         };
         // What was said before comes first.
         self.take_messages()?;
-        if let Some(Section::Movement { after, entries }) = rest.map(Section::read) {
-            self.take_movement(sequence, after, entries)?;
+        if let Some(movement) = rest.and_then(|rest| Section::read(rest).movement) {
+            self.take_movement(sequence, movement.after, movement.entries)?;
         }
         self.take_verdicts(now);
         Ok(())
@@ -282,13 +282,14 @@ impl LinkEnd {
     fn write_section(&mut self, end: usize, datagram: &mut Vec<u8>) {
         let fits = |datagram: &Vec<u8>, entry: &Vec<u8>| datagram.len() + entry.len() <= end;
         let has_room = self.movement.front().is_some_and(|entry| datagram.len() + HEAD_BYTES + entry.len() <= end);
+        let has_wish = self.takes_movement && !self.is_wish_known;
         if !has_room {
-            if self.takes_movement && !self.is_wish_known {
+            if has_wish {
                 put_wanted(datagram);
             }
             return;
         }
-        begin_movement(datagram, 0);
+        begin_movement(datagram, 0, has_wish);
         while self.movement.front().is_some_and(|entry| fits(datagram, entry)) {
             if let Some(entry) = self.movement.pop_front() {
                 datagram.extend_from_slice(&entry);

@@ -1,14 +1,17 @@
 //! Movement sections: what may get lost, behind the messages of a session's packet.
 //!
 //! ```text
-//! nothing    the packet ends, or a 0: there is no movement in it
-//! wanted     [02]                          client: I understand movement sections
-//! movement   [01] [after u32 LE] entry*    entries as in a packet of the protocol, to the end of the session's packet
+//! [flags u8]
+//!    bit 0    MOVEMENT   movement follows
+//!    bit 1    WANTED     client: I understand movement
+//! [after u32 LE] entry*  entries as in a packet of the protocol, to the end of the session's packet       if MOVEMENT
 //! ```
+//! A packet without a section ends before it, or has a 0 there. Sections with other bits are of a later version, and
+//! ignored.
+//!
 //! `after` is the number of messages on lane 0, from the first on and wrapping, that were under way when the entries were
 //! made; everything on lane 0 from there on is newer. Entries of clients have 0 there. A gateway sends movement only to
-//! a client from which a section has come. A client repeats *wanted* in all its packets until one of them has arrived.
-//! Sections that begin otherwise are of a later version, and ignored.
+//! a client that has said WANTED, which it repeats in all its packets until one of them has arrived.
 
 /// Bytes of a movement section before its entries.
 pub const HEAD_BYTES: usize = 5;
@@ -19,38 +22,43 @@ const MOVEMENT: u8 = 1;
 const WANTED: u8 = 2;
 
 /// What is behind the messages of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section<'a> {
-    /// Nothing, or nothing that we know.
-    Nothing,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Section<'a> {
     /// The client understands movement.
-    Wanted,
-    /// Movement.
-    Movement {
-        /// Messages of lane 0 that were under way before.
-        after: u32,
-        /// Entries, as in the payload of a frame.
-        entries: &'a [u8],
-    },
+    pub is_wanted: bool,
+    /// What has moved, if anything.
+    pub movement: Option<Movement<'a>>,
+}
+
+/// Movement in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movement<'a> {
+    /// Messages of lane 0 that were under way before.
+    pub after: u32,
+    /// Entries, as in the payload of a frame.
+    pub entries: &'a [u8],
 }
 
 impl<'a> Section<'a> {
-    /// Reads what a session handed out as the rest of a packet. Every sequence of bytes means something.
+    /// Reads what a session handed out as the rest of a packet. Every sequence of bytes means something, if only nothing.
     pub fn read(rest: &'a [u8]) -> Section<'a> {
-        match rest.split_first() {
-            Some((&MOVEMENT, rest)) => match rest.split_first_chunk() {
-                Some((after, entries)) => Section::Movement { after: u32::from_le_bytes(*after), entries },
-                None => Section::Nothing,
-            },
-            Some((&WANTED, _)) => Section::Wanted,
-            _ => Section::Nothing,
+        let Some((&flags, rest)) = rest.split_first() else { return Section::default() };
+        if flags & !(MOVEMENT | WANTED) != 0 {
+            return Section::default();
         }
+        let movement = match rest.split_first_chunk() {
+            Some((after, entries)) if flags & MOVEMENT != 0 => {
+                Some(Movement { after: u32::from_le_bytes(*after), entries })
+            }
+            _ => None,
+        };
+        Section { is_wanted: flags & WANTED != 0, movement }
     }
 }
 
-/// Appends the head of a movement section. Entries follow.
-pub fn begin_movement(out: &mut Vec<u8>, after: u32) {
-    out.push(MOVEMENT);
+/// Appends the head of a section with movement. Entries follow.
+pub fn begin_movement(out: &mut Vec<u8>, after: u32, is_wanted: bool) {
+    out.push(MOVEMENT | if is_wanted { WANTED } else { 0 });
     out.extend_from_slice(&after.to_le_bytes());
 }
 
@@ -66,19 +74,24 @@ mod tests {
     #[test]
     fn sections_have_these_bytes() {
         let mut bytes = Vec::new();
-        begin_movement(&mut bytes, 0x0403_0201);
+        begin_movement(&mut bytes, 0x0403_0201, false);
         bytes.extend_from_slice(&[0x0A, 0]);
         assert_eq!(bytes, [1, 1, 2, 3, 4, 0x0A, 0]);
-        assert_eq!(Section::read(&bytes), Section::Movement { after: 0x0403_0201, entries: &[0x0A, 0] });
+        let movement = Some(Movement { after: 0x0403_0201, entries: &[0x0A, 0] });
+        assert_eq!(Section::read(&bytes), Section { is_wanted: false, movement });
+        bytes[0] = 3;
+        assert_eq!(Section::read(&bytes), Section { is_wanted: true, movement });
         bytes.clear();
         put_wanted(&mut bytes);
-        assert_eq!((&bytes[..], Section::read(&bytes)), (&[2][..], Section::Wanted));
+        assert_eq!(bytes, [2]);
+        assert_eq!(Section::read(&bytes), Section { is_wanted: true, movement: None });
     }
 
     #[test]
     fn what_is_cut_or_unknown_is_nothing() {
-        for bytes in [&[][..], &[0], &[0, 1, 2], &[1], &[1, 0, 0, 0], &[3, 1, 2, 3, 4, 5]] {
-            assert_eq!(Section::read(bytes), Section::Nothing, "{bytes:?}");
+        for bytes in [&[][..], &[0], &[0, 1, 2, 3, 4, 5], &[1], &[1, 0, 0, 0], &[4, 1, 2, 3, 4, 5], &[0x81, 0, 0, 0, 0]]
+        {
+            assert_eq!(Section::read(bytes), Section::default(), "{bytes:?}");
         }
     }
 }

@@ -163,3 +163,30 @@ impl port::Datagrams for DatagramQueue {
         into.append(&mut self.lock().fates);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use throng_replica::SubscriptionId;
+    use throng_wire::Tick;
+
+    use super::*;
+    use crate::engine::port::Datagrams as _;
+
+    #[test]
+    fn of_too_many_frames_the_oldest_is_lost() {
+        let queue = DatagramQueue::new("127.0.0.1:1".parse().expect("an address"), Arc::default());
+        let ticket = |number| Ticket { subscription: SubscriptionId::from_number(number), epoch: 1, tick: Tick(7) };
+        for number in 0..WAITING_MAX as u16 + 2 {
+            queue.send(ticket(number), 0, &[0]);
+        }
+        let mut fates = Vec::new();
+        queue.take_fates(&mut fates);
+        assert_eq!(fates, [(ticket(0), Fate::Lost), (ticket(1), Fate::Lost)]);
+        let mut waiting = 0;
+        queue.drain(|_| {
+            waiting += 1;
+            true
+        });
+        assert_eq!(waiting, WAITING_MAX);
+    }
+}

@@ -32,7 +32,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::counters::Reason;
+use super::counters::{Reason, add};
 use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
 use super::options::LinkOptions;
@@ -194,7 +194,12 @@ impl Post {
     fn turn(&mut self, address: SocketAddr) -> Option<Time> {
         let peer = self.peers.get_mut(&address)?;
         let now = self.door.now();
-        if peer.turn(now, &self.socket, &mut self.datagram) {
+        let goes_on = peer.turn(now, &self.socket, &mut self.datagram);
+        // What went through the connection's task was counted there.
+        let written = peer.take_written();
+        add(&self.door.counters().packets_out, written.sections);
+        add(&self.door.counters().bytes_out, written.bytes);
+        if goes_on {
             return peer.next_deadline(now);
         }
         peer.say_good_bye(&self.socket, &mut self.datagram);

@@ -10,6 +10,13 @@ use throng_link::session::{Delivery, MessageId};
 use super::datagrams::DatagramQueue;
 use crate::engine::port::{Fate, Ticket};
 
+/// What was written and not counted yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) sections: usize,
+    pub(super) bytes: usize,
+}
+
 /// Both directions of one client's movement.
 pub(super) struct Movement {
     queue: Arc<DatagramQueue>,
@@ -24,6 +31,7 @@ pub(super) struct Movement {
     settled_bytes: u64,
     /// The last datagram with movement that came.
     newest_in: Option<u64>,
+    written: Written,
     /// Scratch.
     fates: Vec<(Ticket, Fate)>,
 }
@@ -38,6 +46,7 @@ impl Movement {
             handed: 0,
             settled_bytes: 0,
             newest_in: None,
+            written: Written::default(),
             fates: Vec::new(),
         }
     }
@@ -49,19 +58,14 @@ impl Movement {
 
     /// The rest of a packet that came. Its entries, if there are any, and none that are newer came before.
     pub(super) fn read<'a>(&mut self, sequence: u64, rest: &'a [u8]) -> Option<&'a [u8]> {
-        match Section::read(rest) {
-            Section::Nothing => None,
-            Section::Wanted => {
-                self.queue.want();
-                None
-            }
-            Section::Movement { entries, .. } => {
-                self.queue.want();
-                let is_new = self.newest_in.is_none_or(|newest| newest < sequence);
-                self.newest_in = self.newest_in.max(Some(sequence));
-                (is_new && !entries.is_empty()).then_some(entries)
-            }
+        let section = Section::read(rest);
+        if section.is_wanted {
+            self.queue.want();
         }
+        let entries = section.movement?.entries;
+        let is_new = self.newest_in.is_none_or(|newest| newest < sequence);
+        self.newest_in = self.newest_in.max(Some(sequence));
+        (is_new && !entries.is_empty()).then_some(entries)
     }
 
     /// A message with so many bytes of entries was given to the reliable lane.
@@ -86,6 +90,7 @@ impl Movement {
     pub(super) fn write(&mut self, sequence: u64, end: usize, datagram: &mut Vec<u8>) {
         let Movement { queue, flying, ends, handed, settled_bytes, fates, .. } = self;
         let mut section = None;
+        let start = datagram.len();
         queue.drain(|frame| {
             if frame.after_bytes < *settled_bytes {
                 // The client may have taken something newer already.
@@ -100,14 +105,23 @@ impl Movement {
                 return false;
             }
             if section.is_none() {
-                begin_movement(datagram, after);
+                begin_movement(datagram, after, false);
                 section = Some(after);
             }
             datagram.extend_from_slice(&frame.entries);
             flying.push_back((sequence, frame.ticket));
             true
         });
+        if section.is_some() {
+            self.written.sections += 1;
+            self.written.bytes += datagram.len() - start;
+        }
         self.tell();
+    }
+
+    /// What was written since the last call.
+    pub(super) fn take_written(&mut self) -> Written {
+        std::mem::take(&mut self.written)
     }
 
     /// What became of a packet.
@@ -123,5 +137,104 @@ impl Movement {
         if !self.fates.is_empty() {
             self.queue.note(self.fates.drain(..));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use throng_replica::SubscriptionId;
+    use throng_wire::Tick;
+
+    use super::*;
+    use crate::engine::port::Datagrams as _;
+    use crate::serve::wake::WakeList;
+
+    fn movement() -> Movement {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        Movement::new(DatagramQueue::new(address, Arc::new(WakeList::default())))
+    }
+
+    fn ticket(subscription: u16, tick: u32) -> Ticket {
+        Ticket { subscription: SubscriptionId::from_number(subscription), epoch: 1, tick: Tick(tick) }
+    }
+
+    fn fates(movement: &Movement) -> Vec<(Ticket, Fate)> {
+        let mut fates = Vec::new();
+        movement.queue.take_fates(&mut fates);
+        fates
+    }
+
+    /// What the client would read from a packet with `room` bytes for movement.
+    fn written(movement: &mut Movement, sequence: u64, room: usize) -> Option<(u32, Vec<u8>)> {
+        movement.queue.want();
+        let mut datagram = Vec::new();
+        movement.write(sequence, room, &mut datagram);
+        let movement = Section::read(&datagram).movement?;
+        Some((movement.after, movement.entries.to_vec()))
+    }
+
+    #[test]
+    fn frames_share_a_packet_and_its_fate() {
+        let mut movement = movement();
+        for number in 1..=3 {
+            movement.queue.send(ticket(number, 7), 0, &[number as u8; 100]);
+        }
+        let (after, entries) = written(&mut movement, 5, HEAD_BYTES + 250).expect("two fit");
+        assert_eq!((after, entries.len()), (0, 200));
+        assert_eq!(movement.take_written(), Written { sections: 1, bytes: HEAD_BYTES + 200 });
+        assert_eq!(written(&mut movement, 6, HEAD_BYTES + 250).expect("the third").1, [3; 100]);
+        movement.on_verdict(6, Delivery::Delivered);
+        movement.on_verdict(5, Delivery::Lost);
+        movement.tell();
+        let expected = [(3, Fate::Delivered), (1, Fate::Lost), (2, Fate::Lost)];
+        assert_eq!(fates(&movement), expected.map(|(number, fate)| (ticket(number, 7), fate)));
+    }
+
+    #[test]
+    fn a_later_frame_takes_the_place_of_one_that_waits() {
+        let mut movement = movement();
+        movement.queue.send(ticket(1, 7), 0, &[7; 10]);
+        movement.queue.send(ticket(1, 8), 0, &[8; 20]);
+        assert_eq!(written(&mut movement, 1, 100), Some((0, vec![8; 20])));
+        assert_eq!(written(&mut movement, 2, 100), None);
+        movement.on_verdict(1, Delivery::Delivered);
+        movement.tell();
+        assert_eq!(fates(&movement), [(ticket(1, 8), Fate::Delivered)]);
+    }
+
+    #[test]
+    fn a_frame_says_how_much_of_the_reliable_lane_is_older() {
+        let mut movement = movement();
+        movement.handed(100);
+        movement.handed(100);
+        movement.queue.send(ticket(1, 7), 100, &[1; 10]);
+        movement.queue.send(ticket(2, 7), 200, &[2; 10]);
+        movement.queue.send(ticket(3, 7), 250, &[3; 10]);
+        assert_eq!(written(&mut movement, 1, 100), Some((1, vec![1; 10])));
+        assert_eq!(written(&mut movement, 2, 100), Some((2, [[2; 10], [3; 10]].concat())), "of one age");
+    }
+
+    #[test]
+    fn what_the_client_may_have_something_newer_of_is_not_sent() {
+        let mut movement = movement();
+        movement.queue.send(ticket(1, 7), 50, &[1; 10]);
+        movement.handed(100);
+        movement.settle(MessageId(1));
+        assert_eq!(movement.queue.settled_bytes(), 100);
+        assert_eq!(written(&mut movement, 1, 100), None);
+        assert_eq!(fates(&movement), [(ticket(1, 7), Fate::Lost)]);
+    }
+
+    #[test]
+    fn late_movement_of_a_client_is_not_taken() {
+        let mut movement = movement();
+        let mut section = Vec::new();
+        begin_movement(&mut section, 0, false);
+        assert_eq!(movement.read(3, &section), None, "nothing is in it");
+        section.push(9);
+        assert_eq!(movement.read(5, &section), Some(&[9][..]));
+        assert_eq!(movement.read(4, &section), None);
+        assert_eq!(movement.read(6, &section), Some(&[9][..]));
+        assert!(!movement.queue.is_wanted(), "who sends some need not understand any");
     }
 }

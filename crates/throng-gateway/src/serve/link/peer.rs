@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use throng_channeld::link::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, LANE};
 
-use super::movement::Movement;
+use super::movement::{Movement, Written};
 
 /// Below this much allowance, no packet is begun for messages.
 const ALLOWANCE_BYTES_MIN: usize = 440;
@@ -23,7 +23,7 @@ const DATAGRAMS_PER_TURN: usize = 48;
 /// merged.
 const SESSION_BYTES: usize = 256 << 10;
 /// Movement that the path has no room for now is looked at again after this time.
-const MOVEMENT_RETRY: Duration = Duration::from_millis(2);
+const MOVEMENT_RETRY: Duration = Duration::from_millis(10);
 
 /// A packet of the protocol for the reliable lane, and of how many bytes of the engine's entries it and those that had to
 /// be dropped before it are made. An empty one is the last.
@@ -121,6 +121,11 @@ impl Peer {
         }
         self.transmit(now, socket, datagram);
         !self.has_left && !self.session.is_closed()
+    }
+
+    /// The movement that was sent since the last call.
+    pub(super) fn take_written(&mut self) -> Written {
+        self.movement.take_written()
     }
 
     /// When [`Peer::turn`] has something to do, if nothing happens before.
