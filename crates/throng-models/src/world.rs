@@ -344,3 +344,18 @@ fn scope_of(id: ObjectId, placement: Placement) -> Scope {
         Placement::Channel(key) => Scope::Named(key),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_object_takes_no_row() {
+        let mut world = World::new(&throng_testkit::schema(), Vec::new(), 1, Tick(0));
+        let spawn = |world: &mut World| world.spawn(KindId(0), Placement::Entity, None, |_| ());
+        assert!(spawn(&mut world).is_ok());
+        assert!(spawn(&mut world).is_err() && spawn(&mut world).is_err());
+        let schema = Arc::clone(&world.schema);
+        assert_eq!(world.arenas[0].take_row(schema.kind(KindId(0))), 1, "the row after the only one in use");
+    }
+}
