@@ -223,6 +223,23 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
 }
 
 #[test]
+fn the_pod_has_the_memory_that_its_limits_allow_the_gateway_to_use() {
+    /// What a connection costs before anything waits for it.
+    const CONNECTION_BYTES: u64 = 100 << 10;
+    /// What an event that waits for the engine may hold.
+    const EVENT_BYTES: u64 = 2 << 10;
+    let deployment = read("k8s/deployment.yaml");
+    let gibibytes = deployment.lines().find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Gi"));
+    let memory_bytes = gibibytes.expect("a limit").parse::<u64>().expect("a number") << 30;
+    let open = |path: &str| fs::read(deploy("k8s/settings").join(path.rsplit('/').next().unwrap_or_default()));
+    let limits = settings::load_with(flags(&deployment), &open).expect("sound").limits;
+    let connections = u64::from(limits.max_connections) * (CONNECTION_BYTES + u64::from(limits.queue_soft_bytes));
+    let inbound = u64::from(limits.max_inbound_events) * EVENT_BYTES;
+    let used_bytes = limits.max_total_state_bytes + connections + inbound;
+    assert!(used_bytes <= memory_bytes / 4 * 3, "{} of {} MiB", used_bytes >> 20, memory_bytes >> 20);
+}
+
+#[test]
 fn top_prints_what_a_gateway_does() {
     let gateway = Gateway::start();
     gateway.be_refused();
