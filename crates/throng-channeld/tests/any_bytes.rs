@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/bodies/channeld_frames.rs"]
 mod channeld_frames;
+#[path = "../../../fuzz/bodies/channeld_movement.rs"]
+mod channeld_movement;
 #[path = "../../../fuzz/bodies/channeld_packets.rs"]
 mod channeld_packets;
 #[path = "../../../fuzz/bodies/choices.rs"]
@@ -21,6 +23,11 @@ proptest! {
     #[test]
     fn packets_are_read_as_protobuf_has_it(input in near_packets()) {
         channeld_packets::run(&input);
+    }
+
+    #[test]
+    fn any_bytes_are_read_as_movement(input in prop::collection::vec(prop_oneof![0..4u8, any::<u8>()], 0..300)) {
+        channeld_movement::run(&input);
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub struct LinkClient {
     began: Instant,
     end: LinkEnd,
     datagram: Vec<u8>,
+    entries: Vec<u8>,
     connection_id: u32,
 }
 
@@ -112,7 +113,7 @@ impl LinkClient {
         let connected = shake_hands(&socket, &mut handshake, began, deadline)?;
         socket.connect(connected.server)?;
         let end = LinkEnd::new(connected, takes_movement, since(began))?;
-        Ok(LinkClient { socket, began, end, datagram: Vec::new(), connection_id: 0 })
+        Ok(LinkClient { socket, began, end, datagram: Vec::new(), entries: Vec::new(), connection_id: 0 })
     }
 
     /// Asks to be let in, and waits for the answer.
@@ -155,9 +156,9 @@ impl LinkClient {
     /// # Errors
     /// The connection has ended, or too much waits.
     pub fn send(&mut self, header: Header, body: &impl prost::Message) -> Result<(), LinkClientError> {
-        let mut entries = self.end.scratch();
-        put_body(&mut entries, header, body);
-        self.send_scratch(entries)
+        self.entries.clear();
+        put_body(&mut self.entries, header, body);
+        self.send_written()
     }
 
     /// Sends one message whose body is encoded already on the reliable lane.
@@ -165,15 +166,13 @@ impl LinkClient {
     /// # Errors
     /// The connection has ended, or too much waits.
     pub fn send_bytes(&mut self, header: Header, body: &[u8]) -> Result<(), LinkClientError> {
-        let mut entries = self.end.scratch();
-        put_message(&mut entries, header, body);
-        self.send_scratch(entries)
+        self.entries.clear();
+        put_message(&mut self.entries, header, body);
+        self.send_written()
     }
 
-    fn send_scratch(&mut self, entries: Vec<u8>) -> Result<(), LinkClientError> {
-        let sent = self.end.send_entries(&entries);
-        self.end.keep(entries);
-        sent?;
+    fn send_written(&mut self) -> Result<(), LinkClientError> {
+        self.end.send_entries(&self.entries)?;
         self.transmit();
         Ok(())
     }

@@ -12,10 +12,12 @@ use throng_wire::{Tick, Time};
 
 use super::section::{HEAD_BYTES, MAX_ENTRY_BYTES, Section, begin_movement, put_wanted};
 use super::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, Freshness, LANE, session_options};
-use crate::packet::{self, Header, Message, Messages, put_message};
+use crate::packet::{self, Header, Message, Messages, entry_len, put_message};
 
 /// Movement that may wait to be sent; more displaces the oldest.
 const WAITING_MAX: usize = 64;
+/// Messages that may wait to be polled; until then, datagrams are not taken in, and come again.
+const RECEIVED_MAX: usize = 16_384;
 /// Below this much allowance, no packet is begun for messages.
 const ALLOWANCE_BYTES_MIN: usize = 440;
 /// Without movement: what a section of a client takes that only says that it understands them.
@@ -71,6 +73,8 @@ pub struct MovementCounters {
     pub stale: u64,
     /// Messages that were displaced by newer ones before they were sent.
     pub displaced: u64,
+    /// Datagrams that were not taken in because too much waited to be polled.
+    pub refused: u64,
 }
 
 /// The client's end of a connection. [`LinkEnd::handle`] takes datagrams in, [`LinkEnd::poll_message`] gives messages
@@ -81,8 +85,9 @@ pub struct LinkEnd {
     opener: Opener,
     fresh: Freshness,
     received: VecDeque<Message>,
-    entries: Vec<u8>,
     movement: VecDeque<Vec<u8>>,
+    /// Buffers for further movement.
+    spare: Vec<Vec<u8>>,
     takes_movement: bool,
     /// The gateway has had a packet of ours, and so the wish.
     is_wish_known: bool,
@@ -104,8 +109,8 @@ impl LinkEnd {
             opener: connected.opener,
             fresh: Freshness::default(),
             received: VecDeque::new(),
-            entries: Vec::new(),
             movement: VecDeque::new(),
+            spare: Vec::new(),
             takes_movement,
             is_wish_known: false,
             was_movement: false,
@@ -129,20 +134,25 @@ impl LinkEnd {
     /// # Errors
     /// It is too long for a datagram.
     pub fn send_movement(&mut self, header: Header, body: &[u8]) -> Result<(), LinkError> {
-        let mut entry = match self.movement.len() < WAITING_MAX {
-            true => Vec::new(),
-            false => {
-                self.counters.displaced += 1;
-                self.movement.pop_front().unwrap_or_default()
-            }
-        };
-        entry.clear();
-        put_message(&mut entry, header, body);
-        if entry.len() > MAX_ENTRY_BYTES {
-            return Err(LinkError::TooLong { bytes: entry.len() });
+        let bytes = entry_len(header, u32::try_from(body.len()).unwrap_or(u32::MAX / 2));
+        if bytes > MAX_ENTRY_BYTES {
+            return Err(LinkError::TooLong { bytes });
         }
+        if self.movement.len() >= WAITING_MAX {
+            self.counters.displaced += 1;
+            self.drop_oldest();
+        }
+        let mut entry = self.spare.pop().unwrap_or_default();
+        put_message(&mut entry, header, body);
         self.movement.push_back(entry);
         Ok(())
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(mut entry) = self.movement.pop_front() {
+            entry.clear();
+            self.spare.push(entry);
+        }
     }
 
     /// The next message, from either way.
@@ -180,6 +190,10 @@ impl LinkEnd {
     /// # Errors
     /// The gateway broke the protocol.
     pub fn handle(&mut self, now: Time, datagram: &mut [u8]) -> Result<(), LinkError> {
+        if self.received.len() >= RECEIVED_MAX {
+            self.counters.refused += 1;
+            return Ok(());
+        }
         let Ok(opened) = self.opener.open(datagram) else { return Ok(()) };
         match opened.kind {
             PacketKind::Payload => self.handle_payload(now, opened.sequence, opened.body)?,
@@ -280,7 +294,6 @@ impl LinkEnd {
 
     /// Appends the movement that fits, up to `end` bytes in all.
     fn write_section(&mut self, end: usize, datagram: &mut Vec<u8>) {
-        let fits = |datagram: &Vec<u8>, entry: &Vec<u8>| datagram.len() + entry.len() <= end;
         let has_room = self.movement.front().is_some_and(|entry| datagram.len() + HEAD_BYTES + entry.len() <= end);
         let has_wish = self.takes_movement && !self.is_wish_known;
         if !has_room {
@@ -290,25 +303,14 @@ impl LinkEnd {
             return;
         }
         begin_movement(datagram, 0, has_wish);
-        while self.movement.front().is_some_and(|entry| fits(datagram, entry)) {
-            if let Some(entry) = self.movement.pop_front() {
-                datagram.extend_from_slice(&entry);
-            }
+        while let Some(entry) = self.movement.front().filter(|entry| datagram.len() + entry.len() <= end) {
+            datagram.extend_from_slice(entry);
+            self.drop_oldest();
         }
-    }
-
-    /// Scratch for entries, to be given back with [`LinkEnd::send_entries`]'s caller.
-    pub(super) fn scratch(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.entries)
-    }
-
-    pub(super) fn keep(&mut self, mut scratch: Vec<u8>) {
-        scratch.clear();
-        self.entries = scratch;
     }
 }
 
-/// Payload bytes that a datagram has at least beside the session's header.
+// Beside the longest header of a session and what seals a datagram, the longest entry has room.
 const _: () = assert!(
     MAX_ENTRY_BYTES + HEAD_BYTES + (DATAGRAM_OVERHEAD_BYTES as usize - 28) + 24 <= DATAGRAM_BYTES,
     "movement does not fit into a datagram"
