@@ -256,6 +256,20 @@ fn play(mut client: LinkClient, began: Instant, stop: &AtomicU64) -> (Watch, u32
 
 #[test]
 fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_and_in_order() {
+    // Everything but the ages has to hold each time. Of ages a busy machine may spoil one run, not three.
+    let mut runs = Vec::new();
+    while runs.len() < 3 {
+        let (with_ms, without_ms) = both();
+        if with_ms < without_ms {
+            return;
+        }
+        runs.push((with_ms, without_ms));
+    }
+    panic!("p99 of the age with movement and without, ms: {runs:?}");
+}
+
+/// Plays with and without movement at the same time; the 99th percentile of the age of what is seen, in ms.
+fn both() -> (u32, u32) {
     let (near, addresses): (Vec<_>, Vec<_>) = (0..2).map(|_| Relay::bind()).unzip();
     let link = LinkOptions { public_addresses: addresses.clone(), ..LinkOptions::new(KEY) };
     let gateway = bare(Transport::Link(link), &[], Arc::new(AcceptAll), |_| {});
@@ -305,9 +319,8 @@ fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_and_in_order(
     }
     assert!(seen[0].1 > 500, "{} movement messages", seen[0].1);
     assert_eq!(seen[1].1, 0, "it has not asked for movement");
-    let (with, without) = (seen[0].0.percentile(99), seen[1].0.percentile(99));
-    assert!(with < without, "p99 of {with} ms with movement, {without} ms without");
     let report = gateway.report().expect("it runs");
     assert!(report.counters.datagrams_lost > 0 && report.counters.datagrams_delivered > 0);
     gateway.shut_down();
+    (seen[0].0.percentile(99), seen[1].0.percentile(99))
 }
