@@ -347,7 +347,7 @@ fn set_link_addresses(settings: &mut Settings, text: &str) -> Result<(), String>
     let expected = || "one to 32 addresses with their host, as play.example:12110, separated by commas".to_string();
     let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     let is_address = |part: &&str| !part.starts_with(':') && !part.contains('/') && address(part).is_ok();
-    if !(1..=SERVERS_MAX).contains(&parts.len()) || !parts.iter().all(|part| is_address(part)) {
+    if !(1..=SERVERS_MAX).contains(&parts.len()) || !parts.iter().all(is_address) {
         return Err(expected());
     }
     settings.link_addresses = parts.into_iter().map(String::from).collect();
