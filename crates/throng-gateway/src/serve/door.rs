@@ -126,6 +126,11 @@ impl Door {
         let _ = self.shared.engine_end.clone().changed().await;
     }
 
+    /// Whether the gateway is going down: then nobody who is ended is at fault.
+    fn is_closing(&self) -> bool {
+        *self.shared.closing.borrow()
+    }
+
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.clone()
     }
@@ -240,7 +245,9 @@ impl Opened {
         match end {
             End::Refused(reason) => self.pass.refuse(reason),
             // The engine turned away a client before it had said who it is, or after it had guessed too often.
-            End::Done if self.pass.door.side == Side::Client && !self.queue.is_admitted() => {
+            End::Done
+                if self.pass.door.side == Side::Client && !self.queue.is_admitted() && !self.pass.door.is_closing() =>
+            {
                 self.pass.refuse(Reason::Stranger);
             }
             _ => {}

@@ -47,7 +47,9 @@ pub(crate) struct Intake {
     key: Key,
     queue: Arc<Queue>,
     manner: Arc<Manner>,
-    limits: watch::Receiver<Arc<DoorLimits>>,
+    /// As of the last change: all connections of a door read them, so each has a copy of its own.
+    limits: Arc<DoorLimits>,
+    changes: watch::Receiver<Arc<DoorLimits>>,
     reader: FrameReader,
     messages: Rate,
     bytes: Rate,
@@ -63,12 +65,14 @@ impl Intake {
     pub(crate) fn new(pass: &Pass, (key, queue): (Key, Arc<Queue>), manner: Arc<Manner>) -> Intake {
         let door = Arc::clone(&pass.door);
         let now = door.now();
-        let limits = door.limits();
+        let mut changes = door.follow_limits();
+        let limits = Arc::clone(&changes.borrow_and_update());
         Intake {
             reader: FrameReader::with_limit(limits.payload_bytes.min(limits.stranger_bytes)),
             messages: Rate::new(limits.messages_per_s, limits.burst_messages, now),
             bytes: Rate::new(limits.bytes_per_s, limits.burst_bytes, now),
-            limits: door.follow_limits(),
+            limits,
+            changes,
             stranger_bytes: Some(0),
             batch: Batch::new(),
             batch_bytes: 0,
@@ -121,13 +125,11 @@ impl Intake {
     /// The next frame that has come whole. One that is too long for a stranger waits for admission.
     async fn next_frame(&mut self) -> Result<Option<Frame>, End> {
         loop {
-            let limit_bytes = self.unpacked_bytes().min(self.limits.borrow().payload_bytes);
+            let limit_bytes = self.unpacked_bytes().min(self.limits.payload_bytes);
             self.reader.set_limit(limit_bytes);
             match self.reader.next_frame() {
                 Ok(frame) => return Ok(frame),
-                Err(FrameError::TooLong { payload_bytes, .. })
-                    if payload_bytes <= self.limits.borrow().payload_bytes =>
-                {
+                Err(FrameError::TooLong { payload_bytes, .. }) if payload_bytes <= self.limits.payload_bytes => {
                     self.await_admission(Reason::FrameTooLong).await?;
                 }
                 Err(error) => return Err(End::Refused(reason_of_frame(error))),
@@ -141,7 +143,7 @@ impl Intake {
             match decompress(frame.compression, frame.payload.clone(), self.unpacked_bytes()) {
                 Ok(packet) => return Ok(packet),
                 Err(CompressionError::TooLong { declared_bytes, .. })
-                    if declared_bytes <= self.limits.borrow().unpacked_bytes =>
+                    if declared_bytes <= self.limits.unpacked_bytes =>
                 {
                     self.await_admission(Reason::UnpackedTooLong).await?;
                 }
@@ -155,7 +157,7 @@ impl Intake {
         if self.queue.is_admitted() {
             self.stranger_bytes = None;
         }
-        let limits = self.limits.borrow();
+        let limits = &self.limits;
         match self.stranger_bytes {
             Some(said) => limits.stranger_bytes.saturating_sub(said).min(limits.unpacked_bytes),
             None => limits.unpacked_bytes,
@@ -206,27 +208,24 @@ impl Intake {
     /// Waits until so much more may pass. Whoever runs this drops it when the connection or the gateway ends.
     async fn pace(&mut self, messages: usize, bytes: usize) {
         self.follow_limits();
-        let now = self.door.now();
+        let mut now = self.door.now();
         self.messages.take(now, messages);
         self.bytes.take(now, bytes);
         let mut is_counted = false;
-        while let Some(wait) = self.wait() {
+        while let Some(wait) = self.messages.wait(now).max(self.bytes.wait(now)) {
             if !std::mem::replace(&mut is_counted, true) {
                 self.door.refuse(self.address, Reason::TooFast);
             }
             sleep(wait.min(SLEEP_MAX)).await;
             self.follow_limits();
+            now = self.door.now();
         }
     }
 
-    fn wait(&mut self) -> Option<Duration> {
-        let now = self.door.now();
-        self.messages.wait(now).max(self.bytes.wait(now))
-    }
-
     fn follow_limits(&mut self) {
-        if self.limits.has_changed().unwrap_or(false) {
-            let (limits, now) = (Arc::clone(&self.limits.borrow_and_update()), self.door.now());
+        if self.changes.has_changed().unwrap_or(false) {
+            self.limits = Arc::clone(&self.changes.borrow_and_update());
+            let (limits, now) = (&self.limits, self.door.now());
             self.messages.set(limits.messages_per_s, limits.burst_messages, now);
             self.bytes.set(limits.bytes_per_s, limits.burst_bytes, now);
         }
