@@ -1,5 +1,7 @@
 //! The command line of a peer's program.
 
+use crate::world::SPARSE_PLAYERS_MAX;
+
 /// Which world, see the README.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
@@ -69,6 +71,14 @@ impl Arguments {
                 std::process::exit(2);
             }
         }
+        let players_max = match arguments.workload {
+            Workload::Dense => 10_000,
+            Workload::Sparse { .. } => SPARSE_PLAYERS_MAX,
+        };
+        if arguments.players > players_max {
+            eprintln!("{} is for at most {players_max} players", arguments.workload.name());
+            std::process::exit(2);
+        }
         arguments
     }
 
@@ -76,7 +86,7 @@ impl Arguments {
         let number = || value.parse::<u32>().ok().filter(|&number| number > 0);
         match option {
             "--workload" => self.workload = Workload::parse(value)?,
-            "--players" => self.players = number().filter(|&players| players <= 10_000)?,
+            "--players" => self.players = number()?,
             "--warmup" => self.warmup_ticks = number()?,
             "--ticks" => self.ticks = number()?,
             "--settle" => self.settle_ticks = number()?,
