@@ -53,6 +53,12 @@ impl Peer {
         }
     }
 
+    /// Whether its program is there; `run` removes what could not be built.
+    pub(crate) fn is_built(&self, programs: &Path) -> bool {
+        let program = self.program(programs);
+        program.exists() && (!self.is_node() || program.with_file_name("node_modules").exists())
+    }
+
     pub(crate) fn arguments(&self, case: &Case, is_quick: bool) -> Vec<String> {
         let [warmup, ticks, settle] = self.ticks(case, is_quick);
         let mut words = vec![("--workload", case.workload.to_owned()), ("--players", case.players.to_string())];
