@@ -18,6 +18,7 @@ mod check;
 mod lockstep;
 mod packets;
 mod report;
+mod spread;
 mod stopwatch;
 mod version;
 mod world;

@@ -169,7 +169,7 @@ impl<S: Server> Play<'_, S> {
         [moves, is_measured]: [bool; 2],
         measured: &mut Measured,
     ) -> Packets {
-        if self.terms.is_paced {
+        if self.terms.is_paced || self.arguments.is_paced {
             self.due += Duration::from_micros(TICK_US);
             thread::sleep(self.due.saturating_duration_since(Instant::now()));
             self.due = self.due.max(Instant::now() - Duration::from_micros(TICK_US));
