@@ -57,6 +57,8 @@ pub struct Arguments {
     /// Ticks are 33 ms apart in real time, so that the server's caches are as cold as a game's; otherwise they follow each other
     /// at once.
     pub is_paced: bool,
+    /// Of a hundred packets, in each direction, so many are lost while the world moves.
+    pub loss_percent: u32,
 }
 
 impl Arguments {
@@ -69,13 +71,14 @@ impl Arguments {
             ticks: 300,
             settle_ticks: 30,
             is_paced: false,
+            loss_percent: 0,
         };
         let mut words = std::env::args().skip(1);
         while let Some(option) = words.next() {
             if arguments.set(&option, &mut words).is_none() {
                 eprintln!("cannot make sense of `{option}`");
                 eprintln!(
-                    "[--workload dense|sparse|sparse-10|sparse-20] [--players N] [--warmup N] [--ticks N] [--settle N] [--paced]"
+                    "[--workload dense|sparse|sparse-10|sparse-20] [--players N] [--warmup N] [--ticks N] [--settle N] [--paced] [--loss PERCENT]"
                 );
                 std::process::exit(2);
             }
@@ -99,6 +102,7 @@ impl Arguments {
             "--warmup" => self.warmup_ticks = number()?,
             "--ticks" => self.ticks = number()?,
             "--settle" => self.settle_ticks = number()?,
+            "--loss" => self.loss_percent = number().filter(|&percent| percent <= 20)?,
             "--paced" => self.is_paced = true,
             _ => return None,
         }

@@ -16,6 +16,7 @@ mod allocation;
 mod arguments;
 mod check;
 mod lockstep;
+mod losses;
 mod packets;
 mod report;
 mod spread;
