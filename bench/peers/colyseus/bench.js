@@ -8,17 +8,24 @@
 
 import { Encoder, StateView } from "@colyseus/schema";
 import { readFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
+import { pin } from "./pin.js";
+import { spread } from "./spread.js";
 import { assign, types } from "./state.js";
 import { World } from "./world.js";
 
+const TICK_MS = 1000 / 30;
 const options = { "--workload": "dense", "--players": "100", "--warmup": "60", "--ticks": "300", "--settle": "30", "--views": "shared" };
-for (let at = 2; at < process.argv.length; at += 2) {
-    if (!(process.argv[at] in options)) {
-        console.error(`cannot make sense of ${process.argv[at]}`);
+let isPaced = false;
+for (let at = 2; at < process.argv.length; at++) {
+    const option = process.argv[at];
+    if (option === "--paced") isPaced = true;
+    else if (option in options) options[option] = process.argv[++at];
+    else {
+        console.error(`cannot make sense of ${option}`);
         process.exit(2);
     }
-    options[process.argv[at]] = process.argv[at + 1];
 }
 const workload = options["--workload"];
 const [players, warmupTicks, ticks, settleTicks] = ["--players", "--warmup", "--ticks", "--settle"].map((name) => Number(options[name]));
@@ -122,6 +129,7 @@ function tell(order, transfer = []) {
     });
 }
 
+pin(0);
 const world = new World(workload, players);
 const server = new Server(world);
 const packets = new Packets();
@@ -140,12 +148,21 @@ async function send(order) {
     if (order.isMeasured) measured.clientNs += answer.clientNs;
 }
 
+let dueMs = performance.now();
+
+/// Ticks are as far apart in real time as in a game.
+async function untilDue() {
+    dueMs = Math.max(dueMs + TICK_MS, performance.now() - TICK_MS);
+    await setTimeout(Math.max(dueMs - performance.now(), 0));
+}
+
 server.join(packets);
 await send({ tick: 0, moves: false, isMeasured: false });
 for (let tick = 0; tick < warmupTicks + ticks + settleTicks; tick++) {
     const moves = tick < warmupTicks + ticks;
     const isMeasured = moves && tick >= warmupTicks;
     if (moves) world.step();
+    if (isPaced) await untilDue();
     const start = process.hrtime.bigint();
     if (moves) server.assign();
     const written = process.hrtime.bigint();
@@ -162,10 +179,6 @@ for (let tick = 0; tick < warmupTicks + ticks + settleTicks; tick++) {
 const { ages } = await tell({ check: true });
 await worker.terminate();
 
-const spread = (values) => {
-    const sorted = [...values].sort((a, b) => a - b);
-    return { median: sorted[sorted.length >> 1], min: sorted[0], max: sorted[sorted.length - 1] };
-};
 const lock = JSON.parse(readFileSync(new URL("./package-lock.json", import.meta.url)));
 const msPerTick = spread(measured.replicate);
 console.log(
@@ -176,8 +189,8 @@ console.log(
         players,
         ticks,
         ms_per_tick: msPerTick,
-        us_per_client: (msPerTick.median * 1e3) / players,
-        assign_ms_per_tick: spread(measured.assign).median,
+        us_per_client: (msPerTick.mean * 1e3) / players,
+        assign_ms_per_tick: spread(measured.assign).mean,
         receive_ms_per_tick: 0,
         client_us_per_client: measured.clientNs / 1e3 / ticks / players,
         allocations_per_tick: null,

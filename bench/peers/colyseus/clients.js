@@ -2,6 +2,7 @@
 
 import { Decoder } from "@colyseus/schema";
 import { parentPort, workerData } from "node:worker_threads";
+import { pin } from "./pin.js";
 import { types } from "./state.js";
 import { World } from "./world.js";
 
@@ -9,6 +10,7 @@ const HISTORY_TICKS = 64;
 const SAMPLED_CLIENTS = 8;
 
 const { workload, players, hasViews } = workerData;
+pin(1);
 const { State } = types(workload === "dense", hasViews);
 const world = new World(workload, players);
 const decoders = Array.from({ length: players }, () => new Decoder(new State()));

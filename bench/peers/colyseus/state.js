@@ -10,7 +10,7 @@ export function types(isDense, hasViews) {
         {
             x: plane(),
             y: plane(),
-            z: t.uint16(),
+            z: t.uint8(),
             vx: t.int16(),
             vy: t.int16(),
             vz: t.int16(),

@@ -1,5 +1,7 @@
 //! The command line of a peer's program.
 
+use crate::world::SPARSE_PLAYERS_MAX;
+
 /// Which world, see the README.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
@@ -52,34 +54,56 @@ pub struct Arguments {
     pub ticks: u32,
     /// Ticks without changes before the last check.
     pub settle_ticks: u32,
+    /// Ticks are 33 ms apart in real time, so that the server's caches are as cold as a game's; otherwise they follow each other
+    /// at once.
+    pub is_paced: bool,
+    /// Of a hundred packets, in each direction, so many are lost while the world moves.
+    pub loss_percent: u32,
 }
 
 impl Arguments {
     /// From the command line; ends the program with a hint if it makes no sense.
     pub fn from_command_line() -> Arguments {
-        let mut arguments =
-            Arguments { workload: Workload::Dense, players: 100, warmup_ticks: 60, ticks: 300, settle_ticks: 30 };
+        let mut arguments = Arguments {
+            workload: Workload::Dense,
+            players: 100,
+            warmup_ticks: 60,
+            ticks: 300,
+            settle_ticks: 30,
+            is_paced: false,
+            loss_percent: 0,
+        };
         let mut words = std::env::args().skip(1);
-        while let (Some(option), value) = (words.next(), words.next()) {
-            if arguments.set(&option, value.as_deref().unwrap_or("")).is_none() {
+        while let Some(option) = words.next() {
+            if arguments.set(&option, &mut words).is_none() {
                 eprintln!("cannot make sense of `{option}`");
                 eprintln!(
-                    "[--workload dense|sparse|sparse-10|sparse-20] [--players N] [--warmup N] [--ticks N] [--settle N]"
+                    "[--workload dense|sparse|sparse-10|sparse-20] [--players N] [--warmup N] [--ticks N] [--settle N] [--paced] [--loss PERCENT]"
                 );
                 std::process::exit(2);
             }
         }
+        let players_max = match arguments.workload {
+            Workload::Dense => 10_000,
+            Workload::Sparse { .. } => SPARSE_PLAYERS_MAX,
+        };
+        if arguments.players > players_max {
+            eprintln!("{} is for at most {players_max} players", arguments.workload.name());
+            std::process::exit(2);
+        }
         arguments
     }
 
-    fn set(&mut self, option: &str, value: &str) -> Option<()> {
-        let number = || value.parse::<u32>().ok().filter(|&number| number > 0);
+    fn set(&mut self, option: &str, words: &mut impl Iterator<Item = String>) -> Option<()> {
+        let mut number = || words.next()?.parse::<u32>().ok().filter(|&number| number > 0);
         match option {
-            "--workload" => self.workload = Workload::parse(value)?,
-            "--players" => self.players = number().filter(|&players| players <= 10_000)?,
+            "--workload" => self.workload = Workload::parse(&words.next()?)?,
+            "--players" => self.players = number()?,
             "--warmup" => self.warmup_ticks = number()?,
             "--ticks" => self.ticks = number()?,
             "--settle" => self.settle_ticks = number()?,
+            "--loss" => self.loss_percent = number().filter(|&percent| percent <= 20)?,
+            "--paced" => self.is_paced = true,
             _ => return None,
         }
         Some(())

@@ -1,7 +1,6 @@
 //! What the clients hold, held against what the server had.
 
 use crate::lockstep::Clients;
-use crate::stopwatch::Lap;
 use crate::world::{Value, World};
 
 /// As many past ticks of the world are remembered: state older than this counts as wrong.
@@ -96,17 +95,6 @@ pub(crate) fn check_all(world: &World, clients: &mut dyn Clients) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// The middle of the values, and the lowest and the highest.
-pub(crate) fn spread(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    [values[values.len() / 2], values[0], values[values.len() - 1]]
-}
-
-/// Milliseconds of each tick.
-pub(crate) fn milliseconds(laps: &[Lap], ns: impl Fn(&Lap) -> u64) -> Vec<f64> {
-    laps.iter().map(|lap| ns(lap) as f64 / 1e6).collect()
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@ mod allocation;
 mod arguments;
 mod check;
 mod lockstep;
+mod losses;
 mod packets;
 mod report;
+mod spread;
 mod stopwatch;
 mod version;
 mod world;
@@ -29,7 +31,8 @@ pub use report::Row;
 pub use stopwatch::{Part, Stopwatch};
 pub use version::locked_version;
 pub use world::{
-    CELL_M, Character, HEIGHT_M, PACKED_BYTES, PITCH_LIMIT, SIGHT_M, STEP_M, Units, Value, World, YAW_STEPS,
+    CELL_M, Character, DENSE_BYTES, HEIGHT_M, PITCH_LIMIT, SIGHT_M, SPARSE_BYTES, SPARSE_PLAYERS_MAX, STEP_M, Units,
+    Value, World, YAW_STEPS,
 };
 
 /// The time between ticks, in microseconds: 30 Hz.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::TICK_US;
 use crate::arguments::Arguments;
 use crate::check::{Ages, History, check_all};
+use crate::losses::Losses;
 use crate::packets::Packets;
 use crate::report::Measured;
 use crate::stopwatch::Stopwatch;
@@ -85,6 +86,7 @@ pub fn run<S: Server, C: Clients>(
         spare: Packets::default(),
         arguments,
         due: Instant::now(),
+        losses: Losses::new(arguments.loss_percent),
     };
     let mut measured = play.play();
     drop(play);
@@ -123,6 +125,7 @@ struct Play<'a, S> {
     /// Packets on their way to the clients.
     spare: Packets,
     due: Instant,
+    losses: Losses,
 }
 
 impl<S: Server> Play<'_, S> {
@@ -169,7 +172,7 @@ impl<S: Server> Play<'_, S> {
         [moves, is_measured]: [bool; 2],
         measured: &mut Measured,
     ) -> Packets {
-        if self.terms.is_paced {
+        if self.terms.is_paced || self.arguments.is_paced {
             self.due += Duration::from_micros(TICK_US);
             thread::sleep(self.due.saturating_duration_since(Instant::now()));
             self.due = self.due.max(Instant::now() - Duration::from_micros(TICK_US));
@@ -183,11 +186,17 @@ impl<S: Server> Play<'_, S> {
         }
         let mut packets = std::mem::take(&mut self.spare);
         packets.copy_from(&self.outgoing);
+        if moves {
+            packets.lose(|| self.losses.is_next_lost());
+        }
         incoming.clear();
         self.spare = incoming;
         let _ = self.to_clients.send(Order::Tick { packets, moves, is_measured });
         match self.answers.recv() {
-            Ok(answer) => {
+            Ok(mut answer) => {
+                if moves {
+                    answer.packets.lose(|| self.losses.is_next_lost());
+                }
                 if is_measured {
                     measured.client_ns += answer.client_ns;
                 }

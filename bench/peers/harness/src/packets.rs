@@ -64,9 +64,49 @@ impl Packets {
         self.spans.clone_from(&other.spans);
     }
 
+    /// Takes out the packets for which the answer is yes, asking once for each in order.
+    pub(crate) fn lose(&mut self, mut is_lost: impl FnMut() -> bool) {
+        let (mut kept, mut end) = (0, 0);
+        for at in 0..self.spans.len() {
+            let span = self.spans[at];
+            let next = self.spans.get(at + 1).map_or(self.bytes.len(), |next| next.start);
+            if is_lost() {
+                continue;
+            }
+            self.bytes.copy_within(span.start..next, end);
+            self.spans[kept] = Span { start: end, ..span };
+            kept += 1;
+            end += next - span.start;
+        }
+        self.spans.truncate(kept);
+        self.bytes.truncate(end);
+    }
+
     /// Forgets all, keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_lost_stays_whole_and_in_order() {
+        for lost in 0u32..1 << 4 {
+            let mut packets = Packets::default();
+            let all = [(0, &b"one"[..]), (1, b""), (2, b"three"), (3, b"4")];
+            all.iter().for_each(|&(client, bytes)| packets.push(client, 0, bytes));
+            let mut asked = 0;
+            packets.lose(|| {
+                asked += 1;
+                lost >> (asked - 1) & 1 == 1
+            });
+            let kept: Vec<_> = packets.iter().map(|packet| (packet.client, packet.bytes)).collect();
+            let expected: Vec<_> = all.into_iter().filter(|&(client, _)| lost >> client & 1 == 0).collect();
+            assert_eq!((kept, asked), (expected, 4), "lost: {lost:04b}");
+        }
     }
 }

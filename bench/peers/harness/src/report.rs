@@ -3,17 +3,10 @@
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::check::{Ages, milliseconds, spread};
+use crate::check::Ages;
 use crate::lockstep::Terms;
+use crate::spread::Spread;
 use crate::stopwatch::Lap;
-
-/// Median, lowest and highest.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
 
 /// One peer on one workload, in one run. Times are of the server's thread.
 #[derive(Clone, Debug, Serialize)]
@@ -25,16 +18,17 @@ pub struct Row {
     ticks: u32,
     /// "Values written" to "packets ready", over the ticks of this run.
     ms_per_tick: Spread,
+    /// Of the mean.
     us_per_client: f64,
-    /// Not in `ms_per_tick`: writing the values.
+    /// Not in `ms_per_tick`: writing the values. A mean, as all that follow.
     assign_ms_per_tick: f64,
     /// Not in `ms_per_tick`: taking in what clients sent.
     receive_ms_per_tick: f64,
     /// Work of all clients, on the other processor.
     client_us_per_client: f64,
-    /// Of "values written" to "packets ready"; mean.
+    /// Of "values written" to "packets ready".
     allocations_per_tick: Option<f64>,
-    /// What the peer hands to its network, mean.
+    /// What the peer hands to its network.
     bytes_per_client_tick: f64,
     packets_per_client_tick: f64,
     state_age_ticks: f64,
@@ -66,8 +60,7 @@ impl Measured {
     }
 
     fn row(&self, arguments: &Arguments, terms: &Terms, peer: &str, notes: &str, ns: impl Fn(&Lap) -> u64) -> Row {
-        let [median, min, max] = spread(milliseconds(&self.laps, ns));
-        let median_of = |ns: fn(&Lap) -> u64| spread(milliseconds(&self.laps, ns))[0];
+        let ms_per_tick = spread_ms(&self.laps, ns);
         let ticks = self.laps.len() as f64;
         let client_ticks = ticks * f64::from(arguments.players);
         Row {
@@ -76,10 +69,10 @@ impl Measured {
             workload: arguments.workload.name(),
             players: arguments.players,
             ticks: arguments.ticks,
-            ms_per_tick: Spread { median, min, max },
-            us_per_client: median * 1e3 / f64::from(arguments.players),
-            assign_ms_per_tick: median_of(|lap| lap.assign_ns),
-            receive_ms_per_tick: median_of(|lap| lap.receive_ns),
+            ms_per_tick,
+            us_per_client: ms_per_tick.mean * 1e3 / f64::from(arguments.players),
+            assign_ms_per_tick: spread_ms(&self.laps, |lap| lap.assign_ns).mean,
+            receive_ms_per_tick: spread_ms(&self.laps, |lap| lap.receive_ns).mean,
             client_us_per_client: self.client_ns as f64 / 1e3 / client_ticks,
             allocations_per_tick: Some(self.laps.iter().map(|lap| lap.allocations).sum::<u64>() as f64 / ticks),
             bytes_per_client_tick: self.bytes as f64 / client_ticks,
@@ -90,4 +83,8 @@ impl Measured {
             notes: notes.to_owned(),
         }
     }
+}
+
+fn spread_ms(laps: &[Lap], ns: impl Fn(&Lap) -> u64) -> Spread {
+    Spread::of(laps.iter().map(|lap| ns(lap) as f64 / 1e6).collect())
 }

@@ -43,8 +43,19 @@ pub struct Character {
     pub mode: u32,
 }
 
-/// The bytes of a packed character: 3 × 24 bits of position, 3 × 9 of velocity, 9 of yaw, 8 of pitch, 2 of mode.
-pub const PACKED_BYTES: usize = 15;
+/// Bits of a packed character that are not its place in the plane: 8 of height (130 steps), 3 × 9 of velocity, 9 of yaw, 8 of
+/// pitch, 2 of mode.
+const UPRIGHT_BITS: u32 = 54;
+
+/// The bytes of a packed character in the dense workload: 15 bits are enough for 20,000 steps, 17 are left for each axis.
+pub const DENSE_BYTES: usize = 11;
+
+/// The bytes of a packed character in the sparse workloads: 20 bits are enough for [`SPARSE_PLAYERS_MAX`], 21 are left for each
+/// axis.
+pub const SPARSE_BYTES: usize = 12;
+
+/// So many homes lie within 2^20 steps of the world's corner: 13 by 13.
+pub const SPARSE_PLAYERS_MAX: u32 = 169;
 
 /// A character's state as a game holds it: 33 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -87,11 +98,18 @@ impl Character {
         }
     }
 
-    /// As few whole bytes as hold it: what a careful user of a library without quantisers writes by hand.
-    pub fn pack(&self) -> [u8; PACKED_BYTES] {
-        let mut bits = 0u64;
+    /// What a careful user of a library without quantisers writes by hand, who knows the world's bounds: as few whole bytes as
+    /// hold it, [`DENSE_BYTES`] or [`SPARSE_BYTES`]. The plane gets the bits that the rest leaves:
+    ///
+    /// ```text
+    /// bits   8   9   9   9   9    8     2    (8 × BYTES − 54) / 2 each
+    ///        z | vx  vy  vz  yaw  pitch mode | x y                       from the lowest bit up
+    /// ```
+    pub fn pack<const BYTES: usize>(&self) -> [u8; BYTES] {
+        let [x, y, z] = self.position.map(u64::from);
         let [vx, vy, vz] = self.velocity.map(|v| (v + 200) as u64);
-        let low = [
+        let fields = [
+            (z, 8),
             (vx, 9),
             (vy, 9),
             (vz, 9),
@@ -99,34 +117,35 @@ impl Character {
             ((self.pitch + 128) as u64, 8),
             (u64::from(self.mode), 2),
         ];
-        for (value, width) in low.into_iter().rev() {
-            bits = bits << width | value;
-        }
-        let mut packed = [0; PACKED_BYTES];
-        for (bytes, steps) in packed.chunks_exact_mut(3).zip(self.position) {
-            bytes.copy_from_slice(&steps.to_le_bytes()[..3]);
-        }
-        packed[9..].copy_from_slice(&bits.to_le_bytes()[..6]);
+        let upright = fields.into_iter().rev().fold(0, |bits, (value, width)| bits << width | value);
+        let plane = x | y << plane_bits(BYTES);
+        let bits = u128::from(upright) | u128::from(plane) << UPRIGHT_BITS;
+        let mut packed = [0; BYTES];
+        packed.copy_from_slice(&bits.to_le_bytes()[..BYTES]);
         packed
     }
 
     /// What [`pack`](Self::pack) made.
-    pub fn unpack(packed: &[u8; PACKED_BYTES]) -> Character {
-        let position = std::array::from_fn(|axis| {
-            let bytes = &packed[axis * 3..][..3];
-            u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
-        });
-        let mut low = [0; 8];
-        low[..6].copy_from_slice(&packed[9..]);
-        let mut bits = u64::from_le_bytes(low);
+    pub fn unpack<const BYTES: usize>(packed: &[u8; BYTES]) -> Character {
+        let mut bytes = [0; 16];
+        bytes[..BYTES].copy_from_slice(packed);
+        let mut bits = u128::from_le_bytes(bytes);
         let mut next = |width: u32| {
             let value = bits & ((1 << width) - 1);
             bits >>= width;
             value as i32
         };
+        let z = next(8) as u32;
         let velocity = std::array::from_fn(|_| next(9) - 200);
-        Character { position, velocity, yaw: next(9) as u32, pitch: next(8) - 128, mode: next(2) as u32 }
+        let (yaw, pitch, mode) = (next(9) as u32, next(8) - 128, next(2) as u32);
+        let [x, y] = std::array::from_fn(|_| next(plane_bits(BYTES)) as u32);
+        Character { position: [x, y, z], velocity, yaw, pitch, mode }
     }
+}
+
+/// Bits of each axis of the plane in a packed character of so many bytes.
+const fn plane_bits(bytes: usize) -> u32 {
+    (8 * bytes as u32 - UPRIGHT_BITS) / 2
 }
 
 /// The state of an object.
@@ -349,16 +368,30 @@ mod tests {
         }
     }
 
-    #[test]
-    fn packing_and_units_lose_nothing() {
-        let mut world = World::new(Workload::Sparse { chests: 0 }, 100);
+    fn check_packing<const BYTES: usize>(mut world: World) {
         for _ in 0..500 {
             world.step();
             for character in world.characters() {
-                assert_eq!(Character::unpack(&character.pack()), *character);
+                assert_eq!(Character::unpack(&character.pack::<BYTES>()), *character);
                 assert_eq!(character.units().steps(), *character);
             }
         }
+    }
+
+    #[test]
+    fn packing_and_units_lose_nothing() {
+        check_packing::<DENSE_BYTES>(World::new(Workload::Dense, 400));
+        check_packing::<SPARSE_BYTES>(World::new(Workload::Sparse { chests: 0 }, SPARSE_PLAYERS_MAX));
+    }
+
+    #[test]
+    fn a_byte_less_would_not_hold_a_character() {
+        let widest = |side_m: f64| (side_m * 100.0).log2().ceil() as u32;
+        let dense = widest(World::new(Workload::Dense, 1).side_m());
+        let sparse = widest(World::new(Workload::Sparse { chests: 0 }, SPARSE_PLAYERS_MAX).side_m());
+        assert_eq!((dense, sparse), (15, 20));
+        assert_eq!((2 * dense + UPRIGHT_BITS).div_ceil(8) as usize, DENSE_BYTES);
+        assert_eq!((2 * sparse + UPRIGHT_BITS).div_ceil(8) as usize, SPARSE_BYTES);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use lightyear::prelude::AppComponentExt;
 use lightyear::prelude::client::ClientPlugins;
 use lightyear::prelude::server::ServerPlugins;
-use peers_harness::{PACKED_BYTES, TICK_US, Units};
+use peers_harness::{DENSE_BYTES, SPARSE_BYTES, TICK_US, Units, Workload};
 use serde::{Deserialize, Serialize};
 
 /// Which object an entity of the server is, for the check.
@@ -32,17 +32,17 @@ pub(crate) struct Place(pub(crate) [f32; 3]);
 #[derive(Component)]
 pub(crate) struct Contents(pub(crate) u16);
 
-pub(crate) fn server_app() -> App {
+pub(crate) fn server_app(workload: Workload) -> App {
     let mut app = bare_app();
     app.add_plugins(ServerPlugins { tick_duration: TICK });
-    add_protocol(&mut app);
+    add_protocol(&mut app, workload);
     app
 }
 
-pub(crate) fn client_app() -> App {
+pub(crate) fn client_app(workload: Workload) -> App {
     let mut app = bare_app();
     app.add_plugins(ClientPlugins { tick_duration: TICK });
-    add_protocol(&mut app);
+    add_protocol(&mut app, workload);
     app.finish();
     app.update();
     app
@@ -55,19 +55,31 @@ fn bare_app() -> App {
     app
 }
 
-fn add_protocol(app: &mut App) {
-    app.component::<Character>().replicate_with(RuleFns::new(write_character, read_character));
+fn add_protocol(app: &mut App, workload: Workload) {
+    app.component::<Character>().replicate_with(character_rule(workload));
     app.component::<Contents>().replicate_with(RuleFns::new(write_contents, read_contents));
     app.component::<Place>().replicate_once();
 }
 
-fn write_character(_: &mut SerializeCtx, character: &Character, message: &mut Vec<u8>) -> Result<()> {
-    message.extend_from_slice(&character.0.steps().pack());
+/// A character in as few bytes as the workload allows.
+fn character_rule(workload: Workload) -> RuleFns<Character> {
+    match workload {
+        Workload::Dense => RuleFns::new(write_character::<DENSE_BYTES>, read_character::<DENSE_BYTES>),
+        Workload::Sparse { .. } => RuleFns::new(write_character::<SPARSE_BYTES>, read_character::<SPARSE_BYTES>),
+    }
+}
+
+fn write_character<const BYTES: usize>(
+    _: &mut SerializeCtx,
+    character: &Character,
+    message: &mut Vec<u8>,
+) -> Result<()> {
+    message.extend_from_slice(&character.0.steps().pack::<BYTES>());
     Ok(())
 }
 
-fn read_character(_: &mut WriteCtx, message: &mut Bytes) -> Result<Character> {
-    let mut packed = [0; PACKED_BYTES];
+fn read_character<const BYTES: usize>(_: &mut WriteCtx, message: &mut Bytes) -> Result<Character> {
+    let mut packed = [0; BYTES];
     message.try_copy_to_slice(&mut packed)?;
     Ok(Character(peers_harness::Character::unpack(&packed).units()))
 }

@@ -41,8 +41,8 @@ fn main() {
     let ground = Ground::new(arguments.workload, arguments.players);
     let numbers = Numbers::default();
     let host = Host::new(&ground, Arc::clone(&numbers));
-    let players = arguments.players;
-    run(&arguments, &terms, host, move || Crowd::new(players, numbers));
+    let (workload, players) = (arguments.workload, arguments.players);
+    run(&arguments, &terms, host, move || Crowd::new(workload, players, numbers));
 }
 
 fn server_address() -> SocketAddr {
@@ -73,7 +73,7 @@ struct Number(u32);
 
 impl Host {
     fn new(ground: &Ground, numbers: Numbers) -> Host {
-        let mut app = server_app();
+        let mut app = server_app(ground.workload());
         app.insert_resource(Turn { ground: ground.clone(), stopwatch: Stopwatch::default() });
         app.add_systems(FixedUpdate, assign);
         app.finish();
@@ -168,9 +168,9 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(players: u32, numbers: Numbers) -> Crowd {
+    fn new(workload: Workload, players: u32, numbers: Numbers) -> Crowd {
         let client = |number| {
-            let mut app = client_app();
+            let mut app = client_app(workload);
             let addresses = (LocalAddr(client_address(number)), PeerAddr(server_address()));
             let link = (client::RawClient, Link::default(), addresses, ReplicationReceiver::default());
             let link = app.world_mut().spawn(link).id();

@@ -45,12 +45,12 @@ fn main() {
     let world = World::new(arguments.workload, arguments.players);
     let port = ServerPort::default();
     let host = Host::new(&world, port.clone());
-    let players = arguments.players;
-    run(&arguments, &terms, host, move || Crowd::new(players, &port));
+    let (workload, players) = (arguments.workload, arguments.players);
+    run(&arguments, &terms, host, move || Crowd::new(workload, players, &port));
 }
 
-fn timed_protocol() -> Protocol {
-    let mut protocol = protocol();
+fn timed_protocol(workload: Workload) -> Protocol {
+    let mut protocol = protocol(workload);
     protocol.tick_interval(Duration::from_millis(TICK_MS));
     protocol
 }
@@ -71,7 +71,7 @@ impl Host {
         TestClock::init(0);
         let mut config = ServerConfig { require_auth: false, ..ServerConfig::default() };
         config.connection.bandwidth.target_bytes_per_sec = 100_000_000;
-        let mut server = naia_server::Server::new(config, timed_protocol());
+        let mut server = naia_server::Server::new(config, timed_protocol(world.workload()));
         server.listen(port.clone());
         for number in 0..world.players() {
             port.knock(number);
@@ -163,12 +163,12 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(players: u32, server: &ServerPort) -> Crowd {
+    fn new(workload: Workload, players: u32, server: &ServerPort) -> Crowd {
         TestClock::init(0);
         let client = |number| {
             let config = ClientConfig { jitter_buffer: JitterBufferType::Bypass, ..ClientConfig::default() };
             let port = ClientPort::new(number, server);
-            let mut client = Client::new(config, timed_protocol());
+            let mut client = Client::new(config, timed_protocol(workload));
             client.connect(port.clone());
             (client, Objects::default(), port)
         };

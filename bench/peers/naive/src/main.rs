@@ -4,12 +4,12 @@
 //! sparse workloads it still sends everything to everyone, and its clients look at their own part only.
 
 use peers_harness::{
-    Arguments, Character, Clients, PACKED_BYTES, PACKET_BYTES, Packets, Part, Server, Stopwatch, Terms, Units, Value,
-    World, locked_version, run,
+    Arguments, Character, Clients, DENSE_BYTES, PACKET_BYTES, Packets, Part, SPARSE_BYTES, Server, Stopwatch, Terms,
+    Units, Value, Workload, World, locked_version, run,
 };
 
-/// Object number and packed state.
-const CHARACTER_BYTES: usize = 2 + PACKED_BYTES;
+/// Object number, before the packed state.
+const NUMBER_BYTES: usize = 2;
 /// Object number and contents.
 const CHEST_BYTES: usize = 4;
 /// Kind of what follows, and the tick.
@@ -26,20 +26,27 @@ fn main() {
         notes: "everything to everyone, no loss recovery, no encryption",
         is_paced: false,
     };
-    let (workload, players) = (arguments.workload, arguments.players);
-    let world = World::new(workload, players);
-    run(&arguments, &terms, Broadcast::default(), move || Mirrors::new(&world));
+    let world = World::new(arguments.workload, arguments.players);
+    match arguments.workload {
+        Workload::Dense => {
+            run(&arguments, &terms, Broadcast::<DENSE_BYTES>::default(), move || Mirrors::<DENSE_BYTES>::new(&world))
+        }
+        Workload::Sparse { .. } => {
+            run(&arguments, &terms, Broadcast::<SPARSE_BYTES>::default(), move || Mirrors::<SPARSE_BYTES>::new(&world))
+        }
+    }
 }
 
+/// Characters are packed to so many bytes.
 #[derive(Default)]
-struct Broadcast {
+struct Broadcast<const BYTES: usize> {
     characters: Vec<Units>,
     chests: Vec<u16>,
     packet: Vec<u8>,
     shared: Packets,
 }
 
-impl Server for Broadcast {
+impl<const BYTES: usize> Server for Broadcast<BYTES> {
     fn tick(&mut self, tick: u32, world: &World, _: &Packets, outgoing: &mut Packets, stopwatch: &mut Stopwatch) {
         stopwatch.enter(Part::Assign);
         self.characters.clear();
@@ -60,16 +67,16 @@ impl Server for Broadcast {
     }
 }
 
-impl Broadcast {
+impl<const BYTES: usize> Broadcast<BYTES> {
     fn encode(&mut self, tick: u32) {
         let (packet, shared) = (&mut self.packet, &mut self.shared);
         shared.clear();
         let mut number = 0u16;
-        for characters in self.characters.chunks((PACKET_BYTES - HEADER_BYTES) / CHARACTER_BYTES) {
+        for characters in self.characters.chunks((PACKET_BYTES - HEADER_BYTES) / (NUMBER_BYTES + BYTES)) {
             begin(packet, CHARACTERS, tick);
             for character in characters {
                 packet.extend_from_slice(&number.to_le_bytes());
-                packet.extend_from_slice(&character.steps().pack());
+                packet.extend_from_slice(&character.steps().pack::<BYTES>());
                 number += 1;
             }
             shared.push(0, 0, packet);
@@ -92,29 +99,32 @@ fn begin(packet: &mut Vec<u8>, kind: u8, tick: u32) {
     packet.extend_from_slice(&tick.to_le_bytes());
 }
 
-struct Mirrors {
+struct Mirrors<const BYTES: usize> {
     /// By client.
     seen: Vec<Vec<Option<Value>>>,
     world: World,
 }
 
-impl Mirrors {
-    fn new(world: &World) -> Mirrors {
+impl<const BYTES: usize> Mirrors<BYTES> {
+    fn new(world: &World) -> Mirrors<BYTES> {
         let seen = vec![vec![None; world.objects() as usize]; world.players() as usize];
         Mirrors { seen, world: world.clone() }
     }
 }
 
-impl Clients for Mirrors {
+impl<const BYTES: usize> Clients for Mirrors<BYTES> {
     fn tick(&mut self, _: u32, incoming: &Packets, _: &mut Packets) {
         for packet in incoming.iter() {
             let mirror = &mut self.seen[packet.client as usize];
             let (kind, body) = (packet.bytes[0], &packet.bytes[HEADER_BYTES..]);
-            let each = if kind == CHARACTERS { CHARACTER_BYTES } else { CHEST_BYTES };
+            let each = if kind == CHARACTERS { NUMBER_BYTES + BYTES } else { CHEST_BYTES };
             for entry in body.chunks_exact(each) {
                 let number = u16::from_le_bytes([entry[0], entry[1]]);
                 let value = match kind {
-                    CHARACTERS => Value::Character(Character::unpack(entry[2..].try_into().expect("so many bytes"))),
+                    CHARACTERS => {
+                        let packed = entry[NUMBER_BYTES..].try_into().expect("so many bytes");
+                        Value::Character(Character::unpack::<BYTES>(packed))
+                    }
                     _ => Value::Chest(u16::from_le_bytes([entry[2], entry[3]])),
                 };
                 mirror[number as usize] = Some(value);

@@ -1,19 +1,25 @@
 //! Runs every peer's program on every workload, interleaved and repeated, prints one table, and writes `results.json`.
 
 mod peers;
+mod print;
+mod provenance;
 mod rows;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use peers::{Case, PEERS, Peer, cases};
-use rows::{Results, Row, print};
+use print::print;
+use provenance::Provenance;
+use rows::{Results, Row};
 
 const USAGE: &str = "\
 bench/peers/run [options]
   --rounds N        runs of each peer on each workload (3)
   --quick           one round, short runs, dense at 25 and 100 and the sparse workloads
   --only NAME,...   peers whose names begin so: naive, throng, replicon, replicon-next, colyseus, naia, lightyear
+  --paced           ticks 33 ms apart in real time for every peer: caches as cold as a game's
+  --loss PERCENT    so many packets are lost both ways (20 at most); only peers that recover by themselves
   --realtime        each program under `chrt -r 10`
   --results DIR     where results.json goes (bench/peers/results)";
 
@@ -22,6 +28,8 @@ struct Options {
     is_quick: bool,
     only: Option<Vec<String>>,
     is_realtime: bool,
+    is_paced: bool,
+    loss_percent: u32,
     results: PathBuf,
     /// Where the programs are.
     programs: PathBuf,
@@ -32,6 +40,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    let provenance = Provenance::now();
     let mut results = Results::default();
     for round in 0..options.rounds {
         for case in cases(options.is_quick) {
@@ -51,8 +60,9 @@ fn main() -> ExitCode {
     let rows = results.rows();
     print(&rows);
     let path = options.results.join("results.json");
-    let written = std::fs::create_dir_all(&options.results)
-        .and_then(|()| std::fs::write(&path, serde_json::to_string_pretty(&rows).expect("numbers and texts")));
+    let written = std::fs::create_dir_all(&options.results).and_then(|()| {
+        std::fs::write(&path, serde_json::to_string_pretty(&provenance.report(&rows)).expect("numbers and texts"))
+    });
     match written {
         Ok(()) => eprintln!("written: {}", path.display()),
         Err(error) => eprintln!("{} cannot be written: {error}", path.display()),
@@ -66,7 +76,7 @@ fn main() -> ExitCode {
 /// One run of a peer's program: its rows, or why there are none.
 fn run(peer: &Peer, case: &Case, options: &Options) -> Result<Vec<Row>, String> {
     let program = peer.program(&options.programs);
-    if !program.exists() {
+    if !peer.is_built(&options.programs) {
         return Err(format!("{} was not built", peer.name));
     }
     let mut words: Vec<String> = Vec::new();
@@ -78,6 +88,10 @@ fn run(peer: &Peer, case: &Case, options: &Options) -> Result<Vec<Row>, String> 
     }
     words.push(program.display().to_string());
     words.extend(peer.arguments(case, options.is_quick));
+    words.extend(options.is_paced.then(|| "--paced".to_owned()));
+    if options.loss_percent > 0 {
+        words.extend(["--loss".to_owned(), options.loss_percent.to_string()]);
+    }
     let output =
         Command::new(&words[0]).args(&words[1..]).output().map_err(|error| format!("{}: {error}", words[0]))?;
     if !output.status.success() {
@@ -93,13 +107,26 @@ impl Options {
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
         let programs = std::env::current_exe().ok()?.parent()?.to_owned();
         let results = here.join("results");
-        let mut options = Options { rounds: 3, is_quick: false, only: None, is_realtime: false, results, programs };
+        let mut options = Options {
+            rounds: 3,
+            is_quick: false,
+            only: None,
+            is_realtime: false,
+            is_paced: false,
+            loss_percent: 0,
+            results,
+            programs,
+        };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--rounds" => options.rounds = words.next()?.parse().ok().filter(|&rounds| rounds > 0)?,
                 "--quick" => (options.is_quick, options.rounds) = (true, 1),
                 "--only" => options.only = Some(words.next()?.split(',').map(str::to_owned).collect()),
+                "--loss" => {
+                    options.loss_percent = words.next()?.parse().ok().filter(|percent| (1..=20).contains(percent))?
+                }
+                "--paced" => options.is_paced = true,
                 "--realtime" => options.is_realtime = true,
                 "--results" => options.results = words.next()?.into(),
                 _ => return None,
@@ -109,6 +136,7 @@ impl Options {
     }
 
     fn wants(&self, peer: &Peer) -> bool {
-        self.only.as_ref().is_none_or(|only| only.iter().any(|name| peer.name == name || peer.group == name))
+        (peer.recovers || self.loss_percent == 0)
+            && self.only.as_ref().is_none_or(|only| only.iter().any(|name| peer.name == name || peer.group == name))
     }
 }

@@ -9,22 +9,24 @@ pub(crate) struct Peer {
     pub(crate) group: &'static str,
     /// Colyseus' ways.
     views: Option<&'static str>,
+    /// Whether it goes on when packets are lost, without another program below it.
+    pub(crate) recovers: bool,
     /// How much slower it is than the others, about: it gets as many fewer ticks.
     slowness: u32,
 }
 
 const fn peer(name: &'static str) -> Peer {
-    Peer { name, group: name, views: None, slowness: 1 }
+    Peer { name, group: name, views: None, recovers: true, slowness: 1 }
 }
 
 /// In the order of the table.
 pub(crate) const PEERS: [Peer; 8] = [
     peer("naive"),
     peer("throng"),
-    peer("replicon"),
-    peer("replicon-next"),
-    Peer { name: "colyseus-shared", group: "colyseus", views: Some("shared"), slowness: 1 },
-    Peer { name: "colyseus-each", group: "colyseus", views: Some("each"), slowness: 1 },
+    Peer { recovers: false, ..peer("replicon") },
+    Peer { recovers: false, ..peer("replicon-next") },
+    Peer { name: "colyseus-shared", group: "colyseus", views: Some("shared"), recovers: false, slowness: 1 },
+    Peer { name: "colyseus-each", group: "colyseus", views: Some("each"), recovers: false, slowness: 1 },
     Peer { slowness: 6, ..peer("naia") },
     Peer { slowness: 2, ..peer("lightyear") },
 ];
@@ -51,6 +53,12 @@ impl Peer {
             Some(_) => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../colyseus/bench.js"),
             None => programs.join(format!("peer-{}", self.name)),
         }
+    }
+
+    /// Whether its program is there; `run` removes what could not be built.
+    pub(crate) fn is_built(&self, programs: &Path) -> bool {
+        let program = self.program(programs);
+        program.exists() && (!self.is_node() || program.with_file_name("node_modules").exists())
     }
 
     pub(crate) fn arguments(&self, case: &Case, is_quick: bool) -> Vec<String> {
