@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use throng_channeld::{Compression, Dialect};
 use throng_wire::Time;
@@ -34,6 +34,11 @@ impl Clock {
 
     pub(crate) fn now(self) -> Time {
         Time(self.0.elapsed().as_micros() as u64)
+    }
+
+    /// The same moment as the system has it.
+    pub(crate) fn instant(self, time: Time) -> Instant {
+        self.0 + Duration::from_micros(time.0)
     }
 }
 
@@ -114,6 +119,10 @@ impl Door {
 
     pub(crate) fn now(&self) -> Time {
         self.shared.clock.now()
+    }
+
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.shared.clock.instant(time)
     }
 
     /// What records the sessions of this door.

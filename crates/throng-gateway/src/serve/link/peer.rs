@@ -32,6 +32,8 @@ pub(super) type Packet = (Bytes, u32);
 /// One client.
 pub(super) struct Peer {
     pub(super) client_id: u64,
+    /// When it is to be looked after at the latest: see [`Agenda`](super::agenda::Agenda).
+    pub(super) appointed: Option<Time>,
     address: SocketAddr,
     session: Session,
     sealer: Sealer,
@@ -62,6 +64,7 @@ impl Peer {
     ) -> Peer {
         Peer {
             client_id: accepted.client_id,
+            appointed: None,
             address,
             session,
             sealer: accepted.sealer,
