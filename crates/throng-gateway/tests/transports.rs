@@ -14,7 +14,7 @@ use throng_channeld::{
     Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body, put_message,
 };
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{Reason, TlsFiles, Transport, WebSocketOptions};
+use throng_gateway::serve::{Gateway, Reason, TlsFiles, Transport, WebSocketOptions};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
@@ -302,29 +302,69 @@ fn kcp_starts_no_conversation_in_the_middle_and_stands_any_datagram() {
     serving.end();
 }
 
-#[test]
-fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
-    let serving = serve(Transport::Tcp, |options| options.doors[1].limits.flush = Duration::from_secs(30));
-    let address = serving.address();
-    let mut client = serving.join(ClientOptions::default());
-    client.send_bytes(Header::new(0, FLOOD), &40u16.to_le_bytes()).expect("connected");
-    client.wait_for(FLOOD, soon()).expect("the flood has begun");
-    let Serving { gateway, .. } = serving;
+/// Shuts down while 2 MB wait for a client that reads on after `pause` and talks all the time, as games do.
+fn shut_down_during_a_flood(serving: Serving, options: ClientOptions, pause: Duration) -> (bool, usize) {
+    const MESSAGES: u16 = 40;
+    let mut client = serving.join(options);
+    let messages_out = |gateway: &Gateway| gateway.report().expect("it runs").counters.of(Side::Client).messages_out;
+    let before = messages_out(&serving.gateway);
+    client.send_bytes(Header::new(0, FLOOD), &MESSAGES.to_le_bytes()).expect("connected");
+    let mut bytes = payload_of(&client.wait_for(FLOOD, soon()).expect("the flood has begun").body).len();
+    eventually("all of it is queued", || messages_out(&serving.gateway) >= before + u64::from(MESSAGES));
     let reader = std::thread::spawn(move || {
-        let mut bytes = 0;
+        std::thread::sleep(pause);
+        let mut take = |message: Message| {
+            if message.msg_type == FLOOD {
+                bytes += payload_of(&message.body).len();
+            }
+        };
         loop {
+            std::thread::sleep(Duration::from_millis(2));
+            let _ = client.send_bytes(Header::new(0, ECHO), &[7; 100]);
             match client.poll(soon()) {
-                Ok(Some(message)) => bytes += message.body.len(),
-                Ok(None) => panic!("still open"),
-                Err(_) => return bytes,
+                Ok(message) => take(message.expect("still open")),
+                Err(_) => break,
             }
         }
+        // With the end may have come what was before it.
+        while let Ok(Some(message)) = client.poll(Instant::now()) {
+            take(message);
+        }
+        bytes
     });
-    let begin = Instant::now();
-    assert!(gateway.shut_down(), "somebody was cut off");
-    assert!(begin.elapsed() < Duration::from_secs(8), "took {:?}", begin.elapsed());
-    reader.join().expect("whole frames to the end");
-    assert!(Client::connect(address, ClientOptions::default()).is_err());
+    let Serving { gateway, .. } = serving;
+    let all_went_out = gateway.shut_down();
+    let bytes = reader.join().expect("whole frames to the end");
+    (all_went_out, usize::from(MESSAGES) * FLOOD_BYTES - bytes)
+}
+
+#[test]
+fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
+    let ways = [
+        (Transport::Tcp, ClientOptions::default()),
+        (Transport::WebSocket(WebSocketOptions::default()), websocket("/", "")),
+    ];
+    for (transport, options) in ways {
+        let serving = serve(transport, |options| {
+            options.drain = Duration::from_secs(10);
+            options.doors[1].limits.flush = Duration::from_secs(30);
+        });
+        let address = serving.address();
+        let begin = Instant::now();
+        assert_eq!(shut_down_during_a_flood(serving, options, Duration::ZERO), (true, 0), "cut off, bytes lost");
+        assert!(begin.elapsed() < Duration::from_secs(9), "took {:?}", begin.elapsed());
+        assert!(Client::connect(address, ClientOptions::default()).is_err());
+    }
+}
+
+#[test]
+fn a_shut_down_gives_a_slow_client_the_time_that_it_may_take_in_all() {
+    let serving = serve(Transport::Tcp, |options| {
+        options.drain = Duration::from_secs(10);
+        options.doors[1].limits.flush = Duration::from_millis(100);
+    });
+    let outcome = shut_down_during_a_flood(serving, ClientOptions::default(), Duration::from_secs(1));
+    assert_eq!(outcome, (true, 0), "cut off, bytes lost");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use throng_channeld::{Compression, Dialect};
 use throng_wire::Time;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, error};
 
 use super::counters::{Reason, ShellCounters, SideCounters, add};
@@ -56,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Turns true when nothing more is to be let in.
     pub(crate) closing: watch::Receiver<bool>,
+    /// How long connections may take to end when the gateway does.
+    pub(crate) drain: Duration,
+    /// Somebody was cut off since.
+    pub(crate) has_cut_off: Arc<AtomicBool>,
     /// Ends when the engine does.
     pub(crate) engine_end: watch::Receiver<()>,
     /// Held by every connection: when all are gone, the last of it is gone. Doors hold it weakly.
@@ -135,6 +139,21 @@ impl Door {
         let _ = self.shared.engine_end.clone().changed().await;
     }
 
+    /// How long the last bytes of a connection may take. When the gateway ends, as long as that may take.
+    fn farewell(&self) -> Duration {
+        match *self.shared.closing.borrow() {
+            true => self.shared.drain,
+            false => self.limits().flush,
+        }
+    }
+
+    /// Somebody may lack something. That is noted while the gateway ends.
+    fn note_cut_off(&self) {
+        if *self.shared.closing.borrow() {
+            self.shared.has_cut_off.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.clone()
     }
@@ -189,6 +208,9 @@ impl Pass {
     /// Counts what the peer did, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
         self.door.refuse(self.address, reason);
+        if matches!(reason, Reason::FlushLate | Reason::TooSlow) {
+            self.door.note_cut_off();
+        }
         if reason.is_strike() {
             self.door.gate().strike(self.door.now(), self.address.ip());
         }
@@ -235,7 +257,7 @@ impl Opened {
     }
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
-    pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) {
+    pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) -> Ended {
         // Both are kept until the end is on record: with them goes the socket, and the peer notices.
         let (mut read, mut write) = (pin!(read), pin!(write));
         let end = tokio::select! {
@@ -264,17 +286,40 @@ impl Opened {
         let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
         // The engine holds the queue a little longer; the peer need not wait for that.
         drop(self.queue.take_socket());
+        Ended { pass: self.pass, end }
     }
 
     /// Ends a connection whose peer does not take the last bytes, or too few of them.
     async fn ending(&self) -> End {
         if self.queue.ending().await == Ending::Flush {
             tokio::select! {
-                () = sleep(self.pass.door.limits().flush) => return End::Refused(Reason::FlushLate),
+                () = sleep(self.pass.door.farewell()) => return End::Refused(Reason::FlushLate),
                 reason = self.queue.ending_now() => return End::Refused(reason),
             }
         }
         End::Refused(self.queue.ending_now().await)
+    }
+}
+
+/// A connection that is over for the engine.
+pub(crate) struct Ended {
+    pass: Pass,
+    end: End,
+}
+
+impl Ended {
+    /// Who says nothing for so long is not waited for.
+    pub(crate) fn silence(&self) -> Duration {
+        self.pass.door.limits().flush
+    }
+
+    /// Waits until the peer has closed its end as well, after everything and our own end went out. `discard` reads what
+    /// the peer still sends, and ends with it. For a socket that is closed while input waits in it, or comes later, is
+    /// reset, and what the kernel has not delivered by then is lost (RFC 1122, 4.2.2.13).
+    pub(crate) async fn linger(&self, discard: impl Future<Output = ()>) {
+        if self.end == End::Done {
+            let _ = timeout(self.pass.door.farewell(), discard).await;
+        }
     }
 }
 

@@ -78,6 +78,7 @@ pub(crate) fn bare(
     let mut options = ServeOptions { doors, http: Some(any), io_threads: 2, ..ServeOptions::new() };
     // Clients here stop looking at their sockets when they have seen enough.
     options.doors[1].limits.flush = Duration::from_millis(300);
+    options.drain = Duration::from_millis(500);
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
     let settings = Arc::new(settings::load(&arguments).expect("sound arguments"));
