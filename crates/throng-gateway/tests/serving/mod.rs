@@ -1,6 +1,8 @@
 //! A gateway on loopback with a world server that sends back what clients say.
 #![allow(dead_code)] // each test file uses its part
 
+pub(crate) mod kcp;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

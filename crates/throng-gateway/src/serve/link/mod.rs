@@ -254,30 +254,34 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList,
     End::PeerClosed
 }
 
+/// What is queued counts as written when it has arrived: see [`Queue`](super::outbox::Queue).
 async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
     let mut spare = Vec::new();
-    // Entries that fit into no packet count with the next one that does.
-    let mut dropped_bytes = 0;
     while let Some(entries) = out.queue.next(spare).await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
         while let Some(packet) = packets.next() {
             let entry_bytes = left - packets.rest().len();
-            let counted = std::mem::take(&mut dropped_bytes) + entry_bytes;
-            if packets_out.send((Bytes::copy_from_slice(packet), counted as u32)).await.is_err() {
+            if packets_out.send(Packet::Entries(Bytes::copy_from_slice(packet), entry_bytes)).await.is_err() {
                 return End::Lost;
             }
             wake.add(address);
-            out.count(packet.len(), entry_bytes);
+            add(&out.counters.packets_out, 1);
+            add(&out.counters.bytes_out, packet.len());
             left = packets.rest().len();
         }
-        out.count_dropped(packets.dropped(), left);
-        dropped_bytes += left;
+        (0..packets.dropped()).for_each(|_| out.counters.refuse(Reason::MessageTooLong));
+        if left > 0 {
+            if packets_out.send(Packet::Dropped(left)).await.is_err() {
+                return End::Lost;
+            }
+            wake.add(address);
+        }
         spare = entries;
         spare.clear();
     }
-    // Nothing more will be sent: an empty packet says so. The session ends once all is delivered, and the queue with it.
-    if packets_out.send((Bytes::new(), 0)).await.is_ok() {
+    // The session ends once all is delivered, and the queue with it.
+    if packets_out.send(Packet::End).await.is_ok() {
         wake.add(address);
         packets_out.closed().await;
     }

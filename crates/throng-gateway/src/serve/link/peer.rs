@@ -19,15 +19,22 @@ use super::movement::{Movement, Written};
 const ALLOWANCE_BYTES_MIN: usize = 440;
 /// Datagrams in a row: an acknowledgement reaches back over 64.
 const DATAGRAMS_PER_TURN: usize = 48;
-/// Bytes that the session is given before the peer has taken what it was sent. The rest waits where it can still be
-/// merged.
+/// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round trip.
+/// They count as queued until they have arrived, so whoever takes little is given no more state long before.
 const SESSION_BYTES: usize = 256 << 10;
 /// Movement that the path has no room for now is looked at again after this time.
 const MOVEMENT_RETRY: Duration = Duration::from_millis(10);
 
-/// A packet of the protocol for the reliable lane, and of how many bytes of the engine's entries it and those that had to
-/// be dropped before it are made. An empty one is the last.
-pub(super) type Packet = (Bytes, u32);
+/// What a connection's task has for the reliable lane.
+pub(super) enum Packet {
+    /// A packet of the protocol, and of how many bytes of the engine's entries it and those that had to be dropped before
+    /// it are made.
+    Entries(Bytes, usize),
+    /// So many bytes of entries had to be dropped.
+    Dropped(usize),
+    /// Nothing more will come.
+    End,
+}
 
 /// One client.
 pub(super) struct Peer {
@@ -161,18 +168,18 @@ impl Peer {
         }
     }
 
-    /// From the task to the session, as far as that has room. An empty packet, or none any more, is the end.
+    /// From the task to the session, as far as that has room.
     fn give_out(&mut self) {
         while !self.is_finished && self.session.pending_message_bytes() < SESSION_BYTES {
             match self.outbound.try_recv() {
                 // It is shorter than the lane's limit, and the lane has room for more than the session is given.
-                Ok((packet, entry_bytes)) if !packet.is_empty() => {
-                    if self.session.send(LANE, &packet).is_ok() {
-                        self.movement.handed(entry_bytes);
-                    }
-                }
+                Ok(Packet::Entries(packet, entry_bytes)) => match self.session.send(LANE, &packet) {
+                    Ok(_) => self.movement.handed(entry_bytes),
+                    Err(_) => self.movement.skipped(entry_bytes),
+                },
+                Ok(Packet::Dropped(entry_bytes)) => self.movement.skipped(entry_bytes),
                 Err(TryRecvError::Empty) => return,
-                Ok(_) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+                Ok(Packet::End) | Err(TryRecvError::Disconnected) => self.is_finished = true,
             }
         }
     }
