@@ -213,7 +213,6 @@ impl Post {
             }
             return;
         }
-        peer.say_good_bye(&self.socket, &mut self.datagram);
         self.agenda.cancel(address, &mut peer.appointed);
         self.clients.remove(&peer.client_id);
         self.peers.remove(&address);

@@ -22,6 +22,8 @@ const DATAGRAMS_PER_TURN: usize = 48;
 /// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round trip.
 /// They count as queued until they have arrived, so whoever takes little is given no more state long before.
 const SESSION_BYTES: usize = 256 << 10;
+/// What a client has said before it left is taken in for so long. It comes no faster than its limits allow.
+const LEAVING_MAX: Duration = Duration::from_secs(5);
 /// Movement that the path has no room for now is looked at again after this time.
 const MOVEMENT_RETRY: Duration = Duration::from_millis(10);
 
@@ -59,6 +61,8 @@ pub(super) struct Peer {
     /// The client has not heard that it is connected.
     is_keep_alive_due: bool,
     has_left: bool,
+    /// Since when it is over, if it is.
+    over_since: Option<Time>,
 }
 
 impl Peer {
@@ -84,11 +88,15 @@ impl Peer {
             is_finished: false,
             is_keep_alive_due: false,
             has_left: false,
+            over_since: None,
         }
     }
 
     /// A datagram has come from its address. False if the task had no room for the movement in it.
     pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> bool {
+        if self.over_since.is_some() {
+            return true;
+        }
         let Ok(opened) = self.opener.open(datagram) else { return true };
         let mut has_room = true;
         match opened.kind {
@@ -115,8 +123,22 @@ impl Peer {
         has_room
     }
 
-    /// Does everything that can be done now. False once it has ended.
+    /// Does everything that can be done now. False once it has ended, and the task has what the client has said.
     pub(super) fn turn(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) -> bool {
+        if self.over_since.is_none() {
+            self.serve(now, socket, datagram);
+        }
+        if !self.has_left && !self.session.is_closed() {
+            return true;
+        }
+        if self.over_since.is_none() {
+            self.over_since = Some(now);
+            self.say_good_bye(socket, datagram);
+        }
+        self.is_leaving(now)
+    }
+
+    fn serve(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) {
         self.session.handle_timeout(now);
         while let Some((sequence, delivery)) = self.session.poll_delivery() {
             self.movement.on_verdict(sequence, delivery);
@@ -130,7 +152,23 @@ impl Peer {
             self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
         }
         self.transmit(now, socket, datagram);
-        !self.has_left && !self.session.is_closed()
+    }
+
+    /// Whether the task has not taken everything that came before the end. Then it ends too, unless it has ended the
+    /// session itself.
+    fn is_leaving(&mut self, now: Time) -> bool {
+        self.take_in();
+        if self.held_up.is_none() {
+            self.inbound = None;
+        }
+        while !self.is_finished {
+            match self.outbound.try_recv() {
+                Err(TryRecvError::Empty) => break,
+                Ok(Packet::End) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+                Ok(_) => {}
+            }
+        }
+        !self.is_finished && self.over_since.is_some_and(|since| now.since(since) < LEAVING_MAX)
     }
 
     /// The movement that was sent since the last call.
@@ -140,12 +178,15 @@ impl Peer {
 
     /// When [`Peer::turn`] has something to do, if nothing happens before.
     pub(super) fn next_deadline(&self, now: Time) -> Option<Time> {
+        if let Some(since) = self.over_since {
+            return Some(since.after(LEAVING_MAX));
+        }
         let movement = self.movement.has_waiting().then(|| now.after(MOVEMENT_RETRY));
         self.session.next_deadline().into_iter().chain(movement).min()
     }
 
     /// Tells the client that it has ended.
-    pub(super) fn say_good_bye(&mut self, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+    fn say_good_bye(&mut self, socket: &UdpSocket, datagram: &mut Vec<u8>) {
         datagram.clear();
         if self.sealer.seal_disconnect(datagram).is_ok() {
             let _ = socket.try_send_to(datagram, self.address);
