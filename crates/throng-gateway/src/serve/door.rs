@@ -96,6 +96,26 @@ impl Door {
         Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), shared })
     }
 
+    /// A door of no gateway.
+    #[cfg(test)]
+    pub(crate) fn alone(side: Side) -> Arc<Door> {
+        let options = DoorOptions::new(side, super::options::Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)));
+        let shared = Shared {
+            clock: Clock::start(),
+            events: super::event::events(0).0,
+            counters: Arc::default(),
+            ration: Arc::default(),
+            waits_for_master: Arc::default(),
+            recorder: None,
+            closing: watch::channel(false).1,
+            drain: Duration::ZERO,
+            has_cut_off: Arc::default(),
+            engine_end: watch::channel(()).1,
+            alive: mpsc::channel(1).0.downgrade(),
+        };
+        Door::new(&options, shared)
+    }
+
     /// What a peer may do, as of now.
     pub(crate) fn limits(&self) -> Arc<DoorLimits> {
         Arc::clone(&self.limits.borrow())

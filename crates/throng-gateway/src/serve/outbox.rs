@@ -205,7 +205,7 @@ impl Queue {
         let mut done_bytes = 0;
         if state.entries.is_empty()
             && let Some(direct) = &mut state.direct
-            && direct.rest_bytes() == 0
+            && direct.is_prompt()
         {
             done_bytes = direct.write(entries);
             waiting_bytes = direct.rest_bytes() + bytes - done_bytes;
