@@ -6,7 +6,7 @@ use stage::{Stage, every, open_settings};
 use throng_channeld::message_type;
 use throng_channeld::proto::unrealpb::{FVector, SpawnObjectMessage};
 use throng_channeld::proto::{Any, ChannelDataAccess, ChannelSubscriptionOptions, ChannelType};
-use throng_gateway::engine::port::Side;
+use throng_gateway::engine::port::{EndCause, Side};
 
 /// A state with a number in it that tells updates apart.
 fn number(value: u32) -> Any {
@@ -136,6 +136,34 @@ fn who_never_reads_on_is_disconnected() {
     }
     assert!(stuck.is_closed());
     assert_eq!(stage.engine.counters().too_slow, 1);
+}
+
+#[test]
+fn whoever_does_not_take_what_it_is_sent_counts_once_whether_the_engine_ends_it_or_the_shell() {
+    let mut stage = Stage::new(open_settings());
+    stage.master();
+    let (stuck, honest) = (stage.client(), stage.client());
+    stage.drop_connection(&stuck, EndCause::Stalled);
+    stage.drop_connection(&stuck, EndCause::Stalled);
+    stage.drop_connection(&honest, EndCause::PeerClosed);
+    assert_eq!(stage.engine.counters().too_slow, 1);
+}
+
+#[test]
+fn the_last_word_is_told_before_the_gateway_ends_whoevers_turn_it_is() {
+    let mut stage = Stage::new(open_settings());
+    let owner = stage.master();
+    let (often, seldom) = (stage.client(), stage.client());
+    stage.subscribe(&often, &often, 0, every(20));
+    stage.subscribe(&seldom, &seldom, 0, every(10_000));
+    stage.update(&owner, 0, number(1));
+    stage.pass(10_100);
+    assert_eq!([&often, &seldom].map(|peer| numbers(&mut stage, peer, 0)), [[1], [1]]);
+    stage.update(&owner, 0, number(2));
+    stage.engine.shut_down(stage.now);
+    stage.settle();
+    assert_eq!([&often, &seldom].map(|peer| numbers(&mut stage, peer, 0)), [[2], [2]]);
+    assert!(often.is_closed() && seldom.is_closed());
 }
 
 #[test]

@@ -3,30 +3,86 @@
 mod serving;
 
 use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use throng_channeld::client::ClientOptions;
-use throng_gateway::serve::Transport;
+use throng_channeld::link::LinkClient;
+use throng_gateway::serve::{LinkOptions, Transport};
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 
-use serving::serve;
+use serving::{serve, soon};
 
-/// How often the threads of the gateway went to sleep or were put aside.
+const KEY: [u8; 32] = [5; 32];
+
+/// One gateway at a time: threads of two cannot be told apart.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The threads of the gateway, as folders of the system.
+fn threads() -> impl Iterator<Item = PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path());
+    tasks.filter(|task| ["engine", "io"].contains(&fs::read_to_string(task.join("comm")).unwrap_or_default().trim()))
+}
+
+/// How often they went to sleep or were put aside.
 fn switches() -> u64 {
-    let mut sum = 0;
-    for task in fs::read_dir("/proc/self/task").expect("Linux").flatten() {
-        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        if ["engine", "io"].contains(&name.trim()) {
-            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
-            sum += counts.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum::<u64>();
-        }
-    }
-    sum
+    let of_thread = |task: PathBuf| {
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
+        counts.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum::<u64>()
+    };
+    threads().map(of_thread).sum()
+}
+
+/// How long they ran.
+fn processor_time() -> Duration {
+    let of_thread = |task: PathBuf| {
+        let statistics = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+        statistics.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    };
+    Duration::from_nanos(threads().map(of_thread).sum())
+}
+
+fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let options = ConnectTokenOptions {
+        protocol_id: LinkOptions::PROTOCOL_ID,
+        client_id,
+        create_unix_s: unix_s,
+        expire_unix_s: unix_s + 60,
+        timeout_s: 10,
+        servers: vec![address],
+        user_data: [0; USER_DATA_LEN],
+    };
+    let mut random = fastrand::Rng::with_seed(client_id);
+    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| random.fill(bytes)).expect("good options")
+}
+
+#[test]
+fn sessions_of_the_link_that_are_silent_cost_what_their_own_clocks_cost() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let serving = serve(Transport::Link(LinkOptions::new(KEY)), |_| {});
+    let connect = |client_id| {
+        let mut client = LinkClient::connect(token(serving.address(), client_id), soon()).expect("it has a token");
+        client.authenticate("player", "", soon()).expect("it is let in");
+        client
+    };
+    let clients: Vec<_> = (1..=500).map(connect).collect();
+    let (before, begin) = (processor_time(), Instant::now());
+    assert!(before > Duration::ZERO, "the threads were found");
+    sleep(Duration::from_secs(2));
+    let share = (processor_time() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
+    println!("{} sessions take {:.1} % of a core", clients.len(), share * 100.0);
+    assert!(share < 0.1, "{:.1} % of a core for {} sessions", share * 100.0, clients.len());
+    serving.end();
 }
 
 #[test]
 fn connections_that_are_silent_wake_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let serving = serve(Transport::Tcp, |_| {});
     let members: Vec<_> = (0..100).map(|_| serving.join(ClientOptions::default())).collect();
     sleep(Duration::from_millis(300));

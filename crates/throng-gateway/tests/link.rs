@@ -193,6 +193,29 @@ fn who_leaves_is_forgotten_and_may_come_again() {
 }
 
 #[test]
+fn what_a_client_says_before_it_leaves_is_heard_however_slowly_it_is_taken_in() {
+    const SAID: u64 = 100;
+    let serving = serve(link(), |options| {
+        let limits = &mut options.doors[1].limits;
+        (limits.messages_per_s, limits.burst_messages) = (100, 20);
+    });
+    let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
+    client.join();
+    (0..SAID).for_each(|_| client.send(Header::new(0, ECHO), b"wait"));
+    eventually("all of it has arrived", || {
+        client.turn();
+        client.session.pending_message_bytes() == 0
+    });
+    let now = Time(client.began.elapsed().as_micros() as u64);
+    client.session.close(now, CloseReason::new(CloseCode::DONE, "enough"));
+    client.turn();
+    eventually("the engine knows", || serving.gateway.report().is_some_and(|report| report.occupancy.clients == 0));
+    let report = serving.gateway.report().expect("it runs");
+    assert_eq!(report.counters.of(Side::Client).messages_in, SAID + 1);
+    serving.end();
+}
+
+#[test]
 fn a_shut_down_ends_the_session_after_what_is_queued() {
     let serving = serve(link(), |options| options.doors[1].limits.flush = Duration::from_secs(30));
     let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);

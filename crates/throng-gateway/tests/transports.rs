@@ -7,17 +7,15 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kcp::Kcp;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::AuthMessage;
-use throng_channeld::{
-    Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body, put_message,
-};
+use throng_channeld::{Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body};
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{Reason, TlsFiles, Transport, WebSocketOptions};
+use throng_gateway::serve::{Gateway, Reason, TlsFiles, Transport, WebSocketOptions};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use serving::kcp::KcpClient;
 use serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, echo, eventually, frame, payload_of, serve, soon, wait_for_end};
 
 fn websocket(path: &str, origin: &str) -> ClientOptions {
@@ -162,109 +160,12 @@ fn tls_does_not_speak_with_those_who_do_not() {
     serving.end();
 }
 
-/// A client of KCP that writes as kcp-go does: messages of one segment each.
-struct KcpClient {
-    socket: UdpSocket,
-    machine: Kcp<Loose>,
-    began: Instant,
-    reader: FrameReader,
-    received: Vec<Message>,
-    /// Every so many datagrams, one is lost in each direction.
-    loses_every: usize,
-    datagrams: usize,
-}
-
-struct Loose {
-    socket: UdpSocket,
-    loses_every: usize,
-    datagrams: usize,
-}
-
-impl Write for Loose {
-    fn write(&mut self, datagram: &[u8]) -> std::io::Result<usize> {
-        self.datagrams += 1;
-        if !self.datagrams.is_multiple_of(self.loses_every) {
-            self.socket.send(datagram)?;
-        }
-        Ok(datagram.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl KcpClient {
-    fn connect(address: SocketAddr, conversation: u32, loses_every: usize) -> KcpClient {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        socket.connect(address).expect("an address");
-        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it can be set");
-        let output = Loose { socket: socket.try_clone().expect("a socket"), loses_every, datagrams: 0 };
-        let mut machine = Kcp::new(conversation, output);
-        machine.set_nodelay(true, 10, 2, true);
-        machine.update(0).expect("it runs");
-        let reader = FrameReader::with_dialect(Dialect::Fixed);
-        KcpClient { socket, machine, began: Instant::now(), reader, received: Vec::new(), loses_every, datagrams: 0 }
-    }
-
-    fn send(&mut self, header: Header, body: &[u8]) {
-        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
-        put_message(&mut entries, header, body);
-        PacketWriter::new().write(Dialect::Fixed, &entries, &mut bytes);
-        for piece in bytes.chunks(self.machine.mss()) {
-            self.machine.send(piece).expect("it is short");
-        }
-    }
-
-    fn turn(&mut self) {
-        let now_ms = self.began.elapsed().as_millis() as u32;
-        self.machine.update(now_ms).expect("it runs");
-        let mut datagram = [0; 2_000];
-        while let Ok(count) = self.socket.recv(&mut datagram) {
-            self.datagrams += 1;
-            if !self.datagrams.is_multiple_of(self.loses_every) {
-                self.machine.input(&datagram[..count]).expect("sound");
-            }
-        }
-        while let Ok(bytes) = self.machine.peeksize() {
-            let mut piece = vec![0; bytes];
-            self.machine.recv(&mut piece).expect("it is there");
-            self.reader.push(&piece).expect("frames are taken");
-            while let Some(frame) = self.reader.next_frame().expect("sound") {
-                self.received.extend(Messages::new(frame.payload).map(|message| message.expect("sound")));
-            }
-        }
-    }
-
-    fn wait_for(&mut self, msg_type: u32) -> Message {
-        let deadline = soon();
-        loop {
-            if let Some(index) = self.received.iter().position(|message| message.msg_type == msg_type) {
-                return self.received.remove(index);
-            }
-            assert!(Instant::now() < deadline, "no message of type {msg_type} within 20 s");
-            self.turn();
-        }
-    }
-
-    fn join(&mut self) {
-        let auth = AuthMessage { player_identifier_token: "kay".into(), login_token: String::new() };
-        self.send(Header::new(0, message_type::AUTH), &prost::Message::encode_to_vec(&auth));
-        self.wait_for(message_type::AUTH);
-    }
-
-    fn echo(&mut self, payload: &[u8]) {
-        self.send(Header::new(0, ECHO), payload);
-        assert_eq!(payload_of(&self.wait_for(ECHO).body), payload);
-    }
-}
-
 #[test]
 fn kcp_carries_messages_both_ways_over_a_network_that_loses_some() {
     let serving = serve(Transport::Kcp, |_| {});
     let mut clients = [(7, 1_000_000), (8, 10), (u32::MAX, 5)]
         .map(|(conversation, loses_every)| KcpClient::connect(serving.address(), conversation, loses_every));
-    clients.iter_mut().for_each(KcpClient::join);
+    clients.iter_mut().for_each(|client| _ = client.join());
     for length in [1, 100, 1_376, 5_000, 40_000] {
         clients.iter_mut().for_each(|client| client.echo(&vec![9; length]));
     }
@@ -302,29 +203,69 @@ fn kcp_starts_no_conversation_in_the_middle_and_stands_any_datagram() {
     serving.end();
 }
 
-#[test]
-fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
-    let serving = serve(Transport::Tcp, |options| options.doors[1].limits.flush = Duration::from_secs(30));
-    let address = serving.address();
-    let mut client = serving.join(ClientOptions::default());
-    client.send_bytes(Header::new(0, FLOOD), &40u16.to_le_bytes()).expect("connected");
-    client.wait_for(FLOOD, soon()).expect("the flood has begun");
-    let Serving { gateway, .. } = serving;
+/// Shuts down while 2 MB wait for a client that reads on after `pause` and talks all the time, as games do.
+fn shut_down_during_a_flood(serving: Serving, options: ClientOptions, pause: Duration) -> (bool, usize) {
+    const MESSAGES: u16 = 40;
+    let mut client = serving.join(options);
+    let messages_out = |gateway: &Gateway| gateway.report().expect("it runs").counters.of(Side::Client).messages_out;
+    let before = messages_out(&serving.gateway);
+    client.send_bytes(Header::new(0, FLOOD), &MESSAGES.to_le_bytes()).expect("connected");
+    let mut bytes = payload_of(&client.wait_for(FLOOD, soon()).expect("the flood has begun").body).len();
+    eventually("all of it is queued", || messages_out(&serving.gateway) >= before + u64::from(MESSAGES));
     let reader = std::thread::spawn(move || {
-        let mut bytes = 0;
+        std::thread::sleep(pause);
+        let mut take = |message: Message| {
+            if message.msg_type == FLOOD {
+                bytes += payload_of(&message.body).len();
+            }
+        };
         loop {
+            std::thread::sleep(Duration::from_millis(2));
+            let _ = client.send_bytes(Header::new(0, ECHO), &[7; 100]);
             match client.poll(soon()) {
-                Ok(Some(message)) => bytes += message.body.len(),
-                Ok(None) => panic!("still open"),
-                Err(_) => return bytes,
+                Ok(message) => take(message.expect("still open")),
+                Err(_) => break,
             }
         }
+        // With the end may have come what was before it.
+        while let Ok(Some(message)) = client.poll(Instant::now()) {
+            take(message);
+        }
+        bytes
     });
-    let begin = Instant::now();
-    assert!(gateway.shut_down(), "somebody was cut off");
-    assert!(begin.elapsed() < Duration::from_secs(8), "took {:?}", begin.elapsed());
-    reader.join().expect("whole frames to the end");
-    assert!(Client::connect(address, ClientOptions::default()).is_err());
+    let Serving { gateway, .. } = serving;
+    let all_went_out = gateway.shut_down();
+    let bytes = reader.join().expect("whole frames to the end");
+    (all_went_out, usize::from(MESSAGES) * FLOOD_BYTES - bytes)
+}
+
+#[test]
+fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
+    let ways = [
+        (Transport::Tcp, ClientOptions::default()),
+        (Transport::WebSocket(WebSocketOptions::default()), websocket("/", "")),
+    ];
+    for (transport, options) in ways {
+        let serving = serve(transport, |options| {
+            options.drain = Duration::from_secs(10);
+            options.doors[1].limits.flush = Duration::from_secs(30);
+        });
+        let address = serving.address();
+        let begin = Instant::now();
+        assert_eq!(shut_down_during_a_flood(serving, options, Duration::ZERO), (true, 0), "cut off, bytes lost");
+        assert!(begin.elapsed() < Duration::from_secs(9), "took {:?}", begin.elapsed());
+        assert!(Client::connect(address, ClientOptions::default()).is_err());
+    }
+}
+
+#[test]
+fn a_shut_down_gives_a_slow_client_the_time_that_it_may_take_in_all() {
+    let serving = serve(Transport::Tcp, |options| {
+        options.drain = Duration::from_secs(10);
+        options.doors[1].limits.flush = Duration::from_millis(100);
+    });
+    let outcome = shut_down_during_a_flood(serving, ClientOptions::default(), Duration::from_secs(1));
+    assert_eq!(outcome, (true, 0), "cut off, bytes lost");
 }
 
 #[test]

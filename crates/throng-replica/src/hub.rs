@@ -345,6 +345,10 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.connections.iter().filter_map(|slot| slot.connection.as_ref())
     }
 
+    pub(crate) fn readers_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        self.connections.iter_mut().filter_map(|slot| slot.connection.as_mut())
+    }
+
     pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {
         let subscribers = &mut self.channels[channel as usize].subscribers;
         *subscribers = subscribers.wrapping_add_signed(change);

@@ -36,6 +36,8 @@ pub struct Stream {
     limit: usize,
     due: Vec<Due>,
     is_paused: bool,
+    /// Every subscription has a turn at the next plan.
+    is_hurried: bool,
     /// Of subscriptions whose frames may get lost; takes no memory if there are none.
     tracks: Tracks,
 }
@@ -133,6 +135,7 @@ impl Reader for Stream {
             limit: limit.min(usize::from(u16::MAX) - 1),
             due: Vec::new(),
             is_paused: false,
+            is_hurried: false,
             tracks: Tracks::default(),
         }
     }
@@ -144,8 +147,12 @@ impl Reader for Stream {
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
         self.due.clear();
         let now = planner.now;
+        let is_hurried = std::mem::take(&mut self.is_hurried);
         if self.is_paused || self.entries.len() == 1 {
             return;
+        }
+        if is_hurried {
+            self.make_all_due(now);
         }
         if !self.next_due.is_newer_than(now) {
             self.next_due = now.after(NO_TURN_TICKS);
@@ -261,6 +268,15 @@ impl Stream {
         self.next_due = now;
     }
 
+    fn make_all_due(&mut self, now: Tick) {
+        for (due_at, entry) in self.due_at.iter_mut().zip(&self.entries) {
+            if matches!(entry.stage, Stage::Fresh | Stage::Open) && due_at.is_newer_than(now) {
+                *due_at = now;
+            }
+        }
+        self.next_due = now;
+    }
+
     fn set_due(&mut self, number: usize, due_at: Tick) {
         self.due_at[number] = due_at;
         if self.next_due.is_newer_than(due_at) {
@@ -368,6 +384,12 @@ impl<S: ChannelState> Hub<S, Stream> {
         if let Some(stream) = self.connection_mut(id) {
             stream.change(subscription, (interval_ticks, variant), turns, now);
         }
+    }
+
+    /// Gives every subscription a turn at the next plan: whoever is not paused has everything then. For the last plan
+    /// before the connections end.
+    pub fn hurry(&mut self) {
+        self.readers_mut().for_each(|stream| stream.is_hurried = true);
     }
 
     /// The first tick at which some subscription has a turn: until then nothing has to be planned, unless a channel in
@@ -537,6 +559,21 @@ mod tests {
         scene.write(1);
         assert!(scene.hub.is_disturbed());
         assert_eq!(scene.run_to(140).len(), 1);
+    }
+
+    #[test]
+    fn in_a_hurry_everybody_has_a_turn_once() {
+        let mut scene = scene(1_000, StreamStart::Changes);
+        scene.run_to(100);
+        scene.write(1);
+        scene.hub.hurry();
+        assert_eq!(scene.run_to(110), [(101, 1)]);
+        scene.write(2);
+        assert_eq!(scene.run_to(1_010), [(1_000, 2)]);
+        scene.hub.connection_mut(scene.reader).expect("it is connected").pause(true);
+        scene.write(3);
+        scene.hub.hurry();
+        assert_eq!(scene.run_to(1_020), [], "a path that has enough to do");
     }
 
     #[test]

@@ -89,9 +89,22 @@ impl Engine {
 
     pub(super) fn fan_out(&mut self) {
         let tick = self.tick();
-        if !tick.is_newer_than(self.hub.now()) {
-            return;
+        if tick.is_newer_than(self.hub.now()) {
+            self.fan_out_at(tick);
         }
+    }
+
+    /// Gives everybody the newest state, whoever's turn it is. Who has not taken what it was given gets no more.
+    pub(super) fn fan_out_for_the_last_time(&mut self) {
+        for connection in self.connections.iter_mut().flatten() {
+            // What gets lost now is not told again.
+            connection.movement = None;
+        }
+        self.hub.hurry();
+        self.fan_out_at(self.change_tick());
+    }
+
+    fn fan_out_at(&mut self, tick: Tick) {
         self.last_plan = self.now;
         self.counters.steps += 1;
         self.hold_back_the_slow();
@@ -136,7 +149,6 @@ impl Engine {
         }
         self.counters.paused += u64::from(is_slow);
         if gives_up && !is_ending {
-            self.counters.too_slow += 1;
             self.count(Refusal::Limit("queue_bytes"));
             self.end_soon(key);
         }

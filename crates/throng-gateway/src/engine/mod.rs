@@ -268,6 +268,7 @@ impl Engine {
     pub fn closed(&mut self, now: Time, key: Key, cause: EndCause) {
         self.now = now;
         if let Some(index) = self.place(key) {
+            self.counters.too_slow += u64::from(cause == EndCause::Stalled);
             self.end(index, cause);
         }
     }
@@ -368,9 +369,10 @@ impl Engine {
         occupancy
     }
 
-    /// Ends all connections, after what is queued for them has gone out.
+    /// Ends all connections, after the newest state and what is queued for them has gone out.
     pub fn shut_down(&mut self, now: Time) {
         self.now = now;
+        self.fan_out_for_the_last_time();
         for connection in self.connections.iter_mut().flatten() {
             connection.close();
         }

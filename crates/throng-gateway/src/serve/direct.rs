@@ -1,7 +1,8 @@
 //! A socket that the engine's threads write to themselves, as long as the kernel takes everything at once.
 //!
 //! A task that does it has to be woken, which costs about as much as the write, and keeps buffers of its own for each
-//! connection. So the task has the socket only while something is left over:
+//! connection. So the task has the socket only while something is left over. What has to be compressed is always left to
+//! the task: the engine would do it for one connection after the other.
 //!
 //! ```text
 //!  Queue::send -- nothing waits --> Direct::write -- all taken: done
@@ -16,7 +17,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
-use throng_channeld::{PacketWriter, Packets, frame};
+use throng_channeld::{Compression, PacketWriter, Packets, frame};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 
@@ -42,6 +43,11 @@ thread_local! {
 impl Direct {
     pub(crate) fn new(socket: OwnedWriteHalf, door: Arc<Door>, manner: Arc<Manner>) -> Direct {
         Direct { socket, door, manner, packets_out: PacketWriter::new(), rest: Vec::new() }
+    }
+
+    /// Whether what is written now costs no more than the write, and does not have to wait.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.rest.is_empty() && self.manner.compression() == Compression::None
     }
 
     /// Bytes of a frame that wait to be written.
@@ -130,4 +136,35 @@ fn count_frame(counters: &SideCounters, bytes: usize) {
 
 fn count_dropped(counters: &SideCounters, dropped: usize) {
     (0..dropped).for_each(|_| counters.refuse(Reason::MessageTooLong));
+}
+
+#[cfg(test)]
+mod tests {
+    use throng_channeld::Dialect;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::engine::port::{Outbox as _, Side};
+    use crate::serve::outbox::Outbox;
+
+    /// An entry of a packet.
+    const ENTRY: [u8; 4] = [10, 2, 8, 1];
+
+    #[tokio::test]
+    async fn what_has_to_be_compressed_is_left_to_the_task() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let stream = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
+        let (_reader, writer) = stream.into_split();
+        let (queue, manner) = (Queue::new(1_000), Arc::<Manner>::default());
+        queue.attach(Direct::new(writer, Door::alone(Side::Client), Arc::clone(&manner)));
+        let outbox = Outbox(Arc::clone(&queue));
+        manner.learn(Dialect::Fixed, Compression::None);
+        outbox.send(&mut ENTRY.to_vec());
+        assert_eq!(outbox.queued_bytes(), 0, "the kernel has it");
+        manner.learn(Dialect::Fixed, Compression::Snappy);
+        outbox.send(&mut ENTRY.to_vec());
+        assert_eq!(outbox.queued_bytes(), ENTRY.len());
+        let (_, entries) = queue.backlog().await.expect("it waits for the task");
+        assert_eq!(entries, ENTRY);
+    }
 }

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use throng_channeld::{Compression, Dialect};
 use throng_wire::Time;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, error};
 
 use super::counters::{Reason, ShellCounters, SideCounters, add};
@@ -35,6 +35,11 @@ impl Clock {
     pub(crate) fn now(self) -> Time {
         Time(self.0.elapsed().as_micros() as u64)
     }
+
+    /// The same moment as the system has it.
+    pub(crate) fn instant(self, time: Time) -> Instant {
+        self.0 + Duration::from_micros(time.0)
+    }
 }
 
 /// What all doors share.
@@ -51,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Turns true when nothing more is to be let in.
     pub(crate) closing: watch::Receiver<bool>,
+    /// How long connections may take to end when the gateway does.
+    pub(crate) drain: Duration,
+    /// Somebody was cut off since.
+    pub(crate) has_cut_off: Arc<AtomicBool>,
     /// Ends when the engine does.
     pub(crate) engine_end: watch::Receiver<()>,
     /// Held by every connection: when all are gone, the last of it is gone. Doors hold it weakly.
@@ -87,6 +96,26 @@ impl Door {
         Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), shared })
     }
 
+    /// A door of no gateway.
+    #[cfg(test)]
+    pub(crate) fn alone(side: Side) -> Arc<Door> {
+        let options = DoorOptions::new(side, super::options::Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)));
+        let shared = Shared {
+            clock: Clock::start(),
+            events: super::event::events(0).0,
+            counters: Arc::default(),
+            ration: Arc::default(),
+            waits_for_master: Arc::default(),
+            recorder: None,
+            closing: watch::channel(false).1,
+            drain: Duration::ZERO,
+            has_cut_off: Arc::default(),
+            engine_end: watch::channel(()).1,
+            alive: mpsc::channel(1).0.downgrade(),
+        };
+        Door::new(&options, shared)
+    }
+
     /// What a peer may do, as of now.
     pub(crate) fn limits(&self) -> Arc<DoorLimits> {
         Arc::clone(&self.limits.borrow())
@@ -116,6 +145,10 @@ impl Door {
         self.shared.clock.now()
     }
 
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.shared.clock.instant(time)
+    }
+
     /// What records the sessions of this door.
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.shared.recorder.as_ref().filter(|_| self.side == Side::Client)
@@ -129,6 +162,21 @@ impl Door {
     /// Whether the gateway is going down: then nobody who is ended is at fault.
     fn is_closing(&self) -> bool {
         *self.shared.closing.borrow()
+    }
+
+    /// How long the last bytes of a connection may take. When the gateway ends, as long as that may take.
+    fn farewell(&self) -> Duration {
+        match self.is_closing() {
+            true => self.shared.drain,
+            false => self.limits().flush,
+        }
+    }
+
+    /// Somebody may lack something. That is noted while the gateway ends.
+    fn note_cut_off(&self) {
+        if self.is_closing() {
+            self.shared.has_cut_off.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
@@ -185,6 +233,9 @@ impl Pass {
     /// Counts what the peer did, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
         self.door.refuse(self.address, reason);
+        if matches!(reason, Reason::FlushLate | Reason::TooSlow) {
+            self.door.note_cut_off();
+        }
         if reason.is_strike() {
             self.door.gate().strike(self.door.now(), self.address.ip());
         }
@@ -231,7 +282,7 @@ impl Opened {
     }
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
-    pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) {
+    pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) -> Ended {
         // Both are kept until the end is on record: with them goes the socket, and the peer notices.
         let (mut read, mut write) = (pin!(read), pin!(write));
         let end = tokio::select! {
@@ -262,17 +313,40 @@ impl Opened {
         let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
         // The engine holds the queue a little longer; the peer need not wait for that.
         drop(self.queue.take_socket());
+        Ended { pass: self.pass, end }
     }
 
     /// Ends a connection whose peer does not take the last bytes, or too few of them.
     async fn ending(&self) -> End {
         if self.queue.ending().await == Ending::Flush {
             tokio::select! {
-                () = sleep(self.pass.door.limits().flush) => return End::Refused(Reason::FlushLate),
+                () = sleep(self.pass.door.farewell()) => return End::Refused(Reason::FlushLate),
                 reason = self.queue.ending_now() => return End::Refused(reason),
             }
         }
         End::Refused(self.queue.ending_now().await)
+    }
+}
+
+/// A connection that is over for the engine.
+pub(crate) struct Ended {
+    pass: Pass,
+    end: End,
+}
+
+impl Ended {
+    /// Who says nothing for so long is not waited for.
+    pub(crate) fn silence(&self) -> Duration {
+        self.pass.door.limits().flush
+    }
+
+    /// Waits until the peer has closed its end as well, after everything and our own end went out. `discard` reads what
+    /// the peer still sends, and ends with it. For a socket that is closed while input waits in it, or comes later, is
+    /// reset, and what the kernel has not delivered by then is lost (RFC 1122, 4.2.2.13).
+    pub(crate) async fn linger(&self, discard: impl Future<Output = ()>) {
+        if self.end == End::Done {
+            let _ = timeout(self.pass.door.farewell(), discard).await;
+        }
     }
 }
 

@@ -41,7 +41,7 @@ use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -156,6 +156,8 @@ pub struct Gateway {
     tls: Vec<Arc<Tls>>,
     doors: Vec<Arc<Door>>,
     drain: Duration,
+    /// Somebody did not take the last bytes in time since the doors were closed.
+    has_cut_off: Arc<AtomicBool>,
 }
 
 /// What a gateway is made of.
@@ -185,6 +187,7 @@ impl Gateway {
         let ration = Arc::new(Ration::default());
         let (engine_lives, engine_end) = watch::channel(());
         let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
+        let has_cut_off = Arc::new(AtomicBool::new(false));
         let shared = Shared {
             clock,
             events: events.clone(),
@@ -193,6 +196,8 @@ impl Gateway {
             waits_for_master: Arc::clone(&waits_for_master),
             recorder: recorder(options, &counters)?,
             closing: is_closing.clone(),
+            drain: options.drain,
+            has_cut_off: Arc::clone(&has_cut_off),
             engine_end: engine_end.clone(),
             alive: alive_sender.downgrade(),
         };
@@ -210,6 +215,7 @@ impl Gateway {
             tls: Vec::new(),
             doors: Vec::new(),
             drain: options.drain,
+            has_cut_off,
         };
         for door in &options.doors {
             let _inside = runtime.enter();
@@ -298,8 +304,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Lets nobody in any more, gives everybody what is queued for them, and ends. Takes no longer than the options
-    /// allow. False if somebody had to be cut off.
+    /// Lets nobody in any more, gives everybody the newest state and what is queued for them, and ends. Takes no longer
+    /// than [`ServeOptions::drain`] and a moment. False if somebody had to be cut off.
     pub fn shut_down(mut self) -> bool {
         let _ = self.closing.send(true);
         self.is_open = None;
@@ -314,7 +320,7 @@ impl Gateway {
         let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
         runtime.shutdown_timeout(RUNTIME_END);
         self.end_engine();
-        is_drained
+        is_drained && !self.has_cut_off.load(Ordering::Relaxed)
     }
 
     /// Ends a gateway whose engine has ended before it was told to, and says why it has.

@@ -15,9 +15,13 @@ use crate::engine::port;
 const KEPT_BYTES: usize = 16 << 10;
 
 /// Entries that wait, and how the connection is to end.
+///
+/// Bytes count as queued until the path has taken them. Over TCP that is when the kernel has. A session of the link would
+/// take them long before: there they count until they have arrived, which is known.
 pub(crate) struct Queue {
     state: Mutex<State>,
-    queued_bytes: AtomicUsize,
+    /// What was sent and is not [written](Queue::written). On the link: what was sent.
+    unwritten_bytes: AtomicUsize,
     limit_bytes: usize,
     is_admitted: AtomicBool,
     /// The peer was let in.
@@ -51,7 +55,7 @@ impl Queue {
     pub(crate) fn new(limit_bytes: usize) -> Arc<Queue> {
         Arc::new(Queue {
             state: Mutex::default(),
-            queued_bytes: AtomicUsize::new(0),
+            unwritten_bytes: AtomicUsize::new(0),
             limit_bytes,
             is_admitted: AtomicBool::new(false),
             admission: Notify::new(),
@@ -117,7 +121,7 @@ impl Queue {
 
     /// Some of what [`Queue::next`] gave has gone to the kernel.
     pub(crate) fn written(&self, bytes: usize) {
-        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.unwritten_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Waits until the connection is to end.
@@ -186,7 +190,8 @@ impl Queue {
     }
 
     fn queued_bytes(&self) -> usize {
-        self.queued_bytes.load(Ordering::Relaxed)
+        let arrived_bytes = self.datagrams.get().map_or(0, |datagrams| datagrams.settled_bytes() as usize);
+        self.unwritten_bytes.load(Ordering::Relaxed).saturating_sub(arrived_bytes)
     }
 
     fn send(&self, entries: &mut Vec<u8>) {
@@ -200,7 +205,7 @@ impl Queue {
         let mut done_bytes = 0;
         if state.entries.is_empty()
             && let Some(direct) = &mut state.direct
-            && direct.rest_bytes() == 0
+            && direct.is_prompt()
         {
             done_bytes = direct.write(entries);
             waiting_bytes = direct.rest_bytes() + bytes - done_bytes;
@@ -209,8 +214,8 @@ impl Queue {
             entries.clear();
             return;
         }
-        let queued_bytes = self.queued_bytes.fetch_add(waiting_bytes, Ordering::Relaxed) + waiting_bytes;
-        if queued_bytes > self.limit_bytes {
+        self.unwritten_bytes.fetch_add(waiting_bytes, Ordering::Relaxed);
+        if self.queued_bytes() > self.limit_bytes {
             drop(state);
             entries.clear();
             return self.end(Ending::Now(Reason::TooSlow));

@@ -2,29 +2,42 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use throng_channeld::{PacketWriter, Packets, frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::counters::{Reason, SideCounters, add};
 use super::direct::{Direct, write_behind};
-use super::door::{End, Manner, Opened, Pass};
+use super::door::{End, Ended, Manner, Opened, Pass};
 use super::intake::Intake;
 use super::outbox::Queue;
 
-/// The life of a connection.
-pub(crate) async fn serve<R, W>(pass: Pass, mut reader: R, mut writer: W)
+/// The life of a connection, until it is over for the engine. `None`: the engine had no room for it.
+pub(crate) async fn serve<R, W>(pass: Pass, reader: &mut R, mut writer: W) -> Option<Ended>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let Some(opened) = pass.open().await else { return };
+    let opened = pass.open().await?;
     let door = Arc::clone(&opened.pass.door);
-    let read = read(&mut reader, opened.intake());
+    let read = read(reader, opened.intake());
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
     let write = write(&mut writer, out);
-    Opened::run(opened, read, write).await;
+    Some(Opened::run(opened, read, write).await)
+}
+
+/// The same over a socket, to the end of which belongs that the peer closes it too.
+pub(crate) async fn serve_to_the_end<R, W>(pass: Pass, mut reader: R, writer: W)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    if let Some(ended) = serve(pass, &mut reader, writer).await {
+        ended.linger(discard(&mut reader, ended.silence())).await;
+    }
 }
 
 /// The same for a socket that the engine's threads write to themselves.
@@ -34,8 +47,18 @@ pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
     opened.queue.attach(Direct::new(writer, Arc::clone(&opened.pass.door), Arc::clone(&opened.manner)));
     let read = read(&mut reader, opened.intake());
     let write = write_behind(Arc::clone(&opened.queue));
-    Opened::run(opened, read, write).await;
+    let ended = Opened::run(opened, read, write).await;
+    ended.linger(discard(&mut reader, ended.silence())).await;
 }
+
+/// Reads to the end, or until nothing comes for so long, and throws away what comes.
+async fn discard<R: AsyncRead + Unpin>(reader: &mut R, silence: Duration) {
+    let mut bytes = [0; DISCARDED_BYTES];
+    while matches!(timeout(silence, reader.read(&mut bytes)).await, Ok(Ok(1..))) {}
+}
+
+/// Bytes that are thrown away at once.
+const DISCARDED_BYTES: usize = 1 << 10;
 
 async fn read<R: AsyncRead + Unpin>(reader: &mut R, mut intake: Intake) -> End {
     loop {

@@ -106,7 +106,7 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
         Some(options) => websocket::serve(pass, stream, options).await,
         None => {
             let (reader, writer) = tokio::io::split(stream);
-            stream::serve(pass, reader, writer).await;
+            stream::serve_to_the_end(pass, reader, writer).await;
         }
     }
 }

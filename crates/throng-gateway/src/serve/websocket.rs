@@ -1,6 +1,7 @@
 //! Connections that speak WebSocket: binary messages, one packet each, with the same header as everywhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -32,11 +33,20 @@ where
     let Some(websocket) = shake_hands(&pass, stream, options).await else { return };
     let Some(opened) = pass.open().await else { return };
     let door = Arc::clone(&opened.pass.door);
-    let (sink, source) = websocket.split();
-    let read = read(source, opened.intake());
+    let (sink, mut source) = websocket.split();
+    let read = read(&mut source, opened.intake());
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
     let write = write(sink, out);
-    Opened::run(opened, read, write).await;
+    let ended = Opened::run(opened, read, write).await;
+    ended.linger(discard(&mut source, ended.silence())).await;
+}
+
+/// Reads to the end, or until nothing comes for so long, and throws away what comes.
+async fn discard<S>(source: &mut SplitStream<WebSocketStream<S>>, silence: Duration)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    while matches!(timeout(silence, source.next()).await, Ok(Some(Ok(_)))) {}
 }
 
 async fn shake_hands<S>(pass: &Pass, stream: S, options: &WebSocketOptions) -> Option<WebSocketStream<S>>
@@ -89,7 +99,7 @@ fn is_origin(options: &WebSocketOptions, origin: Option<&[u8]>) -> bool {
     }
 }
 
-async fn read<S>(mut source: SplitStream<WebSocketStream<S>>, mut intake: Intake) -> End
+async fn read<S>(source: &mut SplitStream<WebSocketStream<S>>, mut intake: Intake) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -1,6 +1,8 @@
 //! A gateway on loopback with a world server that sends back what clients say.
 #![allow(dead_code)] // each test file uses its part
 
+pub(crate) mod kcp;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -78,6 +80,7 @@ pub(crate) fn bare(
     let mut options = ServeOptions { doors, http: Some(any), io_threads: 2, ..ServeOptions::new() };
     // Clients here stop looking at their sockets when they have seen enough.
     options.doors[1].limits.flush = Duration::from_millis(300);
+    options.drain = Duration::from_millis(500);
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
     let settings = Arc::new(settings::load(&arguments).expect("sound arguments"));

@@ -107,8 +107,9 @@ impl Post {
         let Some(pass) = self.door.enter(from) else { return };
         let session = Session::new(first.conversation, from, &self.socket, &self.pending);
         session.handle(datagram);
-        let (reader, writer) = session.ends();
-        tokio::spawn(stream::serve(pass, reader, writer));
+        let (mut reader, writer) = session.ends();
+        // Its peer has acknowledged everything when it ends in an orderly way, and has no way to say that it leaves too.
+        tokio::spawn(async move { stream::serve(pass, &mut reader, writer).await });
         self.sessions.insert(from, session);
     }
 

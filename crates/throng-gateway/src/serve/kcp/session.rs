@@ -15,10 +15,11 @@ use tokio::net::UdpSocket;
 use super::super::wake::WakeList;
 use super::segment;
 
-/// Segments that may be on their way in one direction: with 1,376 bytes each, 350 KB.
-const WINDOW: u16 = 256;
-/// Segments that may wait to be sent. Beyond, the writer waits.
-const WAITING_MAX: usize = 512;
+/// Segments that may be on their way from the peer: with 1,376 bytes each, 350 KB.
+const WINDOW_IN: u16 = 256;
+/// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
+/// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
+const WAITING_MAX: usize = 64;
 /// How often the machine looks for what has to be sent again.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// A segment that was overtaken by so many acknowledgements is sent again at once.
@@ -85,7 +86,7 @@ impl Session {
     ) -> Arc<Session> {
         let mut machine = Kcp::new_stream(conversation, Output { socket: Arc::clone(socket), to: address });
         machine.set_nodelay(true, INTERVAL.as_millis() as i32, RESEND_AFTER, true);
-        machine.set_wndsize(WINDOW, WINDOW);
+        machine.set_wndsize(WAITING_MAX as u16, WINDOW_IN);
         let now = Instant::now();
         // The first update starts the machine; there is nothing to send yet.
         let _ = machine.update(0);
@@ -272,7 +273,7 @@ impl AsyncWrite for Writer {
             return Poll::Pending;
         }
         // The machine takes no more than a hundred segments at once.
-        let taken = bytes.len().min(room.min(64) * state.machine.mss());
+        let taken = bytes.len().min(room * state.machine.mss());
         let sent = state.machine.send(&bytes[..taken]).map_err(io::Error::other);
         state.flush(session.now_ms());
         session.ask_for_care(&mut state);

@@ -82,6 +82,11 @@ impl DatagramQueue {
         self.is_wanted.store(true, Ordering::Release);
     }
 
+    /// How many of the bytes of the reliable lane the client has.
+    pub(crate) fn settled_bytes(&self) -> u64 {
+        self.settled_bytes.load(Ordering::Acquire)
+    }
+
     /// The client has so many of the bytes of the reliable lane.
     pub(super) fn settle(&self, bytes: u64) {
         self.settled_bytes.store(bytes, Ordering::Release);
@@ -132,7 +137,7 @@ impl State {
 
 impl port::Datagrams for DatagramQueue {
     fn settled_bytes(&self) -> u64 {
-        self.settled_bytes.load(Ordering::Acquire)
+        DatagramQueue::settled_bytes(self)
     }
 
     fn send(&self, ticket: Ticket, after_bytes: u64, entries: &[u8]) {

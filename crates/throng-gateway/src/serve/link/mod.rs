@@ -9,8 +9,10 @@
 //! or forge what is on its way. State that is of no use late does not even cost that: see [`movement`].
 //!
 //! One task looks after the socket. It sleeps until a datagram comes, a connection has something to say, or a session
-//! is due.
+//! is due. Then it looks after those whom that concerns, and after nobody else: silent sessions cost what their own
+//! deadlines cost, and a flood of datagrams puts off nobody's.
 
+mod agenda;
 mod datagrams;
 mod movement;
 mod peer;
@@ -18,6 +20,7 @@ mod peer;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,11 +29,10 @@ use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
 use throng_link::netcode::{Accepted, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions};
 use throng_link::session::{Session, SessionOptions};
-use throng_wire::Time;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::counters::{Reason, add};
 use super::door::{Door, End, Opened, Pass};
@@ -38,6 +40,7 @@ use super::intake::Intake;
 use super::options::LinkOptions;
 use super::stream::Out;
 use super::wake::WakeList;
+use agenda::Agenda;
 pub(crate) use datagrams::DatagramQueue;
 use movement::Movement;
 use peer::{Packet, Peer};
@@ -47,10 +50,8 @@ const WAITING_PACKETS: usize = 16;
 const DATAGRAMS_PER_TURN: usize = 64;
 /// The longest datagram of the protocol, and some more so that longer ones are noticed.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
-/// Sessions are not looked after more often than this when nothing comes: their pace is finer than a timer.
+/// A session is not looked after more often than this when nothing comes: its pace is finer than a timer.
 const TURN_MIN: Duration = Duration::from_millis(1);
-/// If no session is due, the task looks again after this time.
-const TURN_MAX: Duration = Duration::from_secs(1);
 
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
@@ -71,6 +72,7 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
         sessions: Arc::new(session_options()),
         peers: HashMap::new(),
         clients: HashSet::new(),
+        agenda: Agenda::default(),
         wake: Arc::default(),
         awake: Vec::new(),
         datagram: Vec::new(),
@@ -89,6 +91,7 @@ struct Post {
     peers: HashMap<SocketAddr, Peer>,
     /// Clients that are connected, by the number in their token.
     clients: HashSet<u64>,
+    agenda: Agenda,
     wake: Arc<WakeList>,
     /// Peers that have something to do now.
     awake: Vec<SocketAddr>,
@@ -102,24 +105,26 @@ impl Post {
         let mut datagram = [0; DATAGRAM_BYTES_MAX];
         let mut closing = self.closing.clone();
         let (wake, socket) = (Arc::clone(&self.wake), Arc::clone(&self.socket));
-        let mut next = None;
+        let mut alarm = pin!(sleep_until(Instant::now()));
         while !self.is_over() {
-            let now = self.door.now();
-            let wait = next.map_or(TURN_MAX, |next: Time| next.since(now).clamp(TURN_MIN, TURN_MAX));
-            let is_due = tokio::select! {
+            let first = self.agenda.first().map(|time| Instant::from_std(self.door.instant(time)));
+            if let Some(first) = first.filter(|&first| first != alarm.deadline()) {
+                alarm.as_mut().reset(first);
+            }
+            tokio::select! {
                 received = socket.recv_from(&mut datagram) => {
                     if let Ok((bytes, from)) = received {
                         self.handle(from, &mut datagram[..bytes]);
                         self.handle_more(&mut datagram);
                     }
-                    false
                 }
-                () = wake.wait() => false,
-                () = sleep(wait), if !self.peers.is_empty() => true,
-                _ = closing.changed(), if !*self.closing.borrow() => false,
-            };
+                () = wake.wait() => {}
+                () = &mut alarm, if first.is_some() => {}
+                _ = closing.changed(), if !*self.closing.borrow() => {}
+            }
             wake.take(&mut self.awake);
-            next = if is_due { self.turn_all() } else { self.turn_awake().into_iter().chain(next).min() };
+            self.wake_due();
+            self.turn_awake();
         }
     }
 
@@ -174,25 +179,28 @@ impl Post {
         true
     }
 
-    /// Looks after those that have something to do. Returns when the first of them is due again.
-    fn turn_awake(&mut self) -> Option<Time> {
+    /// Those whose deadlines have passed have something to do.
+    fn wake_due(&mut self) {
+        let now = self.door.now();
+        while let Some(address) = self.agenda.take_due(now) {
+            if let Some(peer) = self.peers.get_mut(&address) {
+                peer.appointed = None;
+                self.awake.push(address);
+            }
+        }
+    }
+
+    /// Looks after those that have something to do.
+    fn turn_awake(&mut self) {
         self.awake.sort_unstable();
         self.awake.dedup();
-        let awake = std::mem::take(&mut self.awake);
-        let next = awake.iter().filter_map(|&address| self.turn(address)).min();
+        let mut awake = std::mem::take(&mut self.awake);
+        awake.drain(..).for_each(|address| self.turn(address));
         self.awake = awake;
-        self.awake.clear();
-        next
     }
 
-    fn turn_all(&mut self) -> Option<Time> {
-        self.awake.clear();
-        self.awake.extend(self.peers.keys());
-        self.turn_awake()
-    }
-
-    fn turn(&mut self, address: SocketAddr) -> Option<Time> {
-        let peer = self.peers.get_mut(&address)?;
+    fn turn(&mut self, address: SocketAddr) {
+        let Some(peer) = self.peers.get_mut(&address) else { return };
         let now = self.door.now();
         let goes_on = peer.turn(now, &self.socket, &mut self.datagram);
         // What went through the connection's task was counted there.
@@ -200,12 +208,14 @@ impl Post {
         add(&self.door.counters().packets_out, written.sections);
         add(&self.door.counters().bytes_out, written.bytes);
         if goes_on {
-            return peer.next_deadline(now);
+            if let Some(deadline) = peer.next_deadline(now) {
+                self.agenda.appoint(address, &mut peer.appointed, deadline.max(now.after(TURN_MIN)));
+            }
+            return;
         }
-        peer.say_good_bye(&self.socket, &mut self.datagram);
+        self.agenda.cancel(address, &mut peer.appointed);
         self.clients.remove(&peer.client_id);
         self.peers.remove(&address);
-        None
     }
 }
 
@@ -243,30 +253,34 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList,
     End::PeerClosed
 }
 
+/// What is queued counts as written when it has arrived: see [`Queue`](super::outbox::Queue).
 async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
     let mut spare = Vec::new();
-    // Entries that fit into no packet count with the next one that does.
-    let mut dropped_bytes = 0;
     while let Some(entries) = out.queue.next(spare).await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
         while let Some(packet) = packets.next() {
             let entry_bytes = left - packets.rest().len();
-            let counted = std::mem::take(&mut dropped_bytes) + entry_bytes;
-            if packets_out.send((Bytes::copy_from_slice(packet), counted as u32)).await.is_err() {
+            if packets_out.send(Packet::Entries(Bytes::copy_from_slice(packet), entry_bytes)).await.is_err() {
                 return End::Lost;
             }
             wake.add(address);
-            out.count(packet.len(), entry_bytes);
+            add(&out.counters.packets_out, 1);
+            add(&out.counters.bytes_out, packet.len());
             left = packets.rest().len();
         }
-        out.count_dropped(packets.dropped(), left);
-        dropped_bytes += left;
+        (0..packets.dropped()).for_each(|_| out.counters.refuse(Reason::MessageTooLong));
+        if left > 0 {
+            if packets_out.send(Packet::Dropped(left)).await.is_err() {
+                return End::Lost;
+            }
+            wake.add(address);
+        }
         spare = entries;
         spare.clear();
     }
-    // Nothing more will be sent: an empty packet says so. The session ends once all is delivered, and the queue with it.
-    if packets_out.send((Bytes::new(), 0)).await.is_ok() {
+    // The session ends once all is delivered, and the queue with it.
+    if packets_out.send(Packet::End).await.is_ok() {
         wake.add(address);
         packets_out.closed().await;
     }

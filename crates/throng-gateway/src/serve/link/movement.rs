@@ -69,10 +69,22 @@ impl Movement {
     }
 
     /// A message with so many bytes of entries was given to the reliable lane.
-    pub(super) fn handed(&mut self, entry_bytes: u32) {
+    pub(super) fn handed(&mut self, entry_bytes: usize) {
         self.handed = self.handed.wrapping_add(1);
-        self.handed_bytes += u64::from(entry_bytes);
+        self.handed_bytes += entry_bytes as u64;
         self.ends.push_back(self.handed_bytes);
+    }
+
+    /// Entries were dropped after the last message that was given to the reliable lane. They count as arrived with it.
+    pub(super) fn skipped(&mut self, entry_bytes: usize) {
+        self.handed_bytes += entry_bytes as u64;
+        match self.ends.back_mut() {
+            Some(end) => *end = self.handed_bytes,
+            None => {
+                self.settled_bytes = self.handed_bytes;
+                self.queue.settle(self.settled_bytes);
+            }
+        }
     }
 
     /// All messages of the reliable lane before this one have arrived.
@@ -212,6 +224,18 @@ mod tests {
         movement.queue.send(ticket(3, 7), 250, &[3; 10]);
         assert_eq!(written(&mut movement, 1, 100), Some((1, vec![1; 10])));
         assert_eq!(written(&mut movement, 2, 100), Some((2, [[2; 10], [3; 10]].concat())), "of one age");
+    }
+
+    #[test]
+    fn what_is_dropped_counts_as_arrived_with_what_went_before() {
+        let mut movement = movement();
+        movement.skipped(10);
+        assert_eq!(movement.queue.settled_bytes(), 10);
+        movement.handed(100);
+        movement.skipped(20);
+        assert_eq!(movement.queue.settled_bytes(), 10);
+        movement.settle(MessageId(1));
+        assert_eq!(movement.queue.settled_bytes(), 130);
     }
 
     #[test]

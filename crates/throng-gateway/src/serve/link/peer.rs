@@ -19,19 +19,30 @@ use super::movement::{Movement, Written};
 const ALLOWANCE_BYTES_MIN: usize = 440;
 /// Datagrams in a row: an acknowledgement reaches back over 64.
 const DATAGRAMS_PER_TURN: usize = 48;
-/// Bytes that the session is given before the peer has taken what it was sent. The rest waits where it can still be
-/// merged.
+/// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round trip.
+/// They count as queued until they have arrived, so whoever takes little is given no more state long before.
 const SESSION_BYTES: usize = 256 << 10;
+/// What a client has said before it left is taken in for so long. It comes no faster than its limits allow.
+const LEAVING_MAX: Duration = Duration::from_secs(5);
 /// Movement that the path has no room for now is looked at again after this time.
 const MOVEMENT_RETRY: Duration = Duration::from_millis(10);
 
-/// A packet of the protocol for the reliable lane, and of how many bytes of the engine's entries it and those that had to
-/// be dropped before it are made. An empty one is the last.
-pub(super) type Packet = (Bytes, u32);
+/// What a connection's task has for the reliable lane.
+pub(super) enum Packet {
+    /// A packet of the protocol, and of how many bytes of the engine's entries it and those that had to be dropped before
+    /// it are made.
+    Entries(Bytes, usize),
+    /// So many bytes of entries had to be dropped.
+    Dropped(usize),
+    /// Nothing more will come.
+    End,
+}
 
 /// One client.
 pub(super) struct Peer {
     pub(super) client_id: u64,
+    /// When it is to be looked after at the latest: see [`Agenda`](super::agenda::Agenda).
+    pub(super) appointed: Option<Time>,
     address: SocketAddr,
     session: Session,
     sealer: Sealer,
@@ -50,6 +61,8 @@ pub(super) struct Peer {
     /// The client has not heard that it is connected.
     is_keep_alive_due: bool,
     has_left: bool,
+    /// Since when it is over, if it is.
+    over_since: Option<Time>,
 }
 
 impl Peer {
@@ -62,6 +75,7 @@ impl Peer {
     ) -> Peer {
         Peer {
             client_id: accepted.client_id,
+            appointed: None,
             address,
             session,
             sealer: accepted.sealer,
@@ -74,11 +88,15 @@ impl Peer {
             is_finished: false,
             is_keep_alive_due: false,
             has_left: false,
+            over_since: None,
         }
     }
 
     /// A datagram has come from its address. False if the task had no room for the movement in it.
     pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> bool {
+        if self.over_since.is_some() {
+            return true;
+        }
         let Ok(opened) = self.opener.open(datagram) else { return true };
         let mut has_room = true;
         match opened.kind {
@@ -105,8 +123,22 @@ impl Peer {
         has_room
     }
 
-    /// Does everything that can be done now. False once it has ended.
+    /// Does everything that can be done now. False once it has ended, and the task has what the client has said.
     pub(super) fn turn(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) -> bool {
+        if self.over_since.is_none() {
+            self.serve(now, socket, datagram);
+        }
+        if !self.has_left && !self.session.is_closed() {
+            return true;
+        }
+        if self.over_since.is_none() {
+            self.over_since = Some(now);
+            self.say_good_bye(socket, datagram);
+        }
+        self.is_leaving(now)
+    }
+
+    fn serve(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) {
         self.session.handle_timeout(now);
         while let Some((sequence, delivery)) = self.session.poll_delivery() {
             self.movement.on_verdict(sequence, delivery);
@@ -120,7 +152,23 @@ impl Peer {
             self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
         }
         self.transmit(now, socket, datagram);
-        !self.has_left && !self.session.is_closed()
+    }
+
+    /// Whether the task has not taken everything that came before the end. Then it ends too, unless it has ended the
+    /// session itself.
+    fn is_leaving(&mut self, now: Time) -> bool {
+        self.take_in();
+        if self.held_up.is_none() {
+            self.inbound = None;
+        }
+        while !self.is_finished {
+            match self.outbound.try_recv() {
+                Err(TryRecvError::Empty) => break,
+                Ok(Packet::End) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+                Ok(_) => {}
+            }
+        }
+        !self.is_finished && self.over_since.is_some_and(|since| now.since(since) < LEAVING_MAX)
     }
 
     /// The movement that was sent since the last call.
@@ -130,12 +178,15 @@ impl Peer {
 
     /// When [`Peer::turn`] has something to do, if nothing happens before.
     pub(super) fn next_deadline(&self, now: Time) -> Option<Time> {
+        if let Some(since) = self.over_since {
+            return Some(since.after(LEAVING_MAX));
+        }
         let movement = self.movement.has_waiting().then(|| now.after(MOVEMENT_RETRY));
         self.session.next_deadline().into_iter().chain(movement).min()
     }
 
     /// Tells the client that it has ended.
-    pub(super) fn say_good_bye(&mut self, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+    fn say_good_bye(&mut self, socket: &UdpSocket, datagram: &mut Vec<u8>) {
         datagram.clear();
         if self.sealer.seal_disconnect(datagram).is_ok() {
             let _ = socket.try_send_to(datagram, self.address);
@@ -158,18 +209,18 @@ impl Peer {
         }
     }
 
-    /// From the task to the session, as far as that has room. An empty packet, or none any more, is the end.
+    /// From the task to the session, as far as that has room.
     fn give_out(&mut self) {
         while !self.is_finished && self.session.pending_message_bytes() < SESSION_BYTES {
             match self.outbound.try_recv() {
                 // It is shorter than the lane's limit, and the lane has room for more than the session is given.
-                Ok((packet, entry_bytes)) if !packet.is_empty() => {
-                    if self.session.send(LANE, &packet).is_ok() {
-                        self.movement.handed(entry_bytes);
-                    }
-                }
+                Ok(Packet::Entries(packet, entry_bytes)) => match self.session.send(LANE, &packet) {
+                    Ok(_) => self.movement.handed(entry_bytes),
+                    Err(_) => self.movement.skipped(entry_bytes),
+                },
+                Ok(Packet::Dropped(entry_bytes)) => self.movement.skipped(entry_bytes),
                 Err(TryRecvError::Empty) => return,
-                Ok(_) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+                Ok(Packet::End) | Err(TryRecvError::Disconnected) => self.is_finished = true,
             }
         }
     }
