@@ -164,6 +164,51 @@ fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() 
 }
 
 #[test]
+fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_forgotten() {
+    let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_ms=120000"]));
+    let owner = stage.master();
+    write(&mut stage, &owner, 0, 0..12_000, 1);
+    let late = stage.client();
+    late.stop_reading();
+    stage.subscribe(&owner, &late, 0, every(20));
+    let mut ended_at_s = None;
+    for second in 0..400 {
+        stage.pass(1_000);
+        // Never over its soft bound for long, and never done.
+        if second % 25 == 0 {
+            late.takes(60_000);
+        }
+        if late.is_closed() {
+            ended_at_s.get_or_insert(second);
+        }
+    }
+    assert!(matches!(ended_at_s, Some(119..=125)), "{ended_at_s:?}");
+    assert_eq!((stage.engine.counters().too_slow, stage.refused("backlog_ms")), (1, 1));
+}
+
+#[test]
+fn what_is_kept_for_all_backlogs_together_is_bounded() {
+    let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_bytes=16000000"]));
+    let owner = stage.master();
+    write(&mut stage, &owner, 0, 0..12_000, 1);
+    let join = |stage: &mut Stage| {
+        let late = stage.client();
+        late.stop_reading();
+        stage.subscribe(&owner, &late, 0, every(20));
+        late
+    };
+    // Several at one point have one frame: it is kept once.
+    let together: Vec<Peer> = (0..8).map(|_| join(&mut stage)).collect();
+    stage.pass(3_000);
+    assert!(together.iter().all(|late| !late.is_closed()));
+    write(&mut stage, &owner, 0, 0..1, 2);
+    let next = join(&mut stage);
+    stage.pass(2_000);
+    assert!(next.is_closed() && together.iter().all(|late| !late.is_closed()), "it had the most for itself");
+    assert_eq!((stage.engine.counters().too_slow, stage.refused("backlog_bytes")), (1, 1));
+}
+
+#[test]
 fn who_takes_nothing_of_it_is_disconnected_all_the_same() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();

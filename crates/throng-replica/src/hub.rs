@@ -39,6 +39,12 @@ pub trait ChannelState: Send + Sync {
     /// Whether a newcomer has nothing to be told.
     fn is_empty(&self) -> bool;
 
+    /// Whether something that was removed has been forgotten: then whoever stands before the horizon may have it for ever,
+    /// and to be told everything is not enough.
+    fn has_forgotten(&self) -> bool {
+        false
+    }
+
     /// Writes the changes in `(since, now]`, or everything, into an empty frame. [`Frame::variant`] says in which form.
     fn encode(&self, context: &Self::Context, since: Since, now: Tick, frame: &mut Frame);
 

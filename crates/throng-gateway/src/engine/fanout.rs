@@ -10,6 +10,7 @@ use throng_wire::{Tick, Time};
 use super::channel::Channel;
 use super::connection::Connection;
 use super::log::{self, ChannelLog, Forms};
+use super::port::{EndCause, Key};
 use super::refusal::Refusal;
 use super::{Engine, STEP};
 use crate::settings::Limits;
@@ -97,6 +98,7 @@ impl Engine {
         self.hold_back_the_slow();
         self.take_all_fates();
         self.hub.plan(tick);
+        self.renew_the_outdated();
         self.hub.encode(&self.forms, &self.threads);
         self.counters.frames += self.hub.counters().frames_encoded;
         self.write();
@@ -109,6 +111,35 @@ impl Engine {
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|&key| self.place(key).is_some_and(|index| self.stays_behind(index)));
         self.watched.append(&mut watched);
+        self.bound_backlogs();
+    }
+
+    /// Ends those for whom the most is kept, if it is too much for all together. Each second: there may be millions of
+    /// frames to look at.
+    fn bound_backlogs(&mut self) {
+        let tick = self.tick();
+        if self.watched.is_empty() || tick.since(self.last_backlog_look) < BACKLOG_LOOK_EVERY_MS {
+            return;
+        }
+        self.last_backlog_look = tick;
+        let kept = |&key: &Key| {
+            let connection = self.connection(self.place(key)?);
+            (!connection.is_ending).then(|| (connection.backlog_bytes(), key))
+        };
+        let mut kept: Vec<(u64, Key)> = self.watched.iter().filter_map(kept).collect();
+        let all_bytes: u64 = kept.iter().map(|&(bytes, _)| bytes).sum();
+        let mut surplus_bytes = all_bytes.saturating_sub(self.settings.limits.max_backlog_bytes);
+        if surplus_bytes > 0 {
+            kept.sort_unstable();
+        }
+        while surplus_bytes > 0
+            && let Some((bytes, key)) = kept.pop()
+        {
+            surplus_bytes = surplus_bytes.saturating_sub(bytes);
+            self.counters.too_slow += 1;
+            self.count(Refusal::Limit("backlog_bytes"));
+            self.end_for(key, EndCause::Stalled);
+        }
     }
 
     /// Looks at one who was behind, and feeds it with state that waits, if it can take some. Whether it is to be looked at
@@ -119,7 +150,8 @@ impl Engine {
         let connection = self.connection_mut(index);
         let is_slow = connection.is_slow(&limits);
         connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(now));
-        let gives_up = connection.has_stalled(&limits, now);
+        let stalled = connection.has_stalled(&limits, now);
+        let gives_up = stalled.is_some();
         let (key, is_ending) = (connection.key, connection.is_ending);
         if !is_slow && connection.has_backlog() {
             let fed_bytes = connection.feed(&limits) + self.tell_more_of_what_was(index);
@@ -130,14 +162,15 @@ impl Engine {
         let connection = self.connection_mut(index);
         let is_behind = is_slow || gives_up || connection.has_backlog();
         connection.is_watched = is_behind;
+        connection.behind_since = is_behind.then(|| connection.behind_since.unwrap_or(now));
         let hub = self.hub_id(index);
         if let Some(stream) = self.hub.connection_mut(hub) {
             stream.pause(is_behind);
         }
         self.counters.paused += u64::from(is_slow);
-        if gives_up && !is_ending {
+        if let Some(limit) = stalled.filter(|_| !is_ending) {
             self.counters.too_slow += 1;
-            self.count(Refusal::Limit("queue_bytes"));
+            self.count(Refusal::Limit(limit));
             self.end_soon(key);
         }
         is_behind
@@ -178,15 +211,17 @@ impl Engine {
         }
     }
 
-    /// Removals are told for as long as anybody may not have heard of them.
+    /// Removals are told for as long as anybody may not have heard of them: whoever waits for its turn, and then for the
+    /// state before it to be taken, ends before they are forgotten.
     fn forget_removals(&mut self, tick: Tick) {
         if tick.since(self.last_forget) < FORGET_EVERY_MS {
             return;
         }
         self.last_forget = tick;
         let limits = &self.settings.limits;
-        let waits_ms = [limits.max_interval_ms, limits.max_delay_ms.unsigned_abs(), limits.max_slow_ms, MARGIN_MS];
-        let retention = waits_ms.into_iter().fold(0, u32::saturating_add);
+        let turn_ms = limits.max_interval_ms.saturating_add(limits.max_delay_ms.unsigned_abs());
+        let path_ms = limits.max_slow_ms.saturating_add(limits.max_backlog_ms);
+        let retention = turn_ms.saturating_add(path_ms).saturating_add(MARGIN_MS);
         self.state_bytes = 0;
         for state in self.hub.states_quietly_mut() {
             state.forget(tick.before(retention));
@@ -197,6 +232,9 @@ impl Engine {
 
 /// How much longer removals are kept than anybody can be behind.
 const MARGIN_MS: u32 = 10_000;
+
+/// How often it is looked how much is kept for those who are behind.
+const BACKLOG_LOOK_EVERY_MS: u32 = 1_000;
 
 /// How often those who do not take what they were sent are looked at while nothing else happens.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
