@@ -8,9 +8,10 @@ use prost::Message as _;
 use stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
-    Any, AuthMessage, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType, UnsubscribedFromChannelMessage,
+    Any, AuthMessage, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType,
+    CreateChannelMessage, UnsubscribedFromChannelMessage,
 };
-use throng_channeld::{Header, message_type};
+use throng_channeld::{Header, Message, message_type};
 use throng_gateway::engine::port::{EndCause, Side};
 
 /// A large object with a version in it.
@@ -184,6 +185,50 @@ fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_
     }
     assert!(matches!(ended_at_s, Some(119..=125)), "{ended_at_s:?}");
     assert_eq!((stage.engine.counters().too_slow, stage.refused("backlog_ms")), (1, 1));
+}
+
+#[test]
+fn who_missed_a_removal_that_is_not_remembered_is_told_to_begin_anew() {
+    let mut stage = Stage::new(stage::settings(&["-dev"]));
+    let owner = stage.master();
+    let create = CreateChannelMessage {
+        channel_type: ChannelType::Test.into(),
+        merge_options: Some(ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() }),
+        ..Default::default()
+    };
+    stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    let entities = |ids: std::ops::Range<u32>, removed: bool| {
+        let state = |id| (id, SpatialEntityState { removed, ..Default::default() });
+        Any::pack(&SpatialChannelData { entities: ids.map(state).collect() })
+    };
+    let away = stage.client();
+    stage.subscribe(&owner, &away, 1, every(20));
+    stage.update(&owner, 1, entities(0..3, false));
+    stage.pass(100);
+    let mut known = BTreeMap::new();
+    hear(&mut stage, &away, 1, &mut known);
+    assert_eq!(known.len(), 3);
+    // While it is away for ten seconds, more is removed than a state remembers.
+    away.stall(200_000);
+    stage.update(&owner, 1, entities(0..1, true));
+    for begin in (0..90_000).step_by(1_000) {
+        for removed in [false, true] {
+            stage.update(&owner, 1, entities(10 + begin..1_010 + begin, removed));
+        }
+        stage.pass(100);
+    }
+    stage.read(&owner);
+    away.read_on();
+    stage.pass(200);
+    let told: Vec<Message> = stage.read(&away).into_iter().filter(|message| message.channel_id == 1).collect();
+    let kinds: Vec<u32> = told.iter().take(3).map(|message| message.msg_type).collect();
+    let expected = [message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL, message_type::CHANNEL_DATA_UPDATE];
+    assert_eq!(kinds, expected);
+    let update: ChannelDataUpdateMessage = told[2].decode().expect("an update");
+    let state = SpatialChannelData::decode(update.data.expect("state").value).expect("the type of the channel");
+    assert_eq!(state.entities.into_keys().collect::<std::collections::BTreeSet<_>>(), [1, 2].into());
+    assert_eq!(stage.read_type(&owner, message_type::UNSUB_FROM_CHANNEL).len(), 0, "nothing has changed for others");
+    assert_eq!(stage.engine.counters().renewed, 1);
 }
 
 #[test]
