@@ -525,6 +525,11 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
     }
 
+    /// The state behind each frame that the last plan asks for: what [`encode`](Hub::encode) will have to look at.
+    pub fn asked_for(&self) -> impl Iterator<Item = &S> + '_ {
+        self.requests.iter().map(|request| &self.channels[request.channel as usize].state)
+    }
+
     /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to
     /// threads.
     pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot<C>]) {

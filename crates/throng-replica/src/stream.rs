@@ -201,6 +201,11 @@ impl Stream {
         self.is_paused = is_paused;
     }
 
+    /// Bytes of the frames that are due.
+    pub fn due_bytes<S: ChannelState>(&self, outgoing: Outgoing<'_, S>) -> usize {
+        self.due.iter().map(|due| outgoing.frame(due.request).bytes.len()).sum()
+    }
+
     /// The channels of subscriptions that the last plans have found standing before the horizon, and that are not served any
     /// more: to be ended and made anew, after the subscriber was told to throw its copy away.
     pub fn take_outdated(&mut self) -> impl Iterator<Item = ChannelIndex> + '_ {
