@@ -20,7 +20,7 @@
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
-//! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
+//! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
 //! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total` | counter | | sessions that were recorded, that could not be, that a limit cut off |
 //! | `gateway_queued_bytes` | gauge | | bytes that no kernel has taken yet |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes` | | | see [`process`] |
@@ -156,6 +156,7 @@ impl Page {
                 "Frames sent on ways where some get lost that did not arrive.",
                 counters.datagrams_lost,
             ),
+            ("gateway_renewed_total", "Subscriptions made anew for a removal that was forgotten.", counters.renewed),
             ("gateway_too_slow_total", "Connections ended because they did not read.", counters.too_slow),
             ("gateway_paused_total", "Turns at which a slow connection was given nothing.", counters.paused),
         ];

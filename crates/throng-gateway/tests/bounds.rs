@@ -8,7 +8,8 @@ use std::sync::Arc;
 use stage::world::{Cut, ENTITY, FIRST, of_type, standing, world_settings};
 use stage::{Peer, Stage, open_settings, settings};
 use throng_channeld::proto::{
-    Any, ChannelDataRecoveryMessage, ChannelType, CreateChannelMessage, CreateSpatialChannelsResultMessage,
+    Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage,
+    CreateSpatialChannelsResultMessage, SubscribedToChannelResultMessage,
 };
 use throng_channeld::{Header, message_type};
 use throng_gateway::engine::port::{EndCause, Side};
@@ -60,6 +61,46 @@ fn of_world_servers_that_are_lost_for_ever_the_oldest_is_given_up() {
     assert_eq!(stage.refused("recoverable"), 2);
     let mut back = stage.connect(Side::Server);
     assert!(stage.authenticate(&mut back, "w3").should_recover);
+}
+
+#[test]
+fn masked_subscriptions_that_are_refused_take_no_room_from_others() {
+    let limits = ["max_mask_sets=1", "max_client_subscriptions=2", "client_resume_ms=60000"];
+    let mut arguments = vec!["-dev", "-cfsm=client_authoratative_fsm.json"];
+    limits.iter().for_each(|limit| arguments.extend(["-limit", *limit]));
+    let mut stage = Stage::new(settings(&arguments));
+    let masked = |paths: &[String]| ChannelSubscriptionOptions { data_field_masks: paths.to_vec(), ..stage::every(20) };
+    let (owner, other) = (stage.server(), stage.client());
+    let [first, second, third] = [(); 3].map(|()| stage.create(&owner, ChannelType::Test, None));
+    // Somebody is awaited whose mask nobody else has.
+    let own = ["7.7".to_owned()];
+    let ada = stage.join_as(Side::Client, "ada");
+    stage.subscribe(&owner, &ada, second, masked(&own));
+    stage.drop_connection(&ada, EndCause::Lost);
+    let client = stage.client();
+    stage.subscribe(&owner, &client, first, masked(&["1".to_owned()]));
+    for room in [first, second] {
+        stage.subscribe(&other, &other, room, stage::every(20));
+    }
+    for number in 0..5_000 {
+        let mask = masked(&[format!("6.{}", number + 1)]);
+        stage.subscribe(&other, &other, first, mask.clone());
+        stage.subscribe(&other, &other, third, mask);
+    }
+    assert_eq!((stage.refused("mask_sets"), stage.refused("client_subscriptions")), (5_000, 5_000));
+    // Masks that are used and given up do not fill the table either, though somebody is awaited.
+    for number in 0..5_000 {
+        stage.pass(if number % 10 == 0 { 5 } else { 0 });
+        stage.subscribe(&owner, &client, third, masked(&[format!("5.{}", number + 1)]));
+    }
+    assert_eq!(stage.refused("masks"), 0);
+    let mut back = stage.connect(Side::Client);
+    assert_eq!(stage.authenticate(&mut back, "ada").conn_id, ada.id);
+    let subscribe = stage::every(40);
+    stage.subscribe(&owner, &back, second, ChannelSubscriptionOptions { data_access: Some(2), ..subscribe });
+    let told: Vec<(u32, SubscribedToChannelResultMessage)> = of_type(&stage.read(&back), message_type::SUB_TO_CHANNEL);
+    let (_, last) = told.last().expect("its rights have changed");
+    assert_eq!(last.sub_options.as_ref().expect("they are told").data_field_masks, own, "its mask was kept");
 }
 
 #[test]

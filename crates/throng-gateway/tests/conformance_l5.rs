@@ -282,20 +282,52 @@ fn the_handovers_of_a_second_are_limited_and_all_are_made_up_for() {
     assert_eq!(stage.refused("handovers_per_s"), refused, "nobody waits any more");
 }
 
+/// An entity in the second cell with so many bytes more.
+fn blob(bytes: usize) -> Any {
+    // A field that no schema knows travels with the rest.
+    let mut any = standing(middle(1, 0));
+    let mut value = any.value.to_vec();
+    prost::encoding::encode_key(900, prost::encoding::WireType::LengthDelimited, &mut value);
+    prost::encoding::encode_varint(bytes as u64, &mut value);
+    value.resize(value.len() + bytes, 7);
+    any.value = value.into();
+    any
+}
+
+#[test]
+fn a_large_group_of_large_entities_is_told_at_a_pace_that_a_client_can_take() {
+    let mut stage = Stage::world(TWO, &[]);
+    let servers = stage.spatial_servers(TWO);
+    let members: Vec<u32> = (0..200).map(|number| ENTITY + number).collect();
+    for &entity in &members {
+        stage.create_entity(&servers[0], FIRST + 1, entity, Some(blob(25_000)));
+    }
+    group(&mut stage, &servers[0], ENTITY, EntityGroupType::Handover, &members);
+    let client = stage.client();
+    stage.subscribe(&servers[1], &client, FIRST + 2, stage::every(20));
+    stage.pass(100);
+    stage.read(&client);
+    stage.walk(&servers[0], ENTITY, middle(2, 0));
+    let at_once: usize = client.line.lock().unwrap().bytes.len();
+    assert!(at_once < 600_000, "5 MB of state, of which {at_once} bytes come as messages");
+    let messages = stage.read(&client);
+    let mut told: Vec<u32> = Vec::new();
+    for (_, data) in handovers(&messages) {
+        let with_data = data.entities.iter().filter(|(_, state)| state.entity_data.is_some());
+        told.extend(with_data.map(|(&entity, _)| entity));
+    }
+    assert!(!told.is_empty());
+    stage.pass(2_000);
+    let updates = stage.read_type(&client, message_type::CHANNEL_DATA_UPDATE);
+    told.extend(updates.iter().filter(|m| m.body.len() > 25_000).map(|message| message.channel_id));
+    told.sort_unstable();
+    assert_eq!(told, members, "each once, in one way or the other");
+}
+
 #[test]
 fn a_notice_of_more_than_a_packet_comes_in_parts_and_what_is_larger_still_as_an_update() {
     let mut stage = Stage::world(TWO, &[]);
     let servers = stage.spatial_servers(TWO);
-    let blob = |bytes: usize| {
-        // A field that no schema knows travels with the rest.
-        let mut any = standing(middle(1, 0));
-        let mut value = any.value.to_vec();
-        prost::encoding::encode_key(900, prost::encoding::WireType::LengthDelimited, &mut value);
-        prost::encoding::encode_varint(bytes as u64, &mut value);
-        value.resize(value.len() + bytes, 7);
-        any.value = value.into();
-        any
-    };
     let members: Vec<u32> = (0..12).map(|number| ENTITY + number).collect();
     for &entity in &members {
         let bytes = if entity == ENTITY { 50_000 } else { 15_000 };

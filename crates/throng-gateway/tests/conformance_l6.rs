@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use prost::Message as _;
 use stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
 use stage::{Peer, Stage, every, open_settings};
-use throng_channeld::proto::unrealpb::{ChannelRecoveryData, SpawnObjectMessage, UnrealObjectRef};
+use throng_channeld::proto::unrealpb::{
+    ChannelRecoveryData, SpatialChannelData, SpatialEntityState, SpawnObjectMessage, UnrealObjectRef,
+};
 use throng_channeld::proto::{
-    ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, TransformState,
+    Any, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions,
+    ChannelType, CreateChannelMessage, CreateChannelResultMessage, TransformState,
     UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
@@ -266,8 +269,12 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
     assert_eq!(stage.read(&owner).len(), 0, "it may come back: nobody is told");
     stage.update(&owner, room, standing([2.0, 1.0, 1.0]));
     stage.pass(2_000);
-    let (back, should_recover, _) = come_back(&mut stage, Side::Client, "ada");
-    assert_eq!((back.id, should_recover), (ada.id, true));
+    let (back, should_recover, told) = come_back(&mut stage, Side::Client, "ada");
+    // It begins anew, under its id: nobody waits for RECOVERY_END, which is for servers.
+    assert_eq!((back.id, should_recover), (ada.id, false));
+    let in_room: Vec<u32> = told.iter().filter(|m| m.channel_id == room).map(|m| m.msg_type).collect();
+    assert_eq!(in_room, [message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL]);
+    assert!(told.iter().all(|message| message.msg_type != message_type::RECOVERY_END));
     stage.pass(100);
     let states = stage.updates::<TransformState>(&back, room);
     assert_eq!(states.len(), 1, "everything, once");
@@ -283,8 +290,71 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
     let told = stage.read(&owner);
     let left: Vec<(u32, UnsubscribedFromChannelResultMessage)> = of_type(&told, message_type::UNSUB_FROM_CHANNEL);
     assert_eq!((left[0].0, left[0].1.conn_id), (room, ada.id));
-    let (late, should_recover, _) = come_back(&mut stage, Side::Client, "ada");
-    assert!(!should_recover && late.id != ada.id);
+    let (late, ..) = come_back(&mut stage, Side::Client, "ada");
+    assert!(late.id != ada.id);
+}
+
+#[test]
+fn a_client_that_kept_its_copy_has_nothing_of_what_was_removed_meanwhile_and_no_list_twice() {
+    let mut stage = Stage::new(stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
+    let owner = stage.master();
+    let object = |id: u32| UnrealObjectRef {
+        net_guid: Some(id),
+        context: vec![throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject {
+            net_guid: id,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let world = |entities: &[(u32, bool)]| {
+        let state = |&(id, removed): &(u32, bool)| {
+            let obj_ref = (!removed).then(|| object(id));
+            (id, SpatialEntityState { obj_ref, removed, ..Default::default() })
+        };
+        Any::pack(&SpatialChannelData { entities: entities.iter().map(state).collect() })
+    };
+    let merge_options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
+    let create = CreateChannelMessage {
+        channel_type: ChannelType::Subworld.into(),
+        merge_options: Some(merge_options),
+        data: Some(world(&[(1, false), (2, false)])),
+        ..Default::default()
+    };
+    stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    let room = of_type::<CreateChannelResultMessage>(&stage.read(&owner), message_type::CREATE_CHANNEL)[0].1.channel_id;
+    let ada = stage.join_as(Side::Client, "ada");
+    stage.subscribe(&owner, &ada, room, every(20));
+    stage.pass(100);
+    let mut copy = SpatialChannelData::default();
+    let take = |told: Vec<Message>, copy: &mut SpatialChannelData| {
+        for message in told.iter().filter(|message| message.channel_id == room) {
+            match message.msg_type {
+                message_type::UNSUB_FROM_CHANNEL => *copy = SpatialChannelData::default(),
+                message_type::CHANNEL_DATA_UPDATE => {
+                    let update: ChannelDataUpdateMessage = message.decode().expect("an update");
+                    let bytes = update.data.expect("state").value;
+                    let news = SpatialChannelData::decode(bytes).expect("the type of the room");
+                    for (id, state) in news.entities {
+                        let known = copy.entities.entry(id).or_default();
+                        known.merge(&state.encode_to_vec()[..]).expect("it merges");
+                    }
+                    copy.entities.retain(|_, state| !state.removed);
+                }
+                _ => {}
+            }
+        }
+    };
+    take(stage.read(&ada), &mut copy);
+    assert_eq!(copy.entities.len(), 2);
+    stage.drop_connection(&ada, EndCause::Lost);
+    stage.update(&owner, room, world(&[(2, true)]));
+    stage.pass(1_000);
+    let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
+    take(told, &mut copy);
+    stage.pass(100);
+    take(stage.read(&back), &mut copy);
+    assert_eq!(copy.entities.keys().collect::<Vec<_>>(), [&1]);
+    assert_eq!(copy.entities[&1].obj_ref, Some(object(1)), "each item of its list once");
 }
 
 #[test]
@@ -300,8 +370,8 @@ fn a_connection_that_lives_is_not_taken_over_by_its_name() {
     let room = stage.create(&owner, ChannelType::Subworld, Some(standing([1.0, 1.0, 1.0])));
     let ada = stage.join_as(Side::Client, "ada");
     stage.subscribe(&owner, &ada, room, every(40));
-    let (twin, should_recover, _) = come_back(&mut stage, Side::Client, "ada");
-    assert!(!should_recover && twin.id != ada.id);
+    let (twin, ..) = come_back(&mut stage, Side::Client, "ada");
+    assert!(twin.id != ada.id);
     let subscriptions = |stage: &Stage, id| stage.engine.connections().find(|c| c.id == id).map(|c| c.subscriptions);
     assert_eq!((subscriptions(&stage, ada.id), subscriptions(&stage, twin.id)), (Some(1), Some(0)));
     let (server_twin, should_recover, _) = come_back(&mut stage, Side::Server, "ada");
@@ -310,8 +380,8 @@ fn a_connection_that_lives_is_not_taken_over_by_its_name() {
     stage.drop_connection(&ada, EndCause::Lost);
     let (other_side, should_recover, _) = come_back(&mut stage, Side::Server, "ada");
     assert!(!should_recover);
-    let (back, should_recover, _) = come_back(&mut stage, Side::Client, "ada");
-    assert_eq!((back.id, should_recover), (ada.id, true));
+    let (back, ..) = come_back(&mut stage, Side::Client, "ada");
+    assert_eq!(back.id, ada.id);
     assert_eq!(subscriptions(&stage, twin.id), Some(0), "the twin is who it was");
     // What we have ended ourselves does not come back.
     stage.say(
@@ -320,7 +390,7 @@ fn a_connection_that_lives_is_not_taken_over_by_its_name() {
         &throng_channeld::proto::DisconnectMessage { conn_id: back.id },
     );
     stage.settle();
-    assert!(!come_back(&mut stage, Side::Client, "ada").1);
+    assert_ne!(come_back(&mut stage, Side::Client, "ada").0.id, ada.id);
     let _ = (server_twin, other_side);
 }
 
@@ -341,8 +411,8 @@ fn an_id_that_was_used_again_meanwhile_is_another_channel() {
     }
     let again = [stage.create(&owner, ChannelType::Private, None), stage.create(&owner, ChannelType::Private, None)];
     assert_eq!(again, [room, own]);
-    let (back, should_recover, _) = come_back(&mut stage, Side::Client, "ada");
-    assert!(should_recover);
+    let (back, ..) = come_back(&mut stage, Side::Client, "ada");
+    assert_eq!(back.id, ada.id);
     let subscriptions = stage.engine.connections().find(|c| c.id == back.id).map(|c| c.subscriptions);
     assert_eq!(subscriptions, Some(0), "it never was in these rooms");
 }

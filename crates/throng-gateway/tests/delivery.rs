@@ -9,9 +9,10 @@ use stage::{Peer, Stage, settings};
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
-    Any, ChannelDataAccess, ChannelDataMergeOptions, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage,
+    Any, AuthMessage, AuthResultMessage, ChannelDataAccess, ChannelDataMergeOptions, ChannelDataUpdateMessage,
+    ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, UnsubscribedFromChannelResultMessage,
 };
-use throng_channeld::{Header, message_type};
+use throng_channeld::{Header, Messages, message_type};
 use throng_gateway::engine::port::{EndCause, Side};
 
 /// Entities that writers fight over.
@@ -25,6 +26,8 @@ struct Player {
     name: u32,
     skips_self: bool,
     is_stuck: bool,
+    /// Its network takes a little in each step.
+    trickles: bool,
     /// It has been told everything once. What it wrote before that is in it.
     has_begun: bool,
     view: View,
@@ -68,13 +71,59 @@ impl View {
     }
 }
 
+/// Between two steps.
+const WAITS_MS: [u64; 9] = [0, 0, 0, 1, 1, 2, 7, 30, 120];
+
 /// The entity that lists grow in: nobody removes it.
 const LEDGER: u32 = 1_000;
+
+/// What differs from world to world.
+struct Weather {
+    threads: u32,
+    /// For how long a client may come back; 0: not at all.
+    resume_ms: u32,
+    /// Bytes of filling in what is signed: then frames do not fit into queues.
+    filling_bytes: usize,
+    /// Now and then nothing happens for so long: removals are forgotten.
+    long_ms: u64,
+}
+
+impl Weather {
+    fn of(seed: u64) -> Weather {
+        Weather {
+            threads: 1 + (seed % 2) as u32,
+            resume_ms: if seed % 3 == 0 { 0 } else { 40_000 },
+            filling_bytes: if seed % 4 == 1 { 9_000 } else { 0 },
+            long_ms: if seed % 5 == 0 { 0 } else { 25_000 },
+        }
+    }
+
+    /// Short waits, so that removals are forgotten after 18 s, and small queues if much is written.
+    fn settings(&self) -> throng_gateway::settings::Settings {
+        let threads = format!("-threads={}", self.threads);
+        let mut settings = settings(&["-dev", "-cfsm=client_authoratative_fsm.json", &threads]);
+        let limits = &mut settings.limits;
+        limits.client_resume_ms = self.resume_ms;
+        (limits.max_interval_ms, limits.max_delay_ms, limits.min_delay_ms) = (1_000, 1_000, -1_000);
+        (limits.max_slow_ms, limits.max_backlog_ms) = (2_000, 4_000);
+        if self.filling_bytes > 0 {
+            (limits.queue_soft_bytes, limits.queue_hard_bytes) = (16_384, 65_536);
+            (limits.server_queue_soft_bytes, limits.server_queue_hard_bytes) = (16_384, 65_536);
+        }
+        settings
+    }
+}
 
 struct World {
     stage: Stage,
     random: fastrand::Rng,
+    weather: Weather,
     players: Vec<Player>,
+    /// Those who may come back.
+    lost: Vec<Player>,
+    /// What has happened: connections that came back, and that were ended.
+    returns: u32,
+    ends: u32,
     channel: u32,
     /// What the state is, made from what was written, in order.
     truth: View,
@@ -84,7 +133,8 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut stage = Stage::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-threads=1"]));
+        let weather = Weather::of(seed);
+        let mut stage = Stage::new(weather.settings());
         let owner = stage.server();
         let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
         let create = CreateChannelMessage {
@@ -95,7 +145,20 @@ impl World {
         stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
         let random = fastrand::Rng::with_seed(seed);
         let (truth, sequences) = (View::default(), BTreeMap::new());
-        let mut world = World { stage, random, players: Vec::new(), channel: 1, truth, names: 0, sequences };
+        let (players, lost) = (Vec::new(), Vec::new());
+        let mut world = World {
+            stage,
+            random,
+            weather,
+            players,
+            lost,
+            returns: 0,
+            ends: 0,
+            channel: 1,
+            truth,
+            names: 0,
+            sequences,
+        };
         for _ in 0..6 {
             world.join();
         }
@@ -105,14 +168,17 @@ impl World {
     /// Somebody comes, and subscribes with whatever options.
     fn join(&mut self) {
         let side = if self.random.u8(..4) == 0 { Side::Server } else { Side::Client };
-        let peer = self.stage.join_as(side, "player");
         self.names += 1;
+        let peer = self.stage.join_as(side, &format!("player{}", self.names));
         let player = Player {
             peer,
             side,
             name: self.names,
-            skips_self: self.random.bool(),
+            // What is under way in slices is older than what somebody writes meanwhile: only who is told its own words as well
+            // can tell.
+            skips_self: self.weather.filling_bytes == 0 && self.random.bool(),
             is_stuck: false,
+            trickles: false,
             has_begun: false,
             view: View::default(),
         };
@@ -136,6 +202,46 @@ impl World {
         let gone = self.players.swap_remove(self.random.usize(..self.players.len()));
         let cause = if self.random.bool() { EndCause::Lost } else { EndCause::PeerClosed };
         self.stage.drop_connection(&gone.peer, cause);
+        self.lost.push(gone);
+    }
+
+    /// Somebody comes back under its name, with the copy that it had; if it is too late, as somebody else.
+    fn come_back(&mut self) {
+        if self.lost.is_empty() {
+            return;
+        }
+        let mut player = self.lost.swap_remove(self.random.usize(..self.lost.len()));
+        let former = player.peer.id;
+        player.peer = self.stage.connect(player.side);
+        let auth = AuthMessage { player_identifier_token: format!("player{}", player.name), login_token: "x".into() };
+        self.stage.say(&player.peer, Header::new(0, message_type::AUTH), &auth);
+        // All that it is told on the way counts: it is read with the rest.
+        let bytes = player.peer.line.lock().unwrap().bytes.clone();
+        let mut told = Messages::new(bytes.into()).map(|message| message.expect("a sound message"));
+        let answer = told.next().expect("an answer").decode::<AuthResultMessage>().expect("an answer to a login");
+        player.peer.id = answer.conn_id;
+        (player.is_stuck, player.trickles) = (false, false);
+        if answer.conn_id == former {
+            assert!(player.side == Side::Client && !answer.should_recover);
+            self.returns += 1;
+        } else {
+            (player.has_begun, player.view) = (false, View::default());
+            self.subscribe(&player);
+        }
+        self.players.push(player);
+    }
+
+    /// Who did not read for too long was ended.
+    fn part_with_the_ended(&mut self) {
+        let (gone, present): (Vec<Player>, Vec<Player>) =
+            std::mem::take(&mut self.players).into_iter().partition(|player| player.peer.is_closed());
+        assert!(gone.iter().all(|player| player.is_stuck || player.trickles), "nobody else is ended");
+        self.ends += gone.len() as u32;
+        self.players = present;
+        self.lost.extend(gone);
+        while self.players.len() < 3 {
+            self.join();
+        }
     }
 
     fn write(&mut self) {
@@ -158,7 +264,7 @@ impl World {
             kind => {
                 let stamp = self.random.u32(..1_000_000);
                 let object = UnrealObjectRef {
-                    class_path: (kind < 7).then(|| format!("{name}: {stamp}")),
+                    class_path: (kind < 7).then(|| self.signature(name, stamp)),
                     owning_conn_id: (kind > 5).then_some(stamp),
                     ..Default::default()
                 };
@@ -178,14 +284,29 @@ impl World {
         self.truth.take(update);
     }
 
+    fn signature(&self, name: u32, stamp: u32) -> String {
+        format!("{name}: {stamp}{}", " ".repeat(self.weather.filling_bytes))
+    }
+
     fn hear(&mut self) {
-        for player in &mut self.players {
-            if !player.is_stuck {
-                for update in self.stage.updates::<SpatialChannelData>(&player.peer, self.channel) {
-                    if !std::mem::replace(&mut player.has_begun, true) {
-                        player.view = View::default();
+        let channel = self.channel;
+        for player in self.players.iter_mut().filter(|player| !player.is_stuck) {
+            for message in self.stage.read(&player.peer).into_iter().filter(|message| message.channel_id == channel) {
+                match message.msg_type {
+                    // What it has is void.
+                    message_type::UNSUB_FROM_CHANNEL => {
+                        let ended: UnsubscribedFromChannelResultMessage = message.decode().expect("a result");
+                        player.has_begun &= ended.conn_id != player.peer.id;
                     }
-                    player.view.take(update);
+                    message_type::CHANNEL_DATA_UPDATE => {
+                        let update: ChannelDataUpdateMessage = message.decode().expect("an update");
+                        if !std::mem::replace(&mut player.has_begun, true) {
+                            player.view = View::default();
+                        }
+                        let value = update.data.expect("state").value;
+                        player.view.take(prost::Message::decode(value).expect("the type of the channel"));
+                    }
+                    _ => {}
                 }
             }
         }
@@ -201,13 +322,34 @@ impl World {
                 self.players.push(player);
             }
             5 => self.toggle_stuck(),
+            6..8 => self.come_back(),
+            8 => self.toggle_trickle(),
             _ => self.write(),
         }
-        let ms = *self.random.choice(&[0, 0, 0, 1, 1, 2, 7, 30, 120]).expect("some");
+        let is_long = self.random.u8(..100) == 0;
+        let ms = if is_long { self.weather.long_ms } else { *self.random.choice(&WAITS_MS).expect("some") };
         if ms > 0 {
             self.stage.pass(ms);
         }
+        for player in self.players.iter().filter(|player| player.trickles) {
+            player.peer.takes(6_000);
+        }
         self.hear();
+        self.part_with_the_ended();
+    }
+
+    /// Somebody's network becomes bad, or good again.
+    fn toggle_trickle(&mut self) {
+        let place = self.random.usize(..self.players.len());
+        let player = &mut self.players[place];
+        if player.is_stuck {
+            return;
+        }
+        player.trickles = !player.trickles;
+        match player.trickles {
+            true => player.peer.stop_reading(),
+            false => player.peer.read_on(),
+        }
     }
 
     /// Somebody's network stops for a while, or goes on.
@@ -215,9 +357,14 @@ impl World {
         let place = self.random.usize(..self.players.len());
         let player = &mut self.players[place];
         player.is_stuck = !player.is_stuck;
+        player.trickles = false;
         if player.is_stuck {
             // More than is waited for, less than is endured.
-            player.peer.stall(if player.side == Side::Server { 8 << 20 } else { 1 << 20 });
+            player.peer.stall(match player.side {
+                _ if self.weather.filling_bytes > 0 => 20_000,
+                Side::Server => 8 << 20,
+                Side::Client => 1 << 20,
+            });
         } else {
             player.peer.read_on();
         }
@@ -226,25 +373,32 @@ impl World {
     /// Nobody writes any more, and everybody reads.
     fn settle(&mut self) {
         for player in &mut self.players {
-            player.is_stuck = false;
+            (player.is_stuck, player.trickles) = (false, false);
             player.peer.read_on();
         }
         self.stage.pass(5_000);
         self.hear();
+        assert!(self.players.iter().all(|player| !player.peer.is_closed()));
+        assert_eq!(self.stage.engine.counters().renewed, 0, "nobody missed a removal that is forgotten");
     }
 }
 
 #[test]
 fn everybody_ends_with_the_state_and_is_told_each_change_once_and_in_order() {
-    let seeds = std::env::var("DELIVERY_SEED").ok().and_then(|seed| seed.parse().ok()).map_or(0..60, |s: u64| s..s + 1);
+    let seeds =
+        std::env::var("DELIVERY_SEED").ok().and_then(|seed| seed.parse().ok()).map_or(0..200, |s: u64| s..s + 1);
+    let is_one = seeds.end - seeds.start == 1;
+    let (mut returns, mut ends) = (0, 0);
     for seed in seeds {
         let mut world = World::new(seed);
         for _ in 0..500 {
             world.step();
         }
         world.settle();
+        (returns, ends) = (returns + world.returns, ends + world.ends);
         let again = format!("seed {seed}: again with DELIVERY_SEED={seed}");
         for player in &world.players {
+            assert_eq!(player.view.entities, world.truth.entities, "{again}: player {}", player.name);
             for (writer, expected) in &world.truth.told {
                 let told = player.view.told.get(writer).map_or(&[][..], Vec::as_slice);
                 assert_eq!(told, expected, "{again}: player {} of writer {writer}", player.name);
@@ -252,20 +406,7 @@ fn everybody_ends_with_the_state_and_is_told_each_change_once_and_in_order() {
             assert_eq!(player.view.told.len(), world.truth.told.len(), "{again}: somebody made something up");
         }
     }
-}
-
-#[test]
-fn everybody_who_hears_its_own_words_ends_with_the_same_entities() {
-    for seed in 0..60 {
-        let mut world = World::new(seed);
-        for _ in 0..500 {
-            world.step();
-        }
-        world.settle();
-        for player in world.players.iter().filter(|player| !player.skips_self) {
-            assert_eq!(player.view.entities, world.truth.entities, "seed {seed}, player {}", player.name);
-        }
-    }
+    assert!(is_one || returns > 50 && ends > 50, "{returns} came back, {ends} were ended");
 }
 
 #[test]

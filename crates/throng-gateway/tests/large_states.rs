@@ -8,9 +8,10 @@ use prost::Message as _;
 use stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
-    Any, AuthMessage, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType, UnsubscribedFromChannelMessage,
+    Any, AuthMessage, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType,
+    CreateChannelMessage, UnsubscribedFromChannelMessage,
 };
-use throng_channeld::{Header, message_type};
+use throng_channeld::{Header, Message, message_type};
 use throng_gateway::engine::port::{EndCause, Side};
 
 /// A large object with a version in it.
@@ -161,6 +162,95 @@ fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() 
     assert!(rooms.iter().all(|room| known.get(room) == Some(&whole)));
     stage.pass(10_000);
     assert!(stage.is_at_rest(), "then there is nothing left to look at");
+}
+
+#[test]
+fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_forgotten() {
+    let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_ms=120000"]));
+    let owner = stage.master();
+    write(&mut stage, &owner, 0, 0..12_000, 1);
+    let late = stage.client();
+    late.stop_reading();
+    stage.subscribe(&owner, &late, 0, every(20));
+    let mut ended_at_s = None;
+    for second in 0..400 {
+        stage.pass(1_000);
+        // Never over its soft bound for long, and never done.
+        if second % 25 == 0 {
+            late.takes(60_000);
+        }
+        if late.is_closed() {
+            ended_at_s.get_or_insert(second);
+        }
+    }
+    assert!(matches!(ended_at_s, Some(119..=125)), "{ended_at_s:?}");
+    assert_eq!((stage.engine.counters().too_slow, stage.refused("backlog_ms")), (1, 1));
+}
+
+#[test]
+fn who_missed_a_removal_that_is_not_remembered_is_told_to_begin_anew() {
+    let mut stage = Stage::new(stage::settings(&["-dev"]));
+    let owner = stage.master();
+    let create = CreateChannelMessage {
+        channel_type: ChannelType::Test.into(),
+        merge_options: Some(ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() }),
+        ..Default::default()
+    };
+    stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    let entities = |ids: std::ops::Range<u32>, removed: bool| {
+        let state = |id| (id, SpatialEntityState { removed, ..Default::default() });
+        Any::pack(&SpatialChannelData { entities: ids.map(state).collect() })
+    };
+    let away = stage.client();
+    stage.subscribe(&owner, &away, 1, every(20));
+    stage.update(&owner, 1, entities(0..3, false));
+    stage.pass(100);
+    let mut known = BTreeMap::new();
+    hear(&mut stage, &away, 1, &mut known);
+    assert_eq!(known.len(), 3);
+    // While it is away for ten seconds, more is removed than a state remembers.
+    away.stall(200_000);
+    stage.update(&owner, 1, entities(0..1, true));
+    for begin in (0..90_000).step_by(1_000) {
+        for removed in [false, true] {
+            stage.update(&owner, 1, entities(10 + begin..1_010 + begin, removed));
+        }
+        stage.pass(100);
+    }
+    stage.read(&owner);
+    away.read_on();
+    stage.pass(200);
+    let told: Vec<Message> = stage.read(&away).into_iter().filter(|message| message.channel_id == 1).collect();
+    let kinds: Vec<u32> = told.iter().take(3).map(|message| message.msg_type).collect();
+    let expected = [message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL, message_type::CHANNEL_DATA_UPDATE];
+    assert_eq!(kinds, expected);
+    let update: ChannelDataUpdateMessage = told[2].decode().expect("an update");
+    let state = SpatialChannelData::decode(update.data.expect("state").value).expect("the type of the channel");
+    assert_eq!(state.entities.into_keys().collect::<std::collections::BTreeSet<_>>(), [1, 2].into());
+    assert_eq!(stage.read_type(&owner, message_type::UNSUB_FROM_CHANNEL).len(), 0, "nothing has changed for others");
+    assert_eq!(stage.engine.counters().renewed, 1);
+}
+
+#[test]
+fn what_is_kept_for_all_backlogs_together_is_bounded() {
+    let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_bytes=16000000"]));
+    let owner = stage.master();
+    write(&mut stage, &owner, 0, 0..12_000, 1);
+    let join = |stage: &mut Stage| {
+        let late = stage.client();
+        late.stop_reading();
+        stage.subscribe(&owner, &late, 0, every(20));
+        late
+    };
+    // Several at one point have one frame: it is kept once.
+    let together: Vec<Peer> = (0..8).map(|_| join(&mut stage)).collect();
+    stage.pass(3_000);
+    assert!(together.iter().all(|late| !late.is_closed()));
+    write(&mut stage, &owner, 0, 0..1, 2);
+    let next = join(&mut stage);
+    stage.pass(2_000);
+    assert!(next.is_closed() && together.iter().all(|late| !late.is_closed()), "it had the most for itself");
+    assert_eq!((stage.engine.counters().too_slow, stage.refused("backlog_bytes")), (1, 1));
 }
 
 #[test]

@@ -106,6 +106,68 @@ fn a_removal_in_the_same_window_as_other_updates_reaches_every_subscriber() {
     assert_eq!(state.tombstone_count(), 1);
 }
 
+/// Merges what writers 1, 2 and 3 say, one after the other. Writer 1, who has heard `before` and skips its own words, is
+/// then told the rest: it ends with the state.
+fn who_skips_itself_ends_with_the_state(before: Wire, said: &[(u32, Wire)]) {
+    for max_bytes in [40, 60_000] {
+        let mut state = world(removable());
+        let (mut by_encoding, mut by_cutting) = (Receiver::new("World", true), Receiver::new("World", true));
+        merge(&mut state, before.clone(), 9, 1);
+        for receiver in [&mut by_encoding, &mut by_cutting] {
+            receiver.receive_all(&delta(&state, 0));
+        }
+        for (tick, (writer, update)) in (2..).zip(said) {
+            merge(&mut state, update.clone(), *writer, tick);
+            if *writer == 1 {
+                by_encoding.receive(&update.0);
+                by_cutting.receive(&update.0);
+            }
+        }
+        let expected = full(&state, "World", 60_000);
+        let (mut own, mut shared) = (Chunks::new(), Chunks::new());
+        state.encode(Some(Tick(1)), None, Some(1), max_bytes, &mut own);
+        by_encoding.receive_all(&own);
+        assert_same(&by_encoding.message, &expected, &format!("encoded without its own, chunks of {max_bytes}"));
+        state.encode(Some(Tick(1)), None, None, max_bytes, &mut shared);
+        match shared.involvement(1) {
+            Involvement::Mixed => continue,
+            _ => by_cutting.receive_without(&shared, 1),
+        }
+        assert_same(&by_cutting.message, &expected, &format!("its own cut out, chunks of {max_bytes}"));
+    }
+}
+
+#[test]
+fn who_writes_to_a_key_that_another_removed_is_told_of_the_removal() {
+    let before = || message().entry(1, 1, message().text(8, "old"));
+    let removal = || message().entry(1, 1, message().varint(1, 1));
+    let own = || message().entry(1, 1, message().varint(2, 5));
+    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own())]);
+    let of_third = || message().entry(1, 1, message().text(5, "third"));
+    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own()), (3, of_third())]);
+    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (3, of_third()), (1, own())]);
+    who_skips_itself_ends_with_the_state(before(), &[(1, own()), (2, removal()), (1, own()), (3, of_third())]);
+    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own()), (1, removal()), (3, of_third())]);
+}
+
+#[test]
+fn the_same_holds_for_a_key_within_an_entry_and_next_to_fields_of_its_own() {
+    let part = |value: Wire| message().entry(1, 1, message().entry(13, 3, value));
+    let before = part(message().varint(2, 7)).and(message().entry(1, 2, message().varint(2, 1)));
+    let removal = part(message().varint(1, 1));
+    let own = part(message().fixed64(3, 1.0f64.to_bits())).and(message().entry(1, 1, message().varint(2, 4)));
+    who_skips_itself_ends_with_the_state(before, &[(2, removal), (1, own)]);
+}
+
+#[test]
+fn who_goes_back_to_a_message_of_a_oneof_is_told_that_another_had_left_it() {
+    let chosen = |number: u32, field: u32| message().nested(number, message().float(field, 1.5));
+    who_skips_itself_ends_with_the_state(chosen(9, 1), &[(2, chosen(10, 1)), (1, chosen(9, 2))]);
+    let within = |choice: Wire| message().entry(1, 1, choice);
+    let (first, second) = (within(message().nested(10, message().varint(1, 3))), within(message().text(9, "other")));
+    who_skips_itself_ends_with_the_state(first, &[(2, second), (1, within(message().nested(10, message())))]);
+}
+
 #[test]
 fn a_key_that_comes_back_has_nothing_of_its_former_value() {
     let mut state = world(removable());

@@ -39,6 +39,12 @@ pub trait ChannelState: Send + Sync {
     /// Whether a newcomer has nothing to be told.
     fn is_empty(&self) -> bool;
 
+    /// Whether something that was removed has been forgotten: then whoever stands before the horizon may have it for ever,
+    /// and to be told everything is not enough.
+    fn has_forgotten(&self) -> bool {
+        false
+    }
+
     /// Writes the changes in `(since, now]`, or everything, into an empty frame. [`Frame::variant`] says in which form.
     fn encode(&self, context: &Self::Context, since: Since, now: Tick, frame: &mut Frame);
 
@@ -521,6 +527,11 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             channels[request.channel as usize].state.encode(context, request.since, now, frame);
         });
         self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
+    }
+
+    /// The state behind each frame that the last plan asks for: what [`encode`](Hub::encode) will have to look at.
+    pub fn asked_for(&self) -> impl Iterator<Item = &S> + '_ {
+        self.requests.iter().map(|request| &self.channels[request.channel as usize].state)
     }
 
     /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to

@@ -8,6 +8,9 @@
 //! A subscription whose frames may get lost on their way [keeps track](Stream::keep_track) of what has arrived: see
 //! `track.rs`.
 //!
+//! Who stands before the horizon of a channel that [has forgotten](ChannelState::has_forgotten) removals cannot be helped
+//! by any frame: such a subscription is served no more, and [handed out](Stream::take_outdated) to be made anew.
+//!
 //! Turns lie on a lattice of the subscription's own: `anchor + n * interval`, moved up to the channel's grid. Turns that
 //! were missed are skipped, not made up for.
 
@@ -35,6 +38,8 @@ pub struct Stream {
     free: Vec<u16>,
     limit: usize,
     due: Vec<Due>,
+    /// Numbers of subscriptions that are served no more.
+    outdated: Vec<u16>,
     is_paused: bool,
     /// Every subscription has a turn at the next plan.
     is_hurried: bool,
@@ -88,6 +93,8 @@ enum Stage {
     Asleep,
     /// Never has a turn.
     Mute,
+    /// Neither has this one: it missed a removal that nobody remembers.
+    Outdated,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +141,7 @@ impl Reader for Stream {
             free: Vec::new(),
             limit: limit.min(usize::from(u16::MAX) - 1),
             due: Vec::new(),
+            outdated: Vec::new(),
             is_paused: false,
             is_hurried: false,
             tracks: Tracks::default(),
@@ -200,6 +208,19 @@ impl Stream {
         self.is_paused = is_paused;
     }
 
+    /// Bytes of the frames that are due.
+    pub fn due_bytes<S: ChannelState>(&self, outgoing: Outgoing<'_, S>) -> usize {
+        self.due.iter().map(|due| outgoing.frame(due.request).bytes.len()).sum()
+    }
+
+    /// The channels of subscriptions that the last plans have found standing before the horizon, and that are not served any
+    /// more: to be ended and made anew, after the subscriber was told to throw its copy away.
+    pub fn take_outdated(&mut self) -> impl Iterator<Item = ChannelIndex> + '_ {
+        let entries = &self.entries;
+        let still = |&number: &u16| entries[usize::from(number)].stage == Stage::Outdated;
+        self.outdated.drain(..).filter(still).map(|number| ChannelIndex(entries[usize::from(number)].channel))
+    }
+
     /// Hands out each frame that is due, in order of subscription number, with the tick up to which the subscriber had
     /// been sent everything and by how many ticks its turn is late. Each counts as sent.
     ///
@@ -260,7 +281,14 @@ impl Stream {
             return;
         }
         let base = self.tracks.base(number, entry.since);
-        let too_old = is_fresh || state.horizon().is_newer_than(base);
+        let is_outdated = state.horizon().is_newer_than(base);
+        if !is_fresh && is_outdated && state.has_forgotten() {
+            entry.stage = Stage::Outdated;
+            self.due_at[number] = now.after(NO_TURN_TICKS);
+            self.outdated.push(number as u16);
+            return;
+        }
+        let too_old = is_fresh || is_outdated;
         let since = if too_old { Since::Start } else { Since::Tick(base) };
         let request = planner.request(entry.channel, since, entry.variant);
         self.due.push(Due { number: number as u16, request });
@@ -422,6 +450,7 @@ mod tests {
     struct Counter {
         value: u8,
         changed: Tick,
+        forgotten: Tick,
     }
 
     impl ChannelState for Counter {
@@ -432,7 +461,11 @@ mod tests {
         }
 
         fn horizon(&self) -> Tick {
-            Tick(0)
+            self.forgotten
+        }
+
+        fn has_forgotten(&self) -> bool {
+            self.forgotten != Tick(0)
         }
 
         fn retention_ticks(&self) -> u32 {
@@ -475,7 +508,7 @@ mod tests {
     impl Scene {
         fn write(&mut self, value: u8) {
             let changed = self.hub.now().after(1);
-            *self.hub.state_mut(self.channel) = Counter { value, changed };
+            *self.hub.state_mut(self.channel) = Counter { value, changed, forgotten: Tick(0) };
         }
 
         /// Goes to `now`, tick by tick; what came, with when.
@@ -516,6 +549,33 @@ mod tests {
         }
         scene.hub.connection_mut(scene.reader).expect("it is connected").pause(false);
         assert_eq!(scene.run_to(200).iter().map(|&(_, value)| value).collect::<Vec<_>>(), [9]);
+    }
+
+    #[test]
+    fn who_missed_a_removal_that_is_forgotten_is_served_no_more_until_it_is_made_anew() {
+        let mut scene = scene(10, StreamStart::Everything);
+        scene.write(1);
+        assert_eq!(scene.run_to(20).len(), 1);
+        scene.hub.connection_mut(scene.reader).expect("it is connected").pause(true);
+        scene.write(2);
+        scene.run_to(100);
+        scene.hub.state_mut(scene.channel).forgotten = Tick(90);
+        scene.hub.connection_mut(scene.reader).expect("it is connected").pause(false);
+        assert_eq!(scene.run_to(150), []);
+        let outdated = |scene: &mut Scene| -> Vec<ChannelIndex> {
+            scene.hub.connection_mut(scene.reader).expect("it is connected").take_outdated().collect()
+        };
+        assert_eq!(outdated(&mut scene), [scene.channel]);
+        assert_eq!(outdated(&mut scene), []);
+        scene.hub.unsubscribe(scene.reader, SubscriptionId(1));
+        let wanted = StreamSubscription {
+            interval_ticks: 10,
+            anchor: Tick(0),
+            start: StreamStart::Everything,
+            variant: Variant(0),
+        };
+        scene.hub.subscribe(scene.reader, scene.channel, wanted).expect("there is room");
+        assert_eq!(scene.run_to(200).iter().map(|&(_, value)| value).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -50,6 +50,12 @@ impl Backlog {
         }
     }
 
+    /// Bytes of memory that are kept for these frames. Of a frame that several wait for, each has its share.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let share = |frame: &Arc<Frame>| frame.bytes.len() / Arc::strong_count(frame).max(1);
+        self.frames.iter().map(|waiting| share(&waiting.frame) as u64).sum()
+    }
+
     /// What is left of a channel's state is not sent.
     pub(super) fn forget(&mut self, channel: ChannelIndex) {
         self.frames.retain(|waiting| waiting.channel != channel);

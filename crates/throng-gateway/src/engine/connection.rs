@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
     pub(crate) slow_since: Option<Time>,
+    /// Since when it has not been told anything newer than what waits for it.
+    pub(crate) behind_since: Option<Time>,
     /// It is to be ended at the end of the step.
     pub(crate) is_ending: bool,
     pub(crate) is_closing: bool,
@@ -175,6 +177,7 @@ impl Connection {
             recovery: None,
             is_watched: false,
             slow_since: None,
+            behind_since: None,
             is_ending: false,
             is_closing: false,
         }
@@ -264,6 +267,11 @@ impl Connection {
         !self.backlog.is_empty() || self.recovery.is_some()
     }
 
+    /// Bytes of memory that are kept for the state that waits.
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        self.backlog.kept_bytes()
+    }
+
     /// Queues as much of the state that waits as keeps the connection from being slow. The bytes queued.
     pub(crate) fn feed(&mut self, limits: &Limits) -> usize {
         let before = self.out.len();
@@ -291,6 +299,7 @@ impl Connection {
         }
         self.is_watched = true;
         self.slow_since = is_slow.then_some(now);
+        self.behind_since = Some(now);
         true
     }
 
@@ -313,10 +322,15 @@ impl Connection {
         }
     }
 
-    /// Whether it has taken less than it was given for too long, or by too much.
-    pub(crate) fn has_stalled(&self, limits: &Limits, now: Time) -> bool {
-        let patience = Duration::from_millis(limits.max_slow_ms.into());
-        self.is_overdue(limits) || self.slow_since.is_some_and(|since| now.since(since) > patience)
+    /// Whether it has taken less than it was given for too long, or by too much; by which limit.
+    pub(crate) fn has_stalled(&self, limits: &Limits, now: Time) -> Option<&'static str> {
+        let is_over = |since: Option<Time>, ms: u32| {
+            since.is_some_and(|since| now.since(since) > Duration::from_millis(ms.into()))
+        };
+        if self.is_overdue(limits) || is_over(self.slow_since, limits.max_slow_ms) {
+            return Some("queue_bytes");
+        }
+        is_over(self.behind_since, limits.max_backlog_ms).then_some("backlog_ms")
     }
 
     /// What the kernel has not taken yet.

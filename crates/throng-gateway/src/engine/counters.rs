@@ -32,6 +32,8 @@ pub struct Counters {
     pub paused: u64,
     /// Connections that were ended because they did not take what they were sent.
     pub too_slow: u64,
+    /// Subscriptions that were made anew because they had missed a removal that was forgotten.
+    pub renewed: u64,
     /// Lost connections that came back.
     pub recovered: u64,
     /// Entities that went to another cell.

@@ -10,6 +10,7 @@ use throng_wire::{Tick, Time};
 use super::channel::Channel;
 use super::connection::Connection;
 use super::log::{self, ChannelLog, Forms};
+use super::port::{EndCause, Key};
 use super::refusal::Refusal;
 use super::{Engine, STEP};
 use crate::settings::Limits;
@@ -25,21 +26,48 @@ impl Threads {
     }
 }
 
-impl Executor for Threads {
+impl Threads {
+    /// These threads for things of so many bytes together.
+    fn given(&self, bytes: usize) -> Given<'_> {
+        Given { threads: self, bytes }
+    }
+}
+
+/// Threads that know how much there is to do.
+struct Given<'a> {
+    threads: &'a Threads,
+    bytes: usize,
+}
+
+impl Executor for Given<'_> {
     fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
         use rayon::prelude::*;
-        match &self.0 {
-            Some(pool) if items.len() >= SHARED_OUT => {
-                pool.install(|| items.par_iter_mut().with_min_len(8).for_each(job))
-            }
+        match &self.threads.0 {
+            Some(pool) if items.len() > 1 => match run_length(items.len(), self.bytes) {
+                Some(run) => pool.install(|| items.par_iter_mut().with_min_len(run).for_each(job)),
+                None => Inline.for_each(items, job),
+            },
             _ => Inline.for_each(items, job),
         }
     }
 }
 
-/// Fewer things than this are done faster than shared out: to wake other threads, and to have them look for more before
-/// they sleep again, costs as much as twenty writes to sockets, and 256 of them take about 2 ms.
-const SHARED_OUT: usize = 256;
+/// How many of so many things a thread takes at a time; `None` if it is too little work to be shared out.
+fn run_length(items: usize, bytes: usize) -> Option<usize> {
+    let work_bytes = items.saturating_mul(ITEM_BYTES).saturating_add(bytes);
+    (work_bytes >= SHARED_OUT_BYTES).then(|| (items.saturating_mul(RUN_BYTES) / work_bytes).max(1))
+}
+
+/// What one thing costs besides its bytes, in bytes: a write to a socket takes 8 us, and 1 KB is copied or encoded in about
+/// 1 us.
+const ITEM_BYTES: usize = 8 * 1_024;
+
+/// Less than this, about 2 ms of work, is done faster than shared out: to wake other threads, and to have them look for
+/// more before they sleep again, costs as much as twenty writes to sockets.
+const SHARED_OUT_BYTES: usize = 256 * ITEM_BYTES;
+
+/// What a thread takes at a time, at least.
+const RUN_BYTES: usize = 8 * ITEM_BYTES;
 
 /// What one connection was given in a step.
 struct Share<'a> {
@@ -110,7 +138,10 @@ impl Engine {
         self.hold_back_the_slow();
         self.take_all_fates();
         self.hub.plan(tick);
-        self.hub.encode(&self.forms, &self.threads);
+        self.renew_the_outdated();
+        // A delta may be little of a large state, but to find that out is to encode it.
+        let state_bytes = self.hub.asked_for().map(|state| state.size_bytes()).sum();
+        self.hub.encode(&self.forms, &self.threads.given(state_bytes));
         self.counters.frames += self.hub.counters().frames_encoded;
         self.write();
         self.forget_removals(tick);
@@ -122,6 +153,35 @@ impl Engine {
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|&key| self.place(key).is_some_and(|index| self.stays_behind(index)));
         self.watched.append(&mut watched);
+        self.bound_backlogs();
+    }
+
+    /// Ends those for whom the most is kept, if it is too much for all together. Each second: there may be millions of
+    /// frames to look at.
+    fn bound_backlogs(&mut self) {
+        let tick = self.tick();
+        if self.watched.is_empty() || tick.since(self.last_backlog_look) < BACKLOG_LOOK_EVERY_MS {
+            return;
+        }
+        self.last_backlog_look = tick;
+        let kept = |&key: &Key| {
+            let connection = self.connection(self.place(key)?);
+            (!connection.is_ending).then(|| (connection.backlog_bytes(), key))
+        };
+        let mut kept: Vec<(u64, Key)> = self.watched.iter().filter_map(kept).collect();
+        let all_bytes: u64 = kept.iter().map(|&(bytes, _)| bytes).sum();
+        let mut surplus_bytes = all_bytes.saturating_sub(self.settings.limits.max_backlog_bytes);
+        if surplus_bytes > 0 {
+            kept.sort_unstable();
+        }
+        while surplus_bytes > 0
+            && let Some((bytes, key)) = kept.pop()
+        {
+            surplus_bytes = surplus_bytes.saturating_sub(bytes);
+            self.counters.too_slow += 1;
+            self.count(Refusal::Limit("backlog_bytes"));
+            self.end_for(key, EndCause::Stalled);
+        }
     }
 
     /// Looks at one who was behind, and feeds it with state that waits, if it can take some. Whether it is to be looked at
@@ -132,7 +192,8 @@ impl Engine {
         let connection = self.connection_mut(index);
         let is_slow = connection.is_slow(&limits);
         connection.slow_since = is_slow.then(|| connection.slow_since.unwrap_or(now));
-        let gives_up = connection.has_stalled(&limits, now);
+        let stalled = connection.has_stalled(&limits, now);
+        let gives_up = stalled.is_some();
         let (key, is_ending) = (connection.key, connection.is_ending);
         if !is_slow && connection.has_backlog() {
             let fed_bytes = connection.feed(&limits) + self.tell_more_of_what_was(index);
@@ -143,13 +204,14 @@ impl Engine {
         let connection = self.connection_mut(index);
         let is_behind = is_slow || gives_up || connection.has_backlog();
         connection.is_watched = is_behind;
+        connection.behind_since = is_behind.then(|| connection.behind_since.unwrap_or(now));
         let hub = self.hub_id(index);
         if let Some(stream) = self.hub.connection_mut(hub) {
             stream.pause(is_behind);
         }
         self.counters.paused += u64::from(is_slow);
-        if gives_up && !is_ending {
-            self.count(Refusal::Limit("queue_bytes"));
+        if let Some(limit) = stalled.filter(|_| !is_ending) {
+            self.count(Refusal::Limit(limit));
             self.end_soon(key);
         }
         is_behind
@@ -159,6 +221,7 @@ impl Engine {
         let (limits, now) = (&self.settings.limits, self.now);
         let (outgoing, slots) = self.hub.writers();
         let (channels, forms) = (&self.channels, &self.forms);
+        let mut due_bytes = 0;
         let mut shares: Vec<Share<'_>> = slots
             .iter_mut()
             .zip(&mut self.connections)
@@ -172,10 +235,11 @@ impl Engine {
                     }
                     return None;
                 }
+                due_bytes += slot.connection.as_ref().map_or(0, |stream| stream.due_bytes(outgoing));
                 Some(Share { slot, connection, updates: 0, bytes: 0, lag_ms: 0, scratch: Vec::new() })
             })
             .collect();
-        self.threads.for_each(&mut shares, |share| share.write(outgoing, channels, (forms, limits)));
+        self.threads.given(due_bytes).for_each(&mut shares, |share| share.write(outgoing, channels, (forms, limits)));
         for share in shares {
             let connection = share.connection;
             if share.updates > 0 {
@@ -190,15 +254,17 @@ impl Engine {
         }
     }
 
-    /// Removals are told for as long as anybody may not have heard of them.
+    /// Removals are told for as long as anybody may not have heard of them: whoever waits for its turn, and then for the
+    /// state before it to be taken, ends before they are forgotten.
     fn forget_removals(&mut self, tick: Tick) {
         if tick.since(self.last_forget) < FORGET_EVERY_MS {
             return;
         }
         self.last_forget = tick;
         let limits = &self.settings.limits;
-        let waits_ms = [limits.max_interval_ms, limits.max_delay_ms.unsigned_abs(), limits.max_slow_ms, MARGIN_MS];
-        let retention = waits_ms.into_iter().fold(0, u32::saturating_add);
+        let turn_ms = limits.max_interval_ms.saturating_add(limits.max_delay_ms.unsigned_abs());
+        let path_ms = limits.max_slow_ms.saturating_add(limits.max_backlog_ms);
+        let retention = turn_ms.saturating_add(path_ms).saturating_add(MARGIN_MS);
         self.state_bytes = 0;
         for state in self.hub.states_quietly_mut() {
             state.forget(tick.before(retention));
@@ -209,6 +275,9 @@ impl Engine {
 
 /// How much longer removals are kept than anybody can be behind.
 const MARGIN_MS: u32 = 10_000;
+
+/// How often it is looked how much is kept for those who are behind.
+const BACKLOG_LOOK_EVERY_MS: u32 = 1_000;
 
 /// How often those who do not take what they were sent are looked at while nothing else happens.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -294,4 +363,42 @@ fn without_own(frame: &Frame, state: &ChannelLog, me: u32, (body, out): (&mut Ve
         written += 1;
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+    use std::thread;
+
+    use super::*;
+
+    /// Threads that took part in so many jobs of so many bytes together. Each waits a moment, so that others come in.
+    fn threads_used(items: usize, bytes: usize) -> usize {
+        let seen = Mutex::new(HashSet::new());
+        let mut items = vec![(); items];
+        Threads::new(2).given(bytes).for_each(&mut items, |()| {
+            thread::sleep(Duration::from_millis(2));
+            seen.lock().expect("no job panics").insert(thread::current().id());
+        });
+        seen.into_inner().expect("no job panics").len()
+    }
+
+    #[test]
+    fn work_is_shared_out_by_its_bytes_not_by_the_number_of_things() {
+        assert_eq!(threads_used(200, 0), 1, "200 small ones");
+        assert_eq!(threads_used(200, 200_000), 1, "of a kilobyte each");
+        assert_eq!(threads_used(20, 20 << 20), 2, "20 of a megabyte each");
+        assert_eq!(threads_used(255, 255 * 60_000), 2, "255 subscribers who get 60 KB each");
+        assert_eq!(threads_used(1_000, 0), 2, "1,000 small ones");
+        assert_eq!(threads_used(1, 64 << 20), 1, "one cannot be shared out");
+    }
+
+    #[test]
+    fn threads_take_several_small_things_at_a_time_and_large_ones_one_by_one() {
+        assert_eq!(run_length(255, 0), None);
+        assert_eq!(run_length(256, 0), Some(8));
+        assert_eq!(run_length(200, 200 << 20), Some(1));
+        assert_eq!(run_length(usize::MAX, usize::MAX), Some(1));
+    }
 }

@@ -38,6 +38,10 @@ const NOTICE_MAX_BYTES: usize = 48_000;
 /// An entity with more state than this gets it as the first update of its channel, not with the notice.
 const NOTICE_ENTITY_MAX_BYTES: usize = 32_000;
 
+/// Notices are messages, which cannot wait as state can: the state that those of one handover bring is at most this part
+/// of what may wait for a client at all. The rest comes as first updates.
+const NOTICE_PART_OF_QUEUE: usize = 16;
+
 /// Bytes around an entity in a notice: its id twice, tags and lengths.
 const NOTICE_ENTITY_OVERHEAD_BYTES: usize = 24;
 
@@ -66,6 +70,15 @@ pub(super) struct EntityPace {
 struct Notices {
     key: Option<(u32, Vec<u32>)>,
     entries: Vec<u8>,
+    /// Entities whose state goes with notices, in ascending order. Whoever does not have the others gets theirs as first
+    /// updates.
+    carried: Vec<u32>,
+}
+
+impl Notices {
+    fn carries(&self, entity: u32) -> bool {
+        self.carried.binary_search(&entity).is_ok()
+    }
 }
 
 impl Engine {
@@ -222,7 +235,8 @@ impl Engine {
     }
 
     fn carry_out(&mut self, plan: &HandoverPlan<usize>, context: u32) {
-        let (mut notices, mut taken) = (Notices::default(), Vec::new());
+        let mut notices = Notices { carried: self.carried_by_notices(plan), ..Notices::default() };
+        let mut taken = Vec::new();
         for action in plan.actions() {
             match action {
                 Action::Unsubscribe { connection, entity } => {
@@ -238,7 +252,9 @@ impl Engine {
                 }
                 Action::Unlist { cell, entity } => self.unlist(*cell, *entity),
                 Action::List { cell, entity } => self.list(*cell, *entity),
-                Action::Subscribe { connection, entity, grant } => self.grant_entity(*connection, *entity, *grant),
+                Action::Subscribe { connection, entity, grant } => {
+                    self.grant_entity((*connection, *entity), *grant, notices.carries(*entity));
+                }
                 Action::Announce(notice) => self.announce(plan, notice, context, &mut notices),
             }
         }
@@ -260,7 +276,23 @@ impl Engine {
         was_awaited
     }
 
-    fn grant_entity(&mut self, connection: usize, entity: u32, grant: Grant) {
+    /// Which of the entities that move have their state in the notices of the move: as many as fit, in the order of the
+    /// plan. The same for all receivers.
+    fn carried_by_notices(&self, plan: &HandoverPlan<usize>) -> Vec<u32> {
+        let mut room_bytes = self.settings.limits.queue_hard_bytes as usize / NOTICE_PART_OF_QUEUE;
+        let fits = |entity: &u32| {
+            let channel = self.by_channel_id.get(entity);
+            let bytes = channel.map_or(0, |&channel| self.hub.state(channel).size_bytes());
+            let fits = bytes <= NOTICE_ENTITY_MAX_BYTES.min(room_bytes);
+            room_bytes -= if fits { bytes } else { 0 };
+            fits
+        };
+        let mut carried: Vec<u32> = plan.moved().iter().copied().filter(fits).collect();
+        carried.sort_unstable();
+        carried
+    }
+
+    fn grant_entity(&mut self, (connection, entity): (usize, u32), grant: Grant, is_carried: bool) {
         let Some(&channel) = self.by_channel_id.get(&entity) else { return };
         let access = match grant {
             Grant::Write => ChannelDataAccess::WriteAccess,
@@ -270,7 +302,7 @@ impl Engine {
         let options = ChannelSubscriptionOptions {
             data_access: Some(access.into()),
             skip_self_update_fan_out: Some(true),
-            skip_first_fan_out: (is_new && !self.is_too_large_for_notices(channel)).then_some(true),
+            skip_first_fan_out: (is_new && is_carried).then_some(true),
             ..Default::default()
         };
         if let Err(refusal) = self.subscribe_and_tell(connection, connection, channel, &options, 0) {
@@ -284,7 +316,7 @@ impl Engine {
         if !is_same {
             notices.key = Some((notice.source, with_data.to_vec()));
             notices.entries.clear();
-            self.encode_notices(plan, notice, context, &mut notices.entries);
+            self.encode_notices(plan, notice, context, notices);
         }
         self.send_entry(notice.connection, &notices.entries);
     }
@@ -294,7 +326,7 @@ impl Engine {
         plan: &HandoverPlan<usize>,
         notice: &Announced<usize>,
         context: u32,
-        entries: &mut Vec<u8>,
+        notices: &mut Notices,
     ) {
         let with_data = plan.with_data(notice);
         let header = Header::new(notice.destination, message_type::CHANNEL_DATA_HANDOVER);
@@ -309,31 +341,23 @@ impl Engine {
         };
         let (mut part, mut bytes) = (SpatialChannelData::default(), 0);
         for &entity in plan.entities(notice) {
-            let data = with_data.binary_search(&entity).is_ok().then(|| self.entity_data(entity)).flatten();
+            let is_told = with_data.binary_search(&entity).is_ok() && notices.carries(entity);
+            let data = is_told.then(|| self.entity_data(entity)).flatten();
             let state = self.entity_state(entity, data);
             let state_bytes = state.encoded_len() + NOTICE_ENTITY_OVERHEAD_BYTES;
             if bytes > 0 && bytes + state_bytes > NOTICE_MAX_BYTES {
-                put(&part, entries);
+                put(&part, &mut notices.entries);
                 part.entities.clear();
                 bytes = 0;
             }
             part.entities.insert(entity, state);
             bytes += state_bytes;
         }
-        put(&part, entries);
-    }
-
-    fn is_too_large_for_notices(&self, channel: ChannelIndex) -> bool {
-        let data = self.hub.state(channel).data();
-        data.is_some_and(|data| data.size_bytes() > NOTICE_ENTITY_MAX_BYTES)
+        put(&part, &mut notices.entries);
     }
 
     fn entity_data(&self, entity: u32) -> Option<Any> {
-        let channel = *self.by_channel_id.get(&entity)?;
-        match self.is_too_large_for_notices(channel) {
-            true => None,
-            false => self.hub.state(channel).full(),
-        }
+        self.hub.state(*self.by_channel_id.get(&entity)?).full()
     }
 
     fn entity_state(&self, entity: u32, entity_data: Option<Any>) -> SpatialEntityState {

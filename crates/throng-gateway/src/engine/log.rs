@@ -7,6 +7,7 @@
 //!
 //! A segment is one message. A state that does not fit into one is cut into several, to be merged in order.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,6 +48,9 @@ pub(crate) struct ChannelLog {
 #[derive(Debug)]
 pub(crate) struct Forms {
     forms: Vec<Form>,
+    /// By the name of the schema, then by paths; without the first, which is everything. Peers choose the paths: std's
+    /// keyed hash.
+    known: HashMap<String, HashMap<Vec<String>, Variant>>,
     /// Places that nobody needs.
     free: Vec<u32>,
     scratch: Mutex<Vec<Scratch>>,
@@ -58,7 +62,6 @@ pub(crate) struct Forms {
 #[derive(Debug)]
 struct Form {
     paths: Vec<String>,
-    schema: String,
     mask: Option<FieldMask>,
 }
 
@@ -68,17 +71,15 @@ struct Scratch {
     body: Vec<u8>,
 }
 
-/// No message type has this name.
-const UNUSED: &str = "-";
-
 /// Different field masks that are known at once.
 const FORMS_MAX: usize = 4_096;
 
 impl Default for Forms {
     fn default() -> Forms {
-        let everything = Form { paths: Vec::new(), schema: String::new(), mask: None };
+        let everything = Form { paths: Vec::new(), mask: None };
         Forms {
             forms: vec![everything],
+            known: HashMap::new(),
             free: Vec::new(),
             scratch: Mutex::default(),
             meters: Arc::default(),
@@ -88,26 +89,32 @@ impl Default for Forms {
 }
 
 impl Forms {
-    /// The form that shows only the fields at these paths of messages with this schema.
+    /// The form that shows only the fields at these paths of messages with this schema, if somebody has asked for it.
+    pub(super) fn find(&self, paths: &[String], schema: Option<&Schema>) -> Option<Variant> {
+        self.known.get(schema_name(schema))?.get(paths).copied()
+    }
+
+    /// The same, new if need be.
     pub(super) fn add(&mut self, paths: &[String], schema: Option<&Schema>) -> Result<Variant, Refusal> {
-        let name = schema.map_or("", |schema| schema.name());
-        let known = self.forms.iter().position(|form| form.paths == paths && form.schema == name);
-        if let Some(known) = known {
-            return Ok(Variant(known as u32));
+        if let Some(known) = self.find(paths, schema) {
+            return Ok(known);
         }
         let mask = FieldMask::resolve(paths, schema).map_err(|error| Refusal::Data(error.tag()))?;
-        let form = Form { paths: paths.to_vec(), schema: name.to_owned(), mask };
-        match self.free.pop() {
+        let form = Form { paths: paths.to_vec(), mask };
+        let place = match self.free.pop() {
             Some(place) => {
                 self.forms[place as usize] = form;
-                Ok(Variant(place))
+                place
             }
             None if self.forms.len() < FORMS_MAX => {
                 self.forms.push(form);
-                Ok(Variant(self.forms.len() as u32 - 1))
+                self.forms.len() as u32 - 1
             }
-            None => Err(Refusal::Limit("masks")),
-        }
+            None => return Err(Refusal::Limit("masks")),
+        };
+        let of_schema = self.known.entry(schema_name(schema).to_owned()).or_default();
+        of_schema.insert(paths.to_vec(), Variant(place));
+        Ok(Variant(place))
     }
 
     /// Whether there is no room for another form.
@@ -120,11 +127,14 @@ impl Forms {
         self.free.clear();
         for place in 1..self.forms.len() as u32 {
             if !used.contains(&Variant(place)) {
-                // Nobody asks for paths like these: they would be none.
-                self.forms[place as usize] = Form { paths: Vec::new(), schema: UNUSED.to_owned(), mask: None };
+                self.forms[place as usize] = Form { paths: Vec::new(), mask: None };
                 self.free.push(place);
             }
         }
+        self.known.retain(|_, of_schema| {
+            of_schema.retain(|_, variant| used.contains(variant));
+            !of_schema.is_empty()
+        });
     }
 
     /// The paths of a form.
@@ -143,6 +153,10 @@ impl Forms {
         lock().push(scratch);
         result
     }
+}
+
+fn schema_name(schema: Option<&Schema>) -> &str {
+    schema.map_or("", |schema| schema.name())
 }
 
 impl ChannelLog {
@@ -324,6 +338,10 @@ impl ChannelState for ChannelLog {
 
     fn horizon(&self) -> Tick {
         self.data.as_ref().map_or(Tick(0), |data| data.horizon())
+    }
+
+    fn has_forgotten(&self) -> bool {
+        self.data.as_ref().is_some_and(|data| data.has_forgotten())
     }
 
     fn retention_ticks(&self) -> u32 {

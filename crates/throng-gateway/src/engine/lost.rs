@@ -46,10 +46,6 @@ impl LostOnes {
         self.by_name.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
     /// Whether somebody who is awaited has this connection id.
     pub(super) fn has_connection_id(&self, id: u32) -> bool {
         self.connection_ids.contains(&id)
@@ -105,6 +101,10 @@ impl LostOnes {
         self.take(&key).map(|lost| (key, lost))
     }
 
+    pub(super) fn values(&self) -> impl Iterator<Item = &Lost> {
+        self.by_name.values().map(|(_, lost)| lost)
+    }
+
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Lost> {
         self.by_name.values_mut().map(|(_, lost)| lost)
     }
@@ -144,7 +144,7 @@ mod tests {
         ones.insert(name("other"), lost(3, &[8], None));
         let order: Vec<u32> = std::iter::from_fn(|| ones.take_least()).map(|(_, lost)| lost.connection_id).collect();
         assert_eq!(order, [2, 1, 3]);
-        assert!(ones.is_empty() && ones.by_end.is_empty() && ones.by_age.is_empty() && ones.connection_ids.is_empty());
+        assert!(ones.len() == 0 && ones.by_end.is_empty() && ones.by_age.is_empty() && ones.connection_ids.is_empty());
     }
 
     #[test]

@@ -119,6 +119,8 @@ pub struct Engine {
     last_plan: Time,
     last_forget: Tick,
     last_reclaim: Tick,
+    /// When it was last looked how much is kept for those who are behind.
+    last_backlog_look: Tick,
     /// Bytes of the state of all channels, about.
     state_bytes: u64,
     /// Who is not let in for a while.
@@ -169,6 +171,7 @@ impl Engine {
             last_plan: now,
             last_forget: Tick(0),
             last_reclaim: Tick(0),
+            last_backlog_look: Tick(0),
             state_bytes: 0,
             blocked: Blocked::default(),
             world: settings.spatial.as_ref().map(|spatial| World::new(Arc::new(spatial.grid.clone()))),
@@ -492,7 +495,7 @@ impl Engine {
     /// Ends a connection at the end of the step. One that does not take what it is sent counts as lost.
     fn end_soon(&mut self, key: Key) {
         let Some(index) = self.place(key) else { return };
-        let has_stalled = self.connection(index).has_stalled(&self.settings.limits, self.now);
+        let has_stalled = self.connection(index).has_stalled(&self.settings.limits, self.now).is_some();
         self.end_for(key, if has_stalled { EndCause::Stalled } else { EndCause::Ours });
     }
 

@@ -150,16 +150,18 @@ impl Engine {
     }
 
     fn return_subscriptions(&mut self, index: usize, lost: &Lost) {
-        // A server is told the state as it is; a client finds it in its first update.
-        let start = match self.connection(index).side {
-            Side::Server => StreamStart::Changes,
-            Side::Client => StreamStart::Everything,
-        };
+        let is_server = self.connection(index).is_server();
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
         for (id, Kept { wanted, since }) in subscriptions {
             let Some(&channel) = self.by_channel_id.get(&id) else { continue };
-            match self.serve_from(index, channel, wanted, start) {
+            if !is_server {
+                // It finds the state in its first update, and may have kept what was removed meanwhile.
+                self.subscribe_anew(index, channel, (wanted, since));
+                continue;
+            }
+            // A server is told the state as it is.
+            match self.serve_from(index, channel, wanted, StreamStart::Changes) {
                 Ok(number) => {
                     let subscriber = Subscriber::new(number, wanted, since);
                     self.channel_mut(channel).subscribers.insert(index as u32, subscriber);

@@ -71,7 +71,8 @@ impl Engine {
             result: result.into(),
             conn_id: self.connection(index).id,
             compression_type: i32::from(self.settings.advises_snappy),
-            should_recover: recovers,
+            // Whoever is told so waits for RECOVERY_END, which only servers get: a client begins anew.
+            should_recover: recovers && self.connection(index).is_server(),
         };
         let header = Header::new(GLOBAL_CHANNEL, message_type::AUTH);
         self.send(index, header.with_stub(stub_id), &answer);

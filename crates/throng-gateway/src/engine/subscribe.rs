@@ -9,6 +9,7 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, SubscriptionId, Variant};
+use throng_wire::Tick;
 
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
@@ -83,19 +84,70 @@ impl Engine {
         if !is_news {
             return;
         }
-        let (id, kind, owner) = {
-            let channel = self.channel(channel);
-            (channel.id, channel.kind, channel.owner)
-        };
+        let (id, owner) = (self.channel(channel).id, self.channel(channel).owner);
+        let result = self.subscribed_result(target, channel, subscriber);
+        self.tell_three((from, target, owner), Header::new(id, message_type::SUB_TO_CHANNEL), stub_id, &result);
+    }
+
+    fn subscribed_result(
+        &self,
+        target: usize,
+        channel: ChannelIndex,
+        subscriber: Subscriber,
+    ) -> SubscribedToChannelResultMessage {
         let mut effective = subscriber.to_wire();
         effective.data_field_masks = self.forms.paths(subscriber.variant).to_vec();
-        let result = SubscribedToChannelResultMessage {
+        SubscribedToChannelResultMessage {
             conn_id: self.connection(target).id,
             sub_options: Some(effective),
             conn_type: connection_type(self.connection(target).side).into(),
-            channel_type: kind.into(),
-        };
-        self.tell_three((from, target, owner), Header::new(id, message_type::SUB_TO_CHANNEL), stub_id, &result);
+            channel_type: self.channel(channel).kind.into(),
+        }
+    }
+
+    fn unsubscribed_result(&self, target: usize, channel: ChannelIndex) -> UnsubscribedFromChannelResultMessage {
+        UnsubscribedFromChannelResultMessage {
+            conn_id: self.connection(target).id,
+            conn_type: connection_type(self.connection(target).side).into(),
+            channel_type: self.channel(channel).kind.into(),
+        }
+    }
+
+    /// Subscribes a connection with what it had, from the beginning. What it may have of the channel is void: the protocol
+    /// has no other word for that than the end of the subscription, so it is told of an end and a beginning. Nothing has
+    /// changed for anybody else.
+    pub(super) fn subscribe_anew(&mut self, target: usize, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
+        self.unsubscribe(target, channel);
+        let id = self.channel(channel).id;
+        let ended = self.unsubscribed_result(target, channel);
+        self.send(target, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended);
+        match self.serve_from(target, channel, wanted, StreamStart::Everything) {
+            Ok(number) => {
+                let subscriber = Subscriber::new(number, wanted, since);
+                self.channel_mut(channel).subscribers.insert(target as u32, subscriber);
+                let begun = self.subscribed_result(target, channel, subscriber);
+                self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
+            }
+            Err(refusal) => {
+                self.count(refusal);
+            }
+        }
+    }
+
+    /// Whoever missed a removal that nobody remembers begins from the beginning.
+    pub(super) fn renew_the_outdated(&mut self) {
+        let (_, slots) = self.hub.writers();
+        let mut outdated: Vec<(usize, ChannelIndex)> = Vec::new();
+        for (place, slot) in slots.iter_mut().enumerate() {
+            if let Some(stream) = &mut slot.connection {
+                outdated.extend(stream.take_outdated().map(|channel| (place, channel)));
+            }
+        }
+        for (place, channel) in outdated {
+            let Some(former) = self.channel(channel).subscriber(place).copied() else { continue };
+            self.counters.renewed += 1;
+            self.subscribe_anew(place, channel, (former.wanted(), former.since));
+        }
     }
 
     /// The answer to the one who asked, with its stub; copies to whom it concerns and to the owner, without.
@@ -126,6 +178,9 @@ impl Engine {
             return Err(Refusal::UnknownConnection);
         }
         let former = self.channel(index).subscriber(target).copied();
+        if former.is_none() {
+            self.check_subscription_count(target)?;
+        }
         let base = former.map_or_else(|| Wanted::usual(&self.channel(index).settings), |former| former.wanted());
         let mut wanted = self.bounded(base.with(options));
         if !options.data_field_masks.is_empty() {
@@ -152,31 +207,36 @@ impl Engine {
             return Err(Refusal::Limit("field_mask_bytes"));
         }
         let most = limits.max_mask_sets as usize;
-        self.reclaim_forms();
         let schema = self.schema_of(index);
-        let variant = self.forms.add(masks, schema.as_deref())?;
         let mut sets: SmallVec<[Variant; 16]> = SmallVec::new();
         for subscriber in self.channel(index).subscribers.values() {
             if subscriber.variant != Variant::default() && !sets.contains(&subscriber.variant) {
                 sets.push(subscriber.variant);
             }
         }
-        match sets.contains(&variant) || sets.len() < most {
-            true => Ok(variant),
-            false => Err(Refusal::Limit("mask_sets")),
+        // What is refused leaves nothing behind: forms are few, and everybody shares them.
+        match self.forms.find(masks, schema.as_deref()) {
+            Some(known) if sets.contains(&known) => return Ok(known),
+            _ if sets.len() >= most => return Err(Refusal::Limit("mask_sets")),
+            Some(known) => return Ok(known),
+            None => {}
         }
+        self.reclaim_forms();
+        self.forms.add(masks, schema.as_deref())
     }
 
-    /// If there is no room for another form, forgets those that nobody uses. Not while somebody is awaited, who may want
-    /// theirs, and not all the time.
+    /// If there is no room for another form, forgets those that nobody uses, nor will when it comes back. Not all the
+    /// time.
     fn reclaim_forms(&mut self) {
         let tick = self.tick();
-        if !self.forms.is_full() || !self.lost.is_empty() || tick.since(self.last_reclaim) < RECLAIM_EVERY_MS {
+        if !self.forms.is_full() || tick.since(self.last_reclaim) < RECLAIM_EVERY_MS {
             return;
         }
         self.last_reclaim = tick;
         let subscribers = self.channels.iter().flatten().flat_map(|channel| channel.subscribers.values());
-        self.forms.retain(&subscribers.map(|subscriber| subscriber.variant).collect());
+        let awaited = self.lost.values().flat_map(|lost| lost.subscriptions.values());
+        let used = subscribers.map(|subscriber| subscriber.variant).chain(awaited.map(|kept| kept.wanted.variant));
+        self.forms.retain(&used.collect());
     }
 
     /// What is known of the messages that the channel holds, or will hold.
@@ -211,15 +271,7 @@ impl Engine {
     ) -> Result<SubscriptionId, Refusal> {
         let hub = self.hub_id(target);
         let now = self.tick();
-        let limits = &self.settings.limits;
-        let (limit, tag) = match self.connection(target).is_server() {
-            true => (limits.max_server_subscriptions, "server_subscriptions"),
-            false => (limits.max_client_subscriptions, "client_subscriptions"),
-        };
-        let count = self.hub.connection(hub).map_or(0, |stream| stream.subscription_count());
-        if count >= limit as usize {
-            return Err(Refusal::Limit(tag));
-        }
+        self.check_subscription_count(target)?;
         let anchor = match wanted.delay_ms {
             delay @ 0.. => now.after(delay.unsigned_abs()),
             delay => now.before(delay.unsigned_abs()),
@@ -237,6 +289,16 @@ impl Engine {
         let id = self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
         self.begin_lane(target, index, (id, wanted));
         Ok(id)
+    }
+
+    fn check_subscription_count(&self, target: usize) -> Result<(), Refusal> {
+        let limits = &self.settings.limits;
+        let (limit, tag) = match self.connection(target).is_server() {
+            true => (limits.max_server_subscriptions, "server_subscriptions"),
+            false => (limits.max_client_subscriptions, "client_subscriptions"),
+        };
+        let count = self.hub.connection(self.hub_id(target)).map_or(0, |stream| stream.subscription_count());
+        if count >= limit as usize { Err(Refusal::Limit(tag)) } else { Ok(()) }
     }
 
     fn serve_changed(
@@ -299,15 +361,8 @@ impl Engine {
         if !self.unsubscribe(target, channel) {
             return Err(Refusal::UnknownConnection);
         }
-        let (id, kind, owner) = {
-            let channel = self.channel(channel);
-            (channel.id, channel.kind, channel.owner)
-        };
-        let result = UnsubscribedFromChannelResultMessage {
-            conn_id: self.connection(target).id,
-            conn_type: connection_type(self.connection(target).side).into(),
-            channel_type: kind.into(),
-        };
+        let (id, owner) = (self.channel(channel).id, self.channel(channel).owner);
+        let result = self.unsubscribed_result(target, channel);
         self.tell_three((from, target, owner), Header::new(id, message_type::UNSUB_FROM_CHANNEL), stub_id, &result);
         Ok(())
     }

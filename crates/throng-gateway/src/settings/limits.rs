@@ -194,6 +194,12 @@ limits! {
     server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
     /// How long a connection may be over its soft bound without a pause before it is disconnected, in ms.
     max_slow_ms: u32 = 30_000, 100..=3_600_000;
+    /// How long a connection may take for state that is more than its queue holds, without catching up once, in ms; then
+    /// it is disconnected. Removals are remembered for longer. At 2 Mbit/s, 30 MB come in this time.
+    max_backlog_ms: u32 = 120_000, 1_000..=3_600_000;
+    /// Bytes of such state that are kept for all connections together; what several wait for counts once. Beyond, those
+    /// for whom most is kept are disconnected.
+    max_backlog_bytes: u64 = 1_073_741_824, 1_048_576..=68_719_476_736;
     /// Bytes of a packet once it is decompressed. A packet is 64 KiB at most; text shrinks to a fifth.
     max_decompressed_bytes: u32 = 1_048_576, 65_536..=67_108_864;
     /// Messages from connections that the engine has not looked at yet. Then readers wait.

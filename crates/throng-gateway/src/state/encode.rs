@@ -12,6 +12,9 @@
 //! Units are written one after the other. Between two units of different writers, and where a chunk is full, the open
 //! messages are closed and opened again; two units of one writer share them. So parts begin and end between fields of
 //! the outermost message.
+//!
+//! What was removed and has come back since is told to everybody, its writers included: a writer may have written to
+//! what it did not know to be removed, and once it is told of the removal it has lost its own fields as well.
 
 use smallvec::SmallVec;
 
@@ -99,6 +102,8 @@ struct Encoder<'c> {
     units: usize,
     /// Values left out because of who wrote them.
     excluded: usize,
+    /// Within something that was removed and has come back: nothing is left out because of who wrote it.
+    for_all: bool,
     /// Who wrote the unit that is being written.
     label: Label,
 }
@@ -109,6 +114,8 @@ enum Label {
     Nobody,
     One(u32),
     Several,
+    /// Whoever it was: everybody is told.
+    Everybody,
 }
 
 /// A message on the way to a unit.
@@ -145,6 +152,7 @@ impl<'c> Encoder<'c> {
             part_start: 0,
             units: 0,
             excluded: 0,
+            for_all: false,
             label: Label::Nobody,
         }
     }
@@ -161,7 +169,7 @@ impl<'c> Encoder<'c> {
                 Value::Scalar(_) | Value::Bytes(_) => {
                     if !self.resets && self.wants(field.writer) {
                         let mark = self.begin(field.writer);
-                        self.label = Label::One(field.writer);
+                        self.note(field.writer);
                         self.leaf(field);
                         if let Fit::TooLong(_) = self.end(mark) {
                             self.out.oversized += 1;
@@ -176,10 +184,15 @@ impl<'c> Encoder<'c> {
     }
 
     fn nested(&mut self, tag: u32, child: &Message, mask: MaskRef<'_>) {
-        if self.resets && child.left > self.since {
-            self.unit(child.stated_by, |encoder| encoder.displacement(child));
-            return;
+        let for_all = self.tell_all_if(child.left > self.since);
+        match self.resets && child.left > self.since {
+            true => self.unit(child.stated_by, |encoder| encoder.displacement(child)),
+            false => self.nested_fields(tag, child, mask),
         }
+        self.for_all = for_all;
+    }
+
+    fn nested_fields(&mut self, tag: u32, child: &Message, mask: MaskRef<'_>) {
         let (units, excluded) = (self.units, self.excluded);
         self.path.push(Step { tag, head: SmallVec::new(), start: 0 });
         self.fields(child, mask);
@@ -246,12 +259,14 @@ impl<'c> Encoder<'c> {
         }
         for index in (base..self.out.slots.len()).rev() {
             let entry = map.entry(self.out.slots[index]);
+            let for_all = self.tell_all_if(self.has_returned(entry));
             let mark = self.begin(entry.writer);
             if !self.entry(tag, map, entry, mask) {
                 self.take_back(mark);
             } else if let Fit::TooLong(mark) = self.end(mark) {
                 self.long_entry(mark, tag, map, entry, mask);
             }
+            self.for_all = for_all;
         }
         self.out.slots.truncate(base);
     }
@@ -308,9 +323,16 @@ impl<'c> Encoder<'c> {
     }
 
     fn child(&mut self, tag: u32, child: &Message, mask: MaskRef<'_>) -> bool {
-        if self.resets && child.left > self.since {
-            return self.displacement(child);
-        }
+        let for_all = self.tell_all_if(child.left > self.since);
+        let written = match self.resets && child.left > self.since {
+            true => self.displacement(child),
+            false => self.child_fields(tag, child, mask),
+        };
+        self.for_all = for_all;
+        written
+    }
+
+    fn child_fields(&mut self, tag: u32, child: &Message, mask: MaskRef<'_>) -> bool {
         let (before, excluded) = (self.out.bytes.len(), self.excluded);
         wire::put_varint(&mut self.out.bytes, u64::from(tag));
         let start = wire::begin_length(&mut self.out.bytes);
@@ -355,17 +377,31 @@ impl<'c> Encoder<'c> {
         if let Name::Nameless = entry.name {
             return self.nameless(entry, mask);
         }
+        let for_all = self.tell_all_if(self.has_returned(entry));
         let start = wire::begin_length(&mut self.out.bytes);
         put_key(&mut self.out.bytes, map, entry);
         let written = match mask.field(entry.value_tag >> 3) {
-            _ if self.resets && entry.removed > self.since && !entry.is_gone => self.reset(map, entry),
+            _ if self.resets && self.has_returned(entry) => self.reset(map, entry),
             // A removal is told as it was sent, whatever the mask shows of the value.
             Some(_) if entry.is_gone => self.entry_value(entry, MaskRef::ALL),
             Some(mask) => self.entry_value(entry, mask),
             None => false,
         };
         wire::end_length(&mut self.out.bytes, start);
+        self.for_all = for_all;
         written
+    }
+
+    /// Whether the entry was removed and has come back since.
+    fn has_returned(&self, entry: &Entry) -> bool {
+        entry.removed > self.since && !entry.is_gone
+    }
+
+    /// From now on everybody is told everything, if what follows has come back; how it was before. In a whole state
+    /// nothing has come back.
+    fn tell_all_if(&mut self, has_returned: bool) -> bool {
+        let for_all = self.for_all || has_returned && !self.is_full;
+        std::mem::replace(&mut self.for_all, for_all)
     }
 
     fn entry_value(&mut self, entry: &Entry, mask: MaskRef<'_>) -> bool {
@@ -467,7 +503,7 @@ impl<'c> Encoder<'c> {
 
     #[inline]
     fn wants(&mut self, writer: u32) -> bool {
-        let wants = u64::from(writer) != self.exclude;
+        let wants = self.for_all || u64::from(writer) != self.exclude;
         self.excluded += usize::from(!wants);
         wants
     }
@@ -490,8 +526,17 @@ impl<'c> Encoder<'c> {
     #[inline]
     fn note(&mut self, writer: u32) {
         match self.label {
+            Label::Nobody => self.label = self.label_by(writer),
+            Label::Several | Label::Everybody if self.for_all => {}
+            Label::One(one) if self.for_all => {
+                self.out.mixed.push(one);
+                self.label = Label::Several;
+            }
             Label::One(one) if one == writer => {}
-            Label::Nobody => self.label = Label::One(writer),
+            Label::Everybody => {
+                self.out.mixed.push(writer);
+                self.label = Label::Several;
+            }
             Label::One(one) => {
                 self.out.mixed.extend([one, writer]);
                 self.label = Label::Several;
@@ -515,7 +560,7 @@ impl<'c> Encoder<'c> {
     /// Makes ready for a unit that `writer`, most likely, wrote.
     #[inline]
     fn begin(&mut self, writer: u32) -> Mark {
-        let label = self.label_of(Label::One(writer));
+        let label = self.label_of(self.label_by(writer));
         if self.part != label {
             self.end_part(label);
         }
@@ -575,6 +620,10 @@ impl<'c> Encoder<'c> {
     fn fits(&self) -> bool {
         let bytes = self.out.bytes.len() - self.out.open_start();
         bytes <= self.max_bytes.saturating_sub(LENGTH_GROWTH * self.open)
+    }
+
+    fn label_by(&self, writer: u32) -> Label {
+        if self.for_all { Label::Everybody } else { Label::One(writer) }
     }
 
     fn label_of(&self, label: Label) -> Label {

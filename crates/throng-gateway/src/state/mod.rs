@@ -86,6 +86,8 @@ pub struct DataState {
     newest_tick: Tick,
     /// Removals up to here may be forgotten.
     horizon: Stamp,
+    /// Some were.
+    has_forgotten: bool,
     /// The newest removal of a key that has come back.
     latest_reset: Stamp,
     /// No tombstone is older.
@@ -120,6 +122,7 @@ impl DataState {
             newest,
             newest_tick: now,
             horizon: newest,
+            has_forgotten: false,
             latest_reset: Stamp::NEVER,
             oldest_tombstone: Stamp::FOREVER,
             scratch: Vec::new(),
@@ -273,6 +276,11 @@ impl DataState {
     /// be merged takes them away; such a subscriber has to subscribe anew.
     pub fn horizon(&self) -> Tick {
         self.newest.tick_of(self.horizon, self.newest_tick)
+    }
+
+    /// Whether any removal was forgotten. If not, nobody has what is gone, wherever it stands.
+    pub fn has_forgotten(&self) -> bool {
+        self.has_forgotten
     }
 
     /// Forgets the removals up to and including tick `until`: all subscribers have been told of them.

@@ -11,6 +11,7 @@ impl DataState {
         sweep.message(&mut self.root);
         self.usage.remove(sweep.freed);
         self.horizon = self.horizon.max(sweep.newest_forgotten);
+        self.has_forgotten |= sweep.newest_forgotten > Stamp::NEVER;
         self.oldest_tombstone = sweep.oldest_left;
     }
 
