@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use throng_lab::compare::{self, CompareOptions, Contestant, Turn};
+use throng_lab::compare::{self, CompareOptions, Comparison, Contestant, Turn};
 use throng_lab::scenario::{Overrides, Scenario};
 use throng_lab::summary::RunSummary;
 
@@ -115,7 +115,16 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     } else {
         print!("{}", compare::table(&result.comparison, Some(&result.folder)));
     }
-    Ok(if result.comparison.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+    Ok(ExitCode::from(code(&result.comparison)))
+}
+
+/// The exit code: a workload or size in which everybody failed is a failure, and one in which somebody has no valid run may
+/// not be quoted.
+fn code(comparison: &Comparison) -> u8 {
+    if !comparison.failed_cells().is_empty() {
+        return exit::FAILED;
+    }
+    if comparison.is_complete() { 0 } else { exit::INVALID_RUN }
 }
 
 /// A run that takes so much longer than it should play is ended: so many bots do not connect to a server that slow.
@@ -199,6 +208,29 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let status = ended(&mut child, Instant::now() + Duration::from_secs(60)).unwrap();
         assert!(status.is_some_and(|status| status.success()));
+    }
+
+    #[test]
+    fn a_cell_in_which_everybody_failed_is_a_failure() {
+        let file = |valid: bool, figures: &str| {
+            let run = format!(
+                r#"{{"workload": "dense", "contestant": "throng", "players": 100, "round": 0, "tick_hz": 30, "seconds": 4.0,
+                    "started_at": "", "command_line": [], "valid": {valid}, "invalid_reasons": [], "figures": {figures}}}"#
+            );
+            format!(
+                r#"{{"format": 1, "started_at": "", "revision": "", "command_line": [], "machine": null,
+                    "contestants": ["throng"], "workloads": ["dense"], "runs": [{run}], "published": []}}"#
+            )
+        };
+        let code_of = |text: String| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(compare::COMPARISON_FILE), text).unwrap();
+            code(&Comparison::load(folder.path()).unwrap())
+        };
+        let figures = serde_json::to_string(&compare::Figures::default()).unwrap();
+        assert_eq!(code_of(file(true, &figures)), 0);
+        assert_eq!(code_of(file(false, &figures)), exit::INVALID_RUN);
+        assert_eq!(code_of(file(false, "null")), exit::FAILED);
     }
 
     #[test]

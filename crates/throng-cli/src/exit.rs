@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | all went well, and a run's figures may be quoted |
-//! | 1 | the run failed |
+//! | 1 | the run failed; of a comparison, everybody's of a workload and size |
 //! | 2 | a wrong argument, scenario or folder |
 //! | 3 | the run ended, but its figures may not be quoted; the report says why |
 //! | 130 | interrupted twice |

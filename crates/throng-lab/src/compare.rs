@@ -1,7 +1,7 @@
 //! The replication models beside each other: the same workloads played by each in turn, and one table of what came of it.
 //!
-//! Runs are interleaved: every round plays each contestant once, and begins with another one, so that a machine that is
-//! slow for a while is slow for all. Ratios are taken within a round, and their median is what the table shows.
+//! Runs are interleaved: every round plays each contestant once in each workload and size, beginning with another one, so that
+//! a machine that is slow for a while is slow for all. Ratios are taken within a round, and their median is what the table shows.
 //!
 //! ```text
 //! runs/20260131-120000-compare/
@@ -33,11 +33,11 @@ pub use contestant::Contestant;
 #[cfg(test)]
 pub(crate) use example::example;
 pub use figures::{Figures, OVERLOADED_SHARE};
-pub use file::{COMPARISON_FILE, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
+pub use file::{COMPARISON_FILE, Cell, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
-pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, TURN, TURN_OUTSIDE_KERNEL, measures};
+pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, measures};
 pub use plan::{Turn, turns};
-pub use sample::{Sample, advantage};
+pub use sample::{Sample, advantage, by_round};
 pub use table::{OVERLOADED, spoken, table};
 
 /// What is compared.
@@ -137,11 +137,20 @@ mod tests {
         let stop = AtomicBool::new(false);
         let result = compare(&options(runs.path()), &stop, play, |note| notes.push(note.to_owned())).unwrap();
         assert_eq!(result.comparison.runs.len(), 4);
-        assert_eq!(result.comparison.complaints(), ["dense, legacy, round 1: failed: no bot has connected"]);
+        assert_eq!(result.comparison.complaints(), ["dense with 100, legacy, round 1: failed: no bot has connected"]);
         assert!(notes[0].starts_with("4 runs, about "), "{notes:?}");
         assert!(notes.contains(&"1 of 4: dense, legacy, round 1".to_owned()), "{notes:?}");
         assert!(notes.contains(&"  failed: no bot has connected".to_owned()), "{notes:?}");
         assert_eq!(Comparison::load(&result.folder).unwrap().to_json(), result.comparison.to_json());
+    }
+
+    #[test]
+    fn a_comparison_in_which_everybody_failed_knows_where() {
+        let runs = tempfile::tempdir().unwrap();
+        let play = |_: &Turn, _: &Path| Err("no bot has connected".to_owned());
+        let result = compare(&options(runs.path()), &AtomicBool::new(false), play, |_| {}).unwrap();
+        assert_eq!(result.comparison.failed_cells(), [("dense", 100)]);
+        assert!(!result.comparison.is_complete());
     }
 
     #[test]

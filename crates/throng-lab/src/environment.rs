@@ -1,6 +1,5 @@
 //! What must be known of a machine and a program before a figure from them means anything.
 
-use std::process::Command;
 use std::{env, fs};
 
 use serde::{Deserialize, Serialize};
@@ -78,18 +77,10 @@ impl Environment {
     }
 }
 
-/// Revision of the working tree in which the program runs, as `git` tells it, with `-dirty` if the tree was changed;
-/// [`UNKNOWN`] without git or outside a tree.
+/// Revision that this program was built from, with `-dirty` if its sources differed from it; [`UNKNOWN`] if it was built
+/// without git or outside a tree.
 pub fn revision() -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]).filter(|text| !text.is_empty()) else {
-        return UNKNOWN.to_owned();
-    };
-    let dirty = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|changes| !changes.is_empty());
-    if dirty { format!("{revision}-dirty") } else { revision }
+    env!("THRONG_REVISION").to_owned()
 }
 
 /// Resident memory of this process, in bytes; `None` where `/proc` does not tell.
@@ -131,7 +122,11 @@ fn kib(value: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
     use super::*;
+    use crate::built_revision;
     use crate::scenario::Overrides;
 
     #[test]
@@ -157,6 +152,44 @@ mod tests {
         assert!(!environment.cpu.is_empty() && !environment.kernel.is_empty() && !environment.governor.is_empty());
         assert_eq!(environment.settings, settings);
         assert!(!revision().is_empty());
+    }
+
+    /// Runs git in a folder; `false` where there is none.
+    fn git(folder: &Path, arguments: &[&str]) -> bool {
+        let identity = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"];
+        let output = Command::new("git").current_dir(folder).args(identity).args(arguments).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+
+    #[test]
+    fn a_revision_is_that_of_the_tree_it_is_built_in_and_says_if_its_sources_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, beside) = (folder.path().join("tree"), folder.path().join("beside"));
+        fs::create_dir_all(tree.join("crates")).unwrap();
+        assert_eq!(built_revision::of(&tree, &["crates"]), None, "without .git");
+        assert!(built_revision::marks(&tree).is_empty());
+        if !git(&tree, &["init", "--quiet"]) {
+            return;
+        }
+        assert_eq!(built_revision::of(&tree, &["crates"]), None, "without a commit");
+        fs::write(tree.join("crates/a.rs"), "1").unwrap();
+        fs::write(tree.join("page.md"), "1").unwrap();
+        let commit = || assert!(git(&tree, &["add", "."]) && git(&tree, &["commit", "--quiet", "-m", "x"]));
+        commit();
+        let first = built_revision::of(&tree, &["crates"]).unwrap();
+        assert!(first.len() == 12 && first.bytes().all(|byte| byte.is_ascii_hexdigit()), "{first}");
+        assert!(git(&tree, &["worktree", "add", "--quiet", "-b", "other", "../beside"]));
+        assert_eq!(built_revision::of(&beside, &["crates"]), Some(first.clone()));
+        assert_eq!(built_revision::marks(&beside).len(), 2, "its own HEAD, and the branch in the repository");
+        fs::write(tree.join("page.md"), "2").unwrap();
+        assert_eq!(built_revision::of(&tree, &["crates"]), Some(first.clone()), "no source has changed");
+        fs::write(tree.join("crates/a.rs"), "22").unwrap();
+        assert_eq!(built_revision::of(&tree, &["crates"]), Some(format!("{first}-dirty")));
+        assert_eq!(built_revision::of(&tree.join("crates"), &["a.rs"]), None, "a folder in another tree");
+        let branch = built_revision::marks(&tree).pop().unwrap();
+        let before = fs::read_to_string(&branch).unwrap();
+        commit();
+        assert_ne!(fs::read_to_string(&branch).unwrap(), before, "what is watched changes with a commit");
     }
 
     #[cfg(target_os = "linux")]

@@ -26,6 +26,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bots;
+#[cfg(test)]
+#[path = "../build/revision.rs"]
+mod built_revision;
 pub mod clock;
 pub mod compare;
 mod control;

@@ -13,9 +13,11 @@
 mod blocks;
 mod coverage;
 mod demands;
+mod evidence;
 mod findings;
 mod losses;
 mod markdown;
+mod origin;
 mod page;
 mod peers;
 mod plots;
@@ -29,7 +31,7 @@ use thiserror::Error;
 
 use crate::compare::{Comparison, ComparisonError};
 
-pub use peers::PeerRow;
+pub use peers::{PeerMachine, PeerRow, Peers, Range};
 
 /// The folder of the plots, beside the page.
 pub const PLOTS: &str = "plots";
@@ -57,6 +59,19 @@ pub enum PublishError {
         /// The folder.
         path: PathBuf,
     },
+    /// The peers were run on another machine than the comparisons.
+    #[error(
+        "{} was run on \"{theirs}\", the comparisons on \"{ours}\": run bench/peers/run there, or leave --peers away",
+        path.display()
+    )]
+    PeersMachine {
+        /// The file.
+        path: PathBuf,
+        /// The processor that peers were run on.
+        theirs: String,
+        /// The processor of the comparisons.
+        ours: String,
+    },
     /// The page could not be read, or has not the marks between which its blocks are written.
     #[error("{} cannot take the blocks: {reason}", path.display())]
     Page {
@@ -82,6 +97,7 @@ impl PublishError {
             PublishError::Comparison(error) => error.tag(),
             PublishError::Peers { .. } => "peers",
             PublishError::Machine { .. } => "machine",
+            PublishError::PeersMachine { .. } => "peers_machine",
             PublishError::Page { .. } => "page",
             PublishError::Write { .. } => "write",
         }
@@ -91,7 +107,7 @@ impl PublishError {
 /// What the page is made of.
 pub struct Sources {
     comparisons: Vec<Comparison>,
-    peers: Vec<PeerRow>,
+    peers: Peers,
     /// Where the comparisons were read from.
     folders: Vec<PathBuf>,
     peers_file: Option<PathBuf>,
@@ -119,6 +135,9 @@ impl Sources {
         }
         let peers_file = peers.map(Path::to_owned);
         let peers = peers.map(read_peers).transpose()?.unwrap_or_default();
+        if let Some(path) = &peers_file {
+            is_same_machine(&comparisons, &peers, path)?;
+        }
         Ok(Sources { comparisons, peers, folders: folders.to_vec(), peers_file })
     }
 
@@ -154,14 +173,29 @@ impl Sources {
     }
 }
 
-fn read_peers(path: &Path) -> Result<Vec<PeerRow>, PublishError> {
+fn read_peers(path: &Path) -> Result<Peers, PublishError> {
     let read = || {
         if fs::metadata(path)?.len() > MAX_PEERS_BYTES {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 16 MiB"));
         }
-        serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::from)
+        Peers::from_json(&fs::read_to_string(path)?).map_err(io::Error::from)
     };
     read().map_err(|source| PublishError::Peers { path: path.to_owned(), source })
+}
+
+/// Refuses peers that were run on another processor. Where they do not say, or there are no comparisons' runs, there is
+/// nothing to hold against each other.
+fn is_same_machine(comparisons: &[Comparison], peers: &Peers, path: &Path) -> Result<(), PublishError> {
+    let ours = comparisons.iter().find_map(|comparison| comparison.machine.as_ref());
+    let theirs = peers.machine.as_ref().filter(|machine| !machine.cpu.is_empty());
+    match ours.zip(theirs) {
+        Some((ours, theirs)) if ours.cpu.trim() != theirs.cpu.trim() => Err(PublishError::PeersMachine {
+            path: path.to_owned(),
+            theirs: theirs.cpu.clone(),
+            ours: ours.cpu.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), PublishError> {

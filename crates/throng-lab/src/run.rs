@@ -218,10 +218,10 @@ impl<'a, R: Replication> Play<'a, R> {
         while clock::now() < until {
             self.tick()?;
         }
-        let tick = self.host.tick();
+        let (tick, began) = timed(clock::now, || self.host.tick());
         let ids: Vec<_> = self.host.server().replication().objects().collect();
         self.truth
-            .write(self.host.server(), (tick, clock::now()), true, ids.into_iter())
+            .write(self.host.server(), (tick, began), true, ids.into_iter())
             .context("the server's truth could not be written")?;
         self.bots.tell(Command::Stop);
         let until = clock::now().after(REPORT_PATIENCE);
@@ -242,13 +242,13 @@ impl<'a, R: Replication> Play<'a, R> {
         let count = self.options.allocations;
         let before = count.map(|count| count());
         self.host.wait();
-        let tick = self.host.tick();
+        let (tick, began) = timed(clock::now, || self.host.tick());
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(self.host.server().last_tick(), allocations);
         if tick.0.is_multiple_of(self.truth_interval_ticks) {
             let characters = self.host.characters();
             self.truth
-                .write(self.host.server(), (tick, clock::now()), false, characters)
+                .write(self.host.server(), (tick, began), false, characters)
                 .context("the server's truth could not be written")?;
         }
         self.bots.listen()
@@ -271,6 +271,13 @@ impl<'a, R: Replication> Play<'a, R> {
         summary.conclude();
         summary
     }
+}
+
+/// What `tick` returns, and the time at which it began. State is as old as the beginning of its tick: counted from the end,
+/// a server that takes long for a tick would seem to send what is fresh.
+fn timed<T>(now: impl Fn() -> Time, tick: impl FnOnce() -> T) -> (T, Time) {
+    let began = now();
+    (tick(), began)
 }
 
 /// Serves the scenario at an address until `stop` is set, and calls `each_second` with the clients that play and the
@@ -300,4 +307,22 @@ pub fn serve(
         host.tick();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn state_is_as_old_as_the_beginning_of_the_tick_that_took_long() {
+        let time = Cell::new(Time(1_000));
+        let tick = || {
+            time.set(time.get().after(Duration::from_millis(25)));
+            7
+        };
+        assert_eq!(timed(|| time.get(), tick), (7, Time(1_000)));
+        assert_eq!(time.get(), Time(26_000));
+    }
 }

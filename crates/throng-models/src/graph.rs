@@ -22,9 +22,10 @@ use crate::legacy::nearness;
 use crate::link::{Channel, Stage};
 use crate::modelled::{Model, Modelled, Seat};
 use crate::world::{Scope, World};
-use nodes::Nodes;
+use nodes::{DORMANT_TURNS, Nodes};
 
-/// A channel whose object no list has brought for so many ticks is closed.
+/// A channel whose object no list has brought for so many ticks is closed; dormant objects are brought in turns, and have as
+/// many more.
 const CHANNEL_TIMEOUT_TICKS: u32 = 4;
 
 /// Channels are looked through for that every so many ticks.
@@ -97,7 +98,7 @@ impl Model for Method {
             for grid in 0..world.grid_count() as u8 {
                 let Some(cell) = self.nodes.cell(grid, viewpoint_m) else { continue };
                 cell.awake.iter().for_each(|&object| consider_placed(world, seat, object, grid));
-                cell.dormant.iter().for_each(|&object| consider_dormant(world, seat, object, grid));
+                cell.dormant(world.now()).iter().for_each(|&object| consider_dormant(world, seat, object, grid));
             }
         }
         let mut names = std::mem::take(&mut seat.own.names);
@@ -113,7 +114,7 @@ impl Model for Method {
             consider(world, seat, object);
         }
         if world.now().0.is_multiple_of(TIMEOUT_INTERVAL_TICKS) {
-            close_forgotten(world, seat);
+            self.close_forgotten(world, seat);
         }
     }
 
@@ -194,10 +195,17 @@ fn put(world: &World, seat: &mut Seat<Own>, object: u32, known: Option<u32>, pla
     seat.due.push(channel, waited_ticks * share, world.record_max_bits(state.kind));
 }
 
-fn close_forgotten(world: &World, seat: &mut Seat<Own>) {
-    for channel in 0..seat.own.turns.len() as u32 {
-        if world.now().since(seat.own.turns[channel as usize].brought) > CHANNEL_TIMEOUT_TICKS {
-            seat.link.close(channel);
+impl Method {
+    /// Closes the channels of objects that no list has brought for some ticks; dormant ones wait for their turn as long.
+    fn close_forgotten(&self, world: &World, seat: &mut Seat<Own>) {
+        for channel in 0..seat.own.turns.len() as u32 {
+            let unbrought_ticks = world.now().since(seat.own.turns[channel as usize].brought);
+            let object = seat.link.channel(channel).id.index;
+            if unbrought_ticks > CHANNEL_TIMEOUT_TICKS
+                && (unbrought_ticks > CHANNEL_TIMEOUT_TICKS + DORMANT_TURNS || !self.nodes.is_dormant(object))
+            {
+                seat.link.close(channel);
+            }
         }
     }
 }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use throng::schema::{FieldMask, Schema};
-use throng::{ServerOptions, StartError};
+use throng::{ServerOptions, StartError, Tick};
 
 use crate::comparison::{Detection, Shadows};
 use crate::link::{Channel, Stage};
@@ -31,7 +31,21 @@ impl Legacy {
     /// # Errors
     /// If the fields of a kind do not fit into a packet.
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions, detection: Detection) -> Result<Legacy, StartError> {
-        Modelled::with(Method { detection, considered: Vec::new() }, schema, options)
+        Legacy::with_intervals(schema, options, detection, Vec::new())
+    }
+
+    /// The same with an update interval for each kind, by its number, in ticks: an object is considered in one of so many.
+    /// Kinds that are not listed are considered in every tick, as 0 and 1 are.
+    ///
+    /// # Errors
+    /// If the fields of a kind do not fit into a packet.
+    pub fn with_intervals(
+        schema: &Arc<Schema>,
+        options: &ServerOptions,
+        detection: Detection,
+        intervals_ticks: Vec<u32>,
+    ) -> Result<Legacy, StartError> {
+        Modelled::with(Method { detection, intervals_ticks, considered: Vec::new() }, schema, options)
     }
 }
 
@@ -39,6 +53,8 @@ impl Legacy {
 #[derive(Debug)]
 pub struct Method {
     detection: Detection,
+    /// By kind.
+    intervals_ticks: Vec<u32>,
     /// What is looked at for every connection in this tick.
     considered: Vec<Considered>,
 }
@@ -71,8 +87,8 @@ impl Model for Method {
                 Scope::Named(_) => None,
             };
             let is_dormant = world.now().since(world.marked(object)) > DORMANT_AFTER_TICKS;
-            let has_turn = object.wrapping_add(world.now().0).is_multiple_of(DORMANT_TURNS);
-            if !is_dormant || has_turn {
+            let interval_ticks = self.intervals_ticks.get(usize::from(world.kind_id(object).0)).copied().unwrap_or(1);
+            if has_turn((object, world.now()), interval_ticks, is_dormant) {
                 let (owner, position_m) = (world.owner_index(object), world.position_m(object));
                 self.considered.push(Considered { object, owner, grid, position_m });
             }
@@ -94,6 +110,13 @@ impl Model for Method {
     fn freed(&self, own: &mut Shadows, channel: u32, state: &Channel) {
         own.freed(channel, state);
     }
+}
+
+/// Whether an object is considered in this tick: in one of its kind's interval, and if it is dormant, of [`DORMANT_TURNS`]
+/// at least.
+fn has_turn((object, now): (u32, Tick), interval_ticks: u32, is_dormant: bool) -> bool {
+    let turns = if is_dormant { interval_ticks.max(DORMANT_TURNS) } else { interval_ticks.max(1) };
+    object.wrapping_add(now.0).is_multiple_of(turns)
 }
 
 fn consider(world: &World, seat: &mut Seat<Shadows>, considered: &Considered) {
@@ -126,4 +149,18 @@ fn consider(world: &World, seat: &mut Seat<Shadows>, considered: &Considered) {
 pub(crate) fn nearness(reach: &Reach, distance2: f32) -> f32 {
     let share = (distance2 / (reach.enter_m * reach.enter_m)).min(1.0);
     1.0 - (1.0 - FARTHEST_PRIORITY) * share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_considered_once_in_the_interval_of_its_kind() {
+        let turns = |interval_ticks, is_dormant| {
+            (0..240).filter(|&tick| has_turn((7, Tick(tick)), interval_ticks, is_dormant)).count()
+        };
+        assert_eq!([turns(0, false), turns(1, false), turns(3, false), turns(12, false)], [240, 240, 80, 20]);
+        assert_eq!([turns(1, true), turns(3, true), turns(12, true)], [30, 30, 20]);
+    }
 }

@@ -46,6 +46,11 @@ fn clients_of_the_legacy_model_with_push_marks_converge_after_any_storm() {
 }
 
 #[test]
+fn clients_of_the_legacy_model_converge_when_kinds_have_update_intervals() {
+    weather(|schema, options| Legacy::with_intervals(schema, options, Detection::Poll, vec![3, 5]));
+}
+
+#[test]
 fn clients_of_the_graph_converge_after_any_storm() {
     weather(Graph::new);
 }

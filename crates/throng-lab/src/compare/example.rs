@@ -40,6 +40,7 @@ pub(crate) fn example() -> Comparison {
         machine: Some(Machine { version: "1.0.0".to_owned(), ..Machine::of(&dense.environment) }),
         contestants: ["legacy", "throng"].map(str::to_owned).to_vec(),
         workloads: vec!["dense".to_owned()],
+        planned: Vec::new(),
         runs,
         published: Vec::new(),
     };

@@ -91,10 +91,11 @@ impl Figures {
         self.outside_kernel_us() - self.us_per_connection.seal
     }
 
-    /// What is done for each connection when its turn has come: write, seal and send, in microseconds. What is filtered,
-    /// compared and marked before, for all of them, is not in it.
-    pub fn turn_us(&self) -> f64 {
-        self.us_per_connection.write + self.us_per_connection.seal + self.us_per_connection.send
+    /// What is done for each connection, in microseconds: all outgoing work but quantising and comparing what was touched.
+    /// Models filter, mark and order for each connection at different stages, so all of these are in it for all; so are the
+    /// lists that some keep for all connections together, which cannot be told from it.
+    pub fn per_connection_us(&self) -> f64 {
+        self.us_per_connection.outgoing() - self.us_per_connection.quantise
     }
 
     /// The share of due ticks that were not done when the next was due, 0 to 1.
@@ -128,6 +129,15 @@ mod tests {
         let figures = |ticks, missed_ticks| Figures { ticks, missed_ticks, ..Figures::default() };
         assert!(!figures(0, 0).is_overloaded() && !figures(239, 1).is_overloaded() && !figures(99, 1).is_overloaded());
         assert!(figures(98, 2).is_overloaded() && figures(111, 121).is_overloaded());
+    }
+
+    #[test]
+    fn filters_masks_and_priorities_of_a_connection_are_work_for_it_wherever_a_model_does_them() {
+        let figures = |parts| Figures { us_per_connection: Split::new(parts, 0.0), ..Figures::default() };
+        // Quantised 2 µs; the rest in its turn, or before it.
+        let in_turn = figures([9.0, 0.0, 2.0, 0.0, 7.0, 1.0, 4.0, 9.0]);
+        let before = figures([9.0, 2.0, 2.0, 3.0, 2.0, 1.0, 4.0, 9.0]);
+        assert_eq!([in_turn.per_connection_us(), before.per_connection_us()], [12.0, 12.0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! { "format": 1, "started_at", "revision", "command_line", "machine", "contestants", "workloads",
+//!   "planned": [ { "workload", "players" }, .. ],
 //!   "runs": [ { "workload", "contestant", "players", "round", "valid", "figures": { .. } | null, .. }, .. ],
 //!   "published": [ { "workload", "rows": [ .. ] }, .. ] }
 //! ```
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{CompareOptions, Figures, Turn};
+use super::{CompareOptions, Figures, Turn, turns};
 use crate::environment::{self, Environment};
 use crate::report::ReportError;
 use crate::summary::{Published, RunSummary};
@@ -42,10 +43,22 @@ pub struct Comparison {
     pub contestants: Vec<String>,
     /// What was played.
     pub workloads: Vec<String>,
+    /// Every workload and size that was to be played, in this order; empty in files of versions that did not note it.
+    #[serde(default)]
+    pub planned: Vec<Cell>,
     /// Every run, in the order in which they were played.
     pub runs: Vec<Run>,
     /// What others published of the same workloads.
     pub published: Vec<PublishedTable>,
+}
+
+/// A workload at a size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The workload.
+    pub workload: String,
+    /// How many play.
+    pub players: u32,
 }
 
 /// The machine and the program, as far as they matter for the figures.
@@ -72,7 +85,7 @@ pub struct Run {
     pub workload: String,
     /// The contestant's name.
     pub contestant: String,
-    /// How many should play; 0 if the run failed.
+    /// How many should play.
     pub players: u32,
     /// Which repetition, from 0.
     pub round: u32,
@@ -152,6 +165,7 @@ impl Comparison {
             machine: None,
             contestants: options.contestants.iter().map(ToString::to_string).collect(),
             workloads: options.workloads.clone(),
+            planned: planned(options),
             runs: Vec::new(),
             published: Vec::new(),
         }
@@ -175,11 +189,7 @@ impl Comparison {
                     ..Run::default()
                 }
             }
-            Err(error) => Run {
-                players: turn.overrides.players.unwrap_or(0),
-                invalid_reasons: vec![error.clone()],
-                ..Run::default()
-            },
+            Err(error) => Run { players: turn.players(), invalid_reasons: vec![error.clone()], ..Run::default() },
         };
         self.runs.push(Run { workload, contestant, round: turn.round, ..run });
     }
@@ -236,18 +246,50 @@ impl Comparison {
         fs::write(&path, self.to_json()).map_err(|source| ReportError::Write { path, source })
     }
 
-    /// The numbers of players with which a workload was played, smallest first.
+    /// Every workload and size that was to be played or was, in the order of the plan.
+    pub fn cells(&self) -> Vec<(&str, u32)> {
+        let planned = self.planned.iter().map(|cell| (cell.workload.as_str(), cell.players));
+        let played = self.runs.iter().map(|run| (run.workload.as_str(), run.players));
+        let mut cells: Vec<(&str, u32)> = Vec::new();
+        for cell in planned.chain(played).filter(|(_, players)| *players > 0) {
+            if !cells.contains(&cell) {
+                cells.push(cell);
+            }
+        }
+        cells
+    }
+
+    /// The numbers of players with which a workload was to be played, smallest first.
     pub fn sizes(&self, workload: &str) -> Vec<u32> {
-        let runs = self.runs.iter().filter(|run| run.workload == workload && run.figures.is_some());
-        let mut sizes: Vec<u32> = runs.map(|run| run.players).collect();
+        let cells = self.cells().into_iter().filter(|(name, _)| *name == workload);
+        let mut sizes: Vec<u32> = cells.map(|(_, players)| players).collect();
         sizes.sort_unstable();
-        sizes.dedup();
         sizes
     }
 
-    /// The number of players with which the workload itself was played, not its growth: that of the first run.
+    /// The number of players of the workload itself, not of its growth: that of the first run. `None` if no run of that
+    /// size ended.
     pub fn usual_size(&self, workload: &str) -> Option<u32> {
-        self.runs.iter().find(|run| run.workload == workload && run.figures.is_some()).map(|run| run.players)
+        let (_, players) = self.cells().into_iter().find(|(name, _)| *name == workload)?;
+        self.has_ended((workload, players)).then_some(players)
+    }
+
+    /// Whether anybody's run of such a cell ended.
+    pub fn has_ended(&self, (workload, players): (&str, u32)) -> bool {
+        self.runs.iter().any(|run| run.workload == workload && run.players == players && run.figures.is_some())
+    }
+
+    /// The cells in which nobody's run ended.
+    pub fn failed_cells(&self) -> Vec<(&str, u32)> {
+        self.cells().into_iter().filter(|&cell| !self.has_ended(cell)).collect()
+    }
+
+    /// A contestant's runs of a workload with so many players from which a verdict may be drawn: valid, and of a server
+    /// that was not overloaded.
+    pub fn sound(&self, (workload, players): (&str, u32), contestant: &str) -> Vec<&Run> {
+        let counted = self.counted(workload, players, contestant).into_iter();
+        let is_overloaded = |run: &Run| run.figures.as_ref().is_none_or(Figures::is_overloaded);
+        counted.filter(|run| run.valid && !is_overloaded(run)).collect()
     }
 
     /// A contestant's runs of a workload with so many players that count: the valid ones, or if there are none, those
@@ -304,15 +346,26 @@ impl Comparison {
         spoilt.map(line).collect()
     }
 
-    /// Whether every contestant has a valid run of every workload and size.
+    /// Whether every contestant has a valid run of every workload and size that was planned.
     pub fn is_complete(&self) -> bool {
-        let sizes = |workload| self.sizes(workload).into_iter().map(move |players| (workload, players));
-        let cells: Vec<(&str, u32)> = self.workloads.iter().map(String::as_str).flat_map(sizes).collect();
+        let cells = self.cells();
         let has_valid = |(workload, players): &(&str, u32), who: &String| {
             self.counted(workload, *players, who).iter().any(|run| run.valid)
         };
         !cells.is_empty() && cells.iter().all(|cell| self.contestants.iter().all(|who| has_valid(cell, who)))
     }
+}
+
+/// The cells of a plan.
+fn planned(options: &CompareOptions) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for turn in turns(options) {
+        let cell = Cell { players: turn.players(), workload: turn.workload };
+        if !cells.contains(&cell) {
+            cells.push(cell);
+        }
+    }
+    cells
 }
 
 impl Machine {
@@ -388,6 +441,37 @@ mod tests {
         assert_eq!(refused(), "malformed");
         fs::write(folder.path().join(COMPARISON_FILE), "{\"format\": 99}").unwrap();
         assert_eq!(refused(), "format");
+    }
+
+    #[test]
+    fn a_cell_in_which_everybody_failed_is_still_a_cell() {
+        let mut comparison = example();
+        assert!(comparison.failed_cells().is_empty() && comparison.is_complete());
+        for run in comparison.runs.iter_mut().filter(|run| run.players == 400) {
+            (run.valid, run.figures) = (false, None);
+        }
+        assert_eq!(comparison.failed_cells(), [("dense", 400)]);
+        assert_eq!(comparison.sizes("dense"), [25, 100, 400]);
+        assert!(!comparison.is_complete());
+        comparison.runs.retain(|run| run.players != 400);
+        comparison.planned = [100, 25, 400].map(|players| Cell { workload: "dense".to_owned(), players }).to_vec();
+        assert_eq!(comparison.failed_cells(), [("dense", 400)], "it was planned and never played");
+    }
+
+    #[test]
+    fn verdicts_are_drawn_from_valid_runs_of_servers_that_were_not_overloaded() {
+        let mut comparison = example();
+        let rounds = |comparison: &Comparison| {
+            comparison.sound(("dense", 100), "throng").iter().map(|run| run.round).collect::<Vec<_>>()
+        };
+        assert_eq!(rounds(&comparison), [0, 1]);
+        let mut ours: Vec<&mut Run> =
+            comparison.runs.iter_mut().filter(|run| run.contestant == "throng" && run.players == 100).collect();
+        ours[0].valid = false;
+        let figures = ours[1].figures.as_mut().unwrap();
+        figures.missed_ticks = figures.ticks;
+        assert!(rounds(&comparison).is_empty());
+        assert_eq!(comparison.counted("dense", 100, "throng").len(), 1, "it is shown all the same");
     }
 
     #[test]

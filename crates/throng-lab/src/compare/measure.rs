@@ -9,7 +9,7 @@ pub struct Measure {
     pub name: &'static str,
     /// Its unit; empty for counts.
     pub unit: &'static str,
-    /// Whether less of it is better.
+    /// Whether less of it is better; otherwise more is.
     pub is_cost: bool,
     /// The value in a run's figures.
     pub of: fn(&Figures) -> Option<f64>,
@@ -37,15 +37,19 @@ pub const OUTSIDE_KERNEL: Measure = Measure {
     of: |figures| Some(figures.outside_kernel_us()),
 };
 
-/// What is done for each connection in its turn, the kernel's part included.
-pub const TURN: Measure =
-    Measure { name: "turn of a connection", unit: "µs", is_cost: true, of: |figures| Some(figures.turn_us()) };
+/// What is done for each connection, the kernel's part included.
+pub const PER_CONNECTION: Measure = Measure {
+    name: "work for a connection",
+    unit: "µs",
+    is_cost: true,
+    of: |figures| Some(figures.per_connection_us()),
+};
 /// The same without the kernel's part.
-pub const TURN_OUTSIDE_KERNEL: Measure = Measure {
+pub const PER_CONNECTION_OUTSIDE_KERNEL: Measure = Measure {
     name: "  outside the kernel",
     unit: "µs",
     is_cost: true,
-    of: |figures| Some(figures.turn_us() - figures.us_per_connection.send),
+    of: |figures| Some(figures.per_connection_us() - figures.us_per_connection.send),
 };
 
 /// What is shown of a workload. `converge` begins as its published table does: incoming, world, outgoing.
@@ -66,14 +70,14 @@ pub fn measures(workload: &str) -> Vec<Measure> {
         cost("outgoing by the floor", "", Figures::by_floor),
         cost("to a client", "kbit/s", |figures| Some(figures.kbit_per_s)),
         cost("object update", "B", |figures| figures.update_bytes),
-        neutral("updates to a client", "1/s", |figures| Some(figures.updates_per_s)),
+        gain("updates to a client", "1/s", |figures| Some(figures.updates_per_s)),
         cost("age within 10 m, p50", "ms", |figures| figures.near_age_ms.p50),
         cost("age within 10 m, p99", "ms", |figures| figures.near_age_ms.p99),
         cost("age at 10 to 50 m, p50", "ms", |figures| figures.middle_age_ms.p50),
         cost("age at 10 to 50 m, p99", "ms", |figures| figures.middle_age_ms.p99),
         cost("age beyond, p50", "ms", |figures| figures.far_age_ms.p50),
         cost("age beyond, p99", "ms", |figures| figures.far_age_ms.p99),
-        neutral("objects known to a client", "", |figures| figures.known_objects),
+        gain("objects known to a client", "", |figures| figures.known_objects),
         cost("allocations per tick", "", |figures| figures.allocations_per_tick),
         cost("memory per connection", "KiB", |figures| Some(figures.rss_bytes_per_connection / 1024.0)),
         cost("missed ticks", "%", missed_percent),
@@ -85,7 +89,7 @@ fn cost(name: &'static str, unit: &'static str, of: fn(&Figures) -> Option<f64>)
     Measure { name, unit, is_cost: true, of }
 }
 
-fn neutral(name: &'static str, unit: &'static str, of: fn(&Figures) -> Option<f64>) -> Measure {
+fn gain(name: &'static str, unit: &'static str, of: fn(&Figures) -> Option<f64>) -> Measure {
     Measure { is_cost: false, ..cost(name, unit, of) }
 }
 

@@ -26,6 +26,11 @@ impl fmt::Display for Turn {
 }
 
 impl Turn {
+    /// How many play; 0 if there is no such scenario.
+    pub fn players(&self) -> u32 {
+        Scenario::resolve(&self.workload, &self.overrides).map_or(0, |scenario| scenario.players)
+    }
+
     /// How long it plays, with what is not measured, in seconds; 0 if there is no such scenario.
     pub fn seconds(&self) -> u32 {
         let scenario = Scenario::resolve(&self.workload, &self.overrides);
@@ -38,33 +43,40 @@ const CONVERGE: &str = "converge";
 /// The last of those who start 800 m from the centre has run there by then, at 5 m/s.
 const CONVERGE_WARMUP_S: u32 = 165;
 
-/// Every run of a comparison, in the order in which they are played. Growth is played in the first workload, and not
-/// for a number of players that the workload itself is played with.
+/// Every run of a comparison, in the order in which they are played: round by round, and in each every workload and size
+/// with every contestant, so that what is held against each other within a round was played within one. Growth is played in
+/// the first workload, and not for a number of players that the workload itself is played with.
 pub fn turns(options: &CompareOptions) -> Vec<Turn> {
+    let cells = cells(options);
     let mut turns = Vec::new();
-    for workload in &options.workloads {
-        add_rounds(options, workload, None, &mut turns);
-    }
-    let Some(first) = options.workloads.first() else { return turns };
-    let already = Scenario::resolve(first, &options.overrides).map(|scenario| scenario.players).ok();
-    for &players in options.growth.iter().filter(|&&players| Some(players) != already) {
-        add_rounds(options, first, Some(players), &mut turns);
+    for round in 0..options.repeat.max(1) {
+        for &(workload, players) in &cells {
+            add_round(options, (workload, players), round, &mut turns);
+        }
     }
     turns
 }
 
-fn add_rounds(options: &CompareOptions, workload: &str, players: Option<u32>, turns: &mut Vec<Turn>) {
+/// Workloads, each with the number of players that is not its own.
+fn cells(options: &CompareOptions) -> Vec<(&str, Option<u32>)> {
+    let mut cells: Vec<_> = options.workloads.iter().map(|workload| (workload.as_str(), None)).collect();
+    let Some(first) = options.workloads.first() else { return cells };
+    let already = Scenario::resolve(first, &options.overrides).map(|scenario| scenario.players).ok();
+    let growth = options.growth.iter().filter(|&&players| Some(players) != already);
+    cells.extend(growth.map(|&players| (first.as_str(), Some(players))));
+    cells
+}
+
+fn add_round(options: &CompareOptions, (workload, players): (&str, Option<u32>), round: u32, turns: &mut Vec<Turn>) {
     let count = options.contestants.len();
-    for round in 0..options.repeat.max(1) {
-        for place in 0..count {
-            let contestant = options.contestants[(place + round as usize) % count];
-            turns.push(Turn {
-                workload: workload.to_owned(),
-                contestant,
-                round,
-                overrides: overrides(options, workload, players, contestant),
-            });
-        }
+    for place in 0..count {
+        let contestant = options.contestants[(place + round as usize) % count];
+        turns.push(Turn {
+            workload: workload.to_owned(),
+            contestant,
+            round,
+            overrides: overrides(options, workload, players, contestant),
+        });
     }
 }
 
@@ -106,6 +118,18 @@ mod tests {
     fn rounds_are_interleaved_and_begin_with_another_contestant_each() {
         let expected = ["legacy, round 1", "throng, round 1", "throng, round 2", "legacy, round 2"];
         assert_eq!(spoken(&options(&["dense"], 2, &[])), expected.map(|text| format!("dense, {text}")));
+    }
+
+    #[test]
+    fn a_round_plays_every_workload_and_size_before_the_next_begins() {
+        let turns = turns(&options(&["dense", "sparse"], 3, &[25]));
+        let rounds: Vec<u32> = turns.iter().map(|turn| turn.round).collect();
+        assert_eq!(rounds, [[0; 6], [1; 6], [2; 6]].concat());
+        let places = |round: usize| {
+            turns[round * 6..][..6].iter().map(|turn| (turn.workload.clone(), turn.players())).collect::<Vec<_>>()
+        };
+        assert_eq!(places(0), places(2));
+        assert_eq!((places(0)[0].1, places(0)[4].1), (100, 25));
     }
 
     #[test]

@@ -30,9 +30,14 @@ impl Sample {
 /// How many times smaller `of` is in `ours` than in `base`, round by round: rounds in which only one of them has the
 /// figure do not count.
 pub fn advantage(base: &[&Run], ours: &[&Run], of: fn(&super::Figures) -> Option<f64>) -> Option<Sample> {
+    Sample::of(by_round(base, ours, of).into_iter().map(|(_, times)| times))
+}
+
+/// The same as numbers of rounds, each with its ratio.
+pub fn by_round(base: &[&Run], ours: &[&Run], of: fn(&super::Figures) -> Option<f64>) -> Vec<(u32, f64)> {
     let value = |run: &Run| run.figures.as_ref().and_then(of).filter(|&value| value > 0.0);
     let in_round = |round: u32| base.iter().find(|run| run.round == round).and_then(|run| value(run));
-    Sample::of(ours.iter().filter_map(|run| Some(in_round(run.round)? / value(run)?)))
+    ours.iter().filter_map(|run| Some((run.round, in_round(run.round)? / value(run)?))).collect()
 }
 
 #[cfg(test)]

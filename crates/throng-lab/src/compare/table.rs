@@ -23,7 +23,7 @@ pub fn table(comparison: &Comparison, folder: Option<&Path>) -> String {
     for workload in &comparison.workloads {
         match comparison.usual_size(workload) {
             Some(players) => text += &of_workload(comparison, workload, players),
-            None => text += &format!("\n{workload}: no run ended\n"),
+            None => text += &format!("\n{workload}: no run of its own size ended\n"),
         }
         if comparison.sizes(workload).len() > 1 {
             text += &growth(comparison, workload);

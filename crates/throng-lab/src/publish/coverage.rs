@@ -20,17 +20,20 @@ const PEERS: [(&str, usize); 8] = [
     ("lightyear", 1),
 ];
 
+/// The workload that is played with several numbers of players, and with which, by models and by peers.
+const GROWTH: &str = "dense";
+const SIZES: [u32; 6] = [25, 50, 100, 200, 400, 1_000];
+const PEER_SIZES: [u32; 5] = [25, 50, 100, 200, 400];
+
 /// A table of the valid runs of each model in each workload, and a list of what is missing.
 pub(super) fn render(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
     let contestants = contestants(comparisons);
     let mut lines = Vec::new();
     for comparison in comparisons {
-        for workload in &comparison.workloads {
-            for players in comparison.sizes(workload) {
-                let valid = contestants.iter().map(|who| valid_runs(comparison, (workload, players), who));
-                let place = format!("{workload}, {}", grouped(u64::from(players)));
-                lines.push(std::iter::once(place).chain(valid).collect::<Vec<_>>());
-            }
+        for (workload, players) in comparison.cells() {
+            let valid = contestants.iter().map(|who| valid_runs(comparison, (workload, players), who));
+            let place = format!("{workload}, {}", grouped(u64::from(players)));
+            lines.push(std::iter::once(place).chain(valid).collect::<Vec<_>>());
         }
     }
     let header: Vec<String> =
@@ -86,6 +89,7 @@ fn absent(comparisons: &[Comparison], contestants: &[String], rows: &[PeerRow]) 
             lines.push(format!("`{workload}` with {}", names.join(", ")));
         }
     }
+    lines.extend(absent_sizes(comparisons));
     if rows.is_empty() {
         lines.push("the open peers".to_owned());
         return lines;
@@ -101,7 +105,44 @@ fn absent(comparisons: &[Comparison], contestants: &[String], rows: &[PeerRow]) 
             _ => {}
         }
     }
+    lines.extend(PEERS.iter().filter_map(|(name, _)| absent_peer_sizes(rows, name)));
     lines
+}
+
+/// A line for each size of the growing workload at which nobody's run ended, or not everybody's whom it was played with.
+fn absent_sizes(comparisons: &[Comparison]) -> Vec<String> {
+    let has_ended = |players: u32| comparisons.iter().any(|comparison| comparison.has_ended((GROWTH, players)));
+    let never: Vec<u32> = SIZES.into_iter().filter(|&players| !has_ended(players)).collect();
+    let mut lines: Vec<String> = Vec::new();
+    if !never.is_empty() && never.len() < SIZES.len() {
+        lines.push(format!("`{GROWTH}` with {} players", listed(&never)));
+    }
+    let failed = comparisons.iter().flat_map(|comparison| {
+        comparison.cells().into_iter().flat_map(move |cell| {
+            let has_none = move |who: &&String| comparison.counted(cell.0, cell.1, who).is_empty();
+            comparison.contestants.iter().filter(has_none).map(move |who| (cell, who))
+        })
+    });
+    lines.extend(
+        failed.map(|((workload, players), who)| format!("`{workload}` with {players} players and `{who}`: planned")),
+    );
+    lines
+}
+
+/// The sizes at which a peer that was run has no row that was checked.
+fn absent_peer_sizes(rows: &[PeerRow], name: &str) -> Option<String> {
+    let has = |players: &u32| {
+        let mut rows = rows.iter().filter(|row| row.peer == name && row.checked && row.workload == GROWTH);
+        rows.any(|row| row.players == *players)
+    };
+    let never: Vec<u32> = PEER_SIZES.into_iter().filter(|players| !has(players)).collect();
+    let is_run = rows.iter().any(|row| row.peer == name && row.checked);
+    (is_run && !never.is_empty()).then(|| format!("the peer {name}, `{GROWTH}` with {} players", listed(&never)))
+}
+
+fn listed(sizes: &[u32]) -> String {
+    let sizes: Vec<String> = sizes.iter().map(|&players| grouped(u64::from(players))).collect();
+    sizes.join(", ")
 }
 
 #[cfg(test)]
@@ -122,8 +163,32 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part} in:\n{text}");
         }
-        assert!(!text.contains("the peer throng\n"), "{text}");
+        assert!(!text.contains("the peer throng\n") && text.contains("the peer throng, `dense` with"), "{text}");
         assert!(render(&[example()], &[]).contains("- the open peers"));
+    }
+
+    #[test]
+    fn sizes_that_are_absent_or_failed_are_named() {
+        let mut comparison = example();
+        for run in comparison.runs.iter_mut().filter(|run| run.players == 400) {
+            (run.valid, run.figures) = (false, None);
+        }
+        let row = PeerRow {
+            peer: "throng".to_owned(),
+            workload: "dense".to_owned(),
+            players: 100,
+            checked: true,
+            ..PeerRow::default()
+        };
+        let text = render(&[comparison], &[row]);
+        for part in [
+            "| dense, 400 | 0 of 2 | – | – | – | – | – | 0 of 2 |",
+            "- `dense` with 50, 200, 400, 1,000 players\n",
+            "- `dense` with 400 players and `legacy`: planned\n",
+            "- the peer throng, `dense` with 25, 50, 200, 400 players\n",
+        ] {
+            assert!(text.contains(part), "no {part} in:\n{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What is demanded of our model against the others, and what came of it.
 
+use super::evidence::{Evidence, between};
 use super::peers::{self, Kind, PeerRow};
-use crate::compare::{Comparison, Figures, OUTSIDE_KERNEL, Sample, advantage};
+use crate::compare::{Comparison, Figures, OUTSIDE_KERNEL, Run, Sample};
 use crate::terminal::figure;
 
 /// A demand with its verdict.
@@ -9,6 +10,8 @@ pub(super) struct Demand {
     pub(super) what: String,
     pub(super) limit: String,
     pub(super) measured: String,
+    /// Where the figures are from.
+    pub(super) from: String,
     pub(super) verdict: &'static str,
 }
 
@@ -16,57 +19,55 @@ pub(super) struct Demand {
 const PLAYERS: u32 = 100;
 /// Two measurements of the same bytes or the same age differ by as much.
 const EQUAL: f64 = 1.02;
+/// So many times the time of who sends everybody the same is allowed.
+const BROADCAST_TIMES: f64 = 4.0;
 
 /// Every demand for which there are figures or might be.
 pub(super) fn all(comparisons: &[Comparison], rows: &[PeerRow]) -> Vec<Demand> {
     let mut demands =
         vec![model(comparisons, "shared-state", 10.0), model(comparisons, "legacy", 50.0), order(comparisons)];
     if !rows.is_empty() {
-        demands.extend([filtering(rows, 100, 20.0), filtering(rows, 400, 40.0), bytes(rows), broadcast(rows)]);
+        demands.extend([filtering(rows, 100, 20.0), filtering(rows, 400, 40.0), bytes(rows)]);
+        demands.extend(BROADCASTS.iter().map(|broadcast| within(rows, broadcast)));
     }
     demands
 }
 
-/// How many times less `ours` spends or sends than `base` in a workload, in the first comparison that has both.
-pub(super) fn ratio(
-    comparisons: &[Comparison],
-    (workload, players): (&str, u32),
-    [base, ours]: [&str; 2],
-    of: fn(&Figures) -> Option<f64>,
-) -> Option<Sample> {
-    comparisons.iter().find_map(|comparison| {
-        let runs = |who| comparison.counted(workload, players, who);
-        advantage(&runs(base), &runs(ours), of)
-    })
-}
-
 fn model(comparisons: &[Comparison], base: &str, limit: f64) -> Demand {
-    let measured = ratio(comparisons, ("dense", PLAYERS), [base, "throng"], OUTSIDE_KERNEL.of);
+    let measured = between(comparisons, ("dense", PLAYERS), [base, "throng"], OUTSIDE_KERNEL.of);
     Demand {
         what: format!("`dense` with {PLAYERS}: cheaper per connection than `{base}` outside the kernel"),
         limit: format!("at least {limit} times"),
-        measured: measured.map_or("–".to_owned(), |sample| {
+        measured: measured.as_ref().map_or("–".to_owned(), |Evidence { sample, .. }| {
             format!("{} times ({}–{})", figure(sample.median), figure(sample.min), figure(sample.max))
         }),
-        verdict: verdict(measured.map(|sample| sample.median >= limit)),
+        from: measured.as_ref().map_or("–".to_owned(), Evidence::origin),
+        verdict: verdict(measured.map(|evidence| evidence.sample.median >= limit)),
     }
 }
 
 /// `legacy`, `shared-state` and `throng`, in this order of cost.
 fn order(comparisons: &[Comparison]) -> Demand {
-    let costs = comparisons.iter().find_map(|comparison| {
-        let median = |who| {
-            let runs = comparison.counted("dense", PLAYERS, who);
-            Some(Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(OUTSIDE_KERNEL.of)))?.median)
-        };
-        Some([median("legacy")?, median("shared-state")?, median("throng")?])
+    let sample = |runs: &[&Run]| Sample::of(runs.iter().filter_map(|run| outside_kernel(run.figures.as_ref()?)));
+    let found = comparisons.iter().enumerate().find_map(|(place, comparison)| {
+        let of = |who| sample(&comparison.sound(("dense", PLAYERS), who));
+        Some((place + 1, [of("legacy")?, of("shared-state")?, of("throng")?]))
     });
+    let costs = found.map(|(_, samples)| samples.map(|sample| sample.median));
     Demand {
         what: format!("`dense` with {PLAYERS}: cheaper than `shared-state`, and that than `legacy`"),
         limit: "in this order".to_owned(),
         measured: costs.map_or("–".to_owned(), |costs| format!("{} µs", costs.map(figure).join(" > "))),
+        from: found.map_or("–".to_owned(), |(run, samples)| {
+            let sample = samples.into_iter().min_by_key(|sample| sample.runs).unwrap_or(samples[0]);
+            Evidence { sample, run }.origin()
+        }),
         verdict: verdict(costs.map(|[legacy, shared, ours]| legacy > shared && shared > ours)),
     }
+}
+
+fn outside_kernel(figures: &Figures) -> Option<f64> {
+    (OUTSIDE_KERNEL.of)(figures)
 }
 
 /// The peer that is cheapest of a kind, and ours at equal terms.
@@ -87,6 +88,7 @@ fn filtering(rows: &[PeerRow], players: u32, limit: f64) -> Demand {
         measured: pair.zip(factor).map_or("–".to_owned(), |((best, _), factor)| {
             format!("{} times ({}: {} µs)", figure(factor), best.name(), figure(best.us_per_client))
         }),
+        from: origin(pair),
         verdict: verdict(factor.map(|factor| factor >= limit)),
     }
 }
@@ -102,25 +104,43 @@ fn bytes(rows: &[PeerRow]) -> Demand {
             let [theirs, ours, their_age, our_age] = [theirs, ours, their_age, our_age].map(figure);
             format!("{ours} against {theirs} B a tick, {our_age} against {their_age} ticks")
         }),
+        from: origin(pair),
         verdict: verdict(bytes.zip(ages).map(|([theirs, ours], [their_age, our_age])| {
             ours <= theirs * EQUAL && our_age <= their_age.max(0.01) * EQUAL
         })),
     }
 }
 
-fn broadcast(rows: &[PeerRow]) -> Demand {
-    let shared = peers::of(rows, "dense", PLAYERS);
-    let shared = shared.into_iter().find(|row| row.peer.ends_with("one patch") && row.checked);
-    let ours = best_and_ours(rows, PLAYERS, Kind::Filters).map(|(_, ours)| ours);
-    let factor = shared.zip(ours).map(|(shared, ours)| ours.us_per_client / shared.us_per_client);
+/// Who sends everybody the same: its name, and whether a row is its.
+struct Broadcast {
+    name: &'static str,
+    is: fn(&PeerRow) -> bool,
+}
+
+/// Both are demanded: the one is the least that can be done, the other what a library does.
+const BROADCASTS: [Broadcast; 2] = [
+    Broadcast { name: "the naive broadcast", is: |row| row.peer.starts_with("naive") },
+    Broadcast { name: "one patch for all (Colyseus)", is: |row| row.peer.ends_with("one patch") },
+];
+
+fn within(rows: &[PeerRow], broadcast: &Broadcast) -> Demand {
+    let rows = peers::of(rows, "dense", PLAYERS);
+    let shared = rows.iter().find(|row| (broadcast.is)(row) && row.checked && row.us_per_client > 0.0);
+    let ours = rows.iter().find(|row| row.is_ours_not_sealed() && row.checked);
+    let pair = shared.zip(ours).map(|(shared, ours)| (*shared, *ours));
+    let factor = pair.map(|(shared, ours)| ours.us_per_client / shared.us_per_client);
     Demand {
-        what: format!(
-            "`dense` with {PLAYERS}: time of one patch for all, without filters or recovery from loss (Colyseus)"
-        ),
-        limit: "at most 4 times".to_owned(),
+        what: format!("`dense` with {PLAYERS}: time of {}, without filters or recovery from loss", broadcast.name),
+        limit: format!("at most {BROADCAST_TIMES} times"),
         measured: factor.map_or("–".to_owned(), |factor| format!("{} times", figure(factor))),
-        verdict: verdict(factor.map(|factor| factor <= 4.0)),
+        from: origin(pair),
+        verdict: verdict(factor.map(|factor| factor <= BROADCAST_TIMES)),
     }
+}
+
+/// The rounds behind two rows of the peers: the fewer of them.
+fn origin(pair: Option<(&PeerRow, &PeerRow)>) -> String {
+    pair.map_or("–".to_owned(), |(theirs, ours)| peers::origin(theirs.rounds.min(ours.rounds)))
 }
 
 fn verdict(is_kept: Option<bool>) -> &'static str {
@@ -128,5 +148,53 @@ fn verdict(is_kept: Option<bool>) -> &'static str {
         Some(true) => "kept",
         Some(false) => "**missed**",
         None => "not measured",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::example;
+
+    fn against_legacy(comparisons: &[Comparison]) -> Demand {
+        model(comparisons, "legacy", 50.0)
+    }
+
+    #[test]
+    fn runs_that_do_not_count_are_not_measured_and_the_next_comparison_is_asked() {
+        let mut spoilt = example();
+        spoilt.runs.iter_mut().filter(|run| run.contestant == "legacy").for_each(|run| run.valid = false);
+        let found = against_legacy(&[spoilt.clone()]);
+        assert_eq!((found.verdict, found.from.as_str()), ("not measured", "–"));
+        let found = against_legacy(&[spoilt, example()]);
+        assert_eq!((found.verdict, found.from.as_str()), ("kept", "run 2, 2 rounds"));
+    }
+
+    #[test]
+    fn an_overloaded_server_is_no_base() {
+        let mut comparison = example();
+        let overload = |run: &mut Run| run.figures.as_mut().unwrap().missed_ticks = 1_000_000;
+        comparison.runs.iter_mut().filter(|run| run.contestant == "legacy" && run.round == 0).for_each(overload);
+        assert_eq!(against_legacy(&[comparison.clone()]).from, "run 1, 1 round");
+        comparison.runs.iter_mut().filter(|run| run.contestant == "legacy").for_each(overload);
+        assert_eq!(against_legacy(&[comparison]).verdict, "not measured");
+    }
+
+    #[test]
+    fn each_broadcast_is_a_demand_of_its_own() {
+        let row = |peer: &str, us_per_client: f64| PeerRow {
+            peer: peer.to_owned(),
+            workload: "dense".to_owned(),
+            players: PLAYERS,
+            rounds: 2,
+            us_per_client,
+            checked: true,
+            ..PeerRow::default()
+        };
+        let rows = [row("throng, not sealed", 1.0), row("naive broadcast", 0.1), row("colyseus, one patch", 1.0)];
+        let verdicts =
+            BROADCASTS.map(|broadcast| (within(&rows, &broadcast).measured, within(&rows, &broadcast).verdict));
+        assert_eq!(verdicts, [("10 times".to_owned(), "**missed**"), ("1 times".to_owned(), "kept")]);
+        assert_eq!(within(&rows[..1], &BROADCASTS[0]).verdict, "not measured");
     }
 }

@@ -1,11 +1,14 @@
 //! What others published of these models, as ratios, and whether it shows here too.
 //!
-//! Each is held against the same of ours: a tick's outgoing work against a tick's, a connection's turn against a
-//! connection's turn. The two are not alike: what is filtered, quantised and marked for all connections is in the first and
-//! not in the second.
+//! Each is held against the same of ours: a tick's outgoing work against a tick's, the work for a connection against the work
+//! for a connection. In the second is everything that a model does for each connection, at whatever stage; what is quantised
+//! and compared for all connections is in the first only.
 
-use super::demands::ratio;
-use crate::compare::{Comparison, Figures, Measure, OUTGOING, OUTSIDE_KERNEL, Sample, TURN, TURN_OUTSIDE_KERNEL};
+use super::evidence::{Evidence, between};
+use crate::compare::{
+    Comparison, Figures, Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, Sample,
+    by_round,
+};
 use crate::terminal::figure;
 
 /// A published finding beside ours.
@@ -17,20 +20,29 @@ pub(super) struct Finding {
     pub(super) here: String,
     /// The same without the kernel's part.
     pub(super) outside_kernel: String,
+    /// Where the figures outside the kernel are from.
+    pub(super) from: String,
     pub(super) verdict: &'static str,
 }
 
 const PLAYERS: u32 = 100;
-/// Half of the published change, as a power: what is nearer to no change than that does not show it.
-const SHOWS: f64 = 0.5;
+
+/// What counts as the same finding; the page prints it.
+pub(super) const RULE: &str = "\
+*Reproduced* means: in the same direction, by at least half the published factor, and by at least its square root (9 times: \
+4.5; 1.45 times: 1.2). Less than that in the same direction is *weaker*. What was about even there must be within a quarter of \
+even here; what was no help there must not be above 1.1 times here. Of the chests it is the contrast that is looked for: how \
+many times more the Replication Graph grows than Iris, round by round; it must lie on the same side and be at least the square \
+root of the published one. Only valid runs of servers that were not overloaded are judged.
+";
 
 /// What a published figure is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// A tick's outgoing work ("net flush", "outgoing"): here interest to send.
     Tick,
-    /// One connection's part of it ("per connection"): here write, seal and send.
-    Turn,
+    /// What is done for a connection ("per connection"): here all of that, but quantising and comparing for all.
+    Connection,
 }
 
 impl Unit {
@@ -39,15 +51,29 @@ impl Unit {
         match self {
             // By connection, which is the same ratio.
             Unit::Tick => [OUTGOING, OUTSIDE_KERNEL],
-            Unit::Turn => [TURN, TURN_OUTSIDE_KERNEL],
+            Unit::Connection => [PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL],
         }
     }
+}
+
+/// What a finding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// So many times cheaper.
+    Cheaper,
+    /// About as dear.
+    Even,
+    /// Not cheaper, or hardly.
+    NoHelp,
+    /// One grows more than the other.
+    Contrast,
 }
 
 /// A ratio that was published, and between which models of ours it is looked for.
 struct Expected {
     what: &'static str,
     there: &'static str,
+    claim: Claim,
     ratio: f64,
     workload: &'static str,
     unit: Unit,
@@ -61,14 +87,16 @@ const EXPECTED: [Expected; 7] = [
     Expected {
         what: "`dense`: Iris is cheaper than legacy, a connection",
         there: "9 times (450 / 50 µs)",
+        claim: Claim::Cheaper,
         ratio: 9.0,
         workload: "dense",
-        unit: Unit::Turn,
+        unit: Unit::Connection,
         pair: ["legacy-push", "shared-state"],
     },
     Expected {
         what: "`dense`: Iris is cheaper than legacy, a tick",
         there: "6.7 times (58.05 / 8.68 ms)",
+        claim: Claim::Cheaper,
         ratio: 6.69,
         workload: "dense",
         unit: Unit::Tick,
@@ -77,14 +105,16 @@ const EXPECTED: [Expected; 7] = [
     Expected {
         what: "`dense`: the Replication Graph is no help when everybody sees everybody, a connection",
         there: "0.75 times (450 / 602 µs)",
+        claim: Claim::NoHelp,
         ratio: 0.75,
         workload: "dense",
-        unit: Unit::Turn,
+        unit: Unit::Connection,
         pair: ["legacy-push", "graph"],
     },
     Expected {
         what: "`sparse`: Iris and legacy are about even, a tick",
         there: "1.07 times (7.16 / 6.70 ms)",
+        claim: Claim::Even,
         ratio: 1.07,
         workload: "sparse",
         unit: Unit::Tick,
@@ -93,14 +123,16 @@ const EXPECTED: [Expected; 7] = [
     Expected {
         what: "`sparse`: Iris is cheaper than legacy, a connection",
         there: "2 times (48.3 / 24.4 µs)",
+        claim: Claim::Cheaper,
         ratio: 1.98,
         workload: "sparse",
-        unit: Unit::Turn,
+        unit: Unit::Connection,
         pair: ["legacy-push", "shared-state"],
     },
     Expected {
         what: "`converge`: Iris is cheaper than legacy, a tick",
         there: "1.45 times (66.2 / 45.8 ms)",
+        claim: Claim::Cheaper,
         ratio: 1.45,
         workload: "converge",
         unit: Unit::Tick,
@@ -109,6 +141,7 @@ const EXPECTED: [Expected; 7] = [
     Expected {
         what: "`converge`: one scratch buffer instead of one for each connection, a tick",
         there: "1.55 times (45.8 / 29.5 ms)",
+        claim: Claim::Cheaper,
         ratio: 1.55,
         workload: "converge",
         unit: Unit::Tick,
@@ -116,43 +149,30 @@ const EXPECTED: [Expected; 7] = [
     },
 ];
 
-/// How cost was found to grow from 10 to 20 chests around each character.
+/// How cost was found to grow from 10 to 20 chests around each character, with the Replication Graph and with Iris.
 struct Chests {
     what: &'static str,
     there: &'static str,
-    growth: f64,
+    /// Growth of the one by growth of the other.
+    contrast: f64,
     unit: Unit,
-    who: &'static str,
 }
 
-const CHESTS: [Chests; 4] = [
+/// Whose growth is held against whose.
+const GROWERS: [&str; 2] = ["graph", "shared-state"];
+
+const CHESTS: [Chests; 2] = [
     Chests {
-        what: "20 chests instead of 10, the Replication Graph, a connection",
-        there: "+61 % (179 to 288 µs)",
-        growth: 1.61,
-        unit: Unit::Turn,
-        who: "graph",
+        what: "20 chests instead of 10: the Replication Graph grows more than Iris, a connection",
+        there: "+61 % against +11 % (179 to 288, 85.9 to 95.1 µs)",
+        contrast: 1.61 / 1.11,
+        unit: Unit::Connection,
     },
     Chests {
-        what: "20 chests instead of 10, Iris, a connection",
-        there: "+11 % (85.9 to 95.1 µs)",
-        growth: 1.11,
-        unit: Unit::Turn,
-        who: "shared-state",
-    },
-    Chests {
-        what: "20 chests instead of 10, the Replication Graph, a tick",
-        there: "+56 % (20.63 to 32.12 ms)",
-        growth: 1.557,
+        what: "20 chests instead of 10: Iris grows more than the Replication Graph, a tick",
+        there: "+56 % against +89 % (20.63 to 32.12, 12.84 to 24.28 ms)",
+        contrast: 1.557 / 1.891,
         unit: Unit::Tick,
-        who: "graph",
-    },
-    Chests {
-        what: "20 chests instead of 10, Iris, a tick",
-        there: "+89 % (12.84 to 24.28 ms)",
-        growth: 1.891,
-        unit: Unit::Tick,
-        who: "shared-state",
     },
 ];
 
@@ -165,56 +185,87 @@ pub(super) fn all(comparisons: &[Comparison]) -> Vec<Finding> {
 
 fn look_for(comparisons: &[Comparison], expected: &Expected) -> Finding {
     let place = (expected.workload, PLAYERS);
-    let [here, outside] = expected.unit.measures().map(|measure| ratio(comparisons, place, expected.pair, measure.of));
+    let [here, outside] =
+        expected.unit.measures().map(|measure| between(comparisons, place, expected.pair, measure.of));
     let [base, ours] = expected.pair;
     Finding {
         what: format!("{} (`{base}` / `{ours}`)", expected.what),
         there: expected.there,
         here: times(here),
         outside_kernel: times(outside),
-        verdict: verdict(expected.ratio, outside.map(|sample| sample.median)),
+        from: origin(outside),
+        verdict: verdict(expected.claim, expected.ratio, outside.map(|evidence| evidence.sample.median)),
     }
 }
 
 fn chests(comparisons: &[Comparison], expected: &Chests) -> Finding {
-    let growth = |of: fn(&Figures) -> Option<f64>| {
-        comparisons.iter().find_map(|comparison| {
-            let median = |workload| {
-                let runs = comparison.counted(workload, PLAYERS, expected.who);
-                Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(of)))
-            };
-            Some(median("sparse-20")?.median / median("sparse-10")?.median)
-        })
-    };
-    let percent =
-        |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{:+.0} %", (ratio - 1.0) * 100.0));
-    let [here, outside] = expected.unit.measures().map(|measure| growth(measure.of));
+    let [here, outside] = expected.unit.measures().map(|measure| contrast(comparisons, measure.of));
+    let contrast = outside.map(|contrast| contrast.of);
     Finding {
-        what: format!("{} (`{}`)", expected.what, expected.who),
+        what: format!("{} (`{}`, `{}`)", expected.what, GROWERS[0], GROWERS[1]),
         there: expected.there,
-        here: percent(here),
-        outside_kernel: percent(outside),
-        verdict: verdict(expected.growth, outside),
+        here: growths(here),
+        outside_kernel: growths(outside),
+        from: origin(contrast),
+        verdict: verdict(Claim::Contrast, expected.contrast, contrast.map(|evidence| evidence.sample.median)),
     }
 }
 
-fn times(sample: Option<Sample>) -> String {
-    sample.map_or("–".to_owned(), |sample| format!("{} times", figure(sample.median)))
+/// How two models grow.
+#[derive(Clone, Copy)]
+struct Contrast {
+    /// Growth of each, median of the rounds.
+    growths: [f64; 2],
+    /// Growth of the one by growth of the other, round by round.
+    of: Evidence,
 }
 
-/// Judged by the figures outside the kernel. What was about even must be even within a quarter; what was not must differ
-/// in the same direction, and by at least half as much, as powers.
-fn verdict(there: f64, here: Option<f64>) -> &'static str {
-    const EVEN: f64 = 1.25;
+/// In the first comparison in which both have sound runs with 10 and with 20 chests in one round.
+fn contrast(comparisons: &[Comparison], of: fn(&Figures) -> Option<f64>) -> Option<Contrast> {
+    comparisons.iter().enumerate().find_map(|(number, comparison)| {
+        let growth = |who| {
+            let runs = |workload| comparison.sound((workload, PLAYERS), who);
+            by_round(&runs("sparse-20"), &runs("sparse-10"), of)
+        };
+        let [one, other] = GROWERS.map(growth);
+        let in_round = |round: u32| other.iter().find(|(theirs, _)| *theirs == round).map(|(_, growth)| *growth);
+        let pairs: Vec<[f64; 2]> = one.iter().filter_map(|&(round, growth)| Some([growth, in_round(round)?])).collect();
+        let median = |side: usize| Some(Sample::of(pairs.iter().map(|pair| pair[side]))?.median);
+        let sample = Sample::of(pairs.iter().map(|[one, other]| one / other))?;
+        Some(Contrast { growths: [median(0)?, median(1)?], of: Evidence { sample, run: number + 1 } })
+    })
+}
+
+fn growths(contrast: Option<Contrast>) -> String {
+    let percent = |growth: f64| format!("{:+.0} %", (growth - 1.0) * 100.0);
+    contrast.map_or("–".to_owned(), |contrast| contrast.growths.map(percent).join(" against "))
+}
+
+fn times(evidence: Option<Evidence>) -> String {
+    evidence.map_or("–".to_owned(), |evidence| format!("{} times", figure(evidence.sample.median)))
+}
+
+fn origin(evidence: Option<Evidence>) -> String {
+    evidence.as_ref().map_or("–".to_owned(), Evidence::origin)
+}
+
+/// What was about even is within this.
+const EVEN: f64 = 1.25;
+/// What is no help is at most so many times cheaper.
+const HELP: f64 = 1.1;
+
+/// Judged by the figures outside the kernel, as [`RULE`] says.
+fn verdict(claim: Claim, there: f64, here: Option<f64>) -> &'static str {
     let Some(here) = here else { return "not measured" };
-    let (there, here) = (there.ln(), here.ln());
-    let is_even = there.abs() < EVEN.ln();
-    match is_even {
-        true if here.abs() < EVEN.ln() => "reproduced",
-        true => "**not even here**",
-        false if there * here <= 0.0 => "**the other way round here**",
-        false if here.abs() >= there.abs() * SHOWS => "reproduced",
-        false => "same direction, weaker",
+    match claim {
+        Claim::NoHelp if here <= HELP => "reproduced",
+        Claim::NoHelp => "**it helps here**",
+        Claim::Even if (1.0 / EVEN..=EVEN).contains(&here) => "reproduced",
+        Claim::Even => "**not even here**",
+        Claim::Cheaper if here >= (there / 2.0).max(there.sqrt()) => "reproduced",
+        Claim::Contrast if here.ln() * there.ln().signum() >= there.ln().abs() / 2.0 => "reproduced",
+        Claim::Cheaper | Claim::Contrast if here.ln() * there.ln() > 0.0 => "same direction, weaker",
+        Claim::Cheaper | Claim::Contrast => "**the other way round here**",
     }
 }
 
@@ -226,20 +277,39 @@ mod tests {
 
     #[test]
     fn a_finding_is_reproduced_only_in_direction_and_size() {
-        assert_eq!(verdict(9.0, Some(7.0)), "reproduced");
-        assert_eq!(verdict(9.0, Some(1.4)), "same direction, weaker");
-        assert_eq!(verdict(9.0, Some(0.8)), "**the other way round here**");
-        assert_eq!(verdict(0.75, Some(0.7)), "reproduced");
-        assert_eq!(verdict(1.07, Some(0.9)), "reproduced");
-        assert_eq!(verdict(1.07, Some(3.0)), "**not even here**");
-        assert_eq!(verdict(1.07, None), "not measured");
+        let cheaper = |there, here| verdict(Claim::Cheaper, there, Some(here));
+        assert_eq!(cheaper(9.0, 4.5), "reproduced");
+        assert_eq!(cheaper(9.0, 4.4), "same direction, weaker");
+        assert_eq!(cheaper(9.0, 0.8), "**the other way round here**");
+        assert_eq!(cheaper(1.45, 1.21), "reproduced");
+        assert_eq!(cheaper(1.45, 1.19), "same direction, weaker");
+        assert_eq!(cheaper(1.45, 0.9), "**the other way round here**", "though it is more than half");
+        assert_eq!(verdict(Claim::Even, 1.07, Some(0.9)), "reproduced");
+        assert_eq!(verdict(Claim::Even, 1.07, Some(3.0)), "**not even here**");
+        assert_eq!(verdict(Claim::Even, 1.07, None), "not measured");
     }
 
-    /// A run whose shared and own work, in microseconds by connection, are these.
+    #[test]
+    fn no_help_is_at_most_a_tenth_cheaper_however_much_dearer() {
+        for (here, expected) in [(0.3, "reproduced"), (1.1, "reproduced"), (1.11, "**it helps here**")] {
+            assert_eq!(verdict(Claim::NoHelp, 0.75, Some(here)), expected);
+        }
+    }
+
+    #[test]
+    fn a_contrast_must_lie_on_the_same_side() {
+        let of = |there, here| verdict(Claim::Contrast, there, Some(here));
+        assert_eq!([of(1.45, 1.3), of(1.45, 1.1)], ["reproduced", "same direction, weaker"]);
+        assert_eq!([of(1.45, 1.0), of(1.45, 0.7)], ["**the other way round here**"; 2]);
+        assert_eq!([of(0.8, 0.85), of(0.8, 0.97)], ["reproduced", "same direction, weaker"]);
+        assert_eq!(of(0.8, 1.2), "**the other way round here**");
+    }
+
+    /// A run whose quantising and whose other work, in microseconds by connection, are these.
     fn run(workload: &str, contestant: &str, [shared, own]: [f64; 2]) -> Run {
         let mut run = example().runs.swap_remove(0);
         (run.workload, run.contestant) = (workload.to_owned(), contestant.to_owned());
-        run.figures.as_mut().unwrap().us_per_connection = Split::new([0.0, 0.0, 0.0, shared, own, 0.0, 4.0, 0.0], 0.0);
+        run.figures.as_mut().unwrap().us_per_connection = Split::new([0.0, 0.0, shared, 0.0, own, 0.0, 4.0, 0.0], 0.0);
         run
     }
 
@@ -253,9 +323,18 @@ mod tests {
         let runs = || vec![run("sparse", "legacy-push", [0.0, 10.0]), run("sparse", "shared-state", [6.0, 4.0])];
         let tick = finding(runs(), "`sparse`: Iris and legacy are about even");
         assert_eq!((tick.outside_kernel.as_str(), tick.verdict), ("1 times", "reproduced"));
-        let turn = finding(runs(), "`sparse`: Iris is cheaper");
-        assert_eq!((turn.outside_kernel.as_str(), turn.verdict), ("2.5 times", "reproduced"));
-        assert_eq!(turn.here, "1.75 times", "with the 4 µs of the kernel on both sides");
+        let connection = finding(runs(), "`sparse`: Iris is cheaper");
+        assert_eq!((connection.outside_kernel.as_str(), connection.verdict), ("2.5 times", "reproduced"));
+        assert_eq!(connection.here, "1.75 times", "with the 4 µs of the kernel on both sides");
+        assert_eq!(connection.from, "run 1, 1 round");
+    }
+
+    #[test]
+    fn a_run_that_does_not_count_reproduces_nothing() {
+        let mut runs = vec![run("sparse", "legacy-push", [0.0, 10.0]), run("sparse", "shared-state", [6.0, 4.0])];
+        runs[1].valid = false;
+        let found = finding(runs, "`sparse`: Iris is cheaper");
+        assert_eq!((found.verdict, found.from.as_str()), ("not measured", "–"));
     }
 
     #[test]
@@ -270,10 +349,23 @@ mod tests {
     }
 
     #[test]
-    fn growth_with_chests_is_told_by_tick_and_by_connection() {
-        let runs =
-            || vec![run("sparse-10", "shared-state", [4.0, 10.0]), run("sparse-20", "shared-state", [10.0, 11.0])];
-        assert_eq!(finding(runs(), "20 chests instead of 10, Iris, a connection").outside_kernel, "+10 %");
-        assert_eq!(finding(runs(), "20 chests instead of 10, Iris, a tick").outside_kernel, "+50 %");
+    fn growth_with_chests_is_a_contrast_by_tick_and_by_connection() {
+        let runs = |shared_20: [f64; 2]| {
+            vec![
+                run("sparse-10", "graph", [2.0, 10.0]),
+                run("sparse-20", "graph", [2.0, 16.0]),
+                run("sparse-10", "shared-state", [4.0, 10.0]),
+                run("sparse-20", "shared-state", shared_20),
+            ]
+        };
+        let [by_connection, by_tick] = ["the Replication Graph grows", "Iris grows"]
+            .map(|who| finding(runs([20.0, 11.0]), &format!("20 chests instead of 10: {who}")));
+        assert_eq!(
+            (by_connection.outside_kernel.as_str(), by_connection.verdict),
+            ("+60 % against +10 %", "reproduced")
+        );
+        assert_eq!((by_tick.outside_kernel.as_str(), by_tick.verdict), ("+50 % against +121 %", "reproduced"));
+        let alike = finding(runs([4.0, 16.0]), "20 chests instead of 10: the Replication Graph grows");
+        assert_eq!(alike.verdict, "**the other way round here**", "both grow alike: {}", alike.outside_kernel);
     }
 }

@@ -1,8 +1,9 @@
 //! Every figure in which another does better than we do.
 
+use super::evidence::rounds;
 use super::markdown::cells;
 use super::peers::{self, Kind, PeerRow};
-use crate::compare::{Comparison, Measure, Sample, measures};
+use crate::compare::{Comparison, Measure, Run, Sample, measures};
 use crate::terminal::figure;
 
 /// Header of the rows.
@@ -10,64 +11,109 @@ pub(super) fn header() -> Vec<String> {
     cells(["where", "what", "ours", "who is better, best first", "factor of the best"])
 }
 
-/// A row for each size, measure and comparison in which others are better than `throng`, with all of them. Servers that
-/// were overloaded are no others: what they did not do is not cheaper.
+/// A row for each size, measure and comparison in which others are better than `throng`, with all of them. Runs that are not
+/// valid and servers that were overloaded are not held against each other: what they did not do is not cheaper. Where only
+/// ours was, that is the loss.
 pub(super) fn models(comparisons: &[Comparison]) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    for comparison in comparisons {
-        for workload in &comparison.workloads {
-            for players in comparison.sizes(workload) {
-                let measures = measures(workload).into_iter().filter(|measure| measure.is_cost);
-                rows.extend(measures.filter_map(|measure| of_models(comparison, (workload, players), &measure)));
-            }
+    for (number, comparison) in comparisons.iter().enumerate() {
+        for cell in comparison.cells() {
+            rows.extend(not_managed(comparison, number + 1, cell));
+            rows.extend(measures(cell.0).iter().filter_map(|measure| of_models(comparison, number + 1, cell, measure)));
         }
     }
     rows
 }
 
-fn of_models(comparison: &Comparison, (workload, players): (&str, u32), measure: &Measure) -> Option<Vec<String>> {
-    let median = |who: &str| {
-        let runs = comparison.counted(workload, players, who);
-        Some(Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(measure.of)))?.median)
+fn of_models(comparison: &Comparison, number: usize, cell: (&str, u32), measure: &Measure) -> Option<Vec<String>> {
+    let sample = |who: &str| {
+        let runs = comparison.sound(cell, who);
+        Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(measure.of)))
     };
-    let ours = median("throng")?;
+    let ours = sample("throng")?;
     let others = comparison.contestants.iter().filter(|who| *who != "throng");
-    let others = others.filter(|who| !comparison.is_overloaded(workload, players, who));
-    let others = others.filter_map(|who| Some((who.clone(), median(who)?))).collect();
-    row((workload, players), &measure.title(), ours, others)
+    let others = others.filter_map(|who| Some((who.clone(), sample(who)?.median))).collect();
+    let better = if measure.is_cost { Better::Less } else { Better::More };
+    row(place(cell, number, ours.runs), &measure.title(), better, (ours.median, others))
 }
 
-/// What is compared of a peer, and where its row has it.
+/// Ours played and has no run that counts, and others have.
+fn not_managed(comparison: &Comparison, number: usize, cell: (&str, u32)) -> Option<Vec<String>> {
+    let is_ours = |run: &&Run| run.contestant == "throng" && (run.workload.as_str(), run.players) == cell;
+    let played = comparison.runs.iter().filter(is_ours).count();
+    if played == 0 || !comparison.sound(cell, "throng").is_empty() {
+        return None;
+    }
+    let others = comparison.contestants.iter().filter(|who| !comparison.sound(cell, who).is_empty());
+    let others: Vec<&str> = others.map(String::as_str).collect();
+    (!others.is_empty()).then(|| {
+        let what = "a valid run of a server that is not overloaded";
+        vec![place(cell, number, played), what.to_owned(), "–".to_owned(), others.join("; "), "–".to_owned()]
+    })
+}
+
+/// `dense, 100 (run 1, 2 rounds)`.
+fn place((workload, players): (&str, u32), number: usize, count: usize) -> String {
+    format!("{workload}, {players} (run {number}, {})", rounds(count))
+}
+
+/// Which figures are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    Less,
+    More,
+}
+
+/// What is compared of a peer, and where its row has it. Less is better.
 type Titled = (&'static str, fn(&PeerRow) -> Option<f64>);
 
-/// The same against the open peers, at equal terms: time, bytes, age and allocations.
+/// Every column of the peers.
+const PEER_FIGURES: [Titled; 9] = [
+    ("time per client, µs", |row| Some(row.us_per_client)),
+    ("receive per tick, ms", |row| row.receive_ms_per_tick),
+    ("assign per tick, ms", |row| row.assign_ms_per_tick),
+    ("receive, assign and replicate per tick, ms", PeerRow::sum_ms),
+    ("time at a client, µs", |row| row.client_us_per_client),
+    ("bytes to a client a tick", |row| Some(row.bytes_per_client_tick)),
+    ("packets to a client a tick", |row| row.packets_per_client_tick),
+    ("age of what a client holds, ticks", |row| Some(row.state_age_ticks)),
+    ("allocations per tick", |row| row.allocations_per_tick),
+];
+
+/// The same against the open peers, at equal terms.
 pub(super) fn peers(rows: &[PeerRow]) -> Vec<Vec<String>> {
-    let figures: [Titled; 4] = [
-        ("time per client, µs", |row| Some(row.us_per_client)),
-        ("bytes to a client a tick", |row| Some(row.bytes_per_client_tick)),
-        ("age of what a client holds, ticks", |row| Some(row.state_age_ticks)),
-        ("allocations per tick", |row| row.allocations_per_tick),
-    ];
     let mut lost = Vec::new();
     for case in peers::cases(rows) {
         let rows = peers::of(rows, case.0, case.1);
         let Some(ours) = rows.iter().find(|row| row.is_ours_not_sealed() && row.checked) else { continue };
         let others = || rows.iter().filter(|row| row.kind() != Kind::Ours && row.checked);
-        lost.extend(figures.iter().filter_map(|(what, of)| {
-            row(case, what, of(ours)?, others().filter_map(|row| Some((row.name(), of(row)?))).collect())
+        let place = format!("{}, {} ({})", case.0, case.1, peers::origin(ours.rounds));
+        lost.extend(PEER_FIGURES.iter().filter_map(|(what, of)| {
+            let theirs = others().filter_map(|row| Some((row.name(), of(row)?))).collect();
+            row(place.clone(), what, Better::Less, (of(ours)?, theirs))
         }));
     }
     lost
 }
 
 /// `None` if nobody is better. Figures that read the same are no loss.
-fn row((workload, players): (&str, u32), what: &str, ours: f64, mut others: Vec<(String, f64)>) -> Option<Vec<String>> {
-    others.retain(|(_, theirs)| *theirs < ours && figure(*theirs) != figure(ours));
+fn row(
+    place: String,
+    what: &str,
+    better: Better,
+    (ours, mut others): (f64, Vec<(String, f64)>),
+) -> Option<Vec<String>> {
+    let is_better = |theirs: f64| if better == Better::Less { theirs < ours } else { theirs > ours };
+    others.retain(|(_, theirs)| is_better(*theirs) && figure(*theirs) != figure(ours));
     others.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if better == Better::More {
+        others.reverse();
+    }
     let best = others.first()?.1;
-    let factor = if best > 0.0 { figure(ours / best) } else { "–".to_owned() };
+    let (more, less) = if better == Better::Less { (ours, best) } else { (best, ours) };
+    let factor = if less > 0.0 { figure(more / less) } else { "–".to_owned() };
     let who: Vec<String> = others.iter().map(|(who, theirs)| format!("{who}: {}", figure(*theirs))).collect();
-    Some(vec![format!("{workload}, {players}"), what.trim().to_owned(), figure(ours), who.join("; "), factor])
+    Some(vec![place, what.trim().to_owned(), figure(ours), who.join("; "), factor])
 }
 
 #[cfg(test)]
@@ -76,7 +122,7 @@ mod tests {
 
     fn lost(ours: f64, others: &[(&str, f64)]) -> Option<Vec<String>> {
         let others = others.iter().map(|(who, theirs)| ((*who).to_owned(), *theirs)).collect();
-        row(("dense", 100), "  outside the kernel, µs", ours, others)
+        row("dense, 100".to_owned(), "  outside the kernel, µs", Better::Less, (ours, others))
     }
 
     #[test]
@@ -85,6 +131,36 @@ mod tests {
         assert_eq!(listed, ["dense, 100", "outside the kernel, µs", "2", "graph: 1; legacy: 1.5", "2"]);
         let nothing = lost(0.5, &[("legacy", 0.0)]).expect("nothing at all is better than something");
         assert_eq!(nothing[3..], ["legacy: 0", "–"]);
+    }
+
+    #[test]
+    fn where_more_is_better_less_is_a_loss() {
+        let others = || vec![("legacy".to_owned(), 20.0), ("graph".to_owned(), 30.0), ("legacy-push".to_owned(), 5.0)];
+        let listed = row("dense, 100".to_owned(), "updates to a client, 1/s", Better::More, (10.0, others())).unwrap();
+        assert_eq!(listed[3..], ["graph: 30; legacy: 20", "3"]);
+        let mut comparison = crate::compare::example();
+        for run in comparison.runs.iter_mut().filter(|run| run.contestant == "legacy") {
+            run.figures.as_mut().unwrap().updates_per_s *= 2.0;
+        }
+        let rows = models(&[comparison]);
+        assert!(
+            rows.iter().any(|row| row[0] == "dense, 100 (run 1, 2 rounds)" && row[1].starts_with("updates")),
+            "{rows:?}"
+        );
+    }
+
+    #[test]
+    fn where_only_ours_was_overloaded_that_is_the_loss() {
+        let mut comparison = crate::compare::example();
+        for run in comparison.runs.iter_mut().filter(|run| run.contestant == "throng" && run.players == 400) {
+            run.figures.as_mut().unwrap().missed_ticks = 1_000_000;
+        }
+        let rows = models(&[comparison.clone()]);
+        let told: Vec<_> =
+            rows.iter().filter(|row| row[0].starts_with("dense, 400")).map(|row| row[3].as_str()).collect();
+        assert_eq!(told, ["legacy"]);
+        comparison.runs.retain(|run| run.contestant != "throng");
+        assert!(models(&[comparison]).is_empty(), "who did not play has lost nothing");
     }
 
     #[test]
@@ -123,8 +199,9 @@ mod tests {
             let figures = run.figures.as_mut().unwrap();
             figures.near_age_ms.p50 = Some(if run.contestant == "legacy" { 0.5 } else { 20.0 });
         }
-        let is_age =
-            |rows: &[Vec<String>], place: &str| rows.iter().any(|row| row[0] == place && row[1].starts_with("age"));
+        let is_age = |rows: &[Vec<String>], place: &str| {
+            rows.iter().any(|row| row[0].starts_with(place) && row[1].starts_with("age"))
+        };
         assert!(is_age(&models(&[comparison.clone()]), "dense, 400"));
         for run in comparison.runs.iter_mut().filter(|run| run.contestant == "legacy" && run.players == 400) {
             run.figures.as_mut().unwrap().missed_ticks = 400;

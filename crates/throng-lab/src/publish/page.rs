@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::blocks::Block;
 use super::markdown::{cells, command, table};
-use super::peers::{self, PeerRow};
-use super::{Plot, Sources, coverage, demands, findings, losses, plots};
+use super::peers::{self, PeerRow, Peers};
+use super::{Plot, Sources, demands, findings, losses, origin, plots};
 use crate::compare::{Comparison, Curve, GROWTHS, PublishedTable, Run, Sample, advantage, curves, measures};
 use crate::compare::{OUTGOING, OUTSIDE_KERNEL, OVERLOADED, spoken};
-use crate::terminal::{bytes, figure, grouped};
+use crate::terminal::{figure, grouped};
 
 const HOW_TO_READ: &str = "\
 Figures are medians over the rounds, with the lowest and the highest in brackets. Rounds are interleaved, and every run is a
@@ -20,12 +20,13 @@ leaner than the systems whose shape they have ([models.md](models.md)): what is 
 
 const LOSSES: &str = "\
 Every figure in which another does better, with everybody who does (against the peers: without the seal, which none of them
-has). Differences that do not show in three digits are not listed, and neither are models whose server was overloaded.
+has). Of updates to a client and of objects that it knows more is better, of all else less. Differences that do not show in three
+digits are not listed; runs that are not valid and servers that were overloaded are left out.
 ";
 
 const FINDINGS: &str = "\
-Each is held against the same of ours. *A tick* is all outgoing work; *a connection* is what is done for one connection when its
-turn has come (write, seal, send): what is filtered, compared and marked before it is not in that, here as there. Judged by the
+Each is held against the same of ours. *A tick* is all outgoing work; *a connection* is all that is done for one connection:
+outgoing work without quantising and comparing, because models filter, mark and order at different stages. Judged by the
 figures outside the kernel. The test in Unreal 5.3.2 (`dense`, `sparse`, chests) had push marks on every side; the one in
 Unreal 5.7 (`converge`) does not say whether it had, so its base is `legacy`, without them.
 ";
@@ -38,53 +39,27 @@ points are left out of the fitted exponents, and are rings in the plots.
 
 /// The page's blocks and plots. Paths are given relative to `root`.
 pub(super) fn render(sources: &Sources, root: &Path) -> (Vec<Block>, Vec<Plot>) {
-    let (comparisons, rows) = (&sources.comparisons, &sources.peers);
+    let (comparisons, rows) = (&sources.comparisons, &sources.peers.rows);
     let mut plots = Vec::new();
     let blocks = vec![
-        ("origin", origin(sources, root)),
+        ("origin", origin::render(sources, root)),
         ("demands", demanded(comparisons, rows)),
         ("findings", found(comparisons)),
         ("models", models(comparisons, root, &mut plots)),
-        ("peers", of_peers(rows, &mut plots)),
+        ("peers", of_peers(&sources.peers, &mut plots)),
         ("losses", lost(comparisons, rows)),
         ("spoilt", spoilt(comparisons)),
     ];
     (blocks, plots)
 }
 
-/// Machine, revisions and commands; what was run, and what was not.
-fn origin(sources: &Sources, root: &Path) -> String {
-    let comparisons = &sources.comparisons;
-    let Some(machine) = comparisons.iter().find_map(|comparison| comparison.machine.as_ref()) else {
-        return "Nothing was run.\n".to_owned();
-    };
-    let kind = if machine.virtual_machine { " (virtual)" } else { "" };
-    let memory = bytes(machine.memory_bytes as f64);
-    let mut text = format!(
-        "Machine: {}, {} cores{kind}, {memory}, {}. throng {}. The blocks on models and peers were written by\n\n    {}\n\n\
-         from the files of these runs:\n\n",
-        machine.cpu,
-        machine.cores,
-        machine.kernel,
-        machine.version,
-        command(&sources.command_line(), root)
-    );
-    for (number, comparison) in comparisons.iter().enumerate() {
-        text += &format!("{}. {}, revision {}:\n\n", number + 1, comparison.started_at, comparison.revision);
-        text += &format!("       {}\n\n", command(&comparison.command_line, root));
-    }
-    if let Some(rounds) = sources.peers.iter().map(|row| row.rounds).max() {
-        text += &format!("{}. the open peers, {rounds} rounds:\n\n       bench/peers/run\n\n", comparisons.len() + 1);
-    }
-    text + &coverage::render(comparisons, &sources.peers)
-}
-
 fn demanded(comparisons: &[Comparison], rows: &[PeerRow]) -> String {
     let rows: Vec<Vec<String>> = demands::all(comparisons, rows)
         .into_iter()
-        .map(|demand| vec![demand.what, demand.limit, demand.measured, demand.verdict.to_owned()])
+        .map(|demand| vec![demand.what, demand.limit, demand.measured, demand.from, demand.verdict.to_owned()])
         .collect();
-    table(&cells(["`throng` must be", "limit", "measured", ""]), &rows)
+    let rule = "Judged by valid runs of servers that were not overloaded, in the first run that has them.\n\n";
+    rule.to_owned() + &table(&cells(["`throng` must be", "limit", "measured", "from", ""]), &rows)
 }
 
 /// Every workload of every comparison.
@@ -109,7 +84,7 @@ fn of_workload(
     plots: &mut Vec<Plot>,
 ) -> String {
     let Some(players) = comparison.usual_size(workload) else {
-        return format!("\n#### {workload}{origin}\n\nNo run ended.\n");
+        return format!("\n#### {workload}{origin}\n\nNo run of its own size ended.\n");
     };
     let mut text = format!("\n#### {workload}, {} players{origin}\n\n", grouped(u64::from(players)));
     text += &play_alone(comparison, (workload, players), root);
@@ -231,19 +206,22 @@ fn found(comparisons: &[Comparison]) -> String {
         .into_iter()
         .map(|finding| {
             let [there, verdict] = [finding.there, finding.verdict].map(str::to_owned);
-            vec![finding.what, there, finding.here, finding.outside_kernel, verdict]
+            vec![finding.what, there, finding.here, finding.outside_kernel, finding.from, verdict]
         })
         .collect();
-    let header = cells(["finding", "there", "here", "here, outside the kernel", ""]);
-    format!("{FINDINGS}\n{}", table(&header, &rows))
+    let header = cells(["finding", "there", "here", "here, outside the kernel", "from", ""]);
+    format!("{FINDINGS}\n{}\n{}", findings::RULE, table(&header, &rows))
 }
 
-fn of_peers(rows: &[PeerRow], plots: &mut Vec<Plot>) -> String {
+fn of_peers(peers: &Peers, plots: &mut Vec<Plot>) -> String {
+    let rows = &peers.rows;
     if rows.is_empty() {
         return "Not run.\n".to_owned();
     }
     let mut text = "Server work only, in memory, every client checked; what is timed and how each library \
-                    is used stands in `bench/peers/README.md`. One command runs them all:\n\n    bench/peers/run\n"
+                    is used stands in `bench/peers/README.md`. *Replicate* is from \"values written\" to \"packets ready\", and \
+                    *µs per client* is its share; the sum is receive, assign and replicate; *at a client* is not the \
+                    server's. One command runs them all:\n\n    bench/peers/run\n"
         .to_owned();
     if let Some(plot) = plots::peers_growth(rows) {
         text += &shown(plots, plot);
@@ -251,15 +229,7 @@ fn of_peers(rows: &[PeerRow], plots: &mut Vec<Plot>) -> String {
     for (workload, players) in peers::cases(rows) {
         text += &format!("\n#### {workload}, {players} players, the peers\n\n");
         let lines: Vec<Vec<String>> = peers::of(rows, workload, players).into_iter().map(of_peer).collect();
-        let header = cells([
-            "peer",
-            "ms per tick",
-            "µs per client",
-            "allocations per tick",
-            "B per client and tick",
-            "age, ticks",
-        ]);
-        text += &table(&header, &lines);
+        text += &table(&cells(PEER_COLUMNS), &lines);
         if workload != "dense" || players == 100 {
             text += &shown(plots, plots::peers(rows, (workload, players)));
         }
@@ -267,16 +237,35 @@ fn of_peers(rows: &[PeerRow], plots: &mut Vec<Plot>) -> String {
     text
 }
 
+const PEER_COLUMNS: [&str; 10] = [
+    "peer",
+    "receive, ms per tick",
+    "assign, ms per tick",
+    "replicate, ms per tick",
+    "sum, ms per tick",
+    "µs per client",
+    "at a client, µs",
+    "allocations per tick",
+    "B per client and tick",
+    "age, ticks",
+];
+
 fn of_peer(row: &PeerRow) -> Vec<String> {
     if !row.checked {
-        return vec![row.name(), row.notes.clone(), "–".into(), "–".into(), "–".into(), "–".into()];
+        let nothing = std::iter::repeat_n("–".to_owned(), PEER_COLUMNS.len() - 2);
+        return [row.name(), row.notes.clone()].into_iter().chain(nothing).collect();
     }
+    let optional = |value: Option<f64>| value.map_or("–".to_owned(), figure);
     let range = row.ms_per_tick;
     vec![
         row.name(),
-        format!("{} ({}–{})", figure(range.median), figure(range.min), figure(range.max)),
+        optional(row.receive_ms_per_tick),
+        optional(row.assign_ms_per_tick),
+        format!("{} ({}–{})", figure(range.usual()), figure(range.min), figure(range.max)),
+        optional(row.sum_ms()),
         figure(row.us_per_client),
-        row.allocations_per_tick.map_or("–".to_owned(), figure),
+        optional(row.client_us_per_client),
+        optional(row.allocations_per_tick),
         figure(row.bytes_per_client_tick),
         figure(row.state_age_ticks),
     ]

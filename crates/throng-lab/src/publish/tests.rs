@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 use crate::compare::example;
 
-fn peers() -> Vec<PeerRow> {
+fn peers() -> Peers {
     let row = |peer: &str, players: u32, us_per_client: f64| PeerRow {
         peer: peer.to_owned(),
         version: "1.0".to_owned(),
@@ -11,20 +11,32 @@ fn peers() -> Vec<PeerRow> {
         players,
         rounds: 3,
         us_per_client,
+        receive_ms_per_tick: Some(0.1),
+        assign_ms_per_tick: Some(0.2),
+        client_us_per_client: Some(0.7),
+        packets_per_client_tick: Some(2.0),
         bytes_per_client_tick: 1_600.0,
         checked: true,
         ..PeerRow::default()
     };
     let failed = PeerRow { checked: false, notes: "failed: it was not built".to_owned(), ..row("naia", 100, 0.0) };
-    vec![
-        row("naive broadcast", 100, 0.4),
+    let rows = vec![
+        row("naive broadcast", 100, 0.1),
         row("throng, not sealed", 100, 1.0),
         row("colyseus, one patch", 100, 0.3),
         row("bevy_replicon", 100, 32.0),
         failed,
         row("throng, not sealed", 400, 2.0),
         row("bevy_replicon", 400, 60.0),
-    ]
+    ];
+    let machine = PeerMachine { cpu: "Example CPU @ 3.0 GHz".to_owned(), cores: 2, kernel: "Linux 6.12.0".to_owned() };
+    Peers {
+        machine: Some(machine),
+        revision: "0123456789ab-dirty".to_owned(),
+        started_at: "2026-01-31T13:00:00Z".to_owned(),
+        command_line: "bench/peers/run --rounds 3".to_owned(),
+        rows,
+    }
 }
 
 fn sources(comparisons: Vec<Comparison>) -> Sources {
@@ -68,6 +80,7 @@ fn demands_are_judged_by_the_figures() {
     assert_eq!(verdict("`dense` with 100: cheaper per client"), "kept");
     assert_eq!(verdict("`dense` with 400: cheaper per client"), "**missed**");
     assert_eq!(verdict("`dense` with 100: time of one patch"), "kept");
+    assert_eq!(verdict("`dense` with 100: time of the naive broadcast"), "**missed**");
 }
 
 #[test]
@@ -75,9 +88,9 @@ fn what_failed_and_what_we_lose_at_stays_on_the_page() {
     let (text, _) = page();
     assert_eq!(cells_of(&text, "naia 1.0")[1], "failed: it was not built");
     let lost = text.split("### What we lose at").nth(1).unwrap();
-    let row = cells_of(lost, "dense, 100 | time per client");
-    let who = "colyseus, one patch 1.0: 0.3; naive broadcast 1.0: 0.4";
-    assert_eq!(row[2..], ["1", who, "3.33"].map(str::to_owned));
+    let row = cells_of(lost, "dense, 100 (peers, 3 rounds) | time per client");
+    let who = "naive broadcast 1.0: 0.1; colyseus, one patch 1.0: 0.3";
+    assert_eq!(row[2..], ["1", who, "10"].map(str::to_owned));
 }
 
 #[test]
@@ -126,6 +139,19 @@ fn files_are_written_where_the_page_looks_for_them() {
         let name = path.file_name().unwrap().to_string_lossy();
         assert!(text.contains(&format!("(plots/{name})")), "{name} is not on the page");
     }
+}
+
+#[test]
+fn peers_of_another_machine_are_refused_and_those_that_do_not_say_are_not() {
+    let read = |peers: &Peers| is_same_machine(&[example()], peers, Path::new("results.json"));
+    let mut peers = peers();
+    assert!(read(&peers).is_ok());
+    peers.machine.as_mut().unwrap().cpu = "Another CPU".to_owned();
+    let error = read(&peers).unwrap_err();
+    assert_eq!(error.tag(), "peers_machine");
+    assert!(error.to_string().contains("Another CPU") && !error.to_string().contains('\n'), "{error}");
+    peers.machine = None;
+    assert!(read(&peers).is_ok());
 }
 
 #[test]

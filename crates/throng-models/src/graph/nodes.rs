@@ -8,6 +8,12 @@ use crate::world::{Scope, World};
 /// An object that nobody has touched for so long goes to the dormant list of its cells.
 const DORMANT_AFTER_TICKS: u32 = 60;
 
+/// Dormant objects are brought in turns, each in one of so many ticks.
+pub(super) const DORMANT_TURNS: u32 = 8;
+
+/// Cells whose lists are empty stay, with their memory, until there are so many cells.
+const CELLS_KEPT: usize = 4_096;
+
 /// Objects looked at for that in each tick.
 const DORMANCY_CHECKS: usize = 256;
 
@@ -21,7 +27,8 @@ const BUCKETS_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     pub(super) awake: Vec<u32>,
-    pub(super) dormant: Vec<u32>,
+    /// By turn.
+    dormant: [Vec<u32>; DORMANT_TURNS as usize],
 }
 
 /// The first and the last cell in which an object is listed, on both axes.
@@ -149,6 +156,11 @@ impl Nodes {
         grid.cells.get(&[0, 1].map(|axis| grid.cell_at(position_m[axis])))
     }
 
+    /// Whether an object is on a dormant list.
+    pub(super) fn is_dormant(&self, object: u32) -> bool {
+        matches!(self.listed.get(object as usize), Some(Listed::Cells { is_dormant: true, .. }))
+    }
+
     /// The objects of a name whose turn it is in this tick.
     pub(super) fn named(&self, key: ChannelKey, now: Tick) -> impl Iterator<Item = u32> + '_ {
         let list = self.names.get(&key).map_or(&[][..], Vec::as_slice);
@@ -181,15 +193,15 @@ impl Grid {
 
     fn list(&mut self, span: Span, object: u32, is_dormant: bool) {
         for key in span.cells() {
-            self.cells.entry(key).or_default().list_mut(is_dormant).push(object);
+            self.cells.entry(key).or_default().list_mut(object, is_dormant).push(object);
         }
     }
 
     fn unlist(&mut self, span: Span, object: u32, is_dormant: bool) {
         for key in span.cells() {
             let Some(cell) = self.cells.get_mut(&key) else { continue };
-            forget(cell.list_mut(is_dormant), object);
-            if cell.awake.is_empty() && cell.dormant.is_empty() {
+            forget(cell.list_mut(object, is_dormant), object);
+            if cell.is_empty() && self.cells.len() > CELLS_KEPT {
                 self.cells.remove(&key);
             }
         }
@@ -204,13 +216,60 @@ impl Span {
 }
 
 impl Cell {
-    fn list_mut(&mut self, is_dormant: bool) -> &mut Vec<u32> {
-        if is_dormant { &mut self.dormant } else { &mut self.awake }
+    /// The dormant objects whose turn it is in this tick.
+    pub(super) fn dormant(&self, now: Tick) -> &[u32] {
+        &self.dormant[(now.0 % DORMANT_TURNS) as usize]
+    }
+
+    fn list_mut(&mut self, object: u32, is_dormant: bool) -> &mut Vec<u32> {
+        if is_dormant { &mut self.dormant[(object % DORMANT_TURNS) as usize] } else { &mut self.awake }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.awake.is_empty() && self.dormant.iter().all(Vec::is_empty)
     }
 }
 
 fn forget(list: &mut Vec<u32>, object: u32) {
     if let Some(place) = list.iter().position(|&listed| listed == object) {
         list.swap_remove(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Grid {
+        Grid { cell_m: 10.0, reach_m: 11.0, cells: FxHashMap::default() }
+    }
+
+    #[test]
+    fn each_dormant_object_has_its_turn_in_one_of_eight_ticks() {
+        let mut grid = grid();
+        let span = grid.span([5.0; 3]);
+        (0..20).for_each(|object| grid.list(span, object, true));
+        let cell = &grid.cells[&[0, 0]];
+        let mut brought: Vec<u32> = (100..108).flat_map(|tick| cell.dormant(Tick(tick)).to_vec()).collect();
+        brought.sort_unstable();
+        assert_eq!(brought, (0..20).collect::<Vec<_>>());
+        assert!((100..108).all(|tick| cell.dormant(Tick(tick)).len() <= 3));
+    }
+
+    #[test]
+    fn empty_cells_are_kept_but_not_more_than_so_many() {
+        let mut grid = grid();
+        let spans: Vec<Span> = (0..2_000).map(|place| grid.span([place as f32 * 100.0, 5.0, 0.0])).collect();
+        grid.list(spans[0], 7, false);
+        grid.unlist(spans[0], 7, false);
+        let kept = spans[0].cells().count();
+        assert_eq!(grid.cells.len(), kept);
+        assert!(grid.cells.values().all(|cell| cell.is_empty() && cell.awake.capacity() > 0));
+        for span in spans {
+            grid.list(span, 7, true);
+            grid.unlist(span, 7, true);
+        }
+        assert!(grid.cells.len() <= CELLS_KEPT, "{}", grid.cells.len());
+        assert!(grid.cells.len() + 2 * kept > CELLS_KEPT, "{}", grid.cells.len());
     }
 }

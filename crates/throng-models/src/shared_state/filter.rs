@@ -38,6 +38,9 @@ struct Grid {
 /// So many cells are as wide as sight. With more of them fewer distances are looked at and an object is in more lists.
 const CELLS_IN_REACH: i32 = 3;
 
+/// Cells whose sets are empty stay, with their memory, until there are so many cells.
+const CELLS_KEPT: usize = 4_096;
+
 /// All grids, and what is let in by name.
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -170,7 +173,7 @@ impl Grid {
                 cell.perhaps.remove(object)
             }
             cell.objects -= 1;
-            if cell.objects == 0 {
+            if cell.objects == 0 && self.cells.len() > CELLS_KEPT {
                 self.cells.remove(&key);
             }
         }
@@ -221,13 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn empty_cells_are_not_kept() {
+    fn empty_cells_are_kept_but_not_more_than_so_many() {
         let mut grid = grid();
-        grid.list([0, 0], 3);
-        grid.list([2, 0], 70);
-        grid.unlist([0, 0], 3);
+        grid.list([0, 0], 70);
+        grid.unlist([0, 0], 70);
         assert_eq!(grid.cells.len(), grid.around.len());
-        grid.unlist([2, 0], 70);
-        assert!(grid.cells.is_empty());
+        assert!(grid.cells.values().all(|cell| cell.objects == 0 && cell.surely.is_empty() && cell.perhaps.is_empty()));
+        for place in 0..1_000 {
+            grid.list([place * 100, 0], 3);
+            grid.unlist([place * 100, 0], 3);
+        }
+        assert!(grid.cells.len() <= CELLS_KEPT, "{}", grid.cells.len());
+        assert!(grid.cells.len() + 2 * grid.around.len() > CELLS_KEPT, "{}", grid.cells.len());
     }
 }
