@@ -329,7 +329,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Who says nothing for so long is not waited for.
-    pub(crate) fn silence(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         self.pass.door.limits().flush
     }
 
