@@ -36,7 +36,7 @@ where
     W: AsyncWrite + Unpin,
 {
     if let Some(ended) = serve(pass, &mut reader, writer).await {
-        ended.linger(discard(&mut reader, ended.silence())).await;
+        ended.linger(discard(&mut reader, ended.patience())).await;
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
     let read = read(&mut reader, opened.intake());
     let write = write_behind(Arc::clone(&opened.queue));
     let ended = Opened::run(opened, read, write).await;
-    ended.linger(discard(&mut reader, ended.silence())).await;
+    ended.linger(discard(&mut reader, ended.patience())).await;
 }
 
 /// Reads to the end, or until nothing comes for so long, and throws away what comes.

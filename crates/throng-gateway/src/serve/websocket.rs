@@ -38,7 +38,7 @@ where
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
     let write = write(sink, out);
     let ended = Opened::run(opened, read, write).await;
-    ended.linger(discard(&mut source, ended.silence())).await;
+    ended.linger(discard(&mut source, ended.patience())).await;
 }
 
 /// Reads to the end, or until nothing comes for so long, and throws away what comes.

@@ -3,11 +3,15 @@
 //! KCP is a reliable stream over UDP, as kcp-go speaks it without encryption and error correction. Conversations are
 //! told apart by address. A stranger's first datagram has to be the beginning of a conversation; it costs a place at
 //! the door like any other connection. The task sleeps as long as nothing is on its way.
+//!
+//! Anybody can begin a conversation under a false address, with one datagram. So until the peer has repeated something
+//! that was sent to that address, nothing that happens is held against the address, and only so many conversations may be
+//! in that state: the oldest of them makes place for a new one.
 
 mod segment;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +32,9 @@ use session::{INTERVAL, Need, Session};
 const DATAGRAM_BYTES: usize = 1_500;
 /// Datagrams that are taken before others get a turn.
 const DATAGRAMS_PER_TURN: usize = 64;
+/// Conversations whose peers have not proved their address. Everybody who logs in is among them for a round trip and as
+/// long as the provider takes, and no more than half as many wait for that by default.
+const UNPROVED_MAX: usize = 2_048;
 /// Until a conversation was silent for so long, another one from its address does not replace it: anybody could send
 /// its beginning under a false address.
 const REPLACEABLE_AFTER: Duration = Duration::from_secs(3);
@@ -39,7 +46,15 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAdd
     let socket = Arc::new(UdpSocket::from_std(socket)?);
     let address = socket.local_addr()?;
     let closing = door.closing();
-    let post = Post { door, socket, sessions: HashMap::new(), active: Vec::new(), pending: Arc::default(), closing };
+    let post = Post {
+        door,
+        socket,
+        sessions: HashMap::new(),
+        newcomers: VecDeque::new(),
+        active: Vec::new(),
+        pending: Arc::default(),
+        closing,
+    };
     tokio::spawn(post.run());
     Ok(address)
 }
@@ -49,6 +64,8 @@ struct Post {
     socket: Arc<UdpSocket>,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     sessions: HashMap<SocketAddr, Arc<Session>>,
+    /// The last that have begun, oldest first. Who has not proved its address when it gets out of here is lost.
+    newcomers: VecDeque<Arc<Session>>,
     /// Sessions with something on its way.
     active: Vec<SocketAddr>,
     pending: Arc<WakeList>,
@@ -101,16 +118,33 @@ impl Post {
             Some(session) => session.lose(),
             None => {}
         }
-        if !first.is_beginning() || !segment::is_sound(datagram, first.conversation, 0) || *self.closing.borrow() {
+        if !first.is_beginning() || segment::sound(datagram, first.conversation, 0).is_none() || *self.closing.borrow()
+        {
             return;
         }
         let Some(pass) = self.door.enter(from) else { return };
         let session = Session::new(first.conversation, from, &self.socket, &self.pending);
+        let pass = pass.unproved(session.proof());
+        self.make_place();
+        self.newcomers.push_back(Arc::clone(&session));
         session.handle(datagram);
         let (mut reader, writer) = session.ends();
         // Its peer has acknowledged everything when it ends in an orderly way, and has no way to say that it leaves too.
         tokio::spawn(async move { stream::serve(pass, &mut reader, writer).await });
         self.sessions.insert(from, session);
+    }
+
+    /// Sees to it that no more than so many are among those who may be somebody else.
+    fn make_place(&mut self) {
+        while self.newcomers.front().is_some_and(|eldest| eldest.is_settled()) || self.newcomers.len() >= UNPROVED_MAX {
+            let Some(eldest) = self.newcomers.pop_front() else { return };
+            let is_there = self.sessions.get(&eldest.address).is_some_and(|session| Arc::ptr_eq(session, &eldest));
+            if is_there && !eldest.is_settled() {
+                eldest.lose();
+                self.door.refuse(eldest.address, Reason::Unproved);
+                self.sessions.remove(&eldest.address);
+            }
+        }
     }
 
     fn care(&mut self) {

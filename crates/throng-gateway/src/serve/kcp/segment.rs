@@ -54,6 +54,10 @@ impl Segment {
         self.command == PUSH && self.number == 0 && self.data_bytes > 0
     }
 
+    fn is_acknowledgement(&self) -> bool {
+        self.command == ACK
+    }
+
     fn is_sound(&self, conversation: u32, now_ms: u32) -> bool {
         self.conversation == conversation
             && (PUSH..=WINDOW_TELL).contains(&self.command)
@@ -64,20 +68,27 @@ impl Segment {
     }
 }
 
-/// Whether all segments of a datagram are such as an honest peer could send at this time.
-pub(super) fn is_sound(datagram: &[u8], conversation: u32, now_ms: u32) -> bool {
+/// What a datagram tells that could come from an honest peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sound {
+    /// It repeats a time that it was told.
+    pub(super) has_echo: bool,
+}
+
+/// Whether all segments of a datagram are such as an honest peer could send at this time. `None` if not.
+pub(super) fn sound(datagram: &[u8], conversation: u32, now_ms: u32) -> Option<Sound> {
     let mut rest = datagram;
+    let mut has_echo = false;
     while !rest.is_empty() {
-        let Some(segment) = Segment::first(rest) else { return false };
-        let Some(after) = rest.get(HEADER_BYTES..).and_then(|data| data.get(segment.data_bytes..)) else {
-            return false;
-        };
+        let segment = Segment::first(rest)?;
+        let after = rest.get(HEADER_BYTES..).and_then(|data| data.get(segment.data_bytes..))?;
         if !segment.is_sound(conversation, now_ms) {
-            return false;
+            return None;
         }
+        has_echo |= segment.is_acknowledgement();
         rest = after;
     }
-    !datagram.is_empty()
+    (!datagram.is_empty()).then_some(Sound { has_echo })
 }
 
 #[cfg(test)]
@@ -86,6 +97,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn is_sound(datagram: &[u8], conversation: u32, now_ms: u32) -> bool {
+        sound(datagram, conversation, now_ms).is_some()
+    }
 
     fn segment(command: u8, time_ms: u32, number: u32, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![7, 0, 0, 0, command, 0, 32, 0];
@@ -102,6 +117,13 @@ mod tests {
         assert!(is_sound(&one, 7, 99));
         assert!(Segment::first(&one).is_some_and(|segment| segment.is_beginning()));
         assert!(is_sound(&[one, segment(ACK, 90, 3, b"")].concat(), 7, 99));
+    }
+
+    #[test]
+    fn acknowledgements_repeat_what_they_were_told() {
+        let (push, ack) = (segment(PUSH, 123, 0, b"hello"), segment(ACK, 90, 3, b""));
+        assert_eq!(sound(&push, 7, 99), Some(Sound { has_echo: false }));
+        assert_eq!(sound(&[push, ack].concat(), 7, 99), Some(Sound { has_echo: true }));
     }
 
     #[test]

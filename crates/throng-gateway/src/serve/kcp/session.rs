@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -45,8 +46,12 @@ impl Write for Output {
 /// One conversation.
 pub(super) struct Session {
     pub(super) conversation: u32,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     began: Instant,
+    /// Where the machine's clock begins. Nobody can guess it, so whoever repeats what the clock said has heard it: the
+    /// address is its own.
+    clock_ms: u32,
+    proof: Arc<AtomicBool>,
     pending: Arc<WakeList>,
     state: Mutex<State>,
 }
@@ -88,12 +93,18 @@ impl Session {
         machine.set_nodelay(true, INTERVAL.as_millis() as i32, RESEND_AFTER, true);
         machine.set_wndsize(WAITING_MAX as u16, WINDOW_IN);
         let now = Instant::now();
+        // Far from where the machine's clock would wrap around. Without chance, it is one that can be guessed.
+        let mut random = [0; 4];
+        let _ = getrandom::fill(&mut random);
+        let clock_ms = u32::from_le_bytes(random) >> 1;
         // The first update starts the machine; there is nothing to send yet.
-        let _ = machine.update(0);
+        let _ = machine.update(clock_ms);
         Arc::new(Session {
             conversation,
             address,
             began: now,
+            clock_ms,
+            proof: Arc::default(),
             pending: Arc::clone(pending),
             state: Mutex::new(State {
                 machine,
@@ -117,8 +128,9 @@ impl Session {
     /// A datagram has come from the session's address.
     pub(super) fn handle(&self, datagram: &[u8]) {
         let now_ms = self.now_ms();
-        if !segment::is_sound(datagram, self.conversation, now_ms) {
-            return;
+        let Some(sound) = segment::sound(datagram, self.conversation, now_ms) else { return };
+        if sound.has_echo {
+            self.proof.store(true, Ordering::Relaxed);
         }
         let mut state = self.lock();
         state.heard = Instant::now();
@@ -158,6 +170,11 @@ impl Session {
         now.saturating_duration_since(self.lock().heard)
     }
 
+    /// Whether the peer has proved its address, or is lost.
+    pub(super) fn is_settled(&self) -> bool {
+        self.proof.load(Ordering::Relaxed) || self.lock().is_lost
+    }
+
     /// Ends it without a word, which is all that the protocol has for it.
     pub(super) fn lose(&self) {
         self.lock().lose();
@@ -170,9 +187,14 @@ impl Session {
         }
     }
 
-    /// The machine's clock begins with the session.
+    /// Turns true when the peer has proved that its address is its own.
+    pub(super) fn proof(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.proof)
+    }
+
+    /// What the machine's clock shows.
     fn now_ms(&self) -> u32 {
-        self.began.elapsed().as_millis() as u32
+        self.clock_ms.wrapping_add(self.began.elapsed().as_millis() as u32)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
