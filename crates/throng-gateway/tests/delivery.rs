@@ -92,9 +92,9 @@ impl Weather {
     fn of(seed: u64) -> Weather {
         Weather {
             threads: 1 + (seed % 2) as u32,
-            resume_ms: if seed % 3 == 0 { 0 } else { 40_000 },
+            resume_ms: if seed.is_multiple_of(3) { 0 } else { 40_000 },
             filling_bytes: if seed % 4 == 1 { 9_000 } else { 0 },
-            long_ms: if seed % 5 == 0 { 0 } else { 25_000 },
+            long_ms: if seed.is_multiple_of(5) { 0 } else { 25_000 },
         }
     }
 
