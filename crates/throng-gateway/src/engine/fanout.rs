@@ -178,7 +178,6 @@ impl Engine {
             && let Some((bytes, key)) = kept.pop()
         {
             surplus_bytes = surplus_bytes.saturating_sub(bytes);
-            self.counters.too_slow += 1;
             self.count(Refusal::Limit("backlog_bytes"));
             self.end_for(key, EndCause::Stalled);
         }
