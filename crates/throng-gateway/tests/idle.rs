@@ -3,20 +3,16 @@
 mod serving;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use throng_channeld::client::ClientOptions;
 use throng_channeld::link::LinkClient;
 use throng_gateway::serve::{LinkOptions, Transport};
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 
-use serving::{serve, soon};
-
-const KEY: [u8; 32] = [5; 32];
+use serving::{LINK_KEY, serve, soon, token};
 
 /// One gateway at a time: threads of two cannot be told apart.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -46,25 +42,10 @@ fn processor_time() -> Duration {
     Duration::from_nanos(threads().map(of_thread).sum())
 }
 
-fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 10,
-        servers: vec![address],
-        user_data: [0; USER_DATA_LEN],
-    };
-    let mut random = fastrand::Rng::with_seed(client_id);
-    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| random.fill(bytes)).expect("good options")
-}
-
 #[test]
 fn sessions_of_the_link_that_are_silent_cost_what_their_own_clocks_cost() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let serving = serve(Transport::Link(LinkOptions::new(KEY)), |_| {});
+    let serving = serve(Transport::Link(LinkOptions::new(LINK_KEY)), |_| {});
     let connect = |client_id| {
         let mut client = LinkClient::connect(token(serving.address(), client_id), soon()).expect("it has a token");
         client.authenticate("player", "", soon()).expect("it is let in");

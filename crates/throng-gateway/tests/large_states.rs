@@ -29,6 +29,14 @@ fn write(stage: &mut Stage, owner: &Peer, channel: u32, ids: std::ops::Range<u32
     }
 }
 
+/// A client that is subscribed to GLOBAL, by itself or by somebody else, and does not read.
+fn latecomer(stage: &mut Stage, subscriber: Option<&Peer>) -> Peer {
+    let late = stage.client();
+    late.stop_reading();
+    stage.subscribe(subscriber.unwrap_or(&late), &late, 0, every(20));
+    late
+}
+
 fn hear(stage: &mut Stage, peer: &Peer, channel: u32, known: &mut BTreeMap<u32, SpatialEntityState>) -> usize {
     let bytes = peer.line.lock().unwrap().bytes.len();
     for data in stage.updates::<SpatialChannelData>(peer, channel) {
@@ -42,9 +50,7 @@ fn a_state_of_12_mb_reaches_a_client_that_takes_2_mb_a_second_in_slices() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
-    let late = stage.client();
-    late.stop_reading();
-    stage.subscribe(&late, &late, 0, every(20));
+    let late = latecomer(&mut stage, None);
     let mut known = BTreeMap::new();
     let mut most_waiting = 0;
     for ms in (0..10_000).step_by(20) {
@@ -97,9 +103,7 @@ fn nothing_more_comes_of_a_channel_that_was_left_before_all_of_it_had_come() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
-    let late = stage.client();
-    late.stop_reading();
-    stage.subscribe(&late, &late, 0, every(20));
+    let late = latecomer(&mut stage, None);
     stage.pass(100);
     let leave = UnsubscribedFromChannelMessage { conn_id: late.id };
     stage.say(&late, Header::new(0, message_type::UNSUB_FROM_CHANNEL), &leave);
@@ -169,9 +173,7 @@ fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_
     let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_ms=120000"]));
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
-    let late = stage.client();
-    late.stop_reading();
-    stage.subscribe(&owner, &late, 0, every(20));
+    let late = latecomer(&mut stage, Some(&owner));
     let mut ended_at_s = None;
     for second in 0..400 {
         stage.pass(1_000);
@@ -236,12 +238,7 @@ fn what_is_kept_for_all_backlogs_together_is_bounded() {
     let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_bytes=16000000"]));
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
-    let join = |stage: &mut Stage| {
-        let late = stage.client();
-        late.stop_reading();
-        stage.subscribe(&owner, &late, 0, every(20));
-        late
-    };
+    let join = |stage: &mut Stage| latecomer(stage, Some(&owner));
     // Several at one point have one frame: it is kept once.
     let together: Vec<Peer> = (0..8).map(|_| join(&mut stage)).collect();
     stage.pass(3_000);

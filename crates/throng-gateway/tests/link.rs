@@ -4,24 +4,19 @@ mod serving;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use throng_channeld::proto::AuthMessage;
 use throng_channeld::{Header, Message, Messages, message_type, put_body, put_message};
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{LinkOptions, Transport, link_session_options};
-use throng_link::netcode::{
-    ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Key, Opener, PacketKind, Sealer, TAG_LEN,
-    USER_DATA_LEN,
-};
+use throng_link::netcode::{ClientHandshake, ClientOutcome, Opener, PacketKind, Sealer, TAG_LEN};
 use throng_link::session::{CloseCode, CloseReason, LaneId, PacketPlan, Session};
 use throng_wire::{Tick, Time};
 
-use serving::{ECHO, FLOOD, FLOOD_BYTES, eventually, payload_of, serve, soon};
-
-const KEY: [u8; 32] = [7; 32];
+use serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token};
 
 /// A client of the link, with a network that may lose every so manieth datagram.
 struct LinkClient {
@@ -34,23 +29,6 @@ struct LinkClient {
     loses_every: usize,
     datagrams: usize,
     has_ended: bool,
-}
-
-fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 10,
-        servers: vec![address],
-        user_data: [0; USER_DATA_LEN],
-    };
-    // No two tokens are the same: one that was used is good for nobody else.
-    static TOKENS: AtomicU64 = AtomicU64::new(0);
-    let mut random = fastrand::Rng::with_seed(TOKENS.fetch_add(1, Ordering::Relaxed));
-    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| random.fill(bytes)).expect("good options")
 }
 
 impl LinkClient {
@@ -155,7 +133,7 @@ impl LinkClient {
 }
 
 fn link() -> Transport {
-    Transport::Link(LinkOptions::new(KEY))
+    Transport::Link(LinkOptions::new(LINK_KEY))
 }
 
 #[test]

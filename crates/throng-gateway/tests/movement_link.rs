@@ -9,7 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use throng_channeld::client::{Client, ClientOptions};
@@ -22,13 +22,11 @@ use throng_channeld::proto::{
 use throng_channeld::{Broadcast, Header, Message, message_type};
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::serve::{LinkOptions, Transport};
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 use throng_net::{Condition, Conditioner, InFlightLimit};
 use throng_wire::Time;
 
-use serving::{bare, soon};
+use serving::{LINK_KEY, bare, soon, token};
 
-const KEY: [u8; 32] = [9; 32];
 /// The channel of the first entity.
 const ENTITY: u32 = 0x8_0001;
 const ENTITIES: u32 = 12;
@@ -97,21 +95,6 @@ impl Drop for Relay {
             let _ = thread.join();
         }
     }
-}
-
-fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 10,
-        servers: vec![address],
-        user_data: [0; USER_DATA_LEN],
-    };
-    let mut random = fastrand::Rng::with_seed(client_id);
-    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| random.fill(bytes)).expect("good options")
 }
 
 /// A world server that moves entities all the time, and numbers messages to its clients.
@@ -271,7 +254,7 @@ fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_and_in_order(
 /// Plays with and without movement at the same time; the 99th percentile of the age of what is seen, in ms.
 fn both() -> (u32, u32) {
     let (near, addresses): (Vec<_>, Vec<_>) = (0..2).map(|_| Relay::bind()).unzip();
-    let link = LinkOptions { public_addresses: addresses.clone(), ..LinkOptions::new(KEY) };
+    let link = LinkOptions { public_addresses: addresses.clone(), ..LinkOptions::new(LINK_KEY) };
     let gateway = bare(Transport::Link(link), &[], Arc::new(AcceptAll), |_| {});
     let (doors, began) = (gateway.addresses(), Instant::now());
     let relays: Vec<Relay> = near.into_iter().zip(1..).map(|(near, seed)| Relay::run(near, doors[1], seed)).collect();

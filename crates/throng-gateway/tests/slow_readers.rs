@@ -3,10 +3,9 @@
 
 mod serving;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::link::LinkClient;
@@ -17,12 +16,10 @@ use throng_channeld::proto::{
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::serve::{Gateway, LinkOptions, Transport};
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 
 use serving::kcp::KcpClient;
-use serving::{bare, soon};
+use serving::{LINK_KEY, bare, soon, token};
 
-const KEY: [u8; 32] = [3; 32];
 const UPDATES: u32 = 150;
 const UPDATE_BYTES: usize = 20_000;
 /// The engine's bound, with what a path and a socket hold. All updates together are ten times as much.
@@ -93,34 +90,25 @@ fn stale_bytes(mut next: impl FnMut() -> Option<Message>) -> usize {
     }
 }
 
-fn token(address: SocketAddr) -> ConnectToken {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id: 1,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 10,
-        servers: vec![address],
-        user_data: [0; USER_DATA_LEN],
-    };
-    let mut random = fastrand::Rng::with_seed(1);
-    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| random.fill(bytes)).expect("good options")
-}
-
-#[test]
-fn the_link_gives_a_slow_reader_the_newest_state() {
-    let gateway = bare(Transport::Link(LinkOptions::new(KEY)), &[], Arc::new(AcceptAll), |_| {});
-    let mut world = World::new(&gateway);
-    let mut client = LinkClient::connect_with(token(gateway.addresses()[1]), false, soon()).expect("the door is open");
-    client.authenticate("slow", "", soon()).expect("everybody is let in");
-    world.subscribe(client.connection_id());
-    let mut poll = || client.poll(Instant::now() + Duration::from_millis(20)).expect("connected");
+/// Waits until the client has been told something, lets the world write all its updates, and looks at what comes of them.
+fn is_told_the_newest_soon(world: &mut World, mut poll: impl FnMut() -> Option<Message>) {
     while poll().as_ref().and_then(number).is_none() {}
     world.write();
     let stale = stale_bytes(poll);
     println!("{stale} bytes of old state came first");
     assert!(stale <= STALE_BYTES_MAX, "{stale} bytes of old state came first");
+}
+
+#[test]
+fn the_link_gives_a_slow_reader_the_newest_state() {
+    let gateway = bare(Transport::Link(LinkOptions::new(LINK_KEY)), &[], Arc::new(AcceptAll), |_| {});
+    let mut world = World::new(&gateway);
+    let mut client =
+        LinkClient::connect_with(token(gateway.addresses()[1], 1), false, soon()).expect("the door is open");
+    client.authenticate("slow", "", soon()).expect("everybody is let in");
+    world.subscribe(client.connection_id());
+    let poll = || client.poll(Instant::now() + Duration::from_millis(20)).expect("connected");
+    is_told_the_newest_soon(&mut world, poll);
     gateway.shut_down();
 }
 
@@ -130,14 +118,10 @@ fn kcp_gives_a_slow_reader_the_newest_state() {
     let mut world = World::new(&gateway);
     let mut client = KcpClient::connect(gateway.addresses()[1], 7, usize::MAX);
     world.subscribe(client.join());
-    let mut poll = || {
+    let poll = || {
         client.turn();
         (!client.received.is_empty()).then(|| client.received.remove(0))
     };
-    while poll().as_ref().and_then(number).is_none() {}
-    world.write();
-    let stale = stale_bytes(poll);
-    println!("{stale} bytes of old state came first");
-    assert!(stale <= STALE_BYTES_MAX, "{stale} bytes of old state came first");
+    is_told_the_newest_soon(&mut world, poll);
     gateway.shut_down();
 }

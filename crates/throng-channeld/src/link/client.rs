@@ -6,15 +6,16 @@
 //! use throng_channeld::{Header, message_type};
 //! use throng_link::netcode::ConnectToken;
 //!
-//! # fn token_from_our_backend() -> ConnectToken { unimplemented!() }
+//! # fn play(token_from_our_backend: ConnectToken) -> Result<(), throng_channeld::link::LinkClientError> {
 //! let soon = Instant::now() + Duration::from_secs(5);
-//! let mut client = LinkClient::connect(token_from_our_backend(), soon)?;
+//! let mut client = LinkClient::connect(token_from_our_backend, soon)?;
 //! client.authenticate("ada", "secret", soon)?;
 //! client.send_movement(Header::new(0, message_type::USER_SPACE_START), b"one step north")?;
 //! while let Some(message) = client.poll(soon)? {
 //!     println!("{} bytes", message.body.len());
 //! }
-//! # Ok::<(), throng_channeld::link::LinkClientError>(())
+//! # Ok(())
+//! # }
 //! ```
 
 use std::io;

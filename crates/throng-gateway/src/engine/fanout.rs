@@ -211,7 +211,7 @@ impl Engine {
         self.counters.paused += u64::from(is_slow);
         if let Some(limit) = stalled.filter(|_| !is_ending) {
             self.count(Refusal::Limit(limit));
-            self.end_soon(key);
+            self.end_for(key, EndCause::Stalled);
         }
         is_behind
     }

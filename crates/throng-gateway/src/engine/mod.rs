@@ -492,18 +492,12 @@ impl Engine {
         refusal
     }
 
-    /// Ends a connection at the end of the step. One that does not take what it is sent counts as lost.
-    fn end_soon(&mut self, key: Key) {
-        let Some(index) = self.place(key) else { return };
-        let has_stalled = self.connection(index).has_stalled(&self.settings.limits, self.now).is_some();
-        self.end_for(key, if has_stalled { EndCause::Stalled } else { EndCause::Ours });
-    }
-
     /// Ends a connection at the end of the step, because it is to go.
     fn dismiss(&mut self, key: Key) {
         self.end_for(key, EndCause::Ours);
     }
 
+    /// Ends a connection at the end of the step. The first cause counts.
     fn end_for(&mut self, key: Key, cause: EndCause) {
         let Some(index) = self.place(key) else { return };
         if !std::mem::replace(&mut self.connection_mut(index).is_ending, true) {

@@ -162,6 +162,17 @@ impl SideCounters {
     pub(crate) fn refuse(&self, reason: Reason) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
+
+    /// Notes frames that have gone out, `bytes` long together.
+    pub(crate) fn count_sent(&self, frames: usize, bytes: usize) {
+        add(&self.packets_out, frames);
+        add(&self.bytes_out, bytes);
+    }
+
+    /// Notes messages that could not be sent, because they fit into no packet.
+    pub(crate) fn count_dropped(&self, messages: usize) {
+        add(&self.refused[Reason::MessageTooLong as usize], messages);
+    }
 }
 
 /// Counts of both sides.

@@ -21,7 +21,6 @@ use throng_channeld::{Compression, PacketWriter, Packets, frame};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 
-use super::counters::{Reason, SideCounters, add};
 use super::door::{Door, End, Manner};
 use super::outbox::Queue;
 
@@ -55,15 +54,14 @@ impl Direct {
         self.rest.len()
     }
 
-    /// Writes what the kernel takes now, and says how many bytes of `entries` are dealt with. There must be no rest;
-    /// afterwards there may be one. Never waits. A socket that has failed takes nothing: the task will meet the error.
+    /// Writes what the kernel takes now, and says how many bytes of `entries` are dealt with. It has to be
+    /// [prompt](Self::is_prompt); afterwards there may be a rest. Never waits. A socket that has failed takes nothing: the task will meet the error.
     pub(crate) fn write(&mut self, entries: &[u8]) -> usize {
-        self.packets_out.follow(self.manner.compression());
         let mut packets = Packets::new(entries, frame::MAX_PAYLOAD_BYTES);
         FRAME.with_borrow_mut(|frame| {
             frame.clear();
             while self.packets_out.write_next(self.manner.dialect(), &mut packets, frame) {
-                count_frame(self.door.counters(), frame.len());
+                self.door.counters().count_sent(1, frame.len());
                 let taken = self.try_write(frame);
                 if taken < frame.len() {
                     self.rest.extend_from_slice(&frame[taken..]);
@@ -72,7 +70,7 @@ impl Direct {
                 frame.clear();
             }
         });
-        count_dropped(self.door.counters(), packets.dropped());
+        self.door.counters().count_dropped(packets.dropped());
         match self.rest.is_empty() {
             true => entries.len(),
             false => entries.len() - packets.rest().len(),
@@ -102,13 +100,13 @@ impl Direct {
             if !self.packets_out.write_next(self.manner.dialect(), &mut packets, &mut self.rest) {
                 break;
             }
-            count_frame(self.door.counters(), self.rest.len());
+            self.door.counters().count_sent(1, self.rest.len());
             self.socket.write_all(&self.rest).await?;
             queue.written(left - packets.rest().len());
             left = packets.rest().len();
         }
         queue.written(left);
-        count_dropped(self.door.counters(), packets.dropped());
+        self.door.counters().count_dropped(packets.dropped());
         self.rest = Vec::new();
         Ok(())
     }
@@ -120,22 +118,13 @@ pub(crate) async fn write_behind(queue: Arc<Queue>) -> End {
         if direct.write_all(&entries, &queue).await.is_err() {
             return End::Lost;
         }
-        queue.give_back(direct);
+        queue.attach(direct);
     }
     if let Some(mut direct) = queue.take_socket() {
         // The peer may read what has gone out before it sees the end.
         let _ = direct.socket.shutdown().await;
     }
     End::Done
-}
-
-fn count_frame(counters: &SideCounters, bytes: usize) {
-    add(&counters.packets_out, 1);
-    add(&counters.bytes_out, bytes);
-}
-
-fn count_dropped(counters: &SideCounters, dropped: usize) {
-    (0..dropped).for_each(|_| counters.refuse(Reason::MessageTooLong));
 }
 
 #[cfg(test)]

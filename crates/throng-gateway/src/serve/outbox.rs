@@ -65,7 +65,8 @@ impl Queue {
         })
     }
 
-    /// From now on, what is sent goes to the socket at once if it can. The task is [`write_behind`](super::direct).
+    /// From now on, what is sent goes to the socket at once if it can. The task is [`write_behind`](super::direct); it
+    /// gives the socket back in this way when it has written a backlog.
     pub(crate) fn attach(&self, direct: Direct) {
         self.lock().direct = Some(direct);
     }
@@ -86,11 +87,6 @@ impl Queue {
             }
             self.wake.notified().await;
         }
-    }
-
-    /// Gives the socket back that was taken with a backlog.
-    pub(crate) fn give_back(&self, direct: Direct) {
-        self.attach(direct);
     }
 
     /// Takes the socket for good. Without the other half, dropping it closes the connection.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::counters::{Reason, SideCounters, add};
+use super::counters::SideCounters;
 use super::direct::{Direct, write_behind};
 use super::door::{End, Ended, Manner, Opened, Pass};
 use super::intake::Intake;
@@ -84,14 +84,13 @@ impl Out<'_> {
     /// Notes that a frame of `bytes` has gone out, with `entry_bytes` of what the engine gave.
     pub(crate) fn count(&self, bytes: usize, entry_bytes: usize) {
         self.queue.written(entry_bytes);
-        add(&self.counters.packets_out, 1);
-        add(&self.counters.bytes_out, bytes);
+        self.counters.count_sent(1, bytes);
     }
 
     /// Notes what could not be sent, because it fits into no packet.
     pub(crate) fn count_dropped(&self, dropped: usize, entry_bytes: usize) {
         self.queue.written(entry_bytes);
-        (0..dropped).for_each(|_| self.counters.refuse(Reason::MessageTooLong));
+        self.counters.count_dropped(dropped);
     }
 }
 

@@ -5,8 +5,9 @@ pub(crate) mod kcp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use prost::Message as _;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
@@ -15,9 +16,10 @@ use throng_channeld::{Broadcast, Header, message_type, put_body};
 use throng_gateway::auth::{AcceptAll, DeskLimits, Provider};
 use throng_gateway::engine::Engine;
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{DoorOptions, Gateway, Parts, Reason, ServeOptions, Transport};
+use throng_gateway::serve::{DoorOptions, Gateway, LinkOptions, Parts, Reason, ServeOptions, Transport};
 use throng_gateway::settings;
 use throng_gateway::state::Schemas;
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 use throng_wire::Time;
 
 /// What tests say to each other through the gateway.
@@ -25,6 +27,27 @@ pub(crate) const ECHO: u32 = 150;
 /// Asks the world server for as many messages of 50,000 bytes as the body's first two bytes say.
 pub(crate) const FLOOD: u32 = 151;
 pub(crate) const FLOOD_BYTES: usize = 50_000;
+
+/// The key of doors of the link.
+pub(crate) const LINK_KEY: [u8; 32] = [7; 32];
+
+/// A token for a door of the link with [`LINK_KEY`].
+pub(crate) fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let options = ConnectTokenOptions {
+        protocol_id: LinkOptions::PROTOCOL_ID,
+        client_id,
+        create_unix_s: unix_s,
+        expire_unix_s: unix_s + 60,
+        timeout_s: 10,
+        servers: vec![address],
+        user_data: [0; USER_DATA_LEN],
+    };
+    // No two tokens are the same: one that was used is good for nobody else.
+    static TOKENS: AtomicU64 = AtomicU64::new(0);
+    let mut random = fastrand::Rng::with_seed(TOKENS.fetch_add(1, Ordering::Relaxed));
+    ConnectToken::generate(&options, &Key::new(LINK_KEY), &mut |bytes| random.fill(bytes)).expect("good options")
+}
 
 /// Everything here answers within milliseconds; a machine that is busy may take longer.
 pub(crate) fn soon() -> Instant {

@@ -34,7 +34,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::counters::{Reason, add};
+use super::counters::Reason;
 use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
 use super::options::LinkOptions;
@@ -205,8 +205,7 @@ impl Post {
         let goes_on = peer.turn(now, &self.socket, &mut self.datagram);
         // What went through the connection's task was counted there.
         let written = peer.take_written();
-        add(&self.door.counters().packets_out, written.sections);
-        add(&self.door.counters().bytes_out, written.bytes);
+        self.door.counters().count_sent(written.sections, written.bytes);
         if goes_on {
             if let Some(deadline) = peer.next_deadline(now) {
                 self.agenda.appoint(address, &mut peer.appointed, deadline.max(now.after(TURN_MIN)));
@@ -265,11 +264,10 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, addre
                 return End::Lost;
             }
             wake.add(address);
-            add(&out.counters.packets_out, 1);
-            add(&out.counters.bytes_out, packet.len());
+            out.counters.count_sent(1, packet.len());
             left = packets.rest().len();
         }
-        (0..packets.dropped()).for_each(|_| out.counters.refuse(Reason::MessageTooLong));
+        out.counters.count_dropped(packets.dropped());
         if left > 0 {
             if packets_out.send(Packet::Dropped(left)).await.is_err() {
                 return End::Lost;
