@@ -89,7 +89,7 @@ impl Model for Method {
             let is_dormant = world.now().since(world.marked(object)) > DORMANT_AFTER_TICKS;
             let interval_ticks = self.intervals_ticks.get(usize::from(world.kind_id(object).0)).copied().unwrap_or(1);
             if has_turn((object, world.now()), interval_ticks, is_dormant) {
-                let (owner, position_m) = (world.owner_index(object), world.position_m(object));
+                let (owner, position_m) = (world.owner_index(object), *world.position_m(object));
                 self.considered.push(Considered { object, owner, grid, position_m });
             }
         }
@@ -120,7 +120,7 @@ fn has_turn((object, now): (u32, Tick), interval_ticks: u32, is_dormant: bool) -
 }
 
 fn consider(world: &World, seat: &mut Seat<Shadows>, considered: &Considered) {
-    let Considered { object, owner, grid, position_m } = *considered;
+    let &Considered { object, owner, grid, ref position_m } = considered;
     let known = seat.link.find(object);
     let distance2 = match grid {
         Some(grid) if owner != seat.viewer.id.index => seat.viewer.sees_place(world, position_m, grid, known.is_some()),

@@ -247,7 +247,7 @@ fn priority(world: &World, object: u32, viewpoint_m: [f32; 3]) -> f32 {
     let reach = world.reach(grid);
     let interval_ticks = match reach.only_interval_ticks() {
         Some(interval_ticks) => interval_ticks,
-        None => reach.interval_ticks(reach.distance2(world.position_m(object), viewpoint_m)),
+        None => reach.interval_ticks(reach.distance2(world.position_m(object), &viewpoint_m)),
     };
     DUE / interval_ticks as f32
 }

@@ -57,9 +57,11 @@ impl Viewer {
     }
 
     /// The same for an object at a place that somebody else owns, or nobody.
+    ///
+    /// Most of what a legacy model does in an empty world is this, so what hardly ever happens is kept out of it.
     #[inline]
-    pub(crate) fn sees_place(&self, world: &World, position_m: [f32; 3], grid: u8, known: bool) -> Option<f32> {
-        if let Some(viewpoint_m) = self.viewpoint_m {
+    pub(crate) fn sees_place(&self, world: &World, position_m: &[f32; 3], grid: u8, known: bool) -> Option<f32> {
+        if let Some(viewpoint_m) = &self.viewpoint_m {
             let reach = world.reach(grid);
             let distance2 = reach.distance2(viewpoint_m, position_m);
             let limit_m = if known { reach.leave_m } else { reach.enter_m };
@@ -67,8 +69,12 @@ impl Viewer {
                 return Some(distance2);
             }
         }
-        let is_let_in =
-            self.cells > 0 && self.names.contains(&ChannelKey::Cell { grid, cell: world.cell_of(grid, position_m) });
-        is_let_in.then_some(0.0)
+        (self.cells > 0 && self.is_let_in(world, position_m, grid)).then_some(0.0)
+    }
+
+    /// Whether it is let in by name to the cell of a position.
+    #[cold]
+    fn is_let_in(&self, world: &World, position_m: &[f32; 3], grid: u8) -> bool {
+        self.names.contains(&ChannelKey::Cell { grid, cell: world.cell_of(grid, position_m) })
     }
 }

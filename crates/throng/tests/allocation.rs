@@ -1,73 +1,13 @@
 //! A steady-state server tick allocates nothing.
 #![allow(unsafe_code, reason = "a global allocator that counts has to be one")]
 
+mod counting;
 mod harness;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::backtrace::Backtrace;
-use std::cell::{Cell, RefCell};
-
+use counting::{allocations, first_allocation};
 use harness::{World, WorldOptions};
 use throng::{ObjectId, Placement};
 use throng_testkit::{Steering, Walker};
-
-/// Counts the allocations of the thread that asks for it.
-struct Counting;
-
-thread_local! {
-    static IS_COUNTING: Cell<bool> = const { Cell::new(false) };
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-    static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-fn note() {
-    // While the thread ends its cells are gone, and nothing is to be counted.
-    if IS_COUNTING.try_with(Cell::get).unwrap_or(false) {
-        IS_COUNTING.set(false);
-        COUNT.set(COUNT.get() + 1);
-        if COUNT.get() == 1 {
-            let trace = Backtrace::force_capture().to_string();
-            FIRST.with(|first| *first.borrow_mut() = Some(trace));
-        }
-        IS_COUNTING.set(true);
-    }
-}
-
-// SAFETY: every call is handed on to the system's allocator unchanged; counting touches no memory of the caller.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(pointer, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Runs `work` and returns how often it asked for memory.
-fn allocations(work: impl FnOnce()) -> u64 {
-    COUNT.set(0);
-    IS_COUNTING.set(true);
-    work();
-    IS_COUNTING.set(false);
-    COUNT.get()
-}
-
-fn first_allocation() -> String {
-    FIRST.with(|first| first.borrow_mut().take()).unwrap_or_default()
-}
 
 const GUESTS: usize = 64;
 /// Everything repeats after so many ticks.

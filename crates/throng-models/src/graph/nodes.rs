@@ -98,7 +98,7 @@ impl Nodes {
                 Listed::Name(key)
             }
             Scope::Place(grid) => {
-                let span = self.grids[usize::from(grid)].span(world.position_m(object));
+                let span = self.grids[usize::from(grid)].span(*world.position_m(object));
                 self.grids[usize::from(grid)].list(span, object, false);
                 Listed::Cells { grid, span, is_dormant: false }
             }
@@ -131,7 +131,7 @@ impl Nodes {
     /// The game has touched an object: it is awake, and perhaps in other cells.
     pub(super) fn touch(&mut self, world: &World, object: u32) {
         let Listed::Cells { grid, span, is_dormant } = self.listed[object as usize] else { return };
-        let present = self.grids[usize::from(grid)].span(world.position_m(object));
+        let present = self.grids[usize::from(grid)].span(*world.position_m(object));
         if present != span || is_dormant {
             self.relist(object, (grid, span, is_dormant), (present, false));
         }

@@ -78,7 +78,7 @@ impl Filter {
                 Listed::Name(key)
             }
             Scope::Place(grid) => {
-                let cell = self.grids[usize::from(grid)].cell_at(world.position_m(object));
+                let cell = self.grids[usize::from(grid)].cell_at(*world.position_m(object));
                 self.grids[usize::from(grid)].list(cell, object);
                 Listed::Around(grid, cell)
             }
@@ -100,7 +100,7 @@ impl Filter {
     pub(super) fn touch(&mut self, world: &World, object: u32) {
         let Listed::Around(number, former) = self.listed[object as usize] else { return };
         let grid = &mut self.grids[usize::from(number)];
-        let present = grid.cell_at(world.position_m(object));
+        let present = grid.cell_at(*world.position_m(object));
         if present != former {
             grid.unlist(former, object);
             grid.list(present, object);
@@ -116,7 +116,7 @@ impl Filter {
                 let Some(cell) = grid.cells.get(&grid.cell_at(viewpoint_m)) else { continue };
                 let reach = world.reach(number);
                 let is_near = |object: &u32| {
-                    reach.distance2(world.position_m(*object), viewpoint_m) <= reach.enter_m * reach.enter_m
+                    reach.distance2(world.position_m(*object), &viewpoint_m) <= reach.enter_m * reach.enter_m
                 };
                 seen.unite(&cell.surely);
                 cell.perhaps.iter().filter(is_near).for_each(|object| seen.insert(object));
