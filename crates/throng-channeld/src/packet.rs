@@ -73,9 +73,16 @@ impl Header {
 /// # Panics
 /// If the body has 2³¹ bytes or more, which no frame could carry.
 pub fn put_message(out: &mut Vec<u8>, header: Header, body: &[u8]) {
-    let body_bytes = body_bytes(body.len());
-    header.put(out, body_bytes);
+    begin_message(out, header, body.len());
     out.extend_from_slice(body);
+}
+
+/// Appends everything of a message but its body, which the caller appends: exactly `bytes` bytes. See [`put_message`].
+///
+/// # Panics
+/// As [`put_message`] does.
+pub fn begin_message(out: &mut Vec<u8>, header: Header, bytes: usize) {
+    header.put(out, body_bytes(bytes));
 }
 
 /// Appends one message whose body is encoded in place. See [`put_message`].

@@ -21,6 +21,7 @@ fn forward(client_conn_id: u32) -> ServerForwardMessage {
 
 /// What of the game each of these was sent.
 fn received(stage: &mut Stage, peers: &[&Peer]) -> Vec<Vec<Message>> {
+    stage.let_go();
     peers.iter().map(|peer| stage.read_type(peer, GAME)).collect()
 }
 
@@ -146,6 +147,7 @@ fn headers_and_bodies_travel_unchanged_and_copies_carry_no_stub() {
     // The answer goes back under the stub of the question.
     let answer = forward(room.peers[3].id);
     room.stage.say(&room.peers[OWNER], header(room.id, 1), &answer);
+    room.stage.let_go();
     let [to_client] = &room.stage.read_type(&room.peers[3], GAME)[..] else { panic!("one message") };
     assert_eq!((to_client.stub_id, to_client.broadcast), (31, 1));
     assert_eq!(to_client.decode::<ServerForwardMessage>().expect("a wrapper"), answer);

@@ -263,6 +263,7 @@ fn neighbours_hear_a_message_once_however_many_of_the_cells_they_see() {
     let flags = Broadcast::ADJACENT_CHANNELS.0 | Broadcast::ALL_BUT_SENDER.0;
     let header = Header { channel_id: FIRST + 12, broadcast: flags, stub_id: 0, msg_type: 150 };
     stage.say(&server, header, &forwarded(named.id, vec![1]));
+    stage.let_go();
     let heard = [&near, &far, &named, &server].map(|peer| stage.read_type(peer, 150).len());
     assert_eq!(heard, [1, 0, 0, 0]);
 }

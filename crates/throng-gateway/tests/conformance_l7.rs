@@ -39,7 +39,7 @@ fn payload(message: &Message) -> Vec<u8> {
 
 #[test]
 fn a_spawn_goes_to_the_cell_where_it_happens_and_keeps_every_byte() {
-    let mut stage = Stage::world(TWO, &[]);
+    let mut stage = Stage::world(TWO, &["-limit", "max_hold_ms=0"]);
     let servers = stage.spatial_servers(TWO);
     let client = stage.client();
     stage.set_interest(&servers[0], &client, sphere(middle(1, 0), 3.0));
@@ -195,6 +195,7 @@ fn what_does_not_read_as_an_object_is_passed_on_and_so_is_everything_if_nobody_i
     for body in [Vec::new(), vec![0x0A, 0x05], SpawnObjectMessage::default().encode_to_vec()] {
         for msg_type in [message_type::UNREAL_SPAWN, message_type::UNREAL_DESTROY] {
             stage.say(&servers[0], header(FIRST, msg_type), &forwarded(0, body.clone()));
+            stage.let_go();
             let got = stage.read_type(&client, msg_type);
             assert_eq!((got.len(), payload(&got[0])), (1, body.clone()));
         }

@@ -200,6 +200,14 @@ impl Stream {
         self.entries.len() - 1 - self.free.len()
     }
 
+    /// The first tick at which one of them has a turn, as far as is known at `now`: a subscription that waits for a change
+    /// may get one earlier. `None` if there is none for long, or if the path is paused.
+    pub fn next_turn(&self, now: Tick) -> Option<Tick> {
+        let ahead = self.next_due.0.wrapping_sub(now.0) as i32;
+        let is_soon = ahead < (NO_TURN_TICKS / 2) as i32;
+        (is_soon && !self.is_paused && self.subscription_count() > 0).then_some(self.next_due)
+    }
+
     /// Stops or goes on serving: a path that has enough to do already is given no more. Takes effect at the next plan.
     pub fn pause(&mut self, is_paused: bool) {
         if self.is_paused && !is_paused {
@@ -424,9 +432,8 @@ impl<S: ChannelState> Hub<S, Stream> {
     /// which somebody waits for a change [has changed](Hub::is_disturbed). `None` if nobody has a turn for long.
     pub fn next_turn(&self) -> Option<Tick> {
         let now = self.now();
-        let dues = self.readers().filter(|stream| !stream.is_paused && stream.subscription_count() > 0);
-        let first = dues.map(|stream| stream.next_due.0.wrapping_sub(now.0) as i32).min()?;
-        (first < (NO_TURN_TICKS / 2) as i32).then(|| Tick(now.0.wrapping_add_signed(first)))
+        let ahead = |turn: Tick| turn.0.wrapping_sub(now.0) as i32;
+        self.readers().filter_map(|stream| stream.next_turn(now)).min_by_key(|&turn| ahead(turn))
     }
 
     /// Ends a subscription.

@@ -10,6 +10,7 @@ use throng_replica::{ChannelIndex, Frame};
 use throng_wire::Time;
 
 use super::backlog::Backlog;
+use super::buffers::Buffers;
 use super::movement::{Movement, MovementTurn};
 use super::port::{Datagrams, Key, Outbox, Side};
 use crate::fsm::Fsm;
@@ -72,6 +73,8 @@ pub(crate) struct Connection {
     pub(crate) slow_since: Option<Time>,
     /// Since when it has not been told anything newer than what waits for it.
     pub(crate) behind_since: Option<Time>,
+    /// Since when messages wait for the next state.
+    pub(crate) held_since: Option<Time>,
     /// It is to be ended at the end of the step.
     pub(crate) is_ending: bool,
     pub(crate) is_closing: bool,
@@ -141,9 +144,6 @@ impl Tally {
     }
 }
 
-/// The buffer of a connection that had much to say once is given back above this many bytes.
-const KEPT_BUFFER_BYTES: usize = 16 * 1024;
-
 impl Connection {
     pub(crate) fn new(
         key: Key,
@@ -178,6 +178,7 @@ impl Connection {
             is_watched: false,
             slow_since: None,
             behind_since: None,
+            held_since: None,
             is_ending: false,
             is_closing: false,
         }
@@ -233,7 +234,8 @@ impl Connection {
     }
 
     /// The ways that state can go.
-    pub(crate) fn ways(&mut self, limits: &Limits) -> Ways<'_> {
+    pub(crate) fn ways(&mut self, limits: &Limits, buffers: &Buffers) -> Ways<'_> {
+        buffers.exchange(&mut self.out);
         // Nothing overtakes what waits.
         let room_bytes = if self.has_backlog() { 0 } else { self.room_bytes(limits) };
         let lanes = self.movement.as_deref_mut().zip(self.outbox.datagrams());
@@ -247,19 +249,21 @@ impl Connection {
     }
 
     /// Hands what was queued to the shell.
-    pub(crate) fn flush(&mut self) -> usize {
+    pub(crate) fn flush(&mut self, buffers: &Buffers) -> usize {
+        let bytes = self.hand_over();
+        buffers.take_back(&mut self.out);
+        bytes
+    }
+
+    fn hand_over(&mut self) -> usize {
         let bytes = self.out.len();
-        if self.is_closing {
-            self.out.clear();
-            return 0;
-        }
-        if bytes > 0 {
+        self.held_since = None;
+        if bytes > 0 && !self.is_closing {
             self.flushed_bytes += bytes as u64;
             self.outbox.send(&mut self.out);
-            self.out.clear();
-            self.out.shrink_to(KEPT_BUFFER_BYTES);
         }
-        bytes
+        self.out.clear();
+        if self.is_closing { 0 } else { bytes }
     }
 
     /// Whether state waits to be sent in slices, or channel by channel.
@@ -341,7 +345,7 @@ impl Connection {
     /// Says good-bye: what is queued goes out, then the connection ends.
     pub(crate) fn close(&mut self) {
         if !self.is_closing {
-            self.flush();
+            self.hand_over();
             self.is_closing = true;
             self.outbox.close();
         }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-use throng_channeld::{Header, message_type, put_message};
-use throng_replica::{ConnectionSlot, Executor, Frame, Inline, Outgoing, Since, Stream};
+use throng_replica::{ConnectionSlot, Executor, Frame, Outgoing, Since, Stream};
 use throng_wire::{Tick, Time};
 
+use super::buffers::Buffers;
 use super::channel::Channel;
 use super::connection::Connection;
 use super::log::{self, ChannelLog, Forms};
@@ -14,60 +13,6 @@ use super::port::{EndCause, Key};
 use super::refusal::Refusal;
 use super::{Engine, STEP};
 use crate::settings::Limits;
-
-/// The threads among which frames and connections are shared out.
-pub(super) struct Threads(Option<ThreadPool>);
-
-impl Threads {
-    /// `count` threads; none but the caller's if it is 0 or 1, or if the system gives none.
-    pub(super) fn new(count: usize) -> Threads {
-        let pool = (count > 1).then(|| ThreadPoolBuilder::new().num_threads(count).build());
-        Threads(pool.and_then(Result::ok))
-    }
-}
-
-impl Threads {
-    /// These threads for things of so many bytes together.
-    fn given(&self, bytes: usize) -> Given<'_> {
-        Given { threads: self, bytes }
-    }
-}
-
-/// Threads that know how much there is to do.
-struct Given<'a> {
-    threads: &'a Threads,
-    bytes: usize,
-}
-
-impl Executor for Given<'_> {
-    fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
-        use rayon::prelude::*;
-        match &self.threads.0 {
-            Some(pool) if items.len() > 1 => match run_length(items.len(), self.bytes) {
-                Some(run) => pool.install(|| items.par_iter_mut().with_min_len(run).for_each(job)),
-                None => Inline.for_each(items, job),
-            },
-            _ => Inline.for_each(items, job),
-        }
-    }
-}
-
-/// How many of so many things a thread takes at a time; `None` if it is too little work to be shared out.
-fn run_length(items: usize, bytes: usize) -> Option<usize> {
-    let work_bytes = items.saturating_mul(ITEM_BYTES).saturating_add(bytes);
-    (work_bytes >= SHARED_OUT_BYTES).then(|| (items.saturating_mul(RUN_BYTES) / work_bytes).max(1))
-}
-
-/// What one thing costs besides its bytes, in bytes: a write to a socket takes 8 us, and 1 KB is copied or encoded in about
-/// 1 us.
-const ITEM_BYTES: usize = 8 * 1_024;
-
-/// Less than this, about 2 ms of work, is done faster than shared out: to wake other threads, and to have them look for
-/// more before they sleep again, costs as much as twenty writes to sockets.
-const SHARED_OUT_BYTES: usize = 256 * ITEM_BYTES;
-
-/// What a thread takes at a time, at least.
-const RUN_BYTES: usize = 8 * ITEM_BYTES;
 
 /// What one connection was given in a step.
 struct Share<'a> {
@@ -77,7 +22,6 @@ struct Share<'a> {
     bytes: u64,
     /// How late the latest of them was.
     lag_ms: u32,
-    scratch: Vec<u8>,
 }
 
 /// However quiet it is, there is a plan now and then: ticks that are 24 days apart could not be told before from after.
@@ -102,14 +46,14 @@ impl Engine {
 
     /// Plans are made once between two points of a lattice: as channels' ticks are mostly multiples of its steps, a plan
     /// that a change brings about does not put off a turn that is due a moment later.
-    fn next_step(&self) -> Time {
+    pub(super) fn next_step(&self) -> Time {
         let step_micros = STEP.as_micros() as u64;
         let steps = self.last_plan.micros_since(self.start) / step_micros + 1;
         Time(self.start.0 + steps * step_micros)
     }
 
     /// When a tick near the present one begins. Ticks wrap around after 49 days.
-    fn time_of(&self, tick: Tick) -> Time {
+    pub(super) fn time_of(&self, tick: Tick) -> Time {
         let now_ms = self.now.micros_since(self.start) / 1_000;
         let ahead_ms = i64::from(tick.0.wrapping_sub(now_ms as u32) as i32);
         Time(self.start.0 + now_ms.saturating_add_signed(ahead_ms) * 1_000)
@@ -217,7 +161,7 @@ impl Engine {
     }
 
     fn write(&mut self) {
-        let (limits, now) = (&self.settings.limits, self.now);
+        let (limits, buffers, now) = (&self.settings.limits, &self.buffers, self.now);
         let (outgoing, slots) = self.hub.writers();
         let (channels, forms) = (&self.channels, &self.forms);
         let mut due_bytes = 0;
@@ -235,10 +179,12 @@ impl Engine {
                     return None;
                 }
                 due_bytes += slot.connection.as_ref().map_or(0, |stream| stream.due_bytes(outgoing));
-                Some(Share { slot, connection, updates: 0, bytes: 0, lag_ms: 0, scratch: Vec::new() })
+                Some(Share { slot, connection, updates: 0, bytes: 0, lag_ms: 0 })
             })
             .collect();
-        self.threads.given(due_bytes).for_each(&mut shares, |share| share.write(outgoing, channels, (forms, limits)));
+        self.threads
+            .given(due_bytes)
+            .for_each(&mut shares, |share| share.write(outgoing, channels, (forms, limits, buffers)));
         for share in shares {
             let connection = share.connection;
             if share.updates > 0 {
@@ -289,12 +235,12 @@ impl Share<'_> {
         &mut self,
         outgoing: Outgoing<'_, ChannelLog>,
         channels: &[Option<Box<Channel>>],
-        (forms, limits): (&Forms, &Limits),
+        (forms, limits, buffers): (&Forms, &Limits, &Buffers),
     ) {
-        let Share { slot, connection, updates, bytes, lag_ms, scratch } = self;
+        let Share { slot, connection, updates, bytes, lag_ms } = self;
         let Some(stream) = &mut slot.connection else { return };
         let (place, me) = (connection.index(), connection.writer);
-        let mut ways = connection.ways(limits);
+        let mut ways = connection.ways(limits, buffers);
         stream.drain(outgoing, |index, frame, (since, lag)| {
             *lag_ms = lag.max(*lag_ms);
             // A first frame is everything, whoever wrote it.
@@ -319,7 +265,7 @@ impl Share<'_> {
                     let state = outgoing.state(index);
                     u64::from(state.encode_for(forms, (since, frame.variant), me, out))
                 }
-                true => without_own(frame, outgoing.state(index), me, (scratch, out)),
+                true => without_own(frame, outgoing.state(index), me, out),
             };
             let is_under_way = match &mut ways.movement {
                 None => true,
@@ -330,7 +276,7 @@ impl Share<'_> {
         if let Some(movement) = ways.movement {
             movement.finish(stream, outgoing);
         }
-        *bytes = connection.flush() as u64;
+        *bytes = connection.flush(buffers) as u64;
     }
 }
 
@@ -340,7 +286,7 @@ fn is_mixed(frame: &Frame, me: u32) -> bool {
 }
 
 /// Copies a frame without what `me` wrote.
-fn without_own(frame: &Frame, state: &ChannelLog, me: u32, (body, out): (&mut Vec<u8>, &mut Vec<u8>)) -> u64 {
+fn without_own(frame: &Frame, state: &ChannelLog, me: u32, out: &mut Vec<u8>) -> u64 {
     let mut written = 0;
     for number in 0..frame.segments.len() {
         let parts_of = |writer| frame.parts.iter().filter(move |p| p.segment == number as u32 && p.writer == writer);
@@ -351,53 +297,14 @@ fn without_own(frame: &Frame, state: &ChannelLog, me: u32, (body, out): (&mut Ve
         if kept == 0 {
             continue;
         }
-        log::begin_body(body, state.type_url(), kept);
+        state.begin_update(kept, out);
         let mut at = value.start;
         for part in own {
-            body.extend_from_slice(&frame.bytes[at as usize..part.start as usize]);
+            out.extend_from_slice(&frame.bytes[at as usize..part.start as usize]);
             at = part.end;
         }
-        body.extend_from_slice(&frame.bytes[at as usize..value.end as usize]);
-        put_message(out, Header::new(state.id(), message_type::CHANNEL_DATA_UPDATE), body);
+        out.extend_from_slice(&frame.bytes[at as usize..value.end as usize]);
         written += 1;
     }
     written
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-    use std::sync::Mutex;
-    use std::thread;
-
-    use super::*;
-
-    /// Threads that took part in so many jobs of so many bytes together. Each waits a moment, so that others come in.
-    fn threads_used(items: usize, bytes: usize) -> usize {
-        let seen = Mutex::new(HashSet::new());
-        let mut items = vec![(); items];
-        Threads::new(2).given(bytes).for_each(&mut items, |()| {
-            thread::sleep(Duration::from_millis(2));
-            seen.lock().expect("no job panics").insert(thread::current().id());
-        });
-        seen.into_inner().expect("no job panics").len()
-    }
-
-    #[test]
-    fn work_is_shared_out_by_its_bytes_not_by_the_number_of_things() {
-        assert_eq!(threads_used(200, 0), 1, "200 small ones");
-        assert_eq!(threads_used(200, 200_000), 1, "of a kilobyte each");
-        assert_eq!(threads_used(20, 20 << 20), 2, "20 of a megabyte each");
-        assert_eq!(threads_used(255, 255 * 60_000), 2, "255 subscribers who get 60 KB each");
-        assert_eq!(threads_used(1_000, 0), 2, "1,000 small ones");
-        assert_eq!(threads_used(1, 64 << 20), 1, "one cannot be shared out");
-    }
-
-    #[test]
-    fn threads_take_several_small_things_at_a_time_and_large_ones_one_by_one() {
-        assert_eq!(run_length(255, 0), None);
-        assert_eq!(run_length(256, 0), Some(8));
-        assert_eq!(run_length(200, 200 << 20), Some(1));
-        assert_eq!(run_length(usize::MAX, usize::MAX), Some(1));
-    }
 }

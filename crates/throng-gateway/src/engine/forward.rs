@@ -52,7 +52,7 @@ impl Engine {
         let flags = Broadcast(message.broadcast);
         if flags == Broadcast::NONE {
             let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
-            self.send_bytes(owner, message.header(), &message.body);
+            self.forward(owner, message.header(), &message.body);
             return Ok(());
         }
         let named = named_connection(&message.body)?;
@@ -61,7 +61,7 @@ impl Engine {
                 0 => self.channel(channel).owner.ok_or(Refusal::NoOwner)?,
                 id => self.member_by_id(id).ok_or(Refusal::UnknownConnection)?,
             };
-            self.send_bytes(to, message.header(), &message.body);
+            self.forward(to, message.header(), &message.body);
             return Ok(());
         }
         self.broadcast(from, channel, message, named)
@@ -92,7 +92,7 @@ impl Engine {
         for reader in readers {
             let reader = reader as usize;
             if Some(reader) != excluded && self.is_addressed(reader, from, flags) {
-                self.send_entry(reader, &entry);
+                self.forward_entry(reader, &entry);
             }
         }
         self.scratch = entry;
@@ -108,10 +108,16 @@ impl Engine {
 
     /// Queues one entry that is encoded already.
     pub(super) fn send_entry(&mut self, to: usize, entry: &[u8]) {
+        self.dirty.insert(to);
+        self.forward_entry(to, entry);
+    }
+
+    /// The same for what somebody has sent. It may [wait](super::hold) for state that goes out soon.
+    fn forward_entry(&mut self, to: usize, entry: &[u8]) {
         if let Some(connection) = &mut self.connections[to] {
             connection.send_entries(entry);
             self.counters.side(connection.side).messages_out += 1;
-            self.dirty.insert(to);
+            self.has_forwarded(to);
         }
     }
 

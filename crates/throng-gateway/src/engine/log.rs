@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use rustc_hash::FxHashSet;
 use throng_channeld::proto::{Any, ChannelType};
-use throng_channeld::{Header, message_type, put_message};
+use throng_channeld::{Header, begin_message, message_type};
 use throng_replica::{ChannelState, Frame, FramePart, Since, Variant};
 use throng_wire::Tick;
 
@@ -53,7 +53,7 @@ pub(crate) struct Forms {
     known: HashMap<String, HashMap<Vec<String>, Variant>>,
     /// Places that nobody needs.
     free: Vec<u32>,
-    scratch: Mutex<Vec<Scratch>>,
+    scratch: Mutex<Vec<Chunks>>,
     /// What encodings are counted and timed with.
     pub(super) meters: Arc<ChannelMeters>,
     pub(super) stopwatch: Stopwatch,
@@ -63,12 +63,6 @@ pub(crate) struct Forms {
 struct Form {
     paths: Vec<String>,
     mask: Option<FieldMask>,
-}
-
-#[derive(Debug, Default)]
-struct Scratch {
-    chunks: Chunks,
-    body: Vec<u8>,
 }
 
 /// Different field masks that are known at once.
@@ -146,7 +140,7 @@ impl Forms {
         self.forms.get(variant.0 as usize)?.mask.as_ref()
     }
 
-    fn with_scratch<T>(&self, use_it: impl FnOnce(&mut Scratch) -> T) -> T {
+    fn with_scratch<T>(&self, use_it: impl FnOnce(&mut Chunks) -> T) -> T {
         let lock = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_default();
         let result = use_it(&mut scratch);
@@ -169,10 +163,6 @@ impl ChannelLog {
             data: None,
             is_sealed: AtomicBool::new(false),
         }
-    }
-
-    pub(super) fn id(&self) -> u32 {
-        self.id
     }
 
     pub(super) fn data(&self) -> Option<&DataState> {
@@ -214,6 +204,11 @@ impl ChannelLog {
 
     pub(super) fn type_url(&self) -> &str {
         self.data.as_ref().map_or("", |data| data.type_url())
+    }
+
+    /// Appends everything of a state update but the value of its data, which follows and has `value_bytes`.
+    pub(super) fn begin_update(&self, value_bytes: usize, out: &mut Vec<u8>) {
+        begin_update(self.id, self.type_url(), value_bytes, out);
     }
 
     /// Merges an update. The first one decides of what type the state is.
@@ -319,10 +314,10 @@ impl ChannelLog {
         out: &mut Vec<u8>,
     ) -> u32 {
         let Some(data) = &self.data else { return 0 };
-        forms.with_scratch(|Scratch { chunks, body }| {
+        forms.with_scratch(|chunks| {
             data.encode(tick_of(since), forms.mask(variant), Some(reader), VALUE_MAX_BYTES, chunks);
             for chunk in chunks.iter() {
-                put_value(self.id, data.type_url(), chunk.value, body, out);
+                put_value(self.id, data.type_url(), chunk.value, out);
             }
             chunks.len() as u32
         })
@@ -364,18 +359,18 @@ impl ChannelState for ChannelLog {
             frame.tick = data.last_change();
             self.seal();
         }
-        forms.with_scratch(|Scratch { chunks, body }| {
+        forms.with_scratch(|chunks| {
             data.encode(tick_of(since), forms.mask(frame.variant), None, VALUE_MAX_BYTES, chunks);
             // Of a type that nobody knows, any bytes may be an element of a list.
             frame.says_once = chunks.appends() || data.schema().is_none();
             if since == Since::Start && chunks.is_empty() {
                 let start = frame.bytes.len();
-                put_value(self.id, data.type_url(), &[], body, &mut frame.bytes);
+                put_value(self.id, data.type_url(), &[], &mut frame.bytes);
                 frame.push_segment(start, 0, 1);
             }
             for (number, chunk) in chunks.iter().enumerate() {
                 let start = frame.bytes.len();
-                put_value(self.id, data.type_url(), chunk.value, body, &mut frame.bytes);
+                put_value(self.id, data.type_url(), chunk.value, &mut frame.bytes);
                 frame.push_segment(start, 0, 1);
                 push_parts(frame, number as u32, chunk);
             }
@@ -417,26 +412,27 @@ fn tick_of(since: Since) -> Option<Tick> {
 }
 
 /// Appends one state update.
-fn put_value(id: u32, type_url: &str, value: &[u8], body: &mut Vec<u8>, out: &mut Vec<u8>) {
-    begin_body(body, type_url, value.len());
-    body.extend_from_slice(value);
-    put_message(out, Header::new(id, message_type::CHANNEL_DATA_UPDATE), body);
+fn put_value(id: u32, type_url: &str, value: &[u8], out: &mut Vec<u8>) {
+    begin_update(id, type_url, value.len(), out);
+    out.extend_from_slice(value);
 }
 
-/// Everything of a `ChannelDataUpdateMessage` but the value of its data, which follows and has `value_bytes`.
-pub(super) fn begin_body(body: &mut Vec<u8>, type_url: &str, value_bytes: usize) {
-    let field = |bytes: usize| if bytes == 0 { 0 } else { 1 + varint_len(bytes as u64) + bytes };
-    body.clear();
-    body.push(0x0A);
-    put_varint(body, (field(type_url.len()) + field(value_bytes)) as u64);
+/// Appends everything of a state update but the value of its data, which follows and has `value_bytes`.
+fn begin_update(id: u32, type_url: &str, value_bytes: usize, out: &mut Vec<u8>) {
+    let head = |bytes: usize| if bytes == 0 { 0 } else { 1 + varint_len(bytes as u64) };
+    let data_bytes = head(type_url.len()) + type_url.len() + head(value_bytes) + value_bytes;
+    let body_bytes = 1 + varint_len(data_bytes as u64) + data_bytes;
+    begin_message(out, Header::new(id, message_type::CHANNEL_DATA_UPDATE), body_bytes);
+    out.push(0x0A);
+    put_varint(out, data_bytes as u64);
     if !type_url.is_empty() {
-        body.push(0x0A);
-        put_varint(body, type_url.len() as u64);
-        body.extend_from_slice(type_url.as_bytes());
+        out.push(0x0A);
+        put_varint(out, type_url.len() as u64);
+        out.extend_from_slice(type_url.as_bytes());
     }
     if value_bytes > 0 {
-        body.push(0x12);
-        put_varint(body, value_bytes as u64);
+        out.push(0x12);
+        put_varint(out, value_bytes as u64);
     }
 }
 
@@ -450,8 +446,8 @@ mod tests {
     #[test]
     fn a_value_is_wrapped_as_prost_would() {
         for (type_url, value) in [("type.googleapis.com/a.B", &[8u8, 1][..]), ("", &[]), ("x", &[0; 300])] {
-            let (mut body, mut out) = (Vec::new(), Vec::new());
-            put_value(70_000, type_url, value, &mut body, &mut out);
+            let mut out = Vec::new();
+            put_value(70_000, type_url, value, &mut out);
             let message = Messages::new(out.into()).next().expect("there is one").expect("it is well formed");
             assert_eq!((message.channel_id, message.msg_type), (70_000, 8));
             let update = ChannelDataUpdateMessage::decode(message.body.clone()).expect("it is well formed");

@@ -19,6 +19,7 @@
 
 mod backlog;
 mod blocked;
+mod buffers;
 mod channel;
 mod connection;
 mod counters;
@@ -26,6 +27,7 @@ mod entity;
 mod fanout;
 mod forward;
 mod handover;
+mod hold;
 mod lifecycle;
 mod log;
 mod lost;
@@ -37,6 +39,7 @@ mod refusal;
 mod session;
 mod spatial;
 mod subscribe;
+mod threads;
 mod unreal;
 mod update;
 
@@ -56,12 +59,13 @@ use crate::group::{EntityGroupLimits, EntityGroups};
 use crate::settings::{Limits, Settings};
 use crate::state::Schemas;
 use blocked::Blocked;
+use buffers::Buffers;
 use channel::{Channel, Subscribers};
 use connection::Connection;
 pub use counters::{ConnectionInfo, Counters, Occupancy, SideCounters};
 use entity::Entity;
 pub use entity::EntityInfo;
-use fanout::Threads;
+use hold::Held;
 use log::{ChannelLog, Forms};
 use lost::LostOnes;
 pub use meters::{ChannelMeters, Stopwatch, TypeMeters};
@@ -69,6 +73,7 @@ use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 pub use refusal::Refusal;
 pub use spatial::CellInfo;
 use spatial::World;
+use threads::Threads;
 
 /// More channels, connections and subscriptions of one connection than any setting allows.
 const HUB_MAX: usize = 1 << 21;
@@ -94,6 +99,7 @@ pub struct Engine {
     hub: Hub<ChannelLog, Stream>,
     forms: Forms,
     threads: Threads,
+    buffers: Buffers,
     /// By place in the hub; so are `channels`.
     connections: Vec<Option<Box<Connection>>>,
     by_connection_id: FxHashMap<u32, usize>,
@@ -111,6 +117,7 @@ pub struct Engine {
     ending: Vec<(Key, EndCause)>,
     /// Connections with something queued.
     dirty: FxHashSet<usize>,
+    held: Held,
     /// Connections that do not take what they were sent, or for whom state waits to be sent in slices: they are looked at
     /// again and again. The others are not.
     watched: Vec<Key>,
@@ -150,6 +157,7 @@ impl Engine {
             hub: Hub::new(limits, Tick(0)),
             forms: Forms::default(),
             threads: Threads::new(threads(&settings)),
+            buffers: Buffers::default(),
             schemas,
             start: now,
             unix_start_ns: unix_ns,
@@ -166,6 +174,7 @@ impl Engine {
             strangers: BTreeSet::new(),
             ending: Vec::new(),
             dirty: FxHashSet::default(),
+            held: Held::default(),
             watched: Vec::new(),
             movers: Vec::new(),
             last_plan: now,
@@ -285,6 +294,7 @@ impl Engine {
         if self.is_fan_out_due() {
             self.fan_out();
         }
+        self.release();
         self.flush();
         while let Some((key, cause)) = self.ending.pop() {
             self.closed(now, key, cause);
@@ -295,7 +305,10 @@ impl Engine {
     /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
     pub fn next_deadline(&self) -> Option<Time> {
         let patience = self.strangers.first().map(|&(end, _)| end);
-        [patience, self.lost.next_end(), self.next_make_up(), self.next_fan_out()].into_iter().flatten().min()
+        [patience, self.lost.next_end(), self.next_make_up(), self.next_fan_out(), self.next_release()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next question to the authentication provider.
@@ -524,7 +537,7 @@ impl Engine {
         for index in self.dirty.drain() {
             if let Some(connection) = &mut self.connections[index] {
                 let side = connection.side;
-                self.counters.side(side).bytes_out += connection.flush() as u64;
+                self.counters.side(side).bytes_out += connection.flush(&self.buffers) as u64;
                 if connection.falls_behind(limits, self.now) {
                     self.watched.push(connection.key);
                 }
@@ -599,12 +612,18 @@ impl Engine {
         }
     }
 
-    /// The same with a body that is encoded already.
+    /// The same with a body that is encoded already, for somebody who asked.
     fn send_bytes(&mut self, to: usize, header: Header, body: &[u8]) {
+        self.dirty.insert(to);
+        self.forward(to, header, body);
+    }
+
+    /// Passes on what somebody has sent. It may [wait](hold) for state that goes out soon.
+    fn forward(&mut self, to: usize, header: Header, body: &[u8]) {
         if let Some(connection) = &mut self.connections[to] {
             connection.send_bytes(header, body);
             self.counters.side(connection.side).messages_out += 1;
-            self.dirty.insert(to);
+            self.has_forwarded(to);
         }
     }
 

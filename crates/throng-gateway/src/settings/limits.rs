@@ -192,6 +192,9 @@ limits! {
     server_queue_soft_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
     /// Bytes that wait for a server before it is disconnected.
     server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
+    /// How long what others have sent to a client waits for state that is due for it, so that both are written at once, in
+    /// ms; 0: not at all.
+    max_hold_ms: u32 = 20, 0..=1_000;
     /// How long a connection may be over its soft bound without a pause before it is disconnected, in ms.
     max_slow_ms: u32 = 30_000, 100..=3_600_000;
     /// How long a connection may take for state that is more than its queue holds, without catching up once, in ms; then

@@ -22,6 +22,8 @@ use throng_wire::Time;
 #[derive(Default)]
 pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
+    /// How often something was handed over.
+    pub(crate) writes: usize,
     pub(crate) is_closed: bool,
     /// The kernel takes nothing from it.
     pub(crate) is_stuck: bool,
@@ -37,6 +39,7 @@ impl Outbox for LineOutbox {
 
     fn send(&self, entries: &mut Vec<u8>) {
         let mut line = self.0.lock().unwrap();
+        line.writes += 1;
         if line.is_stuck {
             line.stuck_bytes += entries.len();
         }
@@ -207,6 +210,11 @@ impl Stage {
             }
         }
         panic!("the gateway never rests");
+    }
+
+    /// Lets what may wait for state that is due go out.
+    pub(crate) fn let_go(&mut self) {
+        self.pass(20);
     }
 
     /// Everything that a connection was sent since the last time.

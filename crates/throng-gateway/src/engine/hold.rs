@@ -1,0 +1,95 @@
+//! Forwarded messages that wait a little for the state that goes out next, so that both take one write.
+//!
+//! To write to a socket costs as much as all that is done for a message before. A client that is due for state within
+//! `max_hold_ms` gets what others have sent it with that state. What the gateway says itself, and what servers get, goes
+//! out at once, and everything before it.
+
+use std::time::Duration;
+
+use throng_wire::Time;
+
+use super::Engine;
+use super::port::Key;
+
+/// Connections with messages that wait.
+#[derive(Default)]
+pub(super) struct Held {
+    waiting: Vec<Waiting>,
+    /// When the first of them has to be looked at.
+    first: Option<Time>,
+}
+
+struct Waiting {
+    key: Key,
+    /// Until when it need not be looked at.
+    until: Time,
+}
+
+/// More bytes than these do not wait: they are worth a write of their own.
+const HELD_BYTES_MAX: usize = 4 << 10;
+
+impl Engine {
+    /// Something was queued for a connection that may wait for the next state, if there is some soon.
+    pub(super) fn has_forwarded(&mut self, to: usize) {
+        let limits = self.settings.limits;
+        let Some(connection) = &mut self.connections[to] else { return };
+        if connection.is_server() || limits.max_hold_ms == 0 {
+            self.dirty.insert(to);
+        } else if connection.held_since.is_none() && !self.dirty.contains(&to) {
+            connection.held_since = Some(self.now);
+            let key = connection.key;
+            self.hold(Waiting { key, until: self.now });
+        }
+    }
+
+    fn hold(&mut self, waiting: Waiting) {
+        self.held.first = Some(self.held.first.map_or(waiting.until, |first| first.min(waiting.until)));
+        self.held.waiting.push(waiting);
+    }
+
+    /// When somebody has waited long enough.
+    pub(super) fn next_release(&self) -> Option<Time> {
+        self.held.first
+    }
+
+    /// Decides who waits on; the others' messages go out at the end of the step.
+    pub(super) fn release(&mut self) {
+        if self.held.first.is_none_or(|first| first > self.now) {
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        let mut waiting = held.waiting;
+        for place in (0..waiting.len()).rev() {
+            if waiting[place].until > self.now {
+                continue;
+            }
+            match self.waits_until(waiting[place].key) {
+                Some(until) => waiting[place].until = until,
+                None => drop(waiting.swap_remove(place)),
+            }
+        }
+        self.held = Held { first: waiting.iter().map(|waiting| waiting.until).min(), waiting };
+    }
+
+    /// Until when a connection's messages wait. `None` if they have gone out, or are to go out now.
+    fn waits_until(&mut self, key: Key) -> Option<Time> {
+        let index = self.place(key)?;
+        let connection = self.connection(index);
+        let end = connection.held_since?.after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
+        let is_small = connection.out_bytes() <= HELD_BYTES_MAX;
+        let turn = self.next_state_for(index).filter(|&turn| is_small && turn > self.now && turn <= end);
+        if turn.is_none() {
+            self.dirty.insert(index);
+        }
+        turn
+    }
+
+    /// When a connection may be sent state next: known as long as nobody has to be woken up.
+    fn next_state_for(&self, index: usize) -> Option<Time> {
+        if self.hub.is_disturbed() {
+            return Some(self.next_step());
+        }
+        let turn = self.hub.connection(self.hub_id(index))?.next_turn(self.hub.now())?;
+        Some(self.time_of(turn).max(self.next_step()))
+    }
+}
