@@ -16,9 +16,10 @@ pub enum Since {
     Tick(Tick),
 }
 
-/// In which of several forms a frame is wanted: what it means is up to the channel's state. 0 is the ordinary one.
+/// In which of several forms a frame is wanted: what it means is up to the channel's state. 0 is the ordinary one. Small,
+/// because each subscription has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Variant(pub u32);
+pub struct Variant(pub u16);
 
 /// The changes of one channel in `(since, tick]`, cut into segments. Immutable once encoded; shared by reference.
 #[derive(Debug, Default)]
@@ -97,8 +98,8 @@ impl Frame {
         self.segments.push(Segment::new(start..self.bytes.len(), first_entry..self.entries.len(), updates));
     }
 
-    /// Room for the frame of a crowded cell, so that frames do not grow one by one while the world plays.
-    fn with_usual_room() -> Frame {
+    /// A frame with room for a crowded cell.
+    pub(crate) fn of_a_crowd() -> Frame {
         Frame {
             tick: Tick(0),
             variant: Variant::default(),
@@ -148,46 +149,122 @@ impl Segment {
     }
 }
 
-/// Frames in use and frames to be used again, so that a steady tick allocates nothing.
+/// Frames in use and frames to be used again, so that a steady tick allocates nothing. What a burst needed beyond that is
+/// given back to the allocator, little by little.
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     free: Vec<Arc<Frame>>,
     lent: VecDeque<Arc<Frame>>,
+    /// The most frames that were in use at once, where what is long ago counts less.
+    usual: usize,
 }
 
-/// Free frames kept beyond this number are given back to the allocator.
+/// So many frames that nobody uses are kept at most.
 const FREE_FRAMES_MAX: usize = 65_536;
+
+/// A frame that has grown beyond this, for a channel with a large state, is not kept.
+const FREE_FRAME_BYTES_MAX: usize = 256 << 10;
+
+/// The part of the usual number of frames that a tick with fewer takes off: after 180 such ticks it is the half.
+const FORGOTTEN_PART: usize = 256;
+
+/// Frames that are given back to the allocator in one tick.
+const TRIMMED_PER_TICK: usize = 64;
 
 impl FramePool {
     /// An empty frame that nobody else holds.
-    pub(crate) fn take(&mut self) -> Arc<Frame> {
-        self.free.pop().unwrap_or_else(|| Arc::new(Frame::with_usual_room()))
+    pub(crate) fn take(&mut self, make: impl FnOnce() -> Frame) -> Arc<Frame> {
+        self.free.pop().unwrap_or_else(|| Arc::new(make()))
     }
 
-    /// Keeps an eye on a frame until nobody uses it any more.
-    pub(crate) fn lend(&mut self, frame: Arc<Frame>) {
-        self.lent.push_back(frame);
+    /// Takes back a frame as soon as nobody uses it any more.
+    pub(crate) fn take_back(&mut self, mut frame: Arc<Frame>) {
+        match Arc::get_mut(&mut frame) {
+            Some(unused) if unused.bytes.capacity() > FREE_FRAME_BYTES_MAX => {}
+            Some(unused) => {
+                unused.clear();
+                if self.free.len() < FREE_FRAMES_MAX {
+                    self.free.push(frame);
+                }
+            }
+            None => self.lent.push_back(frame),
+        }
+    }
+
+    /// Keeps as many frames as have usually been in use at once: in the last tick `used`.
+    pub(crate) fn trim(&mut self, used: usize) {
+        let forgotten = self.usual.div_ceil(FORGOTTEN_PART);
+        self.usual = used.max(self.usual - forgotten);
+        let surplus = (self.free.len() + self.lent.len()).saturating_sub(self.usual);
+        let kept = self.free.len().saturating_sub(surplus.min(TRIMMED_PER_TICK));
+        self.free.truncate(kept);
     }
 
     /// Looks at up to `count` of the oldest frames and takes back those that nobody holds. A frame that is still held
     /// goes to the end of the queue, so one slow connection does not hide the others.
     pub(crate) fn reclaim(&mut self, count: usize) {
         for _ in 0..count.min(self.lent.len()) {
-            let Some(mut frame) = self.lent.pop_front() else { return };
-            match Arc::get_mut(&mut frame) {
-                Some(unused) => {
-                    unused.clear();
-                    if self.free.len() < FREE_FRAMES_MAX {
-                        self.free.push(frame);
-                    }
-                }
-                None => self.lent.push_back(frame),
-            }
+            let Some(frame) = self.lent.pop_front() else { return };
+            self.take_back(frame);
         }
     }
 
     /// Frames that somebody may still hold.
     pub(crate) fn lent_count(&self) -> usize {
         self.lent.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One tick that needs so many frames, all of which come back at its end.
+    fn tick(pool: &mut FramePool, needed: usize) {
+        let taken: Vec<Arc<Frame>> = (0..needed).map(|_| pool.take(Frame::default)).collect();
+        taken.into_iter().for_each(|frame| pool.take_back(frame));
+        pool.trim(needed);
+    }
+
+    #[test]
+    fn a_steady_tick_finds_the_frames_of_the_last_one() {
+        let mut pool = FramePool::default();
+        for _ in 0..1_000 {
+            tick(&mut pool, 100);
+            assert_eq!(pool.free.len(), 100);
+        }
+    }
+
+    #[test]
+    fn what_a_burst_needed_is_given_back_in_time() {
+        let mut pool = FramePool::default();
+        tick(&mut pool, 4_000);
+        (0..100).for_each(|_| tick(&mut pool, 10));
+        assert!(pool.free.len() > 2_000, "not at once: the next burst may be near");
+        (0..2_000).for_each(|_| tick(&mut pool, 10));
+        assert_eq!(pool.free.len(), 10);
+    }
+
+    #[test]
+    fn a_frame_that_somebody_holds_comes_back_later() {
+        let mut pool = FramePool::default();
+        let frame = pool.take(Frame::default);
+        let held = Arc::clone(&frame);
+        pool.take_back(frame);
+        pool.trim(1);
+        pool.reclaim(10);
+        assert_eq!((pool.lent_count(), pool.free.len()), (1, 0));
+        drop(held);
+        pool.reclaim(10);
+        assert_eq!((pool.lent_count(), pool.free.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_large_frame_is_not_kept() {
+        let mut pool = FramePool::default();
+        let large = || Frame { bytes: Vec::with_capacity(FREE_FRAME_BYTES_MAX + 1), ..Frame::default() };
+        let frame = pool.take(large);
+        pool.take_back(frame);
+        assert!(pool.free.is_empty());
     }
 }

@@ -6,6 +6,7 @@
 //!  writers()    each connection: copy segments into packets    (parallel over connections)
 //! ```
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -43,6 +44,11 @@ pub trait ChannelState: Send + Sync {
     /// and to be told everything is not enough.
     fn has_forgotten(&self) -> bool {
         false
+    }
+
+    /// A frame with room for what the state usually writes, so that frames do not grow one by one while the world plays.
+    fn new_frame() -> Frame {
+        Frame::default()
     }
 
     /// Writes the changes in `(since, now]`, or everything, into an empty frame. [`Frame::variant`] says in which form.
@@ -137,6 +143,15 @@ pub struct Hub<S, C = Connection> {
     swept: usize,
     /// Scratch of [`Planner::candidates`].
     candidates: Vec<u16>,
+    /// What streams are due this tick, one stream after the other.
+    dues: Vec<Due>,
+}
+
+/// A subscription of a stream that has its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub(crate) number: u16,
+    pub(crate) request: u32,
 }
 
 /// The place of one connection.
@@ -201,6 +216,7 @@ pub struct HubCounters {
 pub struct Outgoing<'a, S> {
     pub(crate) channels: &'a [Channel<S>],
     requests: &'a [Request],
+    dues: &'a [Due],
     pub(crate) now: Tick,
 }
 
@@ -218,8 +234,13 @@ impl<'a, S> Outgoing<'a, S> {
         &self.channels[channel.0 as usize].state
     }
 
-    pub(crate) fn frame(&self, request: u32) -> &Arc<Frame> {
+    pub(crate) fn frame(&self, request: u32) -> &'a Arc<Frame> {
         &self.requests[request as usize].frame
+    }
+
+    /// The part of one stream.
+    pub(crate) fn dues(&self, part: &Range<u32>) -> &'a [Due] {
+        &self.dues[part.start as usize..part.end as usize]
     }
 }
 
@@ -240,6 +261,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             counters: HubCounters::default(),
             swept: 0,
             candidates: Vec::new(),
+            dues: Vec::new(),
         }
     }
 
@@ -465,9 +487,12 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// `now` must be newer than at the last call.
     pub fn plan(&mut self, now: Tick) {
         self.pool.reclaim(2 * self.requests.len() + 64);
+        let used = self.pool.lent_count() + self.requests.len();
         for request in self.requests.drain(..) {
-            self.pool.lend(request.frame);
+            self.pool.take_back(request.frame);
         }
+        self.pool.trim(used);
+        self.dues.clear();
         for channel in self.requested.drain(..) {
             self.channels[channel as usize].requests.clear();
         }
@@ -483,6 +508,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             connection: 0,
             shared: 0,
             candidates: std::mem::take(&mut self.candidates),
+            dues: &mut self.dues,
         };
         for (index, slot) in self.connections.iter_mut().enumerate() {
             if let Some(connection) = &mut slot.connection {
@@ -537,7 +563,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to
     /// threads.
     pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot<C>]) {
-        (Outgoing { channels: &self.channels, requests: &self.requests, now: self.now }, &mut self.connections)
+        let outgoing = Outgoing { channels: &self.channels, requests: &self.requests, dues: &self.dues, now: self.now };
+        (outgoing, &mut self.connections)
     }
 }
 
@@ -609,6 +636,8 @@ pub struct Planner<'a, S> {
     shared: u64,
     /// Scratch: the subscriptions of one connection that may be due.
     pub(crate) candidates: Vec<u16>,
+    /// What is due of streams; those of one follow each other.
+    pub(crate) dues: &'a mut Vec<Due>,
 }
 
 impl<S: ChannelState> Planner<'_, S> {
@@ -642,7 +671,7 @@ impl<S: ChannelState> Planner<'_, S> {
         }
         let request = self.requests.len() as u32;
         slot.requests.push(request);
-        self.requests.push(Request { channel, since, variant, frame: self.pool.take() });
+        self.requests.push(Request { channel, since, variant, frame: self.pool.take(S::new_frame) });
         request
     }
 }

@@ -217,6 +217,10 @@ impl ObjectLog {
 impl ChannelState for ObjectLog {
     type Context = ObjectStore;
 
+    fn new_frame() -> Frame {
+        Frame::of_a_crowd()
+    }
+
     fn last_change(&self) -> Tick {
         self.last_change
     }

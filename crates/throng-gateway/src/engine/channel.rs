@@ -26,7 +26,7 @@ pub(crate) struct Channel {
     pub(crate) is_awaited: bool,
 }
 
-/// The subscriptions of one channel by place of the connection: a sorted list, 24 bytes each, where a hash map would
+/// The subscriptions of one channel by place of the connection: a sorted list, 16 bytes each, where a hash map would
 /// take twice that. A thousand channels with a thousand subscribers each are a million of them.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers(Vec<(u32, Subscriber)>);
@@ -64,18 +64,22 @@ impl Subscribers {
     }
 }
 
-/// One connection's subscription. 20 bytes: there are millions where many see many.
+/// One connection's subscription. 12 bytes: there are millions where many see many. What the hub knows of it, its
+/// interval, is kept there alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscriber {
-    pub(crate) interval_ms: u32,
-    pub(crate) delay_ms: i32,
     /// When it began.
     pub(crate) since: Tick,
+    /// The delay in ms above [`FLAG_BITS`], access and the rest below.
+    delay_and_flags: i32,
     pub(crate) variant: Variant,
     pub(crate) id: SubscriptionId,
-    pub(crate) access: Access,
-    flags: u8,
 }
+
+const FLAG_BITS: u32 = 8;
+
+/// What fits beside the flags: 2.3 hours, more than any setting allows.
+const DELAY_MAX_MS: i32 = i32::MAX >> FLAG_BITS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -85,9 +89,11 @@ pub(crate) enum Access {
     Write,
 }
 
-const SKIP_SELF: u8 = 1;
-const SKIP_FIRST: u8 = 2;
-const RELIABLE: u8 = 4;
+/// An [`Access`] by its number.
+const ACCESS: i32 = 3;
+const SKIP_SELF: i32 = 4;
+const SKIP_FIRST: i32 = 8;
+const RELIABLE: i32 = 16;
 
 impl Channel {
     pub(crate) fn subscriber(&self, connection: usize) -> Option<&Subscriber> {
@@ -157,44 +163,88 @@ impl Wanted {
             reliable: options.reliable_fan_out.unwrap_or(self.reliable),
         }
     }
-}
 
-impl Subscriber {
-    pub(crate) fn new(id: SubscriptionId, wanted: Wanted, since: Tick) -> Subscriber {
-        let flags = (u8::from(wanted.skip_self) * SKIP_SELF)
-            | (u8::from(wanted.skip_first) * SKIP_FIRST)
-            | (u8::from(wanted.reliable) * RELIABLE);
-        let Wanted { interval_ms, delay_ms, variant, access, .. } = wanted;
-        Subscriber { interval_ms, delay_ms, since, variant, id, access, flags }
-    }
-
-    pub(crate) fn wanted(&self) -> Wanted {
-        Wanted {
-            interval_ms: self.interval_ms,
-            delay_ms: self.delay_ms,
-            variant: self.variant,
-            access: self.access,
-            skip_self: self.skips_self(),
-            skip_first: self.flags & SKIP_FIRST != 0,
-            reliable: self.flags & RELIABLE != 0,
-        }
-    }
-
-    pub(crate) fn skips_self(&self) -> bool {
-        self.flags & SKIP_SELF != 0
-    }
-
-    /// The options as they are in effect. Field masks are for the caller to add.
+    /// As options that are in effect. Field masks are for the caller to add.
     pub(crate) fn to_wire(self) -> ChannelSubscriptionOptions {
         ChannelSubscriptionOptions {
             data_access: Some(self.access.to_wire().into()),
             data_field_masks: Vec::new(),
             fan_out_interval_ms: Some(self.interval_ms),
             fan_out_delay_ms: Some(self.delay_ms),
-            skip_self_update_fan_out: Some(self.skips_self()),
-            skip_first_fan_out: Some(self.flags & SKIP_FIRST != 0),
+            skip_self_update_fan_out: Some(self.skip_self),
+            skip_first_fan_out: Some(self.skip_first),
             // Ours; channeld's clients do not know it.
-            reliable_fan_out: (self.flags & RELIABLE != 0).then_some(true),
+            reliable_fan_out: self.reliable.then_some(true),
         }
+    }
+}
+
+impl Subscriber {
+    pub(crate) fn new(id: SubscriptionId, wanted: Wanted, since: Tick) -> Subscriber {
+        let flags = (wanted.access as i32)
+            | (i32::from(wanted.skip_self) * SKIP_SELF)
+            | (i32::from(wanted.skip_first) * SKIP_FIRST)
+            | (i32::from(wanted.reliable) * RELIABLE);
+        let delay_ms = wanted.delay_ms.clamp(-DELAY_MAX_MS, DELAY_MAX_MS);
+        Subscriber { since, delay_and_flags: (delay_ms << FLAG_BITS) | flags, variant: wanted.variant, id }
+    }
+
+    /// What was granted, with the interval that the hub knows.
+    pub(crate) fn wanted(self, interval_ms: u32) -> Wanted {
+        Wanted {
+            interval_ms,
+            delay_ms: self.delay_and_flags >> FLAG_BITS,
+            variant: self.variant,
+            access: self.access(),
+            skip_self: self.skips_self(),
+            skip_first: self.delay_and_flags & SKIP_FIRST != 0,
+            reliable: self.delay_and_flags & RELIABLE != 0,
+        }
+    }
+
+    pub(crate) fn access(self) -> Access {
+        const READ: i32 = Access::Read as i32;
+        const WRITE: i32 = Access::Write as i32;
+        match self.delay_and_flags & ACCESS {
+            READ => Access::Read,
+            WRITE => Access::Write,
+            _ => Access::None,
+        }
+    }
+
+    pub(crate) fn skips_self(self) -> bool {
+        self.delay_and_flags & SKIP_SELF != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_granted_is_what_comes_back() {
+        let delays = [-3_600_000, -1, 0, 1, 3_600_000];
+        for delay_ms in delays {
+            for access in [Access::None, Access::Read, Access::Write] {
+                for flags in 0..8 {
+                    let wanted = Wanted {
+                        interval_ms: 3_600_000,
+                        delay_ms,
+                        variant: Variant(u16::MAX),
+                        access,
+                        skip_self: flags & 1 != 0,
+                        skip_first: flags & 2 != 0,
+                        reliable: flags & 4 != 0,
+                    };
+                    let subscriber = Subscriber::new(SubscriptionId::from_number(u16::MAX), wanted, Tick(7));
+                    assert_eq!(subscriber.wanted(3_600_000), wanted);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_subscriber_takes_16_bytes_with_the_place_of_its_connection() {
+        assert_eq!(size_of::<(u32, Subscriber)>(), 16);
     }
 }

@@ -277,7 +277,7 @@ impl Engine {
 
     /// A read-only look at whether a subscriber may write.
     pub(super) fn access_of(&self, channel: ChannelIndex, connection: usize) -> Option<Access> {
-        self.channel(channel).subscriber(connection).map(|subscriber| subscriber.access)
+        self.channel(channel).subscriber(connection).map(|subscriber| subscriber.access())
     }
 
     /// A position in the world's own axes.

@@ -52,7 +52,7 @@ pub(crate) struct Forms {
     /// keyed hash.
     known: HashMap<String, HashMap<Vec<String>, Variant>>,
     /// Places that nobody needs.
-    free: Vec<u32>,
+    free: Vec<u16>,
     scratch: Mutex<Vec<Chunks>>,
     /// What encodings are counted and timed with.
     pub(super) meters: Arc<ChannelMeters>,
@@ -67,6 +67,7 @@ struct Form {
 
 /// Different field masks that are known at once.
 const FORMS_MAX: usize = 4_096;
+const _: () = assert!(FORMS_MAX <= u16::MAX as usize, "a variant is numbered by 16 bits");
 
 impl Default for Forms {
     fn default() -> Forms {
@@ -97,12 +98,12 @@ impl Forms {
         let form = Form { paths: paths.to_vec(), mask };
         let place = match self.free.pop() {
             Some(place) => {
-                self.forms[place as usize] = form;
+                self.forms[usize::from(place)] = form;
                 place
             }
             None if self.forms.len() < FORMS_MAX => {
                 self.forms.push(form);
-                self.forms.len() as u32 - 1
+                self.forms.len() as u16 - 1
             }
             None => return Err(Refusal::Limit("masks")),
         };
@@ -119,9 +120,9 @@ impl Forms {
     /// Forgets all forms but the first, which is everything, and those in `used`.
     pub(super) fn retain(&mut self, used: &FxHashSet<Variant>) {
         self.free.clear();
-        for place in 1..self.forms.len() as u32 {
+        for place in 1..self.forms.len() as u16 {
             if !used.contains(&Variant(place)) {
-                self.forms[place as usize] = Form { paths: Vec::new(), mask: None };
+                self.forms[usize::from(place)] = Form { paths: Vec::new(), mask: None };
                 self.free.push(place);
             }
         }
@@ -133,11 +134,11 @@ impl Forms {
 
     /// The paths of a form.
     pub(super) fn paths(&self, variant: Variant) -> &[String] {
-        self.forms.get(variant.0 as usize).map_or(&[], |form| &form.paths)
+        self.forms.get(usize::from(variant.0)).map_or(&[], |form| &form.paths)
     }
 
     fn mask(&self, variant: Variant) -> Option<&FieldMask> {
-        self.forms.get(variant.0 as usize)?.mask.as_ref()
+        self.forms.get(usize::from(variant.0))?.mask.as_ref()
     }
 
     fn with_scratch<T>(&self, use_it: impl FnOnce(&mut Chunks) -> T) -> T {

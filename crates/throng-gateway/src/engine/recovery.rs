@@ -46,8 +46,8 @@ impl Engine {
         let subscribed: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
         let subscription = |&channel: &ChannelIndex| {
             let channel = self.channel(channel);
-            let subscriber = channel.subscriber(index)?;
-            Some((channel.id, Kept { wanted: subscriber.wanted(), since: subscriber.since }))
+            let subscriber = *channel.subscriber(index)?;
+            Some((channel.id, Kept { wanted: self.granted(index, subscriber), since: subscriber.since }))
         };
         let lost = Lost {
             connection_id: connection.id,
@@ -261,7 +261,7 @@ impl Engine {
             sub_time: subscriber.map_or(self.unix_ns(), |subscriber| self.unix_ns_at(subscriber.since)),
             sub_options: subscriber.map(|subscriber| ChannelSubscriptionOptions {
                 data_field_masks: self.forms.paths(subscriber.variant).to_vec(),
-                ..subscriber.to_wire()
+                ..self.granted(index, *subscriber).to_wire()
             }),
             channel_data: first,
             recovery_data: last,

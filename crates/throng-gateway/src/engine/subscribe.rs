@@ -95,7 +95,7 @@ impl Engine {
         channel: ChannelIndex,
         subscriber: Subscriber,
     ) -> SubscribedToChannelResultMessage {
-        let mut effective = subscriber.to_wire();
+        let mut effective = self.granted(target, subscriber).to_wire();
         effective.data_field_masks = self.forms.paths(subscriber.variant).to_vec();
         SubscribedToChannelResultMessage {
             conn_id: self.connection(target).id,
@@ -146,7 +146,7 @@ impl Engine {
         for (place, channel) in outdated {
             let Some(former) = self.channel(channel).subscriber(place).copied() else { continue };
             self.counters.renewed += 1;
-            self.subscribe_anew(place, channel, (former.wanted(), former.since));
+            self.subscribe_anew(place, channel, (self.granted(place, former), former.since));
         }
     }
 
@@ -181,7 +181,8 @@ impl Engine {
         if former.is_none() {
             self.check_subscription_count(target)?;
         }
-        let base = former.map_or_else(|| Wanted::usual(&self.channel(index).settings), |former| former.wanted());
+        let granted = former.map(|former| self.granted(target, former));
+        let base = granted.unwrap_or_else(|| Wanted::usual(&self.channel(index).settings));
         let mut wanted = self.bounded(base.with(options));
         if !options.data_field_masks.is_empty() {
             wanted.variant = self.form_of(index, &options.data_field_masks)?;
@@ -193,7 +194,7 @@ impl Engine {
         let since = former.map_or(self.tick(), |former| former.since);
         let subscriber = Subscriber::new(id, wanted, since);
         self.channel_mut(index).subscribers.insert(target as u32, subscriber);
-        let is_news = former.is_none_or(|former| former.access != subscriber.access);
+        let is_news = former.is_none_or(|former| former.access() != subscriber.access());
         Ok(Subscribed { subscriber, is_news })
     }
 
@@ -310,19 +311,27 @@ impl Engine {
         skips_first: bool,
     ) -> Result<SubscriptionId, Refusal> {
         let hub = self.hub_id(target);
-        let sees_other = (former.access == Access::None) != (wanted.access == Access::None);
+        let granted = self.granted(target, former);
+        let sees_other = (granted.access == Access::None) != (wanted.access == Access::None);
         if sees_other || former.variant != wanted.variant {
             // Who sees more than before has to be told what is already there, unless it says that it knows.
             self.unsubscribe(target, index);
             return self.serve(target, index, wanted, skips_first);
         }
-        if former.wanted().reliable != wanted.reliable {
+        if granted.reliable != wanted.reliable {
             self.change_lane(target, index, (former.id, wanted));
         }
-        if former.interval_ms != wanted.interval_ms {
+        if granted.interval_ms != wanted.interval_ms {
             self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
         }
         Ok(former.id)
+    }
+
+    /// Everything that a subscriber is granted.
+    pub(super) fn granted(&self, place: usize, subscriber: Subscriber) -> Wanted {
+        let stream = self.hub.connection(self.hub_id(place));
+        let interval_ms = stream.and_then(|stream| stream.interval_ticks(subscriber.id));
+        subscriber.wanted(interval_ms.unwrap_or_default())
     }
 
     /// Intervals and delays within what the gateway serves.

@@ -28,7 +28,7 @@ impl Engine {
     /// is an owner; then it is as if the owner had said it.
     fn writer_of(&self, from: usize, channel: ChannelIndex) -> Result<usize, Refusal> {
         let channel = self.channel(channel);
-        let is_writer = channel.subscriber(from).is_some_and(|subscriber| subscriber.access == Access::Write);
+        let is_writer = channel.subscriber(from).is_some_and(|subscriber| subscriber.access() == Access::Write);
         if channel.is_owner(from) || is_writer {
             return Ok(from);
         }
