@@ -113,9 +113,9 @@ impl Direct {
 }
 
 /// Writes what the engine's threads leave over, until the connection is to end.
-pub(crate) async fn write_behind(queue: Arc<Queue>) -> End {
+pub(crate) async fn write_behind(queue: &Queue) -> End {
     while let Some((mut direct, entries)) = queue.backlog().await {
-        if direct.write_all(&entries, &queue).await.is_err() {
+        if direct.write_all(&entries, queue).await.is_err() {
             return End::Lost;
         }
         queue.attach(direct);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -290,9 +290,14 @@ impl Opened {
     }
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
-    pub(crate) async fn run(self, read: impl Future<Output = End>, write: impl Future<Output = End>) -> Ended {
-        // Both are kept until the end is on record: with them goes the socket, and the peer notices.
-        let (mut read, mut write) = (pin!(read), pin!(write));
+    ///
+    /// Both are pinned by the caller, who drops them afterwards: the end is on record then, and with them goes the socket,
+    /// and the peer notices. Were they handed over, the task would have room for each of them three times.
+    pub(crate) async fn run(
+        self,
+        mut read: Pin<&mut impl Future<Output = End>>,
+        mut write: Pin<&mut impl Future<Output = End>>,
+    ) -> Ended {
         let end = tokio::select! {
             end = &mut read => end,
             end = &mut write => end,

@@ -1,6 +1,7 @@
 //! Connections that are streams of bytes: TCP, TLS over it, KCP.
 
 use std::io::{self, ErrorKind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +24,10 @@ where
 {
     let opened = pass.open().await?;
     let door = Arc::clone(&opened.pass.door);
-    let read = read(reader, opened.intake());
+    let mut intake = opened.intake();
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
-    let write = write(&mut writer, out);
+    let read = pin!(read(reader, &mut intake));
+    let write = pin!(write(&mut writer, &out));
     Some(Opened::run(opened, read, write).await)
 }
 
@@ -45,22 +47,27 @@ pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
     let (mut reader, writer) = stream.into_split();
     let Some(opened) = pass.open().await else { return };
     opened.queue.attach(Direct::new(writer, Arc::clone(&opened.pass.door), Arc::clone(&opened.manner)));
-    let read = read(&mut reader, opened.intake());
-    let write = write_behind(Arc::clone(&opened.queue));
-    let ended = Opened::run(opened, read, write).await;
+    let ended = {
+        let mut intake = opened.intake();
+        let queue = Arc::clone(&opened.queue);
+        let read = pin!(read(&mut reader, &mut intake));
+        let write = pin!(write_behind(&queue));
+        Opened::run(opened, read, write).await
+    };
     ended.linger(discard(&mut reader, ended.patience())).await;
 }
 
 /// Reads to the end, or until nothing comes for so long, and throws away what comes.
 async fn discard<R: AsyncRead + Unpin>(reader: &mut R, silence: Duration) {
-    let mut bytes = [0; DISCARDED_BYTES];
+    // Not in the task itself, which would have room for them all the time.
+    let mut bytes = vec![0; DISCARDED_BYTES];
     while matches!(timeout(silence, reader.read(&mut bytes)).await, Ok(Ok(1..))) {}
 }
 
 /// Bytes that are thrown away at once.
 const DISCARDED_BYTES: usize = 1 << 10;
 
-async fn read<R: AsyncRead + Unpin>(reader: &mut R, mut intake: Intake) -> End {
+async fn read<R: AsyncRead + Unpin>(reader: &mut R, intake: &mut Intake) -> End {
     loop {
         let result = match reader.read_buf(intake.room()).await {
             Ok(0) => return End::PeerClosed,
@@ -94,7 +101,7 @@ impl Out<'_> {
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: Out<'_>) -> End {
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: &Out<'_>) -> End {
     let (mut spare, mut frames, mut packets_out) = (Vec::new(), Vec::new(), PacketWriter::new());
     while let Some(entries) = out.queue.next(spare).await {
         packets_out.follow(out.manner.compression());

@@ -91,18 +91,21 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
     let _ = stream.set_nodelay(true);
     // Without it the connection is as good; it only takes longer to notice that nobody is there.
     let _ = notice_silence(&stream, pass.door.limits().unreachable);
-    let Some(tls) = &above.tls else {
-        let Some(options) = &above.websocket else {
-            return stream::serve_socket(pass, stream).await;
-        };
-        return websocket::serve(pass, stream, options).await;
-    };
+    // The others have boxes of their own, so that the task of a plain connection has no room for them.
+    match (&above.tls, &above.websocket) {
+        (None, None) => stream::serve_socket(pass, stream).await,
+        (None, Some(options)) => Box::pin(websocket::serve(pass, stream, options)).await,
+        (Some(tls), websocket) => Box::pin(serve_tls(pass, stream, tls, websocket.as_deref())).await,
+    }
+}
+
+async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&WebSocketOptions>) {
     let stream = match timeout(pass.door.limits().handshake, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(_)) => return pass.refuse(Reason::Handshake),
         Err(_) => return pass.refuse(Reason::HandshakeLate),
     };
-    match &above.websocket {
+    match websocket {
         Some(options) => websocket::serve(pass, stream, options).await,
         None => {
             let (reader, writer) = tokio::io::split(stream);
@@ -114,6 +117,17 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The size of what `serve` returns, without calling it.
+    fn task_bytes<F: Future>(_serve: fn(Pass, TcpStream, Arc<Above>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_task_of_a_plain_connection_is_small() {
+        let bytes = task_bytes(serve);
+        assert!(bytes <= 4 << 10, "{bytes} bytes");
+    }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Connections that speak WebSocket: binary messages, one packet each, with the same header as everywhere.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,10 +35,14 @@ where
     let Some(opened) = pass.open().await else { return };
     let door = Arc::clone(&opened.pass.door);
     let (sink, mut source) = websocket.split();
-    let read = read(&mut source, opened.intake());
-    let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
-    let write = write(sink, out);
-    let ended = Opened::run(opened, read, write).await;
+    let ended = {
+        let mut intake = opened.intake();
+        let (queue, manner) = (Arc::clone(&opened.queue), Arc::clone(&opened.manner));
+        let out = Out { queue, manner, counters: door.counters() };
+        let read = pin!(read(&mut source, &mut intake));
+        let write = pin!(write(sink, out));
+        Opened::run(opened, read, write).await
+    };
     ended.linger(discard(&mut source, ended.patience())).await;
 }
 
@@ -99,7 +104,7 @@ fn is_origin(options: &WebSocketOptions, origin: Option<&[u8]>) -> bool {
     }
 }
 
-async fn read<S>(source: &mut SplitStream<WebSocketStream<S>>, mut intake: Intake) -> End
+async fn read<S>(source: &mut SplitStream<WebSocketStream<S>>, intake: &mut Intake) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -234,10 +234,13 @@ async fn serve(
     let door = Arc::clone(&opened.pass.door);
     datagrams.introduce(door.events().clone(), opened.key);
     opened.queue.set_datagrams(datagrams);
-    let read = read(packets_in, opened.intake(), &wake, address);
-    let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
-    let write = write(packets_out, out, &wake, address);
-    Opened::run(opened, read, write).await;
+    {
+        let (queue, manner) = (Arc::clone(&opened.queue), Arc::clone(&opened.manner));
+        let out = Out { queue, manner, counters: door.counters() };
+        let read = pin!(read(packets_in, opened.intake(), &wake, address));
+        let write = pin!(write(packets_out, out, &wake, address));
+        Opened::run(opened, read, write).await;
+    }
     wake.add(address);
 }
 
