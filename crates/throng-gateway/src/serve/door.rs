@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
 pub(crate) struct Door {
     pub(crate) side: Side,
     limits: watch::Sender<Arc<DoorLimits>>,
+    /// [`DoorLimits::queued_bytes`], for the queues: they look at it whenever something is sent.
+    queue_limit_bytes: Arc<AtomicUsize>,
     gate: Mutex<Gate>,
     shared: Shared,
 }
@@ -93,7 +95,8 @@ impl Door {
     pub(crate) fn new(options: &DoorOptions, shared: Shared) -> Arc<Door> {
         let limits = Arc::new(options.limits.clone());
         let gate = Mutex::new(Gate::new(Arc::clone(&limits)));
-        Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), shared })
+        let queue_limit_bytes = Arc::new(AtomicUsize::new(limits.queued_bytes));
+        Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), queue_limit_bytes, shared })
     }
 
     /// A door of no gateway.
@@ -121,8 +124,9 @@ impl Door {
         Arc::clone(&self.limits.borrow())
     }
 
-    /// Other limits from now on, for those who are inside too. What may wait to be written to them stays as it was.
+    /// Other limits from now on, for those who are inside too.
     pub(crate) fn set_limits(&self, limits: DoorLimits) {
+        self.queue_limit_bytes.store(limits.queued_bytes, Ordering::Relaxed);
         let limits = Arc::new(limits);
         self.gate().set_limits(Arc::clone(&limits));
         self.limits.send_replace(limits);
@@ -251,7 +255,7 @@ impl Pass {
 
     /// Announces the connection to the engine.
     pub(crate) async fn open(self) -> Option<Opened> {
-        let queue = Queue::new(self.door.limits().queued_bytes);
+        let queue = Queue::new(Arc::clone(&self.door.queue_limit_bytes));
         let (reply, answer) = oneshot::channel();
         let event = Event::Open { side: self.door.side, address: self.address, queue: Arc::clone(&queue), reply };
         self.door.events().send(event).ok()?;
