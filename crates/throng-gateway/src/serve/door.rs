@@ -198,7 +198,7 @@ impl Door {
         match self.gate().enter(self.now(), address.ip()) {
             Ok(()) => {
                 add(&self.counters().accepted, 1);
-                Some(Pass { door: Arc::clone(self), address, proof: None, _alive: alive })
+                Some(Pass { door: Arc::clone(self), address, _alive: alive })
             }
             Err(reason) => {
                 self.refuse(address, reason);
@@ -230,25 +230,17 @@ impl Door {
 pub(crate) struct Pass {
     pub(crate) door: Arc<Door>,
     pub(crate) address: SocketAddr,
-    /// Turns true when the peer has proved that the address is its own. `None`: it has, before it came.
-    proof: Option<Arc<AtomicBool>>,
     _alive: mpsc::Sender<()>,
 }
 
 impl Pass {
-    /// The peer's address may be a false one until `proof` turns true.
-    pub(crate) fn unproved(mut self, proof: Arc<AtomicBool>) -> Pass {
-        self.proof = Some(proof);
-        self
-    }
-
-    /// Counts what the peer did, and remembers it if it was more than bad luck, and certainly of this address.
+    /// Counts what the peer did, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
         self.door.refuse(self.address, reason);
         if matches!(reason, Reason::FlushLate | Reason::TooSlow) {
             self.door.note_cut_off();
         }
-        if reason.is_strike() && self.proof.as_ref().is_none_or(|proof| proof.load(Ordering::Relaxed)) {
+        if reason.is_strike() {
             self.door.gate().strike(self.door.now(), self.address.ip());
         }
     }
