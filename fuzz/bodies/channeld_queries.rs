@@ -35,7 +35,7 @@ const ODD: [f64; 16] = [
 pub(crate) fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let Some(grid) = grid(&mut choices) else { return };
-    let limits = InterestLimits { samples: SAMPLES, radius_m: 1 + choices.number() };
+    let limits = InterestLimits { samples: SAMPLES, radius_m: choices.number().max(1) };
     match choices.below(2) {
         0 => {
             let body = choices.bytes(input.len());

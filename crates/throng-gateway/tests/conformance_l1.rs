@@ -85,6 +85,15 @@ fn who_is_refused_is_told_why_and_stays_a_stranger_who_may_try_again() {
 }
 
 #[test]
+fn a_login_is_told_the_compression_that_the_operator_advises() {
+    for (words, advice) in [(&["-dev"][..], 0), (&["-dev", "-ct=1"], 1), (&["-dev", "-ct=0"], 0)] {
+        let mut stage = Stage::new(settings(words));
+        let mut client = stage.connect(Side::Client);
+        assert_eq!(stage.authenticate(&mut client, "ada").compression_type, advice, "{words:?}");
+    }
+}
+
+#[test]
 fn servers_are_believed_unless_they_are_to_be_asked() {
     for (bypass, asked) in [("-sba=true", 0), ("-sba=false", 1)] {
         let mut stage = Stage::new(settings(&["-auth=none", bypass]));

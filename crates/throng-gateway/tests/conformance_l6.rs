@@ -219,6 +219,43 @@ fn who_takes_the_place_of_a_server_that_does_not_come_back_takes_over_its_entiti
 }
 
 #[test]
+fn who_takes_over_an_entity_that_it_did_not_see_is_told_its_whole_state() {
+    let cut = Cut { border: 0, ..TWO };
+    let mut stage = Stage::world(cut, &[]);
+    let servers = stage.spatial_servers(cut);
+    stage.create_entity(&servers[0], FIRST, ENTITY, Some(standing(middle(0, 0))));
+    // Its maker owns it, not the owner of the cell, and is gone.
+    let passer = stage.join_as(Side::Server, "passer");
+    stage.create_entity(&passer, FIRST + 3, ENTITY + 1, Some(standing(middle(3, 0))));
+    stage.drop_connection(&passer, EndCause::Lost);
+    stage.drop_connection(&servers[0], EndCause::Lost);
+    let heir = stage.spatial_server("heir");
+    stage.audit();
+    stage.pass(200);
+    for (new_owner, entity, column) in [(&heir, ENTITY, 0), (&servers[1], ENTITY + 1, 3)] {
+        assert_eq!(stage.place_of(entity).expect("it exists").0, Some(new_owner.id));
+        let told = stage.updates::<TransformState>(new_owner, entity);
+        let places: Vec<f32> = told.into_iter().map(|state| state.position.expect("a position").x).collect();
+        assert_eq!(places, [middle(column, 0)[0]], "the whole state, once");
+    }
+}
+
+#[test]
+fn who_takes_over_an_entity_that_it_sees_is_not_told_twice() {
+    let mut stage = Stage::world(TWO, &[]);
+    let servers = stage.spatial_servers(TWO);
+    let passer = stage.join_as(Side::Server, "passer");
+    stage.create_entity(&passer, FIRST + 3, ENTITY, Some(standing(middle(3, 0))));
+    stage.subscribe(&servers[1], &servers[1], ENTITY, every(50));
+    stage.pass(200);
+    assert_eq!(stage.updates::<TransformState>(&servers[1], ENTITY).len(), 1);
+    stage.drop_connection(&passer, EndCause::Lost);
+    assert_eq!(stage.place_of(ENTITY).expect("it exists").0, Some(servers[1].id));
+    stage.pass(200);
+    assert_eq!(stage.updates::<TransformState>(&servers[1], ENTITY).len(), 0);
+}
+
+#[test]
 fn what_went_to_another_owner_is_not_taken_back_not_even_while_that_one_is_lost() {
     let cut = Cut { border: 0, ..TWO };
     let mut stage = Stage::world(cut, &RECOVERY);

@@ -1,28 +1,42 @@
-//! Anybody can send a datagram under somebody else's address. Over KCP that begins a conversation: it must cost neither the
-//! owner of the address nor the gateway much.
+//! Anybody can send a datagram under somebody else's address. Over KCP that must cost neither the owner of the address nor
+//! the gateway anything.
 
 mod serving;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use throng_gateway::auth::AcceptAll;
+use throng_channeld::Header;
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{DoorLimits, Reason, Transport};
 
 use serving::kcp::KcpClient;
-use serving::{Serving, eventually, serve, serve_with};
+use serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, eventually, payload_of, serve};
 
-/// Begins a conversation that says nothing.
-fn begin(address: SocketAddr) {
-    let mut datagram = vec![7, 0, 0, 0, 81, 0, 128, 0];
-    for word in [0, 0, 0, 1u32] {
+const PUSH: u8 = 81;
+const ACK: u8 = 82;
+const WINDOW_TELL: u8 = 84;
+
+/// One segment of KCP, with a number, and what it acknowledges.
+fn segment(conversation: u32, command: u8, (number, unacknowledged): (u32, u32), data: &[u8]) -> Vec<u8> {
+    let mut datagram = conversation.to_le_bytes().to_vec();
+    datagram.extend_from_slice(&[command, 0, 0, 0]);
+    for word in [0, number, unacknowledged, data.len() as u32] {
         datagram.extend_from_slice(&word.to_le_bytes());
     }
-    datagram.push(0x43);
+    datagram.extend_from_slice(data);
+    datagram
+}
+
+fn beginning(conversation: u32) -> Vec<u8> {
+    segment(conversation, PUSH, (0, 0), b"C")
+}
+
+/// Begins a conversation from a port where nobody answers.
+fn begin(address: SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket.send_to(&datagram, address).expect("loopback takes it");
+    socket.send_to(&beginning(7), address).expect("loopback takes it");
 }
 
 /// This machine's address counts like any other, and is shut out after few strikes.
@@ -30,25 +44,34 @@ fn strict(limits: &mut DoorLimits, strikes: u32) {
     (limits.counts_loopback, limits.strikes) = (true, strikes);
 }
 
-fn banned(serving: &Serving) -> u64 {
-    serving.refused(Reason::Banned)
+fn entered(serving: &Serving) -> u64 {
+    serving.gateway.counters().of(Side::Client).accepted.load(Ordering::Relaxed)
 }
 
 #[test]
-fn nobody_is_shut_out_for_what_came_under_its_address() {
-    let arguments = ["-limit", "max_unauthenticated_ms=200"];
-    let serving = serve_with(Transport::Kcp, &arguments, Arc::new(AcceptAll), |options| {
-        strict(&mut options.doors[1].limits, 3);
+fn an_address_that_others_use_keeps_all_its_places_and_may_come_as_often_as_before() {
+    let serving = serve(Transport::Kcp, |options| {
+        let limits = &mut options.doors[1].limits;
+        strict(limits, 1);
+        (limits.connections_per_address, limits.arrivals_per_s) = (2, 2);
     });
-    (0..6).for_each(|_| begin(serving.address()));
-    eventually("they are sent away", || serving.refused(Reason::Stranger) == 6);
+    let mut member = KcpClient::connect(serving.address(), 9, usize::MAX);
+    member.join();
+    for _ in 0..40 {
+        (0..50).for_each(|_| begin(serving.address()));
+        // An honest datagram now and then: the door has taken what came before.
+        member.echo(b"here");
+    }
     KcpClient::connect(serving.address(), 9, usize::MAX).join();
-    assert_eq!(banned(&serving), 0);
+    assert_eq!(entered(&serving), 2, "who has not shown its address has no place");
+    for reason in [Reason::TooManyFromAddress, Reason::ArrivesTooFast, Reason::Banned] {
+        assert_eq!(serving.refused(reason), 0, "{reason:?}");
+    }
     serving.end();
 }
 
 #[test]
-fn whoever_has_proved_its_address_is_shut_out_for_what_it_does() {
+fn whoever_has_shown_its_address_is_shut_out_for_what_it_does() {
     let serving = serve(Transport::Kcp, |options| strict(&mut options.doors[1].limits, 1));
     let mut client = KcpClient::connect(serving.address(), 9, usize::MAX);
     client.join();
@@ -57,31 +80,63 @@ fn whoever_has_proved_its_address_is_shut_out_for_what_it_does() {
         client.turn();
         serving.refused(Reason::BadFrame) == 1
     });
+    let mut again = client.begin_again(10);
+    again.send(Header::new(0, ECHO), b"hello");
     eventually("it is shut out", || {
-        begin(serving.address());
-        banned(&serving) > 0
+        again.turn();
+        serving.refused(Reason::Banned) > 0
     });
     serving.end();
 }
 
 #[test]
-fn conversations_under_false_addresses_are_bounded_and_make_place_for_others() {
+fn what_comes_under_the_address_of_a_conversation_does_not_end_it() {
     let serving = serve(Transport::Kcp, |_| {});
     let mut member = KcpClient::connect(serving.address(), 9, usize::MAX);
     member.join();
-    // It acknowledges its welcome with the next thing that it says.
     member.echo(b"here");
-    for _ in 0..44 {
-        (0..50).for_each(|_| begin(serving.address()));
-        std::thread::sleep(Duration::from_millis(5));
+    // Long enough for a peer that could be thought to have gone.
+    std::thread::sleep(Duration::from_millis(3_100));
+    for conversation in 100..200 {
+        member.forge(&beginning(conversation));
+        member.forge(&segment(conversation, ACK, (u32::MAX, 0), b""));
+        member.forge(&segment(conversation, WINDOW_TELL, (0, 0), b""));
+        member.forge(&segment(9, ACK, (conversation, 1 << 29), b""));
+        member.forge(&segment(9, PUSH, (1 << 31, 0), b"far away"));
+        member.forge(&[conversation as u8; 60]);
     }
-    eventually("the oldest are lost", || serving.refused(Reason::Unproved) > 50);
-    eventually("no more than 2,048 are left", || {
-        serving.gateway.report().is_some_and(|report| report.occupancy.clients <= 2_049)
-    });
-    let open = serving.gateway.counters().of(Side::Client).accepted.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(open > 2_100, "{open} have begun");
     member.echo(b"still here");
-    KcpClient::connect(serving.address(), 9, usize::MAX).join();
+    assert_eq!(entered(&serving), 1);
+    serving.end();
+}
+
+#[test]
+fn whoever_begins_again_from_the_same_port_takes_the_place_of_its_former_conversation() {
+    let serving = serve(Transport::Kcp, |_| {});
+    let mut former = KcpClient::connect(serving.address(), 9, usize::MAX);
+    former.join();
+    let mut again = former.begin_again(10);
+    again.join();
+    again.echo(b"here");
+    let members = || serving.gateway.report().map(|report| report.occupancy.clients);
+    eventually("the former one has ended", || members() == Some(1));
+    serving.end();
+}
+
+#[test]
+fn forged_acknowledgements_and_closed_windows_take_nothing_from_a_conversation() {
+    const FLOODS: u16 = 6;
+    let serving = serve(Transport::Kcp, |_| {});
+    let mut member = KcpClient::connect(serving.address(), 9, 7);
+    member.join();
+    member.send(Header::new(0, FLOOD), &FLOODS.to_le_bytes());
+    let is_flood = |message: &throng_channeld::Message| message.msg_type == FLOOD;
+    eventually("all of it comes, though every seventh datagram is lost", || {
+        // "I have everything up to here, and room for nothing."
+        member.forge(&segment(9, WINDOW_TELL, (0, 1_000_000), b""));
+        member.turn();
+        member.received.iter().filter(|message| is_flood(message)).count() == usize::from(FLOODS)
+    });
+    assert!(member.received.iter().all(|message| payload_of(&message.body).len() == FLOOD_BYTES));
     serving.end();
 }

@@ -12,7 +12,8 @@ use throng_channeld::client::ClientOptions;
 use throng_channeld::link::LinkClient;
 use throng_gateway::serve::{LinkOptions, Transport};
 
-use serving::{LINK_KEY, serve, soon, token};
+use serving::kcp::KcpClient;
+use serving::{LINK_KEY, eventually, serve, soon, token};
 
 /// One gateway at a time: threads of two cannot be told apart.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -61,16 +62,39 @@ fn sessions_of_the_link_that_are_silent_cost_what_their_own_clocks_cost() {
     serving.end();
 }
 
-#[test]
-fn connections_that_are_silent_wake_nobody() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let serving = serve(Transport::Tcp, |_| {});
-    let members: Vec<_> = (0..100).map(|_| serving.join(ClientOptions::default())).collect();
+/// Looks at the threads for a second in which nobody says anything.
+fn expect_nobody_wakes(connections: usize) {
     sleep(Duration::from_millis(300));
     let before = switches();
     assert!(before > 100, "the threads were found");
     sleep(Duration::from_secs(1));
     let woken = switches() - before;
-    assert!(woken < 50, "{woken} times in a second for {} connections", members.len());
+    println!("{woken} times in a second for {connections} connections");
+    assert!(woken < 50, "{woken} times in a second for {connections} connections");
+}
+
+#[test]
+fn connections_that_are_silent_wake_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let serving = serve(Transport::Tcp, |_| {});
+    let members: Vec<_> = (0..100).map(|_| serving.join(ClientOptions::default())).collect();
+    expect_nobody_wakes(members.len());
+    serving.end();
+}
+
+#[test]
+fn conversations_over_kcp_that_are_silent_wake_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let serving = serve(Transport::Kcp, |_| {});
+    let connect = |conversation| KcpClient::connect(serving.address(), conversation, usize::MAX);
+    let mut members: Vec<_> = (1..=100).map(connect).collect();
+    members.iter_mut().for_each(KcpClient::knock);
+    eventually("all are let in", || {
+        members.iter_mut().for_each(KcpClient::turn);
+        members.iter().all(|member| !member.received.is_empty())
+    });
+    // They acknowledge their welcome; then neither side has anything on its way.
+    (0..3).for_each(|_| members.iter_mut().for_each(KcpClient::turn));
+    expect_nobody_wakes(members.len());
     serving.end();
 }

@@ -7,15 +7,15 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use throng_channeld::client::{ClientError, ClientOptions};
-use throng_channeld::proto::AuthMessage;
+use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::auth_result_message::AuthResult;
+use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage};
 use throng_channeld::{Header, message_type, put_message};
-use throng_gateway::auth::{FixedPassword, Provider, Unavailable};
+use throng_gateway::auth::{AcceptAll, FixedPassword, Provider, Unavailable};
 use throng_gateway::engine::port::{AuthVerdict, Side};
-use throng_gateway::serve::{DoorLimits, Reason, Transport};
+use throng_gateway::serve::{DoorLimits, Reason, ServeOptions, Transport};
 
-use serving::{ECHO, FLOOD, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
+use serving::{ECHO, FLOOD, bare, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
 
 fn limited(change: impl FnOnce(&mut DoorLimits)) -> serving::Serving {
     serve(Transport::Tcp, |options| change(&mut options.doors[1].limits))
@@ -289,4 +289,25 @@ impl Provider for Slowly {
         std::thread::sleep(Duration::from_millis(200));
         Ok(AuthVerdict::Accepted)
     }
+}
+
+#[test]
+fn clients_are_turned_away_until_a_server_owns_global_if_told_so() {
+    let waits = |options: &mut ServeOptions| options.waits_for_master = true;
+    let gateway = bare(Transport::Tcp, &[], Arc::new(AcceptAll), waits);
+    let comes_in = || {
+        let client = Client::connect(gateway.addresses()[1], ClientOptions::default());
+        client.and_then(|mut client| client.authenticate("player", "", soon())).is_ok()
+    };
+    let refused = || gateway.counters().of(Side::Client).refused(Reason::NoMaster);
+    assert!(!comes_in());
+    assert_eq!(refused(), 1);
+    let mut world = Client::connect(gateway.addresses()[0], ClientOptions::default()).expect("servers are not");
+    world.authenticate("world", "", soon()).expect("servers are let in");
+    assert!(!comes_in(), "a server alone is not enough");
+    let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
+    world.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
+    world.wait_for(message_type::CREATE_CHANNEL, soon()).expect("it owns the world");
+    eventually("the door is open", comes_in);
+    gateway.shut_down();
 }

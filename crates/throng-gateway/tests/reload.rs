@@ -10,9 +10,10 @@ use std::time::Duration;
 use serving::{eventually, soon};
 use tempfile::TempDir;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
-use throng_channeld::{Header, message_type};
+use throng_channeld::proto::ServerForwardMessage;
+use throng_channeld::{Broadcast, Header, message_type};
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::Gateway;
+use throng_gateway::serve::{Gateway, Reason};
 use throng_gateway::settings::{self, Settings};
 
 /// A gateway and the folder with its files.
@@ -111,5 +112,43 @@ fn rates_change_for_those_who_are_inside_too() {
     site.write("limits.json", r#"{"max_client_messages_per_s": 100000, "client_burst_messages": 1000}"#);
     site.reload().expect("everything is sound");
     eventually("all have come", || come() >= 1_001);
+    site.gateway.shut_down();
+}
+
+#[test]
+fn what_may_wait_changes_for_those_who_are_inside_too() {
+    const MESSAGES: usize = 200;
+    let bound = |mib: u32| format!(r#"{{"queue_hard_bytes": {}, "queue_soft_bytes": 65536}}"#, mib << 20);
+    let site = Site::open();
+    site.write("limits.json", &bound(1));
+    site.reload().expect("everything is sound");
+    let mut client = site.log_in("old").expect("let in");
+    let mut world = Client::connect(site.gateway.addresses()[0], ClientOptions::default()).expect("the door is open");
+    world.authenticate("world", "", soon()).expect("servers are let in");
+    let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, message_type::UNREAL_RPC) };
+    let payload = vec![7; 50_000].into();
+    let message = ServerForwardMessage { client_conn_id: client.connection_id(), payload };
+    let sent = || site.gateway.report().expect("the engine answers").counters.of(Side::Server).messages_in;
+    let too_slow = || site.gateway.counters().of(Side::Client).refused(Reason::TooSlow);
+
+    site.write("limits.json", &bound(32));
+    site.reload().expect("everything is sound");
+    // 10 MB wait for a client that does not read: more than it was allowed when it came.
+    for _ in 0..MESSAGES {
+        world.send(header, &message).expect("connected");
+    }
+    eventually("all are sent", || sent() > MESSAGES as u64);
+    for _ in 0..MESSAGES / 2 {
+        client.wait_for(message_type::UNREAL_RPC, soon()).expect("nothing is lost, and it is still inside");
+    }
+    assert_eq!(too_slow(), 0);
+
+    site.write("limits.json", &bound(1));
+    site.reload().expect("everything is sound");
+    for _ in 0..MESSAGES {
+        world.send(header, &message).expect("connected");
+    }
+    let members = || site.gateway.report().map(|report| report.occupancy.clients);
+    eventually("it is ended", || members() == Some(0));
     site.gateway.shut_down();
 }

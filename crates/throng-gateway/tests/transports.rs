@@ -8,15 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use throng_channeld::client::{Client, ClientError, ClientOptions};
-use throng_channeld::proto::AuthMessage;
-use throng_channeld::{Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body};
+use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage};
+use throng_channeld::{
+    Broadcast, Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body,
+};
+use throng_gateway::auth::AcceptAll;
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{Gateway, Reason, TlsFiles, Transport, WebSocketOptions};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use serving::kcp::KcpClient;
-use serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, echo, eventually, frame, payload_of, serve, soon, wait_for_end};
+use serving::{
+    ECHO, FLOOD, FLOOD_BYTES, Serving, bare, echo, eventually, frame, payload_of, serve, soon, wait_for_end,
+};
 
 fn websocket(path: &str, origin: &str) -> ClientOptions {
     ClientOptions { websocket_path: Some(path.into()), origin: origin.into(), ..ClientOptions::default() }
@@ -170,6 +175,48 @@ fn kcp_carries_messages_both_ways_over_a_network_that_loses_some() {
         clients.iter_mut().for_each(|client| client.echo(&vec![9; length]));
     }
     serving.end();
+}
+
+#[test]
+fn world_servers_come_over_websocket_and_kcp_too() {
+    let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
+    let says_hello = |gateway: &Gateway| {
+        let mut client = Client::connect(gateway.addresses()[1], ClientOptions::default()).expect("the door is open");
+        client.authenticate("player", "", soon()).expect("it is let in");
+        client.send_bytes(Header::new(0, ECHO), b"hello").expect("connected");
+        client
+    };
+    let hears_it = |mut client: Client| {
+        let answer = client.wait_for(ECHO, soon()).expect("it comes back");
+        assert_eq!(payload_of(&answer.body), b"hello");
+    };
+    let back = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, ECHO) };
+
+    let over = |transport: Transport| {
+        bare(Transport::Tcp, &[], Arc::new(AcceptAll), |options| options.doors[0].transport = transport)
+    };
+    let gateway = over(Transport::WebSocket(WebSocketOptions::default()));
+    let mut world = Client::connect(gateway.addresses()[0], websocket("/", "")).expect("the door is open");
+    world.authenticate("world", "", soon()).expect("servers are let in");
+    world.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
+    world.wait_for(message_type::CREATE_CHANNEL, soon()).expect("it owns the world");
+    let client = says_hello(&gateway);
+    let heard = world.wait_for(ECHO, soon()).expect("the owner hears it");
+    world.send_bytes(back, &heard.body).expect("connected");
+    hears_it(client);
+    gateway.shut_down();
+
+    let gateway = over(Transport::Kcp);
+    let mut world = KcpClient::connect(gateway.addresses()[0], 7, usize::MAX);
+    world.join();
+    world.send(Header::new(0, message_type::CREATE_CHANNEL), &prost::Message::encode_to_vec(&create));
+    world.wait_for(message_type::CREATE_CHANNEL);
+    let client = says_hello(&gateway);
+    let heard = world.wait_for(ECHO);
+    world.send(back, &heard.body);
+    world.turn();
+    hears_it(client);
+    gateway.shut_down();
 }
 
 #[test]

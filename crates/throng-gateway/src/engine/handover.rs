@@ -277,8 +277,12 @@ impl Engine {
     }
 
     /// Which of the entities that move have their state in the notices of the move: as many as fit, in the order of the
-    /// plan. The same for all receivers.
+    /// plan. The same for all receivers. Who takes over what has not moved is sent no notice: the state comes as the first
+    /// update then.
     fn carried_by_notices(&self, plan: &HandoverPlan<usize>) -> Vec<u32> {
+        if !plan.has_notices() {
+            return Vec::new();
+        }
         let mut room_bytes = self.settings.limits.queue_hard_bytes as usize / NOTICE_PART_OF_QUEUE;
         let fits = |entity: &u32| {
             let channel = self.by_channel_id.get(entity);

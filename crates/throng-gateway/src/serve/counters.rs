@@ -53,13 +53,11 @@ pub enum Reason {
     NoMaster,
     /// Accepting a connection failed, most often because there are too many open files.
     Accept,
-    /// A conversation over KCP whose peer had not proved its address when too many others had begun.
-    Unproved,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 22] = [
         Reason::TooManyConnections,
         Reason::TooManyFromAddress,
         Reason::ArrivesTooFast,
@@ -82,7 +80,6 @@ impl Reason {
         Reason::AuthUnavailable,
         Reason::NoMaster,
         Reason::Accept,
-        Reason::Unproved,
     ];
 
     /// A stable name, for metric labels.
@@ -110,7 +107,6 @@ impl Reason {
             Reason::AuthUnavailable => "auth_unavailable",
             Reason::NoMaster => "no_master",
             Reason::Accept => "accept",
-            Reason::Unproved => "unproved",
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
 pub(crate) struct Door {
     pub(crate) side: Side,
     limits: watch::Sender<Arc<DoorLimits>>,
+    /// [`DoorLimits::queued_bytes`], for the queues: they look at it whenever something is sent.
+    queue_limit_bytes: Arc<AtomicUsize>,
     gate: Mutex<Gate>,
     shared: Shared,
 }
@@ -93,7 +95,8 @@ impl Door {
     pub(crate) fn new(options: &DoorOptions, shared: Shared) -> Arc<Door> {
         let limits = Arc::new(options.limits.clone());
         let gate = Mutex::new(Gate::new(Arc::clone(&limits)));
-        Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), shared })
+        let queue_limit_bytes = Arc::new(AtomicUsize::new(limits.queued_bytes));
+        Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), queue_limit_bytes, shared })
     }
 
     /// A door of no gateway.
@@ -121,8 +124,9 @@ impl Door {
         Arc::clone(&self.limits.borrow())
     }
 
-    /// Other limits from now on, for those who are inside too. What may wait to be written to them stays as it was.
+    /// Other limits from now on, for those who are inside too.
     pub(crate) fn set_limits(&self, limits: DoorLimits) {
+        self.queue_limit_bytes.store(limits.queued_bytes, Ordering::Relaxed);
         let limits = Arc::new(limits);
         self.gate().set_limits(Arc::clone(&limits));
         self.limits.send_replace(limits);
@@ -194,7 +198,7 @@ impl Door {
         match self.gate().enter(self.now(), address.ip()) {
             Ok(()) => {
                 add(&self.counters().accepted, 1);
-                Some(Pass { door: Arc::clone(self), address, proof: None, _alive: alive })
+                Some(Pass { door: Arc::clone(self), address, _alive: alive })
             }
             Err(reason) => {
                 self.refuse(address, reason);
@@ -226,32 +230,24 @@ impl Door {
 pub(crate) struct Pass {
     pub(crate) door: Arc<Door>,
     pub(crate) address: SocketAddr,
-    /// Turns true when the peer has proved that the address is its own. `None`: it has, before it came.
-    proof: Option<Arc<AtomicBool>>,
     _alive: mpsc::Sender<()>,
 }
 
 impl Pass {
-    /// The peer's address may be a false one until `proof` turns true.
-    pub(crate) fn unproved(mut self, proof: Arc<AtomicBool>) -> Pass {
-        self.proof = Some(proof);
-        self
-    }
-
-    /// Counts what the peer did, and remembers it if it was more than bad luck, and certainly of this address.
+    /// Counts what the peer did, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
         self.door.refuse(self.address, reason);
         if matches!(reason, Reason::FlushLate | Reason::TooSlow) {
             self.door.note_cut_off();
         }
-        if reason.is_strike() && self.proof.as_ref().is_none_or(|proof| proof.load(Ordering::Relaxed)) {
+        if reason.is_strike() {
             self.door.gate().strike(self.door.now(), self.address.ip());
         }
     }
 
     /// Announces the connection to the engine.
     pub(crate) async fn open(self) -> Option<Opened> {
-        let queue = Queue::new(self.door.limits().queued_bytes);
+        let queue = Queue::new(Arc::clone(&self.door.queue_limit_bytes));
         let (reply, answer) = oneshot::channel();
         let event = Event::Open { side: self.door.side, address: self.address, queue: Arc::clone(&queue), reply };
         self.door.events().send(event).ok()?;

@@ -22,7 +22,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     /// What was sent and is not [written](Queue::written). On the link: what was sent.
     unwritten_bytes: AtomicUsize,
-    limit_bytes: usize,
+    /// The door's bound, as it is now.
+    limit_bytes: Arc<AtomicUsize>,
     is_admitted: AtomicBool,
     /// The peer was let in.
     admission: Notify,
@@ -52,7 +53,9 @@ pub(crate) enum Ending {
 }
 
 impl Queue {
-    pub(crate) fn new(limit_bytes: usize) -> Arc<Queue> {
+    /// A queue that is never longer than `limit_bytes`, which may change at any time: what waits then is measured by it
+    /// with the next that is sent.
+    pub(crate) fn new(limit_bytes: Arc<AtomicUsize>) -> Arc<Queue> {
         Arc::new(Queue {
             state: Mutex::default(),
             unwritten_bytes: AtomicUsize::new(0),
@@ -211,7 +214,7 @@ impl Queue {
             return;
         }
         self.unwritten_bytes.fetch_add(waiting_bytes, Ordering::Relaxed);
-        if self.queued_bytes() > self.limit_bytes {
+        if self.queued_bytes() > self.limit_bytes.load(Ordering::Relaxed) {
             drop(state);
             entries.clear();
             return self.end(Ending::Now(Reason::TooSlow));
@@ -267,9 +270,13 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
     }
 
+    fn bound(bytes: usize) -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(bytes))
+    }
+
     #[test]
     fn what_is_sent_is_taken_in_order_and_buffers_change_hands() {
-        let queue = Queue::new(100);
+        let queue = Queue::new(bound(100));
         let outbox = Outbox(Arc::clone(&queue));
         let mut buffer = vec![1, 2];
         let place = buffer.as_ptr();
@@ -289,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_before_the_end_goes_out() {
-        let queue = Queue::new(100);
+        let queue = Queue::new(bound(100));
         let outbox = Outbox(Arc::clone(&queue));
         outbox.send(&mut vec![1]);
         outbox.close();
@@ -301,12 +308,27 @@ mod tests {
 
     #[test]
     fn more_than_the_limit_ends_the_connection_at_once() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(bound(10));
         let outbox = Outbox(Arc::clone(&queue));
         outbox.send(&mut vec![0; 6]);
         outbox.send(&mut vec![0; 6]);
         assert_eq!(block_on(queue.ending()), Ending::Now(Reason::TooSlow));
         outbox.close();
         assert_eq!(block_on(queue.ending()), Ending::Now(Reason::TooSlow));
+    }
+
+    #[test]
+    fn another_limit_holds_for_what_waits_already() {
+        let limit = bound(10);
+        let queues = [Queue::new(Arc::clone(&limit)), Queue::new(Arc::clone(&limit))];
+        let outboxes = queues.clone().map(Outbox);
+        outboxes.iter().for_each(|outbox| outbox.send(&mut vec![0; 8]));
+        limit.store(20, Ordering::Relaxed);
+        outboxes.iter().for_each(|outbox| outbox.send(&mut vec![0; 8]));
+        assert!(queues.iter().all(|queue| queue.ended_now().is_none()), "there is room now");
+        limit.store(5, Ordering::Relaxed);
+        outboxes[0].send(&mut vec![0]);
+        let ends = queues.map(|queue| queue.ended_now());
+        assert_eq!(ends, [Some(Reason::TooSlow), None], "who is sent nothing is not asked for more room");
     }
 }

@@ -89,8 +89,8 @@ pub enum Action<C> {
         /// The entity.
         entity: u32,
     },
-    /// Subscribes a connection to an entity: skipping its own updates and the first full state, which comes with the
-    /// notice. If it is subscribed, only what it may do changes. The result is sent to it in either case.
+    /// Subscribes a connection to an entity: skipping its own updates, and the first full state if that comes with a
+    /// notice of the plan. If it is subscribed, only what it may do changes. The result is sent to it in either case.
     Subscribe {
         /// Who.
         connection: C,
@@ -166,6 +166,12 @@ impl<C> HandoverPlan<C> {
     /// or all of them: then one encoded notice serves for all receivers.
     pub fn with_data(&self, notice: &Announced<C>) -> &[u32] {
         &self.with_data[notice.with_data.start as usize..notice.with_data.end as usize]
+    }
+
+    /// Whether anybody is told. Whoever subscribes without a notice learns the state of an entity in no other way than as
+    /// the first update of its channel.
+    pub fn has_notices(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Announce(_)))
     }
 
     /// Every entity that moves, each once.
@@ -251,7 +257,7 @@ impl<C: Copy + Ord> Handovers<C> {
     }
 
     /// Plans what the new owner of a cell takes over: those of `entities`, which the cell lists, that have no owner
-    /// that is there.
+    /// that is there. Nothing moves, so there are no notices.
     pub fn adopt<V: HandoverView<Connection = C>>(&mut self, view: &V, owner: C, entities: &[u32]) -> &HandoverPlan<C> {
         self.clear();
         let orphans = entities

@@ -46,6 +46,20 @@ impl KcpClient {
     pub(crate) fn connect(address: SocketAddr, conversation: u32, loses_every: usize) -> KcpClient {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.connect(address).expect("an address");
+        KcpClient::over(socket, conversation, loses_every)
+    }
+
+    /// Begins another conversation from the same port, as a client does that was started again.
+    pub(crate) fn begin_again(&self, conversation: u32) -> KcpClient {
+        KcpClient::over(self.socket.try_clone().expect("a socket"), conversation, usize::MAX)
+    }
+
+    /// Sends a datagram as anybody can who writes this client's address on it.
+    pub(crate) fn forge(&self, datagram: &[u8]) {
+        self.socket.send(datagram).expect("loopback takes it");
+    }
+
+    fn over(socket: UdpSocket, conversation: u32, loses_every: usize) -> KcpClient {
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it can be set");
         let output = Loose { socket: socket.try_clone().expect("a socket"), loses_every, datagrams: 0 };
         let mut machine = Kcp::new(conversation, output);
@@ -74,7 +88,9 @@ impl KcpClient {
         let mut datagram = [0; 2_000];
         while let Ok(count) = self.socket.recv(&mut datagram) {
             self.datagrams += 1;
-            if !self.datagrams.is_multiple_of(self.loses_every) {
+            // What answers others who use this address is not for this conversation.
+            let is_ours = datagram[..4] == self.machine.conv().to_le_bytes();
+            if is_ours && !self.datagrams.is_multiple_of(self.loses_every) {
                 self.machine.input(&datagram[..count]).expect("sound");
             }
         }
@@ -99,10 +115,15 @@ impl KcpClient {
         }
     }
 
-    /// Logs in. Its connection id.
-    pub(crate) fn join(&mut self) -> u32 {
+    /// Says who it is, and does not wait for the answer.
+    pub(crate) fn knock(&mut self) {
         let auth = AuthMessage { player_identifier_token: "kay".into(), login_token: String::new() };
         self.send(Header::new(0, message_type::AUTH), &prost::Message::encode_to_vec(&auth));
+    }
+
+    /// Logs in. Its connection id.
+    pub(crate) fn join(&mut self) -> u32 {
+        self.knock();
         let result: AuthResultMessage = self.wait_for(message_type::AUTH).decode().expect("an answer");
         result.conn_id
     }

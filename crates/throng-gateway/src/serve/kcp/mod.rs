@@ -1,21 +1,25 @@
 //! The door for KCP: one UDP socket, and one task that deals its datagrams out to conversations.
 //!
 //! KCP is a reliable stream over UDP, as kcp-go speaks it without encryption and error correction. Conversations are
-//! told apart by address. A stranger's first datagram has to be the beginning of a conversation; it costs a place at
-//! the door like any other connection. The task sleeps as long as nothing is on its way.
+//! told apart by address. A stranger's first datagram has to be the beginning of a conversation. The task sleeps as long
+//! as nothing is on its way.
 //!
-//! Anybody can begin a conversation under a false address, with one datagram. So until the peer has repeated something
-//! that was sent to that address, nothing that happens is held against the address, and only so many conversations may be
-//! in that state: the oldest of them makes place for a new one.
+//! Anybody can send a datagram under a false address. So a stranger is asked to repeat something that was sent to its
+//! address ([challenge]), and until it has, it takes no place and replaces nobody. Then it costs a place at the door like
+//! any other connection, and another conversation from the same address and port is over. What comes under the address of
+//! a conversation can add to it, because the protocol authenticates nothing, but only who hears what is said there can
+//! take from it ([segment::tame]). Who has to be safe from those who know its port and its conversation's number uses an
+//! encrypted door.
 
+mod challenge;
 mod segment;
 mod session;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -25,6 +29,7 @@ use super::counters::Reason;
 use super::door::Door;
 use super::stream;
 use super::wake::WakeList;
+use challenge::Challenges;
 use segment::Segment;
 use session::{INTERVAL, Need, Session};
 
@@ -32,12 +37,6 @@ use session::{INTERVAL, Need, Session};
 const DATAGRAM_BYTES: usize = 1_500;
 /// Datagrams that are taken before others get a turn.
 const DATAGRAMS_PER_TURN: usize = 64;
-/// Conversations whose peers have not proved their address. Everybody who logs in is among them for a round trip and as
-/// long as the provider takes, and no more than half as many wait for that by default.
-const UNPROVED_MAX: usize = 2_048;
-/// Until a conversation was silent for so long, another one from its address does not replace it: anybody could send
-/// its beginning under a false address.
-const REPLACEABLE_AFTER: Duration = Duration::from_secs(3);
 
 /// Opens the door. It stays open until the gateway closes its doors and the last conversation has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAddr> {
@@ -50,7 +49,7 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAdd
         door,
         socket,
         sessions: HashMap::new(),
-        newcomers: VecDeque::new(),
+        challenges: Challenges::new(Instant::now()),
         active: Vec::new(),
         pending: Arc::default(),
         closing,
@@ -64,8 +63,7 @@ struct Post {
     socket: Arc<UdpSocket>,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     sessions: HashMap<SocketAddr, Arc<Session>>,
-    /// The last that have begun, oldest first. Who has not proved its address when it gets out of here is lost.
-    newcomers: VecDeque<Arc<Session>>,
+    challenges: Challenges,
     /// Sessions with something on its way.
     active: Vec<SocketAddr>,
     pending: Arc<WakeList>,
@@ -86,7 +84,7 @@ impl Post {
             tokio::select! {
                 received = socket.recv_from(&mut datagram) => {
                     if let Ok((bytes, from)) = received {
-                        self.handle(from, &datagram[..bytes]);
+                        self.handle(from, &mut datagram[..bytes]);
                         self.handle_more(&mut datagram);
                     }
                 }
@@ -105,45 +103,42 @@ impl Post {
     fn handle_more(&mut self, datagram: &mut [u8]) {
         for _ in 1..DATAGRAMS_PER_TURN {
             let Ok((bytes, from)) = self.socket.try_recv_from(datagram) else { return };
-            self.handle(from, &datagram[..bytes]);
+            self.handle(from, &mut datagram[..bytes]);
         }
     }
 
-    fn handle(&mut self, from: SocketAddr, datagram: &[u8]) {
+    fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let Some(first) = Segment::first(datagram) else { return };
-        let session = self.sessions.get(&from);
-        match session {
-            Some(session) if session.conversation == first.conversation => return session.handle(datagram),
-            Some(session) if session.silence(Instant::now()) < REPLACEABLE_AFTER => return,
-            Some(session) => session.lose(),
-            None => {}
+        match self.sessions.get(&from) {
+            Some(session) if session.conversation == first.conversation => session.handle(datagram),
+            _ if *self.closing.borrow() => {}
+            _ => self.handle_stranger(from, first, datagram),
         }
-        if !first.is_beginning() || segment::sound(datagram, first.conversation, 0).is_none() || *self.closing.borrow()
-        {
-            return;
+    }
+
+    fn handle_stranger(&mut self, from: SocketAddr, first: Segment, datagram: &mut [u8]) {
+        let (now, conversation) = (Instant::now(), first.conversation);
+        if let Some(answer) = first.answer() {
+            if self.challenges.is_answered(now, (from, conversation), answer) {
+                self.begin(from, conversation, datagram);
+            }
+        } else if first.is_beginning() && segment::sound(datagram, conversation, 0).is_some() {
+            let challenge = segment::challenge(conversation, self.challenges.make(now, from, conversation));
+            // If the kernel has no room for it, the stranger will ask again.
+            let _ = self.socket.try_send_to(&challenge, from);
         }
+    }
+
+    /// A conversation with somebody whose address is its own, and who has begun it or has just lost the one before.
+    fn begin(&mut self, from: SocketAddr, conversation: u32, datagram: &mut [u8]) {
         let Some(pass) = self.door.enter(from) else { return };
-        let session = Session::new(first.conversation, from, &self.socket, &self.pending);
-        let pass = pass.unproved(session.proof());
-        self.make_place();
-        self.newcomers.push_back(Arc::clone(&session));
+        let session = Session::new(conversation, from, &self.socket, &self.pending);
         session.handle(datagram);
         let (mut reader, writer) = session.ends();
         // Its peer has acknowledged everything when it ends in an orderly way, and has no way to say that it leaves too.
         tokio::spawn(async move { stream::serve(pass, &mut reader, writer).await });
-        self.sessions.insert(from, session);
-    }
-
-    /// Sees to it that no more than so many are among those who may be somebody else.
-    fn make_place(&mut self) {
-        while self.newcomers.front().is_some_and(|eldest| eldest.is_settled()) || self.newcomers.len() >= UNPROVED_MAX {
-            let Some(eldest) = self.newcomers.pop_front() else { return };
-            let is_there = self.sessions.get(&eldest.address).is_some_and(|session| Arc::ptr_eq(session, &eldest));
-            if is_there && !eldest.is_settled() {
-                eldest.lose();
-                self.door.refuse(eldest.address, Reason::Unproved);
-                self.sessions.remove(&eldest.address);
-            }
+        if let Some(former) = self.sessions.insert(from, session) {
+            former.lose();
         }
     }
 

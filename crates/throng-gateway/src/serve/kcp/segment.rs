@@ -20,6 +20,13 @@ const NUMBERS_END: u32 = 1 << 30;
 const ROUND_TRIP_MAX_MS: u32 = 60_000;
 /// Segments of one message, at most: the machine's own limit for what it sends.
 const FRAGMENTS_MAX: u8 = 128;
+/// The number before the first: of challenges, and of the answers to them.
+const CHALLENGE: u32 = u32::MAX;
+
+/// Where things are in a head.
+const COMMAND_AT: usize = 4;
+const WINDOW_AT: usize = 6;
+const UNACKNOWLEDGED_AT: usize = 16;
 
 /// The head of one segment, as far as it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,7 @@ pub(super) struct Segment {
     pub(super) conversation: u32,
     command: u8,
     fragment: u8,
+    window: u16,
     time_ms: u32,
     number: u32,
     unacknowledged: u32,
@@ -40,11 +48,12 @@ impl Segment {
         let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         Some(Segment {
             conversation: number(0),
-            command: head[4],
+            command: head[COMMAND_AT],
             fragment: head[5],
+            window: u16::from_le_bytes([head[WINDOW_AT], head[WINDOW_AT + 1]]),
             time_ms: number(8),
             number: number(12),
-            unacknowledged: number(16),
+            unacknowledged: number(UNACKNOWLEDGED_AT),
             data_bytes: number(20) as usize,
         })
     }
@@ -54,18 +63,34 @@ impl Segment {
         self.command == PUSH && self.number == 0 && self.data_bytes > 0
     }
 
+    /// What it repeats of a challenge, if it answers one.
+    pub(super) fn answer(&self) -> Option<u32> {
+        (self.command == ACK && self.number == CHALLENGE).then_some(self.time_ms)
+    }
+
     fn is_acknowledgement(&self) -> bool {
-        self.command == ACK
+        self.command == ACK && self.number != CHALLENGE
     }
 
     fn is_sound(&self, conversation: u32, now_ms: u32) -> bool {
         self.conversation == conversation
             && (PUSH..=WINDOW_TELL).contains(&self.command)
             && self.fragment < FRAGMENTS_MAX
-            && self.number < NUMBERS_END
+            && (self.number < NUMBERS_END || self.answer().is_some())
             && self.unacknowledged < NUMBERS_END
-            && (self.command != ACK || now_ms.wrapping_sub(self.time_ms) <= ROUND_TRIP_MAX_MS)
+            && (!self.is_acknowledgement() || now_ms.wrapping_sub(self.time_ms) <= ROUND_TRIP_MAX_MS)
     }
+}
+
+/// A segment that every peer acknowledges, repeating `time_ms`, and throws away.
+pub(super) fn challenge(conversation: u32, time_ms: u32) -> [u8; HEADER_BYTES] {
+    let mut head = [0; HEADER_BYTES];
+    head[..4].copy_from_slice(&conversation.to_le_bytes());
+    head[COMMAND_AT] = PUSH;
+    head[WINDOW_AT..8].copy_from_slice(&u16::MAX.to_le_bytes());
+    head[8..12].copy_from_slice(&time_ms.to_le_bytes());
+    head[12..UNACKNOWLEDGED_AT].copy_from_slice(&CHALLENGE.to_le_bytes());
+    head
 }
 
 /// What a datagram tells that could come from an honest peer.
@@ -73,26 +98,50 @@ impl Segment {
 pub(super) struct Sound {
     /// It repeats a time that it was told.
     pub(super) has_echo: bool,
+    /// Segments that its sender has room for, as its last segment says.
+    pub(super) window: u16,
+}
+
+/// Makes a sound datagram fit for the machine. Answers to challenges, of which there are more than one where datagrams
+/// were sent twice, become segments that say nothing. And whoever has not heard what it answers takes nothing from the
+/// conversation: without an echo a datagram acknowledges nothing, and leaves the sender's window no smaller than
+/// `window`. An honest peer says both with the next echo, because it acknowledges each segment.
+pub(super) fn tame(datagram: &mut [u8], sound: Sound, window: u16) {
+    let mut rest = datagram;
+    while let Some(segment) = Segment::first(rest) {
+        if segment.answer().is_some() {
+            rest[COMMAND_AT] = WINDOW_TELL;
+        }
+        if !sound.has_echo {
+            rest[WINDOW_AT..WINDOW_AT + 2].copy_from_slice(&segment.window.max(window).to_le_bytes());
+            rest[UNACKNOWLEDGED_AT..UNACKNOWLEDGED_AT + 4].fill(0);
+        }
+        let Some(after) = rest.get_mut(HEADER_BYTES + segment.data_bytes..) else { return };
+        rest = after;
+    }
 }
 
 /// Whether all segments of a datagram are such as an honest peer could send at this time. `None` if not.
 pub(super) fn sound(datagram: &[u8], conversation: u32, now_ms: u32) -> Option<Sound> {
     let mut rest = datagram;
-    let mut has_echo = false;
+    let mut found = Sound { has_echo: false, window: 0 };
     while !rest.is_empty() {
         let segment = Segment::first(rest)?;
         let after = rest.get(HEADER_BYTES..).and_then(|data| data.get(segment.data_bytes..))?;
         if !segment.is_sound(conversation, now_ms) {
             return None;
         }
-        has_echo |= segment.is_acknowledgement();
+        found = Sound { has_echo: found.has_echo || segment.is_acknowledgement(), window: segment.window };
         rest = after;
     }
-    (!datagram.is_empty()).then_some(Sound { has_echo })
+    (!datagram.is_empty()).then_some(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
     use kcp::Kcp;
     use proptest::prelude::*;
 
@@ -122,8 +171,49 @@ mod tests {
     #[test]
     fn acknowledgements_repeat_what_they_were_told() {
         let (push, ack) = (segment(PUSH, 123, 0, b"hello"), segment(ACK, 90, 3, b""));
-        assert_eq!(sound(&push, 7, 99), Some(Sound { has_echo: false }));
-        assert_eq!(sound(&[push, ack].concat(), 7, 99), Some(Sound { has_echo: true }));
+        assert_eq!(sound(&push, 7, 99), Some(Sound { has_echo: false, window: 32 }));
+        assert_eq!(sound(&[push, ack].concat(), 7, 99), Some(Sound { has_echo: true, window: 32 }));
+    }
+
+    #[test]
+    fn any_machine_answers_a_challenge_and_takes_nothing_from_it() {
+        struct Sent(Rc<RefCell<Vec<u8>>>);
+        impl std::io::Write for Sent {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.borrow_mut().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let sent = Rc::new(RefCell::new(Vec::new()));
+        let mut machine = Kcp::new(7, Sent(Rc::clone(&sent)));
+        machine.update(0).expect("it runs");
+        machine.input(&challenge(7, 0xDEAD_BEEF)).expect("it is sound");
+        assert!(machine.peeksize().is_err(), "there is nothing to read");
+        machine.flush().expect("it takes everything");
+        let mut answer = sent.borrow().clone();
+        assert_eq!(Segment::first(&answer).and_then(|first| first.answer()), Some(0xDEAD_BEEF));
+        let told = sound(&answer, 7, 99).expect("it is no harm");
+        assert!(!told.has_echo, "of nothing that the conversation's own machine has said");
+        tame(&mut answer, told, 0);
+        assert_eq!(Segment::first(&answer).map(|first| first.command), Some(WINDOW_TELL));
+    }
+
+    #[test]
+    fn whoever_heard_nothing_acknowledges_nothing_and_closes_no_window() {
+        let forged = |tail: &[u8]| {
+            let mut bytes = segment(PUSH, 5, 3, b"hello");
+            bytes[WINDOW_AT..8].fill(0);
+            bytes[UNACKNOWLEDGED_AT..20].copy_from_slice(&9u32.to_le_bytes());
+            bytes.extend_from_slice(tail);
+            let told = sound(&bytes, 7, 99).expect("sound");
+            tame(&mut bytes, told, 20);
+            Segment::first(&bytes).map(|first| (first.window, first.unacknowledged))
+        };
+        assert_eq!(forged(b""), Some((20, 0)));
+        assert_eq!(forged(&segment(ACK, 90, 3, b"")), Some((0, 9)), "an echo proves the rest");
     }
 
     #[test]
@@ -172,8 +262,9 @@ mod tests {
             machine.update(now_ms).expect("it runs");
             for (segments, wait_ms) in datagrams {
                 now_ms += wait_ms;
-                let datagram = segments.concat();
-                if is_sound(&datagram, 7, now_ms) {
+                let mut datagram = segments.concat();
+                if let Some(told) = sound(&datagram, 7, now_ms) {
+                    tame(&mut datagram, told, 128);
                     let _ = machine.input(&datagram);
                 }
                 machine.send(&[1; 3_000]).expect("it is short");

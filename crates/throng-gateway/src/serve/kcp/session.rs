@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -21,6 +20,8 @@ const WINDOW_IN: u16 = 256;
 /// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
 /// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
 const WAITING_MAX: usize = 64;
+/// Segments that a peer has room for until it has said so: the least that any KCP begins with.
+const PEER_WINDOW: u16 = 32;
 /// How often the machine looks for what has to be sent again.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// A segment that was overtaken by so many acknowledgements is sent again at once.
@@ -48,16 +49,16 @@ pub(super) struct Session {
     pub(super) conversation: u32,
     pub(super) address: SocketAddr,
     began: Instant,
-    /// Where the machine's clock begins. Nobody can guess it, so whoever repeats what the clock said has heard it: the
-    /// address is its own.
+    /// Where the machine's clock begins. Nobody can guess it, so whoever repeats what the clock said has heard it.
     clock_ms: u32,
-    proof: Arc<AtomicBool>,
     pending: Arc<WakeList>,
     state: Mutex<State>,
 }
 
 struct State {
     machine: Kcp<Output>,
+    /// Segments that the peer has room for, as far as it is known to have said so.
+    window: u16,
     /// A message that did not fit into the reader's buffer.
     inbox: BytesMut,
     reader: Option<Waker>,
@@ -104,10 +105,10 @@ impl Session {
             address,
             began: now,
             clock_ms,
-            proof: Arc::default(),
             pending: Arc::clone(pending),
             state: Mutex::new(State {
                 machine,
+                window: PEER_WINDOW,
                 inbox: BytesMut::new(),
                 reader: None,
                 writer: None,
@@ -126,13 +127,14 @@ impl Session {
     }
 
     /// A datagram has come from the session's address.
-    pub(super) fn handle(&self, datagram: &[u8]) {
+    pub(super) fn handle(&self, datagram: &mut [u8]) {
         let now_ms = self.now_ms();
         let Some(sound) = segment::sound(datagram, self.conversation, now_ms) else { return };
-        if sound.has_echo {
-            self.proof.store(true, Ordering::Relaxed);
-        }
         let mut state = self.lock();
+        segment::tame(datagram, sound, state.window);
+        if sound.has_echo {
+            state.window = sound.window;
+        }
         state.heard = Instant::now();
         if state.machine.input(datagram).is_err() {
             return;
@@ -170,11 +172,6 @@ impl Session {
         now.saturating_duration_since(self.lock().heard)
     }
 
-    /// Whether the peer has proved its address, or is lost.
-    pub(super) fn is_settled(&self) -> bool {
-        self.proof.load(Ordering::Relaxed) || self.lock().is_lost
-    }
-
     /// Ends it without a word, which is all that the protocol has for it.
     pub(super) fn lose(&self) {
         self.lock().lose();
@@ -185,11 +182,6 @@ impl Session {
             state.is_pending = true;
             self.pending.add(self.address);
         }
-    }
-
-    /// Turns true when the peer has proved that its address is its own.
-    pub(super) fn proof(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.proof)
     }
 
     /// What the machine's clock shows.

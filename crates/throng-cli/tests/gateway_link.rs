@@ -1,0 +1,164 @@
+//! The door of Throng's own link of `throng gateway`, behind a translation of addresses as routers and containers do it:
+//! clients know the gateway by another address than the one that it listens at.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use throng_channeld::link::{LinkClient, LinkClientError};
+use throng_gateway::serve::LinkOptions;
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
+
+const KEY: [u8; 32] = [15; 32];
+
+struct Gateway {
+    process: Child,
+    /// Held, because a gateway that cannot say anything is another one.
+    _lines: BufReader<ChildStderr>,
+    /// Where the door of the link listens.
+    link: SocketAddr,
+}
+
+impl Gateway {
+    /// Starts it with a door of the link at any free port.
+    fn start(more: &[String]) -> Gateway {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
+            .args(["gateway", "-dev", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http="])
+            .arg("-listen=client,throng,127.0.0.1:0")
+            .args(more)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the gateway starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error"));
+        let link = address_in(&mut lines);
+        Gateway { process, _lines: lines, link }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Where the gateway says that the door of the link is.
+fn address_in(lines: &mut impl BufRead) -> SocketAddr {
+    let mut said = String::new();
+    loop {
+        let begin = said.len();
+        assert!(lines.read_line(&mut said).expect("text") > 0, "it has ended, and said:\n{said}");
+        if let Some((_, address)) = said[begin..].trim_end().split_once("listening for clients (throng) at ") {
+            return address.parse().expect("an address");
+        }
+    }
+}
+
+/// Passes datagrams on between one client, who knows only this, and the gateway.
+struct Translation {
+    public: UdpSocket,
+    is_wanted: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Translation {
+    fn bind() -> Translation {
+        let public = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        Translation { public, is_wanted: Arc::new(AtomicBool::new(true)), thread: None }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.public.local_addr().expect("it is bound")
+    }
+
+    fn pass_on_to(&mut self, gateway: SocketAddr) {
+        let outside = self.public.try_clone().expect("a socket");
+        let inside = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        inside.connect(gateway).expect("an address");
+        for socket in [&outside, &inside] {
+            socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it can be set");
+        }
+        let is_wanted = Arc::clone(&self.is_wanted);
+        self.thread = Some(thread::spawn(move || {
+            let (mut datagram, mut client) = ([0; 2_048], None);
+            while is_wanted.load(Ordering::Relaxed) {
+                if let Ok((bytes, from)) = outside.recv_from(&mut datagram) {
+                    client = Some(from);
+                    let _ = inside.send(&datagram[..bytes]);
+                }
+                if let (Ok(bytes), Some(client)) = (inside.recv(&mut datagram), client) {
+                    let _ = outside.send_to(&datagram[..bytes], client);
+                }
+            }
+        }));
+    }
+}
+
+impl Drop for Translation {
+    fn drop(&mut self) {
+        self.is_wanted.store(false, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A token for a gateway that is known by this address.
+fn token(known_as: SocketAddr, client_id: u64) -> ConnectToken {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let options = ConnectTokenOptions {
+        protocol_id: LinkOptions::PROTOCOL_ID,
+        client_id,
+        create_unix_s: unix_s,
+        expire_unix_s: unix_s + 60,
+        timeout_s: 10,
+        servers: vec![known_as],
+        user_data: [0; USER_DATA_LEN],
+    };
+    // Chance that is none: tokens here only have to differ.
+    let mut seed = client_id;
+    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| {
+        for byte in bytes {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (seed >> 56) as u8;
+        }
+    })
+    .expect("good options")
+}
+
+/// Connects and logs in; the connection id.
+fn join(token: ConnectToken, patience: Duration) -> Result<u32, LinkClientError> {
+    let mut client = LinkClient::connect(token, Instant::now() + patience)?;
+    client.authenticate("ada", "", Instant::now() + patience)?;
+    Ok(client.connection_id())
+}
+
+#[test]
+fn clients_come_in_by_the_address_that_the_gateway_is_known_by_and_by_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    fs::write(&key, KEY.map(|byte| format!("{byte:02x}")).concat()).expect("the folder is ours");
+    let key = format!("-throngkey={}", key.display());
+    let patience = Duration::from_secs(20);
+
+    let mut translation = Translation::bind();
+    let known_as = format!("-throngaddress=203.0.113.7:4000,{}", translation.address());
+    let gateway = Gateway::start(&[key.clone(), known_as]);
+    translation.pass_on_to(gateway.link);
+    assert_ne!(translation.address(), gateway.link);
+    assert_ne!(join(token(translation.address(), 1), patience).expect("it is let in"), 0);
+    let by_its_own = join(token(gateway.link, 2), Duration::from_secs(1));
+    assert!(by_its_own.is_err(), "a token for an address that is not the gateway's: {by_its_own:?}");
+
+    let gateway = Gateway::start(&[key]);
+    let mut translation = Translation::bind();
+    translation.pass_on_to(gateway.link);
+    join(token(gateway.link, 3), patience).expect("without the flag it is known by where it listens");
+    let by_another = join(token(translation.address(), 4), Duration::from_secs(1));
+    assert!(by_another.is_err(), "nobody has said that this is its address: {by_another:?}");
+}
