@@ -12,6 +12,7 @@ use throng_gateway::settings::{self, Settings, SettingsError};
 use tracing::{error, info, warn};
 
 use crate::exit::{Failure, Outcome};
+use crate::gateway_profile::Profiling;
 
 /// Arguments of `throng gateway`: the flags of channeld, in its own style, and some more.
 #[derive(Debug, Args)]
@@ -34,6 +35,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     };
     log::open(&settings).map_err(|error| Failure::Usage(error.into()))?;
     say_notes(&settings);
+    let profiling = Profiling::begin(&settings).map_err(Failure::Usage)?;
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let gateway = Gateway::from_settings(settings.clone(), unix_ns as u64, unix_ns)
         .map_err(|error| Failure::Usage(anyhow!(error)))?;
@@ -56,6 +58,9 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
         }
     };
     let was_quiet = gateway.run(read).map_err(|error| Failure::Run(error.into()))?;
+    if let Some(file) = profiling.end().map_err(Failure::Run)? {
+        info!("where the processor's time went is in {}", file.display());
+    }
     if !was_quiet {
         warn!("some connections had to be cut off");
     }

@@ -152,3 +152,24 @@ fn a_hang_up_with_a_broken_file_leaves_everything_as_it_was_and_says_why() {
     gateway.wait_for("the settings were read again");
     assert_eq!(gateway.end().0, Some(0));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_profile_of_the_processor_is_written_at_the_end() {
+    use pprof::protos::Message as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("profiles");
+    let mut gateway = Gateway::start(&["-dev", "-profile=cpu", &format!("-profilepath={}", path.display())]);
+    let health = gateway.address("health and metrics at http://");
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(1) {
+        assert!(metrics(health).contains("messages_in"));
+    }
+    let (code, said) = gateway.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("cpu.pprof"), "{said}");
+    let bytes = fs::read(path.join("cpu.pprof")).expect("it is written");
+    let profile = pprof::protos::Profile::decode(&bytes[..]).expect("it is what pprof reads");
+    assert!(!profile.sample.is_empty());
+    assert!(profile.string_table.iter().any(|name| name.contains("throng_gateway")), "{:?}", profile.string_table);
+}

@@ -50,9 +50,19 @@ fn all_of_channeld_s_flags_are_taken() {
     assert_eq!((limits.max_unauthenticated_ms, limits.max_failed_auth, limits.max_fsm_violations), (1_000, 2, 3));
     assert_eq!(settings.channel_types.of(5).tick_interval_ms, 33);
     assert_eq!(settings.auth, AuthProvider::Everybody, "-dev without a provider");
-    for flag in ["-srb", "-swb", "-crb", "-cwb", "-profile", "config/server_authoratative_fsm.json"] {
+    for flag in ["-srb", "-swb", "-crb", "-cwb", "config/server_authoratative_fsm.json"] {
         assert!(settings.notes.iter().any(|note| note.to_string().starts_with(flag)), "{flag} has no note");
     }
+}
+
+#[test]
+fn of_profiles_only_that_of_the_processor_is_taken() {
+    assert!(load("-dev -profile cpu").unwrap().notes.iter().all(|note| !note.to_string().contains("-profile")));
+    for other in ["mem", "goroutine"] {
+        let settings = load(&format!("-dev -profile {other}")).unwrap();
+        assert!(settings.notes.iter().any(|note| note.to_string().contains("has no effect")), "{other}");
+    }
+    assert!(load("-dev -profile heap").is_err());
 }
 
 #[test]

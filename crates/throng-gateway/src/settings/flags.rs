@@ -66,7 +66,11 @@ const FLAGS: &[Flag] = &[
         "-3 all, -1 debug, 0 info, 1 warnings, 2 errors, 3 only what is fatal",
     ),
     flag("logfile", keep!(some log_file), "also write the log here; {time} becomes the time of start"),
-    flag("profile", Kind::Text(set_profile), "cpu, mem or goroutine: see the note it prints"),
+    flag(
+        "profile",
+        Kind::Text(set_profile),
+        "cpu: samples where the processor's time goes, and writes it down at the end; mem, goroutine: see the note",
+    ),
     flag("profilepath", keep!(profile_path), "where profiles go"),
     flag("sn", Kind::Text(|s, v| network(v).map(|n| s.server.network = n)), "servers: tcp, kcp, ws, tls, wss"),
     flag("sa", Kind::Text(|s, v| address(v).map(|a| s.server.address = a)), "servers: address, as :11288"),
@@ -327,8 +331,10 @@ fn set_profile(settings: &mut Settings, text: &str) -> Result<(), String> {
         _ => return Err("cpu, mem or goroutine".into()),
     };
     settings.profile = Some(profile);
-    let text = "-profile has no effect: use perf or heaptrack on this process; /metrics has times per subsystem";
-    settings.notes.push(Note { text: text.into() });
+    if profile != Profile::Processor {
+        let text = format!("-profile {text} has no effect: use heaptrack or gdb on this process");
+        settings.notes.push(Note { text });
+    }
     Ok(())
 }
 

@@ -92,7 +92,7 @@ impl LogLevel {
     }
 }
 
-/// What `-profile` asks for. Understood, noted, and left to the tools of the platform.
+/// What `-profile` asks for. The first is done; the others are understood, noted, and left to the tools of the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// `cpu`
