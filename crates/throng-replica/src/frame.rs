@@ -168,6 +168,9 @@ const FREE_FRAME_BYTES_MAX: usize = 256 << 10;
 /// The part of the usual number of frames that a tick with fewer takes off: after 180 such ticks it is the half.
 const FORGOTTEN_PART: usize = 256;
 
+/// Twice the usual number are kept, and these: crowds come and go, and a steady tick is to allocate nothing.
+const SPARE_FRAMES: usize = 64;
+
 /// Frames that are given back to the allocator in one tick.
 const TRIMMED_PER_TICK: usize = 64;
 
@@ -191,11 +194,11 @@ impl FramePool {
         }
     }
 
-    /// Keeps as many frames as have usually been in use at once: in the last tick `used`.
+    /// Keeps frames for twice what has usually been in use at once: in the last tick `used`.
     pub(crate) fn trim(&mut self, used: usize) {
         let forgotten = self.usual.div_ceil(FORGOTTEN_PART);
         self.usual = used.max(self.usual - forgotten);
-        let surplus = (self.free.len() + self.lent.len()).saturating_sub(self.usual);
+        let surplus = (self.free.len() + self.lent.len()).saturating_sub(2 * self.usual + SPARE_FRAMES);
         let kept = self.free.len().saturating_sub(surplus.min(TRIMMED_PER_TICK));
         self.free.truncate(kept);
     }
@@ -242,7 +245,7 @@ mod tests {
         (0..100).for_each(|_| tick(&mut pool, 10));
         assert!(pool.free.len() > 2_000, "not at once: the next burst may be near");
         (0..2_000).for_each(|_| tick(&mut pool, 10));
-        assert_eq!(pool.free.len(), 10);
+        assert_eq!(pool.free.len(), 2 * 10 + SPARE_FRAMES);
     }
 
     #[test]
