@@ -35,7 +35,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     };
     log::open(&settings).map_err(|error| Failure::Usage(error.into()))?;
     say_notes(&settings);
-    let profiling = Profiling::begin(&settings).map_err(Failure::Usage)?;
+    let profiling = Profiling::begin(&settings);
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let gateway = Gateway::from_settings(settings.clone(), unix_ns as u64, unix_ns)
         .map_err(|error| Failure::Usage(anyhow!(error)))?;
@@ -57,10 +57,9 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
             None
         }
     };
-    let was_quiet = gateway.run(read).map_err(|error| Failure::Run(error.into()))?;
-    if let Some(file) = profiling.end().map_err(Failure::Run)? {
-        info!("where the processor's time went is in {}", file.display());
-    }
+    let end = gateway.run(read);
+    profiling.end();
+    let was_quiet = end.map_err(|error| Failure::Run(error.into()))?;
     if !was_quiet {
         warn!("some connections had to be cut off");
     }

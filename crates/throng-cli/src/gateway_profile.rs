@@ -1,39 +1,64 @@
 //! `throng gateway -profile cpu`: where the processor's time goes, sampled from the start to the end.
 //!
-//! The file is what pprof and its relatives read, as channeld's is.
+//! The file is what pprof and its relatives read, as channeld's is. Whatever goes wrong here is said in the log: a gateway
+//! without a profile is better than none.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use throng_gateway::settings::{Profile, Settings};
+use tracing::{info, warn};
 
 /// The name that Go's profiler gives its files too.
 const FILE: &str = "cpu.pprof";
 
-/// A profile that is being taken, if one was asked for.
-pub(crate) struct Profiling(Option<Running>);
+/// Longer is not sampled: what is seen rarely lies in a temporary file that grows.
+const LONGEST: Duration = Duration::from_secs(3_600);
 
-struct Running {
-    sampler: Sampler,
-    file: PathBuf,
-}
+/// A profile that is being taken, if one was asked for.
+pub(crate) struct Profiling(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Profiling {
-    /// Begins to sample. The folder is made now, so that it does not turn out at the end that it cannot be.
-    pub(crate) fn begin(settings: &Settings) -> Result<Profiling> {
+    /// Begins to sample, if the settings say so. The folder is made now, so that it does not turn out at the end that it
+    /// cannot be.
+    pub(crate) fn begin(settings: &Settings) -> Profiling {
         if settings.profile != Some(Profile::Processor) {
-            return Ok(Profiling(None));
+            return Profiling(None);
         }
-        let folder = Path::new(&settings.profile_path);
-        std::fs::create_dir_all(folder).with_context(|| format!("-profilepath: {}", folder.display()))?;
-        Ok(Profiling(Some(Running { sampler: Sampler::begin()?, file: folder.join(FILE) })))
+        let running = begin(Path::new(&settings.profile_path));
+        Profiling(running.inspect_err(|error| warn!("-profile cpu: {error:#}")).ok())
     }
 
-    /// Writes down what was seen; where.
-    pub(crate) fn end(self) -> Result<Option<PathBuf>> {
-        let Some(Running { sampler, file }) = self.0 else { return Ok(None) };
-        std::fs::write(&file, sampler.end()?).with_context(|| format!("-profilepath: {}", file.display()))?;
-        Ok(Some(file))
+    /// Writes down what was seen.
+    pub(crate) fn end(self) {
+        let Some((stop, thread)) = self.0 else { return };
+        drop(stop);
+        if thread.join().is_err() {
+            warn!("-profile cpu: nothing is written");
+        }
+    }
+}
+
+fn begin(folder: &Path) -> Result<(Sender<()>, JoinHandle<()>)> {
+    std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    let sampler = Sampler::begin()?;
+    let file = folder.join(FILE);
+    let (stop, stopped) = channel();
+    let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || run(sampler, &file, &stopped))?;
+    Ok((stop, thread))
+}
+
+fn run(sampler: Sampler, file: &Path, stopped: &Receiver<()>) {
+    if stopped.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+        info!("-profile cpu: ends after {} minutes", LONGEST.as_secs() / 60);
+    }
+    let written = sampler.end().and_then(|profile| Ok(std::fs::write(file, profile)?));
+    match written {
+        Ok(()) => info!("where the processor's time went is in {}", file.display()),
+        Err(error) => warn!("-profile cpu: {}: {error:#}", file.display()),
     }
 }
 
@@ -49,13 +74,12 @@ impl Sampler {
         // A sample is taken in a signal handler, which cannot unwind what holds the loader's lock.
         let unsafe_to_unwind = ["libc", "libgcc", "pthread", "vdso"];
         let guard = pprof::ProfilerGuardBuilder::default().frequency(Self::HZ).blocklist(&unsafe_to_unwind).build();
-        Ok(Sampler(guard.context("-profile cpu")?))
+        Ok(Sampler(guard?))
     }
 
     fn end(self) -> Result<Vec<u8>> {
         use pprof::protos::Message as _;
-        let profile = self.0.report().build().and_then(|report| report.pprof()).context("-profile cpu")?;
-        Ok(profile.encode_to_vec())
+        Ok(self.0.report().build().and_then(|report| report.pprof())?.encode_to_vec())
     }
 }
 
@@ -65,7 +89,7 @@ struct Sampler;
 #[cfg(not(unix))]
 impl Sampler {
     fn begin() -> Result<Sampler> {
-        anyhow::bail!("-profile cpu works on Unix only")
+        anyhow::bail!("works on Unix only")
     }
 
     fn end(self) -> Result<Vec<u8>> {

@@ -1,25 +1,27 @@
 //! The door of Throng's own link of `throng gateway`, behind a translation of addresses as routers and containers do it:
 //! clients know the gateway by another address than the one that it listens at.
 
+mod lines;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use lines::lines_of;
 use throng_channeld::link::{LinkClient, LinkClientError};
 use throng_gateway::serve::LinkOptions;
 use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 
+const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: [u8; 32] = [15; 32];
 
 struct Gateway {
     process: Child,
-    /// Held, because a gateway that cannot say anything is another one.
-    _lines: BufReader<ChildStderr>,
     /// Where the door of the link listens.
     link: SocketAddr,
 }
@@ -34,9 +36,8 @@ impl Gateway {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the gateway starts");
-        let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error"));
-        let link = address_in(&mut lines);
-        Gateway { process, _lines: lines, link }
+        let link = address_in(&lines_of(process.stderr.take().expect("it has a standard error")));
+        Gateway { process, link }
     }
 }
 
@@ -48,14 +49,14 @@ impl Drop for Gateway {
 }
 
 /// Where the gateway says that the door of the link is.
-fn address_in(lines: &mut impl BufRead) -> SocketAddr {
+fn address_in(lines: &Receiver<String>) -> SocketAddr {
     let mut said = String::new();
     loop {
-        let begin = said.len();
-        assert!(lines.read_line(&mut said).expect("text") > 0, "it has ended, and said:\n{said}");
-        if let Some((_, address)) = said[begin..].trim_end().split_once("listening for clients (throng) at ") {
+        let Ok(line) = lines.recv_timeout(PATIENCE) else { panic!("it says nothing more than:\n{said}") };
+        if let Some((_, address)) = line.trim_end().split_once("listening for clients (throng) at ") {
             return address.parse().expect("an address");
         }
+        said.push_str(&line);
     }
 }
 

@@ -1,18 +1,22 @@
 //! What `throng gateway` writes down, and how it ends.
 
+mod lines;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use lines::lines_of;
 use throng_channeld::client::{Client, ClientOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Gateway {
     process: Child,
-    lines: BufReader<std::process::ChildStderr>,
+    lines: Receiver<String>,
     said: String,
 }
 
@@ -24,7 +28,7 @@ impl Gateway {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the gateway starts");
-        let lines = BufReader::new(process.stderr.take().expect("it has a standard error"));
+        let lines = lines_of(process.stderr.take().expect("it has a standard error"));
         Gateway { process, lines, said: String::new() }
     }
 
@@ -32,9 +36,9 @@ impl Gateway {
     fn wait_for(&mut self, wanted: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let mut line = String::new();
-            let bytes = self.lines.read_line(&mut line).expect("text");
-            assert!(bytes > 0 && Instant::now() < deadline, "it does not say {wanted:?}, but:\n{}", self.said);
+            let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
+                panic!("it does not say {wanted:?}, but:\n{}", self.said);
+            };
             self.said.push_str(&line);
             if let Some((_, after)) = line.trim_end().split_once(wanted) {
                 return after.to_owned();
@@ -55,7 +59,7 @@ impl Gateway {
     fn end(mut self) -> (Option<i32>, String) {
         self.tell("-TERM");
         let status = self.process.wait().expect("it ends");
-        let _ = self.lines.read_to_string(&mut self.said);
+        self.said.extend(self.lines.iter());
         (status.code(), std::mem::take(&mut self.said))
     }
 }

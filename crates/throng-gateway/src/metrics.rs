@@ -18,6 +18,7 @@
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
 //! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
+//! | `gateway_challenged_total` | counter | `connType` | strangers over KCP who were asked to show that their address is their own |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
@@ -107,7 +108,7 @@ impl Page {
 
     fn traffic(&self, report: &Report, shell: &ShellCounters) {
         type Read = fn(&Report, &ShellCounters, Side) -> u64;
-        let traffic: [(&str, &str, Read); 10] = [
+        let traffic: [(&str, &str, Read); 11] = [
             ("messages_in", "Messages that came.", |report, _, side| report.counters.of(side).messages_in),
             ("messages_out", "Messages that were sent.", |report, _, side| report.counters.of(side).messages_out),
             ("packets_in", "Frames that came.", |_, shell, side| load(&shell.of(side).packets_in)),
@@ -120,6 +121,9 @@ impl Page {
             ("bytes_in", "Bytes that came.", |_, shell, side| load(&shell.of(side).bytes_in)),
             ("bytes_out", "Bytes that were sent.", |_, shell, side| load(&shell.of(side).bytes_out)),
             ("connection_closed", "Connections that ended.", |report, _, side| report.counters.of(side).closed),
+            ("gateway_challenged_total", "Strangers over KCP who were asked for a proof.", |_, shell, side| {
+                load(&shell.of(side).challenged)
+            }),
         ];
         for (name, help, read) in traffic {
             let counter = self.counters(name, help, &["connType"]);

@@ -78,6 +78,36 @@ fn messages_for_which_no_state_is_due_soon_go_out_at_once() {
 }
 
 #[test]
+fn what_happens_in_a_channel_of_others_holds_nobody_back() {
+    for interval_ms in [None, Some(500)] {
+        let mut scene = scene(&["-dev"], interval_ms);
+        let other = scene.stage.client();
+        scene.stage.subscribe(&scene.server.clone(), &other, scene.channel, every(20));
+        // The other one sleeps until something happens; so does a subscriber of 500 ms until its turn.
+        scene.stage.pass(203);
+        scene.told();
+        scene.update(1);
+        scene.call(&scene.client.clone());
+        assert_eq!(scene.told(), (vec![CALL], 1), "subscribed every {interval_ms:?} ms");
+    }
+}
+
+#[test]
+fn much_does_not_wait() {
+    let mut scene = scene(&["-dev"], Some(20));
+    scene.told();
+    scene.update(1);
+    let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(scene.channel, CALL) };
+    let body = ServerForwardMessage { client_conn_id: scene.client.id, payload: vec![7; 1_000].into() };
+    let mut waiting = 0;
+    for _ in 0..100 {
+        scene.stage.say(&scene.server.clone(), header, &body);
+        waiting = waiting + 1 - scene.told().0.len();
+        assert!(waiting <= 4, "of a kilobyte each");
+    }
+}
+
+#[test]
 fn nobody_waits_for_a_channel_in_which_nothing_happens() {
     let mut scene = scene(&["-dev"], Some(20));
     scene.stage.pass(200);

@@ -165,8 +165,8 @@ const FREE_FRAMES_MAX: usize = 65_536;
 /// A frame that has grown beyond this, for a channel with a large state, is not kept.
 const FREE_FRAME_BYTES_MAX: usize = 256 << 10;
 
-/// The part of the usual number of frames that a tick with fewer takes off: after 180 such ticks it is the half.
-const FORGOTTEN_PART: usize = 256;
+/// The part of the usual number of frames that a tick with fewer takes off: after 700 such ticks it is the half.
+const FORGOTTEN_PART: usize = 1_024;
 
 /// Twice the usual number are kept, and these: crowds come and go, and a steady tick is to allocate nothing.
 const SPARE_FRAMES: usize = 64;
@@ -244,8 +244,19 @@ mod tests {
         tick(&mut pool, 4_000);
         (0..100).for_each(|_| tick(&mut pool, 10));
         assert!(pool.free.len() > 2_000, "not at once: the next burst may be near");
-        (0..2_000).for_each(|_| tick(&mut pool, 10));
+        (0..20_000).for_each(|_| tick(&mut pool, 10));
         assert_eq!(pool.free.len(), 2 * 10 + SPARE_FRAMES);
+    }
+
+    #[test]
+    fn what_is_needed_now_and_then_is_kept_in_between() {
+        let mut pool = FramePool::default();
+        tick(&mut pool, 1_000);
+        for _ in 0..10 {
+            (0..400).for_each(|_| tick(&mut pool, 10));
+            assert!(pool.free.len() >= 1_000, "{}", pool.free.len());
+            tick(&mut pool, 1_000);
+        }
     }
 
     #[test]

@@ -212,6 +212,11 @@ impl Stream {
         Some(entry.interval_ticks)
     }
 
+    /// Whether a change in some channel may give one of them a turn.
+    pub fn waits_for_change(&self) -> bool {
+        !self.is_paused && self.entries.iter().any(|entry| entry.stage == Stage::Asleep)
+    }
+
     /// Stops or goes on serving: a path that has enough to do already is given no more. Takes effect at the next plan.
     pub fn pause(&mut self, is_paused: bool) {
         if self.is_paused && !is_paused {

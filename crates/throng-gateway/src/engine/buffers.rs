@@ -10,7 +10,7 @@ pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 const KEPT_BYTES_MIN: usize = 2 << 10;
 /// One with more was made for something rare.
 const KEPT_BYTES_MAX: usize = 256 << 10;
-/// Each thread that writes uses one at a time.
+/// Each thread that writes state uses one at a time; a client's messages may take one now and then.
 const KEPT: usize = 64;
 
 impl Buffers {

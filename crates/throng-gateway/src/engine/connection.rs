@@ -75,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) behind_since: Option<Time>,
     /// Since when messages wait for the next state.
     pub(crate) held_since: Option<Time>,
+    /// It is on the list of those for whom messages wait, or waited.
+    pub(crate) is_listed: bool,
     /// It is to be ended at the end of the step.
     pub(crate) is_ending: bool,
     pub(crate) is_closing: bool,
@@ -144,6 +146,9 @@ impl Tally {
     }
 }
 
+/// A server's buffer is kept up to this many bytes.
+const KEPT_SERVER_BYTES: usize = 64 << 10;
+
 impl Connection {
     pub(crate) fn new(
         key: Key,
@@ -179,6 +184,7 @@ impl Connection {
             slow_since: None,
             behind_since: None,
             held_since: None,
+            is_listed: false,
             is_ending: false,
             is_closing: false,
         }
@@ -248,10 +254,20 @@ impl Connection {
         self.outbox.datagrams()
     }
 
-    /// Hands what was queued to the shell.
+    /// Hands what was queued to the shell, and the buffer to the next one.
     pub(crate) fn flush(&mut self, buffers: &Buffers) -> usize {
         let bytes = self.hand_over();
         buffers.take_back(&mut self.out);
+        bytes
+    }
+
+    /// Hands messages to the shell. Servers are sent many in each step, so they keep what they are put together in.
+    pub(crate) fn flush_messages(&mut self, buffers: &Buffers) -> usize {
+        if !self.is_server() {
+            return self.flush(buffers);
+        }
+        let bytes = self.hand_over();
+        self.out.shrink_to(KEPT_SERVER_BYTES);
         bytes
     }
 
@@ -342,13 +358,15 @@ impl Connection {
         self.outbox.queued_bytes()
     }
 
-    /// Says good-bye: what is queued goes out, then the connection ends.
-    pub(crate) fn close(&mut self) {
-        if !self.is_closing {
-            self.hand_over();
-            self.is_closing = true;
-            self.outbox.close();
+    /// Says good-bye: what is queued goes out, then the connection ends. The bytes that were queued.
+    pub(crate) fn close(&mut self) -> usize {
+        if self.is_closing {
+            return 0;
         }
+        let bytes = self.hand_over();
+        self.is_closing = true;
+        self.outbox.close();
+        bytes
     }
 }
 

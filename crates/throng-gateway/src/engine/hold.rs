@@ -25,7 +25,7 @@ struct Waiting {
     until: Time,
 }
 
-/// More bytes than these do not wait: they are worth a write of their own.
+/// More bytes than these do not wait for a client: they are worth a write of their own.
 const HELD_BYTES_MAX: usize = 4 << 10;
 
 impl Engine {
@@ -33,12 +33,14 @@ impl Engine {
     pub(super) fn has_forwarded(&mut self, to: usize) {
         let limits = self.settings.limits;
         let Some(connection) = &mut self.connections[to] else { return };
-        if connection.is_server() || limits.max_hold_ms == 0 {
+        if connection.is_server() || limits.max_hold_ms == 0 || connection.out_bytes() > HELD_BYTES_MAX {
             self.dirty.insert(to);
         } else if connection.held_since.is_none() && !self.dirty.contains(&to) {
             connection.held_since = Some(self.now);
-            let key = connection.key;
-            self.hold(Waiting { key, until: self.now });
+            if !std::mem::replace(&mut connection.is_listed, true) {
+                let key = connection.key;
+                self.hold(Waiting { key, until: self.now });
+            }
         }
     }
 
@@ -65,31 +67,38 @@ impl Engine {
             }
             match self.waits_until(waiting[place].key) {
                 Some(until) => waiting[place].until = until,
-                None => drop(waiting.swap_remove(place)),
+                None => self.strike_out(waiting.swap_remove(place).key),
             }
         }
         self.held = Held { first: waiting.iter().map(|waiting| waiting.until).min(), waiting };
     }
 
+    fn strike_out(&mut self, key: Key) {
+        if let Some(index) = self.place(key) {
+            self.connection_mut(index).is_listed = false;
+        }
+    }
+
     /// Until when a connection's messages wait. `None` if they have gone out, or are to go out now.
     fn waits_until(&mut self, key: Key) -> Option<Time> {
         let index = self.place(key)?;
-        let connection = self.connection(index);
-        let end = connection.held_since?.after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
-        let is_small = connection.out_bytes() <= HELD_BYTES_MAX;
-        let turn = self.next_state_for(index).filter(|&turn| is_small && turn > self.now && turn <= end);
+        let end =
+            self.connection(index).held_since?.after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
+        let turn = self.next_state_for(index, end);
         if turn.is_none() {
             self.dirty.insert(index);
         }
         turn
     }
 
-    /// When a connection may be sent state next: known as long as nobody has to be woken up.
-    fn next_state_for(&self, index: usize) -> Option<Time> {
-        if self.hub.is_disturbed() {
-            return Some(self.next_step());
-        }
-        let turn = self.hub.connection(self.hub_id(index))?.next_turn(self.hub.now())?;
-        Some(self.time_of(turn).max(self.next_step()))
+    /// When a connection may be sent state next, if that is not later than `end`.
+    fn next_state_for(&self, index: usize, end: Time) -> Option<Time> {
+        let stream = self.hub.connection(self.hub_id(index))?;
+        let step = self.next_step();
+        let is_in_time = |&turn: &Time| turn > self.now && turn <= end;
+        let turn = stream.next_turn(self.hub.now()).map(|turn| self.time_of(turn).max(step));
+        // Who is woken up by a change has a turn that is not known before the next step.
+        let woken = || (self.hub.is_disturbed() && stream.waits_for_change()).then_some(step);
+        turn.filter(is_in_time).or_else(|| woken().filter(is_in_time))
     }
 }

@@ -390,7 +390,8 @@ impl Engine {
         self.now = now;
         self.fan_out_for_the_last_time();
         for connection in self.connections.iter_mut().flatten() {
-            connection.close();
+            let bytes = connection.close();
+            self.counters.side(connection.side).bytes_out += bytes as u64;
         }
     }
 
@@ -537,7 +538,7 @@ impl Engine {
         for index in self.dirty.drain() {
             if let Some(connection) = &mut self.connections[index] {
                 let side = connection.side;
-                self.counters.side(side).bytes_out += connection.flush(&self.buffers) as u64;
+                self.counters.side(side).bytes_out += connection.flush_messages(&self.buffers) as u64;
                 if connection.falls_behind(limits, self.now) {
                     self.watched.push(connection.key);
                 }

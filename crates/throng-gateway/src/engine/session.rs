@@ -152,7 +152,8 @@ impl Engine {
         let hub = self.hub_id(index);
         self.hub.disconnect(hub);
         let Some(mut connection) = self.connections[index].take() else { return };
-        connection.close();
+        let bytes = connection.close();
+        self.counters.side(connection.side).bytes_out += bytes as u64;
         self.by_connection_id.remove(&connection.id);
         self.dirty.remove(&index);
         if let Some(end) = connection.patience_end {

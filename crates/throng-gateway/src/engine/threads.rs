@@ -1,10 +1,11 @@
 //! A step's work, shared out to other threads when there is enough of it.
 //!
-//! Helpers are started for the step and end with it. That takes about 30 us each, and is only done for work of
-//! milliseconds. A pool that keeps its threads would have to keep them looking for more to do after each of the step's
-//! two parts: with rayon's that was a tenth of all processor time.
+//! Helpers are started for a part of the step and end with it. That takes about 30 us each, with the memory of a thread,
+//! and is only done for work of milliseconds. The threads of a work-stealing pool would look for more to do after each
+//! part before they sleep: with 200 clients who write 30 times a second, that took a tenth of the processor time.
 
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -72,13 +73,13 @@ fn share_out<T: Send>(items: &mut [T], plan: Plan, job: impl Fn(&mut T) + Sync) 
         }
     };
     thread::scope(|scope| {
-        for _ in 0..plan.helpers {
-            let helper = thread::Builder::new().name("step".to_owned()).spawn_scoped(scope, work);
-            if helper.is_err() {
-                break;
-            }
-        }
+        let start = |_| thread::Builder::new().name("step".to_owned()).spawn_scoped(scope, work).ok();
+        let helpers: Vec<_> = (0..plan.helpers).map_while(start).collect();
         work();
+        // Unless it is joined, a thread that panics takes the reason with it.
+        for helper in helpers {
+            helper.join().unwrap_or_else(|cause| resume_unwind(cause));
+        }
     });
 }
 
@@ -135,6 +136,21 @@ mod tests {
         assert_eq!(Plan::of(256, 0, 2).run.get(), 8);
         assert_eq!(Plan::of(200, 200 << 20, 2).run.get(), 1);
         assert_eq!(Plan::of(usize::MAX, usize::MAX, 2).run.get(), 1);
+    }
+
+    #[test]
+    fn a_panic_keeps_its_reason_whoever_it_happens_to() {
+        let here = thread::current().id();
+        let mut items = [(); 64];
+        let plan = Plan { helpers: 1, run: NonZero::<usize>::MIN };
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            share_out(&mut items, plan, |()| {
+                assert!(thread::current().id() == here, "out of eggs");
+                thread::sleep(Duration::from_millis(1));
+            });
+        }));
+        let cause = failed.expect_err("the helper has failed");
+        assert_eq!(cause.downcast_ref::<&str>(), Some(&"out of eggs"));
     }
 
     #[test]

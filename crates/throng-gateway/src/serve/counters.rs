@@ -53,11 +53,13 @@ pub enum Reason {
     NoMaster,
     /// Accepting a connection failed, most often because there are too many open files.
     Accept,
+    /// A datagram that no honest peer could have sent. Its address may be somebody else's.
+    BadDatagram,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Reason::TooManyConnections,
         Reason::TooManyFromAddress,
         Reason::ArrivesTooFast,
@@ -80,6 +82,7 @@ impl Reason {
         Reason::AuthUnavailable,
         Reason::NoMaster,
         Reason::Accept,
+        Reason::BadDatagram,
     ];
 
     /// A stable name, for metric labels.
@@ -107,6 +110,7 @@ impl Reason {
             Reason::AuthUnavailable => "auth_unavailable",
             Reason::NoMaster => "no_master",
             Reason::Accept => "accept",
+            Reason::BadDatagram => "bad_datagram",
         }
     }
 
@@ -146,6 +150,8 @@ pub struct SideCounters {
     pub accepted: AtomicU64,
     /// Connections that have ended.
     pub closed: AtomicU64,
+    /// Strangers over KCP that were asked to show that their address is their own, once for each time they knocked.
+    pub challenged: AtomicU64,
     refused: [AtomicU64; Reason::ALL.len()],
 }
 

@@ -25,12 +25,12 @@ use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::counters::Reason;
+use super::counters::{Reason, add};
 use super::door::Door;
 use super::stream;
 use super::wake::WakeList;
 use challenge::Challenges;
-use segment::Segment;
+use segment::{Segment, Sent};
 use session::{INTERVAL, Need, Session};
 
 /// The longest datagram: an Ethernet frame's. Longer ones were never sent by KCP.
@@ -110,7 +110,11 @@ impl Post {
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let Some(first) = Segment::first(datagram) else { return };
         match self.sessions.get(&from) {
-            Some(session) if session.conversation == first.conversation => session.handle(datagram),
+            Some(session) if session.conversation == first.conversation => {
+                if !session.handle(datagram) {
+                    self.door.refuse(from, Reason::BadDatagram);
+                }
+            }
             _ if *self.closing.borrow() => {}
             _ => self.handle_stranger(from, first, datagram),
         }
@@ -119,10 +123,12 @@ impl Post {
     fn handle_stranger(&mut self, from: SocketAddr, first: Segment, datagram: &mut [u8]) {
         let (now, conversation) = (Instant::now(), first.conversation);
         if let Some(answer) = first.answer() {
-            if self.challenges.is_answered(now, (from, conversation), answer) {
-                self.begin(from, conversation, datagram);
+            match self.challenges.is_answered(now, (from, conversation), answer) {
+                true => self.begin(from, conversation, datagram),
+                false => self.door.refuse(from, Reason::BadDatagram),
             }
-        } else if first.is_beginning() && segment::sound(datagram, conversation, 0).is_some() {
+        } else if first.is_beginning() && segment::sound(datagram, (conversation, &Sent::default()), 0).is_some() {
+            add(&self.door.counters().challenged, 1);
             let challenge = segment::challenge(conversation, self.challenges.make(now, from, conversation));
             // If the kernel has no room for it, the stranger will ask again.
             let _ = self.socket.try_send_to(&challenge, from);

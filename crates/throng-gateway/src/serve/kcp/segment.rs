@@ -7,6 +7,8 @@
 //! The machine was written for peers that mean well: its arithmetic on numbers and times is only right for those near
 //! its own. What no honest peer could send is dropped here. Source: the KCP reference (skywind3000/kcp, ikcp.c).
 
+use std::collections::VecDeque;
+
 /// Bytes before the data.
 pub(super) const HEADER_BYTES: usize = 24;
 
@@ -18,6 +20,8 @@ const WINDOW_TELL: u8 = 84;
 const NUMBERS_END: u32 = 1 << 30;
 /// No acknowledgement takes longer, in milliseconds.
 const ROUND_TRIP_MAX_MS: u32 = 60_000;
+/// Transmissions that are remembered: all that may be on their way, twice.
+const SENT_MAX: usize = 128;
 /// Segments of one message, at most: the machine's own limit for what it sends.
 const FRAGMENTS_MAX: u8 = 128;
 /// The number before the first: of challenges, and of the answers to them.
@@ -93,23 +97,49 @@ pub(super) fn challenge(conversation: u32, time_ms: u32) -> [u8; HEADER_BYTES] {
     head
 }
 
+/// The last transmissions to a peer. Whoever acknowledges one of them, with its number and its time, has heard it: the
+/// clock begins where nobody can guess it.
+#[derive(Debug, Default)]
+pub(super) struct Sent(VecDeque<(u32, u32)>);
+
+impl Sent {
+    /// Notes the segments of a datagram that goes out.
+    pub(super) fn note(&mut self, datagram: &[u8]) {
+        let mut rest = datagram;
+        while let Some(segment) = Segment::first(rest) {
+            if segment.command == PUSH {
+                if self.0.len() == SENT_MAX {
+                    self.0.pop_front();
+                }
+                self.0.push_back((segment.number, segment.time_ms));
+            }
+            let Some(after) = rest.get(HEADER_BYTES + segment.data_bytes..) else { return };
+            rest = after;
+        }
+    }
+
+    fn is_acknowledged_by(&self, segment: &Segment) -> bool {
+        segment.command == ACK && self.0.contains(&(segment.number, segment.time_ms))
+    }
+}
+
 /// What a datagram tells that could come from an honest peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sound {
-    /// It repeats a time that it was told.
+    /// It acknowledges something that was sent not long ago.
     pub(super) has_echo: bool,
     /// Segments that its sender has room for, as its last segment says.
     pub(super) window: u16,
 }
 
-/// Makes a sound datagram fit for the machine. Answers to challenges, of which there are more than one where datagrams
-/// were sent twice, become segments that say nothing. And whoever has not heard what it answers takes nothing from the
+/// Makes a sound datagram fit for the machine. Acknowledgements of what was not sent lately, answers to challenges among
+/// them, become segments that say nothing. And whoever has not heard what it answers takes nothing from the
 /// conversation: without an echo a datagram acknowledges nothing, and leaves the sender's window no smaller than
 /// `window`. An honest peer says both with the next echo, because it acknowledges each segment.
-pub(super) fn tame(datagram: &mut [u8], sound: Sound, window: u16) {
+pub(super) fn tame(datagram: &mut [u8], (sound, sent): (Sound, &Sent), window: u16) {
     let mut rest = datagram;
     while let Some(segment) = Segment::first(rest) {
-        if segment.answer().is_some() {
+        if segment.command == ACK && !sent.is_acknowledged_by(&segment) {
             rest[COMMAND_AT] = WINDOW_TELL;
         }
         if !sound.has_echo {
@@ -122,7 +152,7 @@ pub(super) fn tame(datagram: &mut [u8], sound: Sound, window: u16) {
 }
 
 /// Whether all segments of a datagram are such as an honest peer could send at this time. `None` if not.
-pub(super) fn sound(datagram: &[u8], conversation: u32, now_ms: u32) -> Option<Sound> {
+pub(super) fn sound(datagram: &[u8], (conversation, sent): (u32, &Sent), now_ms: u32) -> Option<Sound> {
     let mut rest = datagram;
     let mut found = Sound { has_echo: false, window: 0 };
     while !rest.is_empty() {
@@ -131,7 +161,7 @@ pub(super) fn sound(datagram: &[u8], conversation: u32, now_ms: u32) -> Option<S
         if !segment.is_sound(conversation, now_ms) {
             return None;
         }
-        found = Sound { has_echo: found.has_echo || segment.is_acknowledgement(), window: segment.window };
+        found = Sound { has_echo: found.has_echo || sent.is_acknowledged_by(&segment), window: segment.window };
         rest = after;
     }
     (!datagram.is_empty()).then_some(found)
@@ -148,7 +178,14 @@ mod tests {
     use super::*;
 
     fn is_sound(datagram: &[u8], conversation: u32, now_ms: u32) -> bool {
-        sound(datagram, conversation, now_ms).is_some()
+        sound(datagram, (conversation, &Sent::default()), now_ms).is_some()
+    }
+
+    /// The third segment went out at 90.
+    fn sent() -> Sent {
+        let mut sent = Sent::default();
+        sent.note(&segment(PUSH, 90, 3, b"three"));
+        sent
     }
 
     fn segment(command: u8, time_ms: u32, number: u32, data: &[u8]) -> Vec<u8> {
@@ -171,14 +208,32 @@ mod tests {
     #[test]
     fn acknowledgements_repeat_what_they_were_told() {
         let (push, ack) = (segment(PUSH, 123, 0, b"hello"), segment(ACK, 90, 3, b""));
-        assert_eq!(sound(&push, 7, 99), Some(Sound { has_echo: false, window: 32 }));
-        assert_eq!(sound(&[push, ack].concat(), 7, 99), Some(Sound { has_echo: true, window: 32 }));
+        let told = |datagram: &[u8]| sound(datagram, (7, &sent()), 99).expect("sound");
+        assert_eq!(told(&push), Sound { has_echo: false, window: 32 });
+        assert_eq!(told(&[push, ack].concat()), Sound { has_echo: true, window: 32 });
+        for (time_ms, number) in [(89, 3), (91, 3), (90, 2), (90, 4)] {
+            let mut forged = segment(ACK, time_ms, number, b"");
+            let found = told(&forged);
+            assert!(!found.has_echo, "nothing like it was sent");
+            tame(&mut forged, (found, &sent()), 0);
+            assert_eq!(forged[COMMAND_AT], WINDOW_TELL, "the machine is told nothing");
+        }
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_may_be_on_its_way() {
+        let mut sent = Sent::default();
+        for number in 0..1_000 {
+            sent.note(&[segment(PUSH, number, number, b"a"), segment(WINDOW_TELL, 0, 0, b"")].concat());
+        }
+        assert_eq!(sent.0.len(), SENT_MAX);
+        assert!(sent.0.contains(&(999, 999)) && !sent.0.contains(&(800, 800)));
     }
 
     #[test]
     fn any_machine_answers_a_challenge_and_takes_nothing_from_it() {
-        struct Sent(Rc<RefCell<Vec<u8>>>);
-        impl std::io::Write for Sent {
+        struct Wire(Rc<RefCell<Vec<u8>>>);
+        impl std::io::Write for Wire {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
                 self.0.borrow_mut().extend_from_slice(bytes);
                 Ok(bytes.len())
@@ -188,16 +243,16 @@ mod tests {
             }
         }
         let sent = Rc::new(RefCell::new(Vec::new()));
-        let mut machine = Kcp::new(7, Sent(Rc::clone(&sent)));
+        let mut machine = Kcp::new(7, Wire(Rc::clone(&sent)));
         machine.update(0).expect("it runs");
         machine.input(&challenge(7, 0xDEAD_BEEF)).expect("it is sound");
         assert!(machine.peeksize().is_err(), "there is nothing to read");
         machine.flush().expect("it takes everything");
         let mut answer = sent.borrow().clone();
         assert_eq!(Segment::first(&answer).and_then(|first| first.answer()), Some(0xDEAD_BEEF));
-        let told = sound(&answer, 7, 99).expect("it is no harm");
+        let told = sound(&answer, (7, &Sent::default()), 99).expect("it is no harm");
         assert!(!told.has_echo, "of nothing that the conversation's own machine has said");
-        tame(&mut answer, told, 0);
+        tame(&mut answer, (told, &Sent::default()), 0);
         assert_eq!(Segment::first(&answer).map(|first| first.command), Some(WINDOW_TELL));
     }
 
@@ -208,8 +263,8 @@ mod tests {
             bytes[WINDOW_AT..8].fill(0);
             bytes[UNACKNOWLEDGED_AT..20].copy_from_slice(&9u32.to_le_bytes());
             bytes.extend_from_slice(tail);
-            let told = sound(&bytes, 7, 99).expect("sound");
-            tame(&mut bytes, told, 20);
+            let told = sound(&bytes, (7, &sent()), 99).expect("sound");
+            tame(&mut bytes, (told, &sent()), 20);
             Segment::first(&bytes).map(|first| (first.window, first.unacknowledged))
         };
         assert_eq!(forged(b""), Some((20, 0)));
@@ -247,6 +302,15 @@ mod tests {
         )
     }
 
+    fn segments_of(datagram: &mut [u8], each: impl Fn(&mut [u8])) {
+        let mut rest = datagram;
+        while let Some(segment) = Segment::first(rest) {
+            each(rest);
+            let Some(after) = rest.get_mut(HEADER_BYTES + segment.data_bytes..) else { return };
+            rest = after;
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
 
@@ -263,8 +327,13 @@ mod tests {
             for (segments, wait_ms) in datagrams {
                 now_ms += wait_ms;
                 let mut datagram = segments.concat();
-                if let Some(told) = sound(&datagram, 7, now_ms) {
-                    tame(&mut datagram, told, 128);
+                // As if all that is acknowledged had been sent: the machine has to stand that too.
+                let mut sent = Sent::default();
+                let mut as_sent = datagram.clone();
+                segments_of(&mut as_sent, |head| head[COMMAND_AT] = PUSH);
+                sent.note(&as_sent);
+                if let Some(told) = sound(&datagram, (7, &sent), now_ms) {
+                    tame(&mut datagram, (told, &sent), 128);
                     let _ = machine.input(&datagram);
                 }
                 machine.send(&[1; 3_000]).expect("it is short");

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UdpSocket;
 
 use super::super::wake::WakeList;
-use super::segment;
+use super::segment::{self, Sent};
 
 /// Segments that may be on their way from the peer: with 1,376 bytes each, 350 KB.
 const WINDOW_IN: u16 = 256;
@@ -31,10 +31,13 @@ const RESEND_AFTER: i32 = 2;
 struct Output {
     socket: Arc<UdpSocket>,
     to: SocketAddr,
+    /// Shared with the session, which holds its lock whenever the machine writes.
+    sent: Arc<Mutex<Sent>>,
 }
 
 impl Write for Output {
     fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
+        lock(&self.sent).note(datagram);
         let _ = self.socket.try_send_to(datagram, self.to);
         Ok(datagram.len())
     }
@@ -57,6 +60,7 @@ pub(super) struct Session {
 
 struct State {
     machine: Kcp<Output>,
+    sent: Arc<Mutex<Sent>>,
     /// Segments that the peer has room for, as far as it is known to have said so.
     window: u16,
     /// A message that did not fit into the reader's buffer.
@@ -90,7 +94,9 @@ impl Session {
         socket: &Arc<UdpSocket>,
         pending: &Arc<WakeList>,
     ) -> Arc<Session> {
-        let mut machine = Kcp::new_stream(conversation, Output { socket: Arc::clone(socket), to: address });
+        let sent = Arc::<Mutex<Sent>>::default();
+        let output = Output { socket: Arc::clone(socket), to: address, sent: Arc::clone(&sent) };
+        let mut machine = Kcp::new_stream(conversation, output);
         machine.set_nodelay(true, INTERVAL.as_millis() as i32, RESEND_AFTER, true);
         machine.set_wndsize(WAITING_MAX as u16, WINDOW_IN);
         let now = Instant::now();
@@ -108,6 +114,7 @@ impl Session {
             pending: Arc::clone(pending),
             state: Mutex::new(State {
                 machine,
+                sent,
                 window: PEER_WINDOW,
                 inbox: BytesMut::new(),
                 reader: None,
@@ -126,23 +133,26 @@ impl Session {
         (Reader(Arc::clone(&both)), Writer(both))
     }
 
-    /// A datagram has come from the session's address.
-    pub(super) fn handle(&self, datagram: &mut [u8]) {
+    /// A datagram has come from the session's address. False if it is none that an honest peer could have sent.
+    pub(super) fn handle(&self, datagram: &mut [u8]) -> bool {
         let now_ms = self.now_ms();
-        let Some(sound) = segment::sound(datagram, self.conversation, now_ms) else { return };
         let mut state = self.lock();
-        segment::tame(datagram, sound, state.window);
+        let sent = lock(&state.sent);
+        let Some(sound) = segment::sound(datagram, (self.conversation, &sent), now_ms) else { return false };
+        segment::tame(datagram, (sound, &sent), state.window);
+        drop(sent);
         if sound.has_echo {
             state.window = sound.window;
         }
         state.heard = Instant::now();
         if state.machine.input(datagram).is_err() {
-            return;
+            return false;
         }
         // Acknowledgements go out at once, and what the window has room for now.
         state.flush(now_ms);
         state.wake();
         self.ask_for_care(&mut state);
+        true
     }
 
     /// Sends what has to be sent again. Called once in an [`INTERVAL`] as long as anything is on its way.
@@ -190,8 +200,12 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
