@@ -55,7 +55,8 @@ impl Direct {
     }
 
     /// Writes what the kernel takes now, and says how many bytes of `entries` are dealt with. It has to be
-    /// [prompt](Self::is_prompt); afterwards there may be a rest. Never waits. A socket that has failed takes nothing: the task will meet the error.
+    /// [prompt](Self::is_prompt); afterwards there may be a rest. Never waits. A socket that has failed takes nothing: the
+    /// task will meet the error.
     pub(crate) fn write(&mut self, entries: &[u8]) -> usize {
         let mut packets = Packets::new(entries, frame::MAX_PAYLOAD_BYTES);
         FRAME.with_borrow_mut(|frame| {

@@ -102,26 +102,12 @@ impl Shape {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
-struct Character {
-    #[replicate(position(step = 0.01))]
-    position: [f32; 3],
-    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.1))]
-    velocity: [f32; 3],
-    #[replicate(angle(bits = 9))]
-    yaw: f32,
-    #[replicate(fixed(min = -1.5, max = 1.5, step = 0.02))]
-    pitch: f32,
-    #[replicate(integer)]
-    stance: u8,
-}
-
-macro_rules! wide {
-    ($($idle:ident)*) => {
+/// A character, and as many more fields as it is given names for.
+macro_rules! character {
+    ($name:ident $($idle:ident)*) => {
         #[derive(Clone, Debug, Default, PartialEq, Replicate)]
         #[replicate(crate = "throng::schema")]
-        struct Wide {
+        struct $name {
             #[replicate(position(step = 0.01))]
             position: [f32; 3],
             #[replicate(fixed(min = -20.0, max = 20.0, step = 0.1))]
@@ -137,7 +123,10 @@ macro_rules! wide {
     };
 }
 
-wide! {
+character!(Character);
+
+character! {
+    Wide
     a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9
     c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4 d5 d6 d7 d8 d9
 }
