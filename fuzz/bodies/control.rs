@@ -11,7 +11,7 @@ use throng_link::netcode::{
     Accepted, ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Now, Opener, Outcome, Sealer, Seats,
     ServerHandshake, TAG_LEN, USER_DATA_LEN,
 };
-use throng_link::session::{LaneId, LaneKind, LaneOptions, PacketPlan, Session, SessionOptions};
+use throng_link::session::{Envelope, LaneId, LaneKind, LaneOptions, Rest, Session, SessionOptions};
 use throng_schema::Schema;
 use throng_wire::{Tick, Time};
 
@@ -22,7 +22,7 @@ const PROTOCOL_ID: u64 = 7;
 const KEY: [u8; 32] = [0x42; 32];
 /// Far in the future, for servers that look at the clock.
 const EXPIRE_UNIX_S: u64 = 1 << 40;
-const EVENT_LIMIT: usize = 64;
+const WAITING_MAX: usize = 64;
 const TICK: Duration = Duration::from_millis(33);
 
 fn server_address() -> SocketAddr {
@@ -80,22 +80,22 @@ impl Peer {
 
     /// A sealed packet with what is queued, and then `rest`; perhaps bent before it is sealed.
     fn write(&mut self, now: Time, tick: Tick, rest: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
-        let header = self.sealer.header_len();
-        let mut payload = Vec::new();
-        let plan = PacketPlan {
-            room_bytes: 1_150,
-            message_bytes: 1_150,
-            ..PacketPlan::new(self.sealer.next_sequence(), tick)
-        };
-        if let Ok(bytes) = self.session.begin_packet(now, plan, &mut payload) {
-            payload.extend_from_slice(&rest[..rest.len().min(1_150 - bytes)]);
-            self.session.finish_packet(payload.len());
+        let envelope = Envelope { tail_bytes: 0, ..self.sealer.envelope(0) };
+        let header = envelope.head_bytes;
+        let mut packet = vec![0; header];
+        if let Some(plan) = self.session.poll_packet(now, envelope, Rest::Waiting) {
+            packet.clear();
+            let mut open = plan.begin(tick, &mut packet);
+            let (buffer, end) = open.rest();
+            let room_bytes = end - buffer.len();
+            buffer.extend_from_slice(&rest[..rest.len().min(room_bytes)]);
+            open.finish();
         }
+        let mut payload = packet.split_off(header);
         choices.bend(&mut payload);
         if payload.is_empty() {
             payload.push(0);
         }
-        let mut packet = vec![0; header];
         packet.extend_from_slice(&payload);
         packet.resize(packet.len() + TAG_LEN, 0);
         self.sealer.seal_payload(&mut packet).expect("it fits");
@@ -122,14 +122,14 @@ impl Peer {
 fn run_client(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
     let mut now = Time::from_secs(1);
     let options = ClientOptions {
-        replica: throng::replica::ClientOptions { objects: 24, slots: 64, events: 16, limbo_ticks: 5 },
+        replica: throng::replica::ClientOptions { objects: 24, slots: 64, limbo_ticks: Some(5) },
         ..ClientOptions::default()
     };
     let mut client = ClientCore::new(token(), Arc::clone(schema), Arc::new(options), now).expect("good options");
     let Some(accepted) = let_in(&mut client, now) else { return };
     let mut peer = Peer::new(accepted.sealer, accepted.opener, now);
     let mut ends = 0;
-    let (mut tick, mut datagram) = (Tick(u32::MAX - 20), Vec::new());
+    let (mut tick, mut datagram) = (Tick(u64::from(u32::MAX) - 20), Vec::new());
     while !choices.is_empty() {
         match choices.below(8) {
             0 | 1 => peer.say(&welcome(), choices),
@@ -169,7 +169,7 @@ fn let_in(client: &mut ClientCore, now: Time) -> Option<Accepted> {
     let options = throng_link::netcode::ServerOptions::new(PROTOCOL_ID, Key::new(KEY), vec![server_address()]);
     let mut rng = fastrand::Rng::with_seed(77);
     let mut door = ServerHandshake::new(options, &mut |bytes| rng.fill(bytes));
-    let seats = Seats { free: Some(0), max_clients: 1, is_connected: &|_| false };
+    let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None };
     let mut end = None;
     let (mut datagram, mut reply) = (Vec::new(), Vec::new());
     while end.is_none() && client.poll_transmit(now, &mut datagram) {
@@ -184,9 +184,10 @@ fn let_in(client: &mut ClientCore, now: Time) -> Option<Accepted> {
 
 fn welcome() -> Vec<u8> {
     let mut bytes = vec![2];
-    for number in [0u32, 1, 33_333, u32::MAX - 20] {
+    for number in [0u32, 1, 33_333, 3] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
+    bytes.extend_from_slice(&(u64::from(u32::MAX) - 20).to_le_bytes());
     bytes.push(1);
     [8.0f64; 3].iter().for_each(|size| bytes.extend_from_slice(&size.to_le_bytes()));
     bytes.push(0);
@@ -201,11 +202,9 @@ fn run_server(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
     let driver = network.endpoint(server_address()).expect("a free address");
     let mut outside = network.endpoint(client_address()).expect("a free address");
     let options = ServerOptions {
-        protocol_id: PROTOCOL_ID,
-        private_key: Key::new(KEY),
         max_clients: 2,
-        event_limit: EVENT_LIMIT,
-        ..ServerOptions::default()
+        waiting_messages: WAITING_MAX,
+        ..ServerOptions::new(PROTOCOL_ID, Key::new(KEY))
     };
     let mut server = Server::new(Box::new(driver), Arc::clone(schema), options).expect("good options");
     let Some(mut peer) = enter(&mut server, &mut outside, now) else { return };
@@ -230,7 +229,7 @@ fn run_server(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
             }
         }
         turn(&mut server, now);
-        let _ = outside.receive(now, &mut |_, datagram| peer.take(now, datagram));
+        let _ = outside.receive(now, &mut |_, _, datagram| peer.take(now, datagram));
         while peer.session.poll_message().is_some() {}
         assert!(server.connection_count() <= 1);
     }
@@ -242,7 +241,7 @@ fn run_server(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
         inputs += 1;
         server.read_input::<Score>(&input);
     }
-    assert!(events <= EVENT_LIMIT && inputs <= EVENT_LIMIT, "{events} events, {inputs} inputs");
+    assert!(events <= WAITING_MAX + 2 && inputs <= WAITING_MAX, "{events} events, {inputs} inputs");
     for _ in 0..4 {
         now = now.after(Duration::from_secs(20));
         turn(&mut server, now);
@@ -281,7 +280,7 @@ fn enter(server: &mut Server, outside: &mut MemoryDriver, mut now: Time) -> Opti
             outside.send(now, &Transmit::single(server_address(), &datagram)).expect("it fits");
         }
         turn(server, now);
-        let _ = outside.receive(now, &mut |from, datagram| {
+        let _ = outside.receive(now, &mut |_, from, datagram| {
             if let ClientOutcome::Connected(connected) = handshake.handle(now, from, datagram) {
                 peer = Some(Peer::new(connected.sealer, connected.opener, now));
             }
@@ -295,7 +294,15 @@ fn enter(server: &mut Server, outside: &mut MemoryDriver, mut now: Time) -> Opti
 }
 
 fn hello(schema: &Schema) -> Vec<u8> {
-    let mut bytes = vec![1, 1, 0];
+    let mut bytes = vec![1, 2, 0];
+    let lanes = throng::default_lanes();
+    bytes.push(lanes.len() as u8);
+    for (kind, lane) in lanes.iter().enumerate() {
+        bytes.push(kind as u8);
+        for limit in [lane.message_bytes, lane.queue_bytes] {
+            bytes.extend_from_slice(&(limit as u32).to_le_bytes());
+        }
+    }
     bytes.extend_from_slice(&schema.hash().to_le_bytes());
     schema.summary().encode(&mut bytes);
     bytes

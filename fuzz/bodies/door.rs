@@ -36,9 +36,13 @@ fn token(client_id: u64) -> ConnectToken {
     ConnectToken::generate(&options, &Key::new([0x42; 32]), &mut |bytes| rng.fill(bytes)).expect("good options")
 }
 
+fn copy_of(token: &ConnectToken) -> ConnectToken {
+    ConnectToken::from_bytes(&token.to_bytes()).expect("a token reads its own bytes")
+}
+
 struct Stage {
     door: ServerHandshake,
-    seated: Vec<u64>,
+    seated: Vec<(u64, Held)>,
     now: Time,
 }
 
@@ -58,23 +62,29 @@ impl Stage {
     fn handle(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<u8> {
         let outcomes = |door: &ServerHandshake| {
             let counters = door.counters();
-            counters.challenged + counters.denied + counters.accepted + counters.dropped_total()
+            counters.challenged + counters.denied_total() + counters.accepted + counters.dropped_total()
         };
         let before = outcomes(&self.door);
         let seated = self.seated.clone();
         let seats = Seats {
-            free: (seated.len() < SEATS).then_some(seated.len() as u32),
+            free: (0..SEATS as u32).find(|seat| seated.iter().all(|(_, held)| held.seat != *seat)),
             max_clients: SEATS as u32,
-            is_connected: &|id| seated.contains(&id),
+            held: &|id| seated.iter().find(|(client_id, _)| *client_id == id).map(|(_, held)| *held),
         };
         let now = Now { unix_s: UNIX_S + self.now.0 / 1_000_000 - 9, time: self.now };
         let mut reply = Vec::new();
         match self.door.handle(now, from, &mut datagram.to_vec(), &seats, &mut reply) {
             Outcome::Ignored(reason) => assert!(reply.is_empty() && !reason.tag().is_empty()),
             Outcome::Reply => {}
+            Outcome::Denied { client_id, denial } => {
+                assert!((1..=CLIENTS as u64).contains(&client_id) && !denial.tag().is_empty());
+            }
             Outcome::Accept(accepted) => {
-                assert!((1..=CLIENTS as u64).contains(&accepted.client_id) && !seated.contains(&accepted.client_id));
-                self.seated.push(accepted.client_id);
+                // Each client has one token, so nobody sits down twice.
+                assert!((1..=CLIENTS as u64).contains(&accepted.client_id) && !accepted.is_replacement);
+                assert!(seated.iter().all(|(client_id, _)| *client_id != accepted.client_id));
+                let held = Held { seat: accepted.client_index, expire_unix_s: accepted.expire_unix_s };
+                self.seated.push((accepted.client_id, held));
             }
         }
         assert_eq!(outcomes(&self.door), before + 1);
@@ -89,7 +99,7 @@ impl Stage {
 pub(crate) fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut stage = Stage::new();
-    let mut clients: Vec<_> = TOKENS.iter().map(|token| ClientHandshake::new(token.clone(), stage.now)).collect();
+    let mut clients: Vec<_> = TOKENS.iter().map(|token| ClientHandshake::new(copy_of(token), stage.now)).collect();
     let mut kept: Vec<Vec<u8>> = vec![Vec::new(); 4];
     while !choices.is_empty() {
         let what = choices.byte();

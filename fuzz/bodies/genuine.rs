@@ -13,6 +13,9 @@ use super::segment::{GRID, LIMITS, apply, check, end};
 
 /// Objects that the small server has at once: fewer than the client may hold.
 const OBJECTS: usize = 8;
+/// The low half of the tick comes round within the run.
+const FIRST_TICK: Tick = Tick((1 << 32) - 20);
+
 /// Ticks of one run.
 const TICKS: u32 = 96;
 
@@ -77,7 +80,7 @@ pub(crate) fn run_bent(schema: &Arc<Schema>, input: &[u8]) {
         }
         check(client);
     });
-    let newest = client.newest_tick().unwrap_or_default();
+    let newest = client.newest_tick().unwrap_or(FIRST_TICK);
     end(client, newest);
 }
 
@@ -103,10 +106,11 @@ fn run(
 
 impl World {
     fn new(schema: &Arc<Schema>) -> World {
-        let options = ReplicatorOptions { retention_ticks: 6, first_tick: Tick(u32::MAX - 20), ..Default::default() };
-        let mut server = Replicator::new(schema.clone(), options).expect("short kinds");
+        let options = ReplicatorOptions { retention_ticks: 6, first_tick: FIRST_TICK, ..Default::default() };
+        let mut server = Replicator::new(schema.clone(), options);
         server.add_grid(GRID).expect("a good grid");
         let client = server.hub().connect().expect("room for one");
+        server.admit(client);
         let mut world = World { server, client, objects: Vec::new(), sequence: 0, unsettled: Vec::new() };
         for key in [ChannelKey::Global(0), ChannelKey::Owner(client), World::cell(0), World::cell(1)] {
             world.subscribe(key, 1);
@@ -129,16 +133,19 @@ impl World {
         for _ in 0..choices.below(4) {
             self.change(choices);
         }
+        if choices.below(2) == 0 {
+            self.server.acknowledge_input(self.client, tick.0 as u32);
+        }
         self.server.plan();
         self.server.encode(&Inline);
-        let (outgoing, slots) = self.server.hub().writers();
+        let (outgoing, slots) = self.server.writers();
         let connection = slots[self.client.index as usize].connection.as_mut().expect("it stays");
         let mut room = 1_150;
-        connection.begin_write(outgoing, room);
-        while connection.has_more() && room > 100 {
+        connection.begin_objects(outgoing, room);
+        while connection.has_more_objects() && room > 100 {
             let sequence = self.sequence;
             let mut bytes = vec![0; room];
-            let written = connection.write_packet(outgoing, sequence, &mut bytes);
+            let written = connection.write_objects(outgoing, sequence, &mut bytes);
             if written == 0 {
                 break;
             }
@@ -180,7 +187,8 @@ impl World {
             }
             3 => {
                 let placement = self.placement(choices);
-                self.server.set_placement(id, placement).expect("few channels");
+                // Some kinds have no position.
+                let _ = self.server.set_placement(id, placement);
             }
             4 => {
                 let facet = Facet::ALL[choices.below(3)];
@@ -199,15 +207,19 @@ impl World {
         let schema = self.server.store().schema().clone();
         let placement = self.placement(choices);
         let owner = (choices.below(2) == 0).then_some(self.client);
+        let placeless = match placement {
+            Placement::Cell(_) => Placement::Channel(ChannelKey::Global(0)),
+            other => other,
+        };
         let spawned = match choices.below(3) {
             0 => {
                 let kind = schema.kind_id::<Score>().expect("in the schema");
-                self.server.spawn(kind, placement, owner, |to| Score::default().quantise(to))
+                self.server.spawn(kind, placeless, owner, |to| Score::default().quantise(to))
             }
             1 => {
                 let label = Label { text: "a label".to_owned() };
                 let kind = schema.kind_id::<Label>().expect("in the schema");
-                self.server.spawn(kind, placement, owner, |to| label.quantise(to))
+                self.server.spawn(kind, placeless, owner, |to| label.quantise(to))
             }
             _ => {
                 let kind = schema.kind_id::<Everything>().expect("in the schema");

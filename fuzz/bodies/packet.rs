@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use throng_link::netcode::{Key, Opener, Sealer, Side, TAG_LEN};
 use throng_link::session::{
-    CloseCode, CloseReason, LaneId, LaneKind, LaneOptions, MAX_INPUT_BYTES, MAX_PAYLOAD_BYTES, PacketPlan, Session,
+    CloseCode, CloseReason, Envelope, LaneId, LaneKind, LaneOptions, MAX_INPUT_BYTES, MAX_PAYLOAD_BYTES, Rest, Session,
     SessionOptions,
 };
 use throng_wire::{Tick, Time};
@@ -88,17 +88,22 @@ fn send(choices: &mut Choices<'_>, end: &mut End) {
 }
 
 fn write(choices: &mut Choices<'_>, now: Time, end: &mut End) {
-    let mut packet = Vec::new();
-    let plan = PacketPlan {
-        room_bytes: MAX_PAYLOAD_BYTES - 4 * usize::from(choices.byte()),
-        ..PacketPlan::new(end.next_sequence, Tick(end.next_sequence as u32))
-    };
-    let room_bytes = plan.room_bytes;
-    let Ok(bytes) = end.session.begin_packet(now, plan, &mut packet) else { return };
-    assert!(bytes == packet.len() && bytes <= room_bytes);
-    packet.extend_from_slice(&[0xCD; 40][..choices.below(40).min(room_bytes - bytes)]);
-    end.session.finish_packet(packet.len());
-    end.written.push((end.next_sequence, packet));
+    let rest = [Rest::Empty, Rest::Waiting, Rest::Large][choices.below(3)];
+    let envelope = Envelope { head_bytes: 4 * usize::from(choices.byte()), ..Envelope::bare(end.next_sequence) };
+    let head_bytes = envelope.head_bytes;
+    let mut datagram = Vec::new();
+    let Some(plan) = end.session.poll_packet(now, envelope, rest) else { return };
+    let mut packet = plan.begin(Tick(end.next_sequence), &mut datagram);
+    let (buffer, room_bytes) = packet.rest();
+    assert!(buffer.len() <= room_bytes && room_bytes <= MAX_PAYLOAD_BYTES.max(head_bytes + MAX_PAYLOAD_BYTES));
+    let appended = choices.below(40).min(room_bytes - buffer.len());
+    buffer.extend_from_slice(&[0xCD; 40][..appended]);
+    match choices.byte() & 1 {
+        0 => packet.finish(),
+        _ => packet.finish_in_row(rest),
+    }
+    assert!(datagram.len() <= MAX_PAYLOAD_BYTES.max(head_bytes));
+    end.written.push((end.next_sequence, datagram.split_off(head_bytes)));
     end.next_sequence += 1 + u64::from(choices.byte() == 255);
 }
 
@@ -197,7 +202,6 @@ fn poll(end: &mut End) {
 fn check(now: Time, end: &mut End) {
     end.session.handle_timeout(now);
     assert!(end.session.pending_message_bytes() <= 2 * QUEUE_BYTES + (64 << 10));
-    end.session.has_pending(now);
     end.session.next_deadline();
     end.session.statistics();
 }

@@ -47,6 +47,9 @@ pub struct ClientOptions {
     pub origin: String,
     /// How long connecting may take.
     pub connect_timeout: Duration,
+    /// Ask for a [`RefusedMessage`](crate::proto::RefusedMessage) whenever something is not done. Only Throng's gateway
+    /// understands it.
+    pub wants_refusals: bool,
 }
 
 impl Default for ClientOptions {
@@ -57,6 +60,7 @@ impl Default for ClientOptions {
             websocket_path: None,
             origin: String::new(),
             connect_timeout: Duration::from_secs(5),
+            wants_refusals: false,
         }
     }
 }
@@ -122,6 +126,7 @@ pub struct Client {
     out: Vec<u8>,
     wrapped: Vec<u8>,
     connection_id: u32,
+    wants_refusals: bool,
 }
 
 impl Client {
@@ -151,6 +156,7 @@ impl Client {
             out: Vec::new(),
             wrapped: Vec::new(),
             connection_id: 0,
+            wants_refusals: options.wants_refusals,
         })
     }
 
@@ -167,6 +173,7 @@ impl Client {
         let auth = AuthMessage {
             player_identifier_token: player_identifier_token.to_owned(),
             login_token: login_token.to_owned(),
+            wants_refusals: self.wants_refusals,
         };
         self.send(Header::new(0, message_type::AUTH), &auth)?;
         let result: AuthResultMessage = self.wait_for(message_type::AUTH, deadline)?.decode()?;

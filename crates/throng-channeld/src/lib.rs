@@ -21,7 +21,7 @@
 //! use throng_channeld::{Dialect, FrameReader, Header, Messages, PacketWriter, message_type, put_body};
 //! use throng_channeld::proto::AuthMessage;
 //!
-//! let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: "secret".into() };
+//! let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: "secret".into(), ..Default::default() };
 //! let mut entries = Vec::new();
 //! put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
 //!

@@ -42,6 +42,8 @@ pub const RECOVERY_END: u32 = 21;
 pub const CHANNEL_OWNER_LOST: u32 = 22;
 /// A channel's owner came back.
 pub const CHANNEL_OWNER_RECOVERED: u32 = 23;
+/// Ours: a message was not done. For peers that have asked for it.
+pub const REFUSED: u32 = 98;
 /// Ask for the table of cells.
 pub const DEBUG_GET_SPATIAL_REGIONS: u32 = 99;
 /// The first type of a game's own messages; all above are theirs too.
@@ -93,6 +95,7 @@ pub const fn name(msg_type: u32) -> &'static str {
         RECOVERY_END => "recovery_end",
         CHANNEL_OWNER_LOST => "channel_owner_lost",
         CHANNEL_OWNER_RECOVERED => "channel_owner_recovered",
+        REFUSED => "refused",
         DEBUG_GET_SPATIAL_REGIONS => "debug_get_spatial_regions",
         USER_SPACE_START.. => "user",
         _ => "unknown",
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn unused_numbers_are_unknown() {
-        for unused in [0, 2, 19, 24, 98] {
+        for unused in [0, 2, 19, 24, 97] {
             assert_eq!(name(unused), "unknown");
         }
         assert_eq!((name(AUTH), name(UNREAL_RPC), name(u32::MAX)), ("auth", "user", "user"));

@@ -38,7 +38,7 @@ impl PacketWriter {
         }
     }
 
-    /// How payloads are packed where that makes them shorter.
+    /// How payloads are packed.
     pub fn compression(&self) -> Compression {
         self.compression
     }
@@ -64,14 +64,12 @@ impl PacketWriter {
         true
     }
 
-    /// False if packing does not make it shorter, or makes it of a length that would be misread.
+    /// False if it cannot be framed when it is packed: what packing makes longer than a frame may be, or of a length that
+    /// would be misread. What packing merely makes longer goes out packed all the same, as channeld does it.
     fn write_packed(&mut self, dialect: Dialect, packet: &[u8], out: &mut Vec<u8>) -> bool {
         self.packed.resize(snap::raw::max_compress_len(packet.len()), 0);
         let encoder = self.encoder.get_or_insert_with(|| Box::new(Encoder::new()));
         let Ok(packed_bytes) = encoder.compress(packet, &mut self.packed) else { return false };
-        if packed_bytes >= packet.len() {
-            return false;
-        }
         let Ok(head) = head(dialect, self.compression, packed_bytes) else { return false };
         out.extend_from_slice(&head);
         out.extend_from_slice(&self.packed[..packed_bytes]);
@@ -182,13 +180,33 @@ mod tests {
         }
     }
 
+    // channeld packs everything for a peer that has packed once, and so do its clients expect it.
     #[test]
-    fn what_packing_does_not_shorten_is_sent_as_it_is() {
+    fn to_who_has_packed_once_everything_is_packed_even_if_it_gets_longer() {
         let mut writer = PacketWriter::new();
         writer.follow(Compression::Snappy);
         let mut out = Vec::new();
         writer.write(Dialect::Fixed, &[0x0A, 2, 0x20, 100], &mut out);
-        assert_eq!(out, [0x43, 0x48, 0, 4, 0, 0x0A, 2, 0x20, 100]);
+        // A block of snappy: 4 bytes unpacked, and 4 literal ones.
+        assert_eq!(out, [0x43, 0x48, 0, 6, 1, 4, 0x0C, 0x0A, 2, 0x20, 100]);
+    }
+
+    #[test]
+    fn what_would_be_longer_than_a_frame_if_packed_goes_as_it_is() {
+        let mut writer = PacketWriter::new();
+        writer.follow(Compression::Snappy);
+        let mut noise = 1_u32;
+        let body: Vec<u8> = std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (noise >> 24) as u8
+        })
+        .take(65_523)
+        .collect();
+        let (mut entries, mut out) = (Vec::new(), Vec::new());
+        put_message(&mut entries, Header::new(3, 100), &body);
+        assert_eq!(writer.write(Dialect::Fixed, &entries, &mut out), Written { packets: 1, dropped: 0 });
+        assert_eq!(out[4], 0, "not packed");
+        assert_eq!(read_back(Dialect::Fixed, &out)[0].body, body);
     }
 
     #[test]

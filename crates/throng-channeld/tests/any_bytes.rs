@@ -6,10 +6,10 @@ mod channeld_frames;
 mod channeld_movement;
 #[path = "../../../fuzz/bodies/channeld_packets.rs"]
 mod channeld_packets;
-#[path = "../../../fuzz/bodies/choices.rs"]
-mod choices;
 
 use proptest::prelude::*;
+
+use crate::choices;
 
 /// Bytes that are packets for the most part: keys and short lengths are likely.
 fn near_packets() -> impl Strategy<Value = Vec<u8>> {

@@ -2,10 +2,10 @@
 
 #[path = "../../../fuzz/bodies/channeld_recordings.rs"]
 mod channeld_recordings;
-#[path = "../../../fuzz/bodies/choices.rs"]
-mod choices;
 
 use proptest::prelude::*;
+
+use crate::choices;
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2_048, ..ProptestConfig::default() })]

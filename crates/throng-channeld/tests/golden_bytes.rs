@@ -34,7 +34,10 @@ const ANY: &str = "0A 05 74 2F 78 2E 59 12 02 08 01";
 
 #[test]
 fn coming_in_and_going() {
-    is(AuthMessage { player_identifier_token: "ada".into(), login_token: "x".into() }, "0A 03 61 64 61 12 01 78");
+    is(
+        AuthMessage { player_identifier_token: "ada".into(), login_token: "x".into(), ..Default::default() },
+        "0A 03 61 64 61 12 01 78",
+    );
     is(
         AuthResultMessage {
             result: AuthResult::InvalidLt.into(),
@@ -322,7 +325,7 @@ fn sessions_are_recorded() {
 
 #[test]
 fn a_first_packet_has_two_forms() {
-    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: "x".into() };
+    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: "x".into(), ..Default::default() };
     let mut entries = Vec::new();
     put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
     let packet = "0A 0C 20 01 2A 08 0A 03 61 64 61 12 01 78";

@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::Args;
-use throng_gateway::log;
 use throng_gateway::serve::Gateway;
 use throng_gateway::settings::{self, Settings, SettingsError};
+use throng_gateway::{files, log};
 use tracing::{error, info, warn};
 
 use crate::exit::{Failure, Outcome};
@@ -39,11 +39,23 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let gateway = Gateway::from_settings(settings.clone(), unix_ns as u64, unix_ns)
         .map_err(|error| Failure::Usage(anyhow!(error)))?;
+    info!("peers may use {} MiB of memory", gateway.counters().memory.limit_bytes() >> 20);
+    let files = files::raise();
+    if let Some(files) = files.filter(|&files| files < u64::from(settings.limits.max_connections) + OTHER_FILES) {
+        warn!(
+            "the process may have {files} open files, which is too few for max_connections = {}: raise the limit \
+             (ulimit -n, LimitNOFILE), or lower max_connections",
+            settings.limits.max_connections
+        );
+    }
     for (door, address) in doors(&settings).zip(gateway.addresses()) {
         info!("listening for {door} at {address}");
     }
     if let Some(address) = gateway.http_address() {
         info!("health and metrics at http://{address}");
+    }
+    if let Some(address) = gateway.admin_address() {
+        info!("the page for operators at http://{address}");
     }
     let mut current = settings;
     let read = move || match current.reload() {
@@ -65,6 +77,9 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Files that are open besides connections: listeners, logs, the runtime's own.
+const OTHER_FILES: u64 = 64;
 
 fn doors(settings: &Settings) -> impl Iterator<Item = String> + '_ {
     let servers = settings.server_listeners().map(|door| format!("servers ({})", door.network.tag()));

@@ -162,7 +162,7 @@ fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
     gateway.be_refused();
     let known = names_of_page(&gateway.metrics());
     let mut queries = queries_of_rules(&read("prometheus/rules.yaml"));
-    assert_eq!(queries.len(), 11);
+    assert_eq!(queries.len(), 16);
     queries_of_json(&dashboard(), "", &mut queries);
     assert!(queries.len() > 40, "{}", queries.len());
     let mut asked = BTreeSet::new();
@@ -205,7 +205,7 @@ fn flags(text: &str) -> Vec<String> {
 
 #[test]
 fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
-    for (file, count) in [("compose.yaml", 12), ("k8s/deployment.yaml", 11)] {
+    for (file, count) in [("compose.yaml", 12), ("k8s/deployment.yaml", 13)] {
         let flags = flags(&read(file));
         assert_eq!(flags.len(), count, "{file}: {flags:?}");
         let open = |path: &str| {
@@ -213,19 +213,24 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
             fs::read(deploy("k8s/settings").join(name))
         };
         let settings = settings::load_with(&flags, &open).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert!(settings.notes.is_empty(), "{file}: {:?}", settings.notes);
+        // What listens on all interfaces of a container is published on loopback only.
+        let notes = settings.notes.iter().map(ToString::to_string).filter(|note| !note.contains("lets everybody in"));
+        assert_eq!(notes.collect::<Vec<_>>(), [""; 0], "{file}");
         assert_eq!(settings.limits.max_connections, 4_000, "{file} does not name the file of limits");
         let grace_s: u32 = if file == "compose.yaml" { 20 } else { 30 };
         let is_said = |line: &str| line.contains("race") && line.contains(&grace_s.to_string());
         assert!(read(file).lines().any(is_said), "{file} has another grace period");
-        assert!(settings.limits.drain_ms < grace_s * 1_000, "{file} does not leave the time to drain");
+        let end_ms = settings.limits.lame_duck_ms + settings.limits.drain_ms;
+        assert!(end_ms < grace_s * 1_000, "{file} does not leave the time to drain");
     }
 }
 
+/// Peers may use three quarters of what the pod has (`max_memory_bytes` is 0), and clients seven eighths of that. That this is
+/// what the process then uses, a test of the gateway's memory shows; here the settings have to fit into it.
 #[test]
-fn the_pod_has_the_memory_that_its_limits_allow_the_gateway_to_use() {
-    /// What a connection costs before anything waits for it.
-    const CONNECTION_BYTES: u64 = 100 << 10;
+fn what_the_pods_settings_promise_fits_into_its_memory() {
+    /// What a connection costs that says nothing, over any transport that is deployed.
+    const CONNECTION_BYTES: u64 = 16 << 10;
     /// What an event that waits for the engine may hold.
     const EVENT_BYTES: u64 = 2 << 10;
     let deployment = read("k8s/deployment.yaml");
@@ -233,10 +238,12 @@ fn the_pod_has_the_memory_that_its_limits_allow_the_gateway_to_use() {
     let memory_bytes = gibibytes.expect("a limit").parse::<u64>().expect("a number") << 30;
     let open = |path: &str| fs::read(deploy("k8s/settings").join(path.rsplit('/').next().unwrap_or_default()));
     let limits = settings::load_with(flags(&deployment), &open).expect("sound").limits;
+    assert_eq!(limits.max_memory_bytes, 0, "it follows the pod's limit");
     let connections = u64::from(limits.max_connections) * (CONNECTION_BYTES + u64::from(limits.queue_soft_bytes));
     let inbound = u64::from(limits.max_inbound_events) * EVENT_BYTES;
-    let used_bytes = limits.max_total_state_bytes + connections + inbound;
-    assert!(used_bytes <= memory_bytes / 4 * 3, "{} of {} MiB", used_bytes >> 20, memory_bytes >> 20);
+    let promised_bytes = limits.max_total_state_bytes + connections + inbound;
+    let for_clients_bytes = memory_bytes / 4 * 3 / 8 * 7;
+    assert!(promised_bytes <= for_clients_bytes, "{} of {} MiB", promised_bytes >> 20, for_clients_bytes >> 20);
 }
 
 #[test]

@@ -3,13 +3,11 @@
 //! The gateway is `throng gateway`; the world server is this test program once more, as a process of its own that can
 //! be killed; the players are threads with a connection each.
 
-mod outage;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use outage::world::{self, ENTITIES, World};
-use outage::{GatewayProcess, PLAYERS, Players, soon};
+use crate::outage::world::{self, ENTITIES, World};
+use crate::outage::{GatewayProcess, PLAYERS, Players, soon};
 
 /// A world server that is not one of the tests: the tests start it.
 #[test]

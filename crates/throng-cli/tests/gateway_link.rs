@@ -1,8 +1,6 @@
 //! The door of Throng's own link of `throng gateway`, behind a translation of addresses as routers and containers do it:
 //! clients know the gateway by another address than the one that it listens at.
 
-mod lines;
-
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lines::lines_of;
+use crate::lines::lines_of;
 use throng_channeld::link::{LinkClient, LinkClientError};
 use throng_gateway::serve::LinkOptions;
 use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};

@@ -1,7 +1,5 @@
 //! What `throng gateway` writes down, and how it ends.
 
-mod lines;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use lines::lines_of;
+use crate::lines::lines_of;
 use throng_channeld::client::{Client, ClientOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -130,6 +128,81 @@ fn the_level_decides_what_is_said() {
     std::thread::sleep(Duration::from_secs(2));
     let (code, said) = quiet.end();
     assert_eq!((code, said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn lines_of_json_name_the_connection_the_player_and_how_it_ended() {
+    let mut gateway = Gateway::start(&["-dev", "-logformat=json"]);
+    let mut address = |before: &str| {
+        let rest = gateway.wait_for(before);
+        let rest: String = rest.chars().take_while(|letter| !"\"\\,".contains(*letter)).collect();
+        rest.parse::<SocketAddr>().expect("an address follows")
+    };
+    let clients = address("listening for clients (tcp) at ");
+    let mut client = Client::connect(clients, ClientOptions::default()).expect("open");
+    client.authenticate("ada \"the first\"\n", "", Instant::now() + PATIENCE).expect("let in");
+    let connection = client.connection_id();
+    client.send_raw(b"nonsense").expect("connected");
+    gateway.wait_for("\"a connection has ended\"");
+    let (code, said) = gateway.end();
+    assert_eq!(code, Some(0), "{said}");
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    let line = |message: &str| {
+        lines.iter().find(|line| line["message"] == message).unwrap_or_else(|| panic!("no {message:?} in {said}"))
+    };
+    let refused = line("refused");
+    assert_eq!((&refused["level"], &refused["target"]), (&"WARN".into(), &"security".into()));
+    assert_eq!((&refused["reason"], &refused["connection"]), (&"bad_frame".into(), &connection.into()));
+    let ended = line("a connection has ended");
+    assert_eq!((&ended["level"], &ended["reason"]), (&"INFO".into(), &"bad_frame".into()));
+    assert_eq!((&ended["connection"], &ended["side"]), (&connection.into(), &"CLIENT".into()));
+    assert!(ended["player"].as_str().is_some_and(|player| player.contains("ada")), "{ended}");
+    assert!(ended["address"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")), "{ended}");
+}
+
+/// The status of a page.
+fn status(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the gateway answers");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("connected");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("text");
+    page.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_gateway_that_is_told_to_end_is_not_ready_first_and_lets_people_in_until_its_doors_close() {
+    let mut gateway = Gateway::start(&["-dev", "-limit=lame_duck_ms=6000"]);
+    let clients = gateway.address("listening for clients (tcp) at ");
+    let http = gateway.address("health and metrics at http://");
+    assert_eq!(status(http, "/readyz"), "200");
+    gateway.tell("-TERM");
+    gateway.wait_for("not ready any more");
+    assert_eq!((status(http, "/readyz"), status(http, "/healthz")), ("503".into(), "200".into()));
+    let mut late = Client::connect(clients, ClientOptions::default()).expect("the door is open");
+    late.authenticate("late", "", Instant::now() + PATIENCE).expect("it is let in");
+    drop(late);
+    // A second signal is meant.
+    let begin = Instant::now();
+    let (code, said) = gateway.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("shutting down") && begin.elapsed() < PATIENCE, "{said}");
+}
+
+#[test]
+fn a_port_that_is_taken_and_a_door_that_is_open_to_all_are_said_in_a_sentence() {
+    let mut first = Gateway::start(&["-dev"]);
+    let clients = first.address("listening for clients (tcp) at ");
+    let mut second = Gateway::start(&["-dev", &format!("-ca={clients}")]);
+    let complaint = second.wait_for("throng: ");
+    assert!(complaint.contains(&clients.to_string()) && complaint.contains("choose another port"), "{complaint}");
+    let mut open = Gateway::start(&["-dev", "-ca=:0"]);
+    open.wait_for("lets everybody in");
+    let mut clear = Gateway::start(&["-auth=http://accounts.example/check"]);
+    clear.wait_for("use https://");
+    for gateway in [first, open, clear] {
+        assert_eq!(gateway.end().0, Some(0));
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn merges(criterion: &mut Criterion, name: &str, mut state: DataState, type_name
     });
 }
 
-fn encodes(criterion: &mut Criterion, name: &str, state: &DataState, since: Option<u32>) {
+fn encodes(criterion: &mut Criterion, name: &str, state: &DataState, since: Option<u64>) {
     let mut chunks = Chunks::new();
     criterion.bench_function(name, |bencher| {
         bencher.iter(|| {

@@ -34,12 +34,14 @@
 pub mod auth;
 mod calendar;
 pub mod engine;
+pub mod files;
 pub mod fsm;
 pub mod group;
 mod histogram;
 pub mod log;
 mod metrics;
 mod process;
+mod recent;
 pub mod serve;
 pub mod settings;
 pub mod spatial;

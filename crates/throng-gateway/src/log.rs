@@ -5,7 +5,10 @@
 //!                                            |--> standard error
 //!                                            '--> the file of -logfile
 //!
-//!   2026-11-21T17:08:13.123456Z  WARN security: refused side=CLIENT address=203.0.113.7:4711 reason=banned
+//!   2026-11-21T17:08:13.123456Z  WARN security: refused side=CLIENT address=203.0.113.7:4711 connection=7 reason=banned
+//!
+//!   {"timestamp":"2026-11-21T17:08:13.123456Z","level":"WARN","message":"refused","side":"CLIENT",
+//!    "address":"203.0.113.7:4711","connection":7,"reason":"banned","target":"security"}        with -logformat json
 //! ```
 //! Lines of the target `security` say who was refused and why. A peer may do so as often as it likes: lines that peers
 //! bring about are rationed, and say how many were left out.
@@ -27,7 +30,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, registry};
 
 use crate::calendar;
-use crate::settings::{LogLevel, Settings};
+use crate::settings::{LogFormat, LogLevel, Settings};
 
 /// A log that cannot be written. The operator is at fault, or we are, who wanted two.
 #[derive(Debug, Error)]
@@ -75,19 +78,23 @@ pub fn open(settings: &Settings) -> Result<(), LogError> {
     registry()
         .with(filter(settings.log_level))
         .with(Count)
-        .with(lines_to(io::stderr))
-        .with(file.map(|file| lines_to(Mutex::new(file))))
+        .with(lines_to(io::stderr, settings.log_format))
+        .with(file.map(|file| lines_to(Mutex::new(file), settings.log_format)))
         .try_init()
         .map_err(|_| LogError::Taken)
 }
 
 /// Nobody is told that a line cannot be written: standard error may be what is gone.
-fn lines_to<S, W>(writer: W) -> impl Layer<S>
+fn lines_to<S, W>(writer: W, format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
-    W: for<'writer> MakeWriter<'writer> + 'static,
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    fmt::layer().with_ansi(false).log_internal_errors(false).with_writer(writer)
+    let lines = fmt::layer().with_ansi(false).log_internal_errors(false).with_writer(writer);
+    match format {
+        LogFormat::Text => Box::new(lines),
+        LogFormat::Json => Box::new(lines.json().flatten_event(true).with_current_span(false).with_span_list(false)),
+    }
 }
 
 /// The lines written so far, by level.

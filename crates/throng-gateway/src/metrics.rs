@@ -21,10 +21,17 @@
 //! | `gateway_challenged_total` | counter | `connType` | strangers over KCP who were asked to show that their address is their own |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
-//! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
-//! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total` | counter | | sessions that were recorded, that could not be, that a limit cut off |
+//! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_superseded_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
+//! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total`, `gateway_recordings_slow_total` | counter | | sessions that were recorded, that could not be, that a limit or a slow disk cut off |
 //! | `gateway_queued_bytes` | gauge | | bytes that no kernel has taken yet |
-//! | `process_cpu_seconds_total`, `process_resident_memory_bytes` | | | see [`process`] |
+//! | `gateway_memory_bytes` | gauge | `part` | memory that peers make the gateway hold, by what it is for |
+//! | `gateway_memory_limit_bytes` | gauge | | what all of that may be |
+//! | `gateway_state_bytes`, `gateway_state_limit_bytes` | gauge | | the states of all channels, and what they may be |
+//! | `gateway_auth_pending` | gauge | `stage` | logins that the provider is asked about, and that wait for that |
+//! | `gateway_bans` | gauge | | addresses that are shut out |
+//! | `gateway_awaited` | gauge | | lost servers and clients that are waited for |
+//! | `gateway_build_info` | gauge | `version` | 1 |
+//! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds` | | | see [`process`] |
 //!
 //! channeld's names are kept so that dashboards made for it go on working; ours end in units and `_total`, as is the
 //! custom today.
@@ -40,14 +47,16 @@ use crate::engine::port::Side;
 use crate::histogram::write_head;
 use crate::log;
 use crate::process;
-use crate::serve::{Reason, Report, ShellCounters};
+use crate::serve::{Memory, Part, Reason, Report, ShellCounters};
 
 const SIDES: [Side; 2] = [Side::Server, Side::Client];
 
 /// The page `/metrics`.
 pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
     let page = Page { registry: Registry::new() };
+    page.build();
     page.occupancy(report);
+    page.memory(&shell.memory);
     page.traffic(report, shell);
     page.engine(report);
     page.doors(shell);
@@ -103,7 +112,30 @@ impl Page {
         for (&kind, &count) in &report.occupancy.channels {
             channels.with_label_values(&[channel_type(kind)]).set(count as i64);
         }
-        self.gauge("gateway_queued_bytes", "Bytes that no kernel has taken yet.", report.occupancy.queued_bytes as f64);
+        let occupancy = &report.occupancy;
+        self.gauge("gateway_state_bytes", "Memory of the states of all channels.", occupancy.state_bytes as f64);
+        self.gauge("gateway_state_limit_bytes", "What these may be.", occupancy.state_limit_bytes as f64);
+        self.gauge("gateway_awaited", "Lost servers and clients that are waited for.", occupancy.awaited as f64);
+        self.gauge("gateway_bans", "Addresses that are shut out.", report.bans as f64);
+        let pending = self.gauges("gateway_auth_pending", "Logins that are being decided.", "stage");
+        for (stage, count) in ["asked", "waiting"].into_iter().zip(report.auth_pending) {
+            pending.with_label_values(&[stage]).set(count as i64);
+        }
+    }
+
+    fn memory(&self, memory: &Memory) {
+        let bytes = self.gauges("gateway_memory_bytes", "Memory that peers make the gateway hold.", "part");
+        for part in Part::ALL {
+            bytes.with_label_values(&[part.tag()]).set(memory.part_bytes(part) as i64);
+        }
+        self.gauge("gateway_memory_limit_bytes", "What all of that may be.", memory.limit_bytes() as f64);
+        let queued_bytes = memory.part_bytes(Part::Queues);
+        self.gauge("gateway_queued_bytes", "Bytes that no kernel has taken yet.", queued_bytes as f64);
+    }
+
+    fn build(&self) {
+        let info = self.gauges("gateway_build_info", "The version of the program.", "version");
+        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
     }
 
     fn traffic(&self, report: &Report, shell: &ShellCounters) {
@@ -149,6 +181,11 @@ impl Page {
             ("gateway_delivered_updates_total", "State updates delivered to subscribers.", counters.delivered_updates),
             ("gateway_frames_total", "Encodings of state for subscribers.", counters.frames),
             ("gateway_handovers_total", "Entities that went to another cell.", counters.handovers),
+            (
+                "gateway_superseded_total",
+                "Connections whose place a newcomer of the same name has taken.",
+                counters.superseded,
+            ),
             ("gateway_recovered_total", "Lost connections that came back.", counters.recovered),
             (
                 "gateway_datagrams_delivered_total",
@@ -183,6 +220,7 @@ impl Page {
             ("gateway_recordings_total", "Sessions that were recorded.", &shell.recordings),
             ("gateway_recordings_failed_total", "Recordings that cannot be written.", &shell.recordings_failed),
             ("gateway_recordings_limited_total", "Recordings that a limit cut off.", &shell.recordings_limited),
+            ("gateway_recordings_slow_total", "Recordings that a slow disk cut off.", &shell.recordings_slow),
         ];
         for (name, help, count) in totals {
             self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `process_cpu_seconds_total` | counter | processor time of all threads, user and system |
 //! | `process_resident_memory_bytes` | gauge | memory that is in RAM |
+//! | `process_start_time_seconds` | gauge | when the process began, since 1970 |
+//! | `process_open_fds`, `process_max_fds` | gauge | file descriptors, and how many there may be |
 //!
 //! Read from Linux' `/proc/self` (proc(5)). What cannot be read is left out, and on other systems that is everything.
 
@@ -16,6 +18,7 @@ const TICKS_PER_S: f64 = 100.0;
 /// Fields of `/proc/self/stat`, counted from the one after the name of the program, the third.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
+const START_TICKS: usize = 19;
 
 /// Appends the metrics in Prometheus' text format.
 pub(crate) fn write(text: &mut String) {
@@ -24,6 +27,9 @@ pub(crate) fn write(text: &mut String) {
     let metrics = [
         ("process_cpu_seconds_total", "counter", "Processor time of all threads, user and system.", cpu_s(&stat)),
         ("process_resident_memory_bytes", "gauge", "Memory that is in RAM.", resident_bytes(&status)),
+        ("process_start_time_seconds", "gauge", "When the process began, since 1970.", start_s(&stat)),
+        ("process_open_fds", "gauge", "Open file descriptors.", open_files()),
+        ("process_max_fds", "gauge", "How many there may be.", most_files().map(|most| most as f64)),
     ];
     for (name, kind, help, value) in metrics {
         if let Some(value) = value {
@@ -38,6 +44,26 @@ fn cpu_s(stat: &str) -> Option<f64> {
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
     Some((ticks(USER_TICKS)? + ticks(SYSTEM_TICKS)?) as f64 / TICKS_PER_S)
+}
+
+/// The system says when it began itself, and how much later the process did.
+fn start_s(stat: &str) -> Option<f64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let ticks: u64 = after_name.split_ascii_whitespace().nth(START_TICKS)?.parse().ok()?;
+    let system = fs::read_to_string("/proc/stat").ok()?;
+    let boot_s: f64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    Some(boot_s + ticks as f64 / TICKS_PER_S)
+}
+
+fn open_files() -> Option<f64> {
+    Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
+}
+
+/// How many file descriptors the process may have.
+pub(crate) fn most_files() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// `statm` has it in pages of a size that it does not say; `status` in KiB.
@@ -67,10 +93,17 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_page_has_both() {
+    fn the_page_has_all_of_it() {
         let mut text = String::new();
         write(&mut text);
-        for name in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
+        let names = [
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_start_time_seconds",
+            "process_open_fds",
+            "process_max_fds",
+        ];
+        for name in names {
             assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "no {name} in {text}");
         }
     }

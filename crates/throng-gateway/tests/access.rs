@@ -1,8 +1,6 @@
 //! Who may act on others: level, role and action.
 
-mod stage;
-
-use stage::{Peer, Stage, every, settings_with};
+use crate::stage::{Peer, Stage, every, settings_with};
 use throng_channeld::proto::{
     ChannelType, RemoveChannelMessage, SubscribedToChannelMessage, UnsubscribedFromChannelMessage,
 };

@@ -1,12 +1,10 @@
 //! What peers could make grow, and what must not be left half done.
 
-mod stage;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stage::world::{Cut, ENTITY, FIRST, of_type, standing, world_settings};
-use stage::{Peer, Stage, open_settings, settings};
+use crate::stage::world::{Cut, ENTITY, FIRST, of_type, standing, world_settings};
+use crate::stage::{Peer, Stage, open_settings, settings};
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage,
     CreateSpatialChannelsResultMessage, SubscribedToChannelResultMessage,
@@ -50,7 +48,7 @@ fn of_world_servers_that_are_lost_for_ever_the_oldest_is_given_up() {
         .map(|number| {
             let server = stage.join_as(Side::Server, &format!("w{number}"));
             let room = stage.create(&server, ChannelType::Subworld, None);
-            stage.subscribe(&watcher, &watcher, room, stage::every(20));
+            stage.subscribe(&watcher, &watcher, room, crate::stage::every(20));
             stage.drop_connection(&server, EndCause::Lost);
             room
         })
@@ -69,7 +67,8 @@ fn masked_subscriptions_that_are_refused_take_no_room_from_others() {
     let mut arguments = vec!["-dev", "-cfsm=client_authoratative_fsm.json"];
     limits.iter().for_each(|limit| arguments.extend(["-limit", *limit]));
     let mut stage = Stage::new(settings(&arguments));
-    let masked = |paths: &[String]| ChannelSubscriptionOptions { data_field_masks: paths.to_vec(), ..stage::every(20) };
+    let masked =
+        |paths: &[String]| ChannelSubscriptionOptions { data_field_masks: paths.to_vec(), ..crate::stage::every(20) };
     let (owner, other) = (stage.server(), stage.client());
     let [first, second, third] = [(); 3].map(|()| stage.create(&owner, ChannelType::Test, None));
     // Somebody is awaited whose mask nobody else has.
@@ -80,7 +79,7 @@ fn masked_subscriptions_that_are_refused_take_no_room_from_others() {
     let client = stage.client();
     stage.subscribe(&owner, &client, first, masked(&["1".to_owned()]));
     for room in [first, second] {
-        stage.subscribe(&other, &other, room, stage::every(20));
+        stage.subscribe(&other, &other, room, crate::stage::every(20));
     }
     for number in 0..5_000 {
         let mask = masked(&[format!("6.{}", number + 1)]);
@@ -96,7 +95,7 @@ fn masked_subscriptions_that_are_refused_take_no_room_from_others() {
     assert_eq!(stage.refused("masks"), 0);
     let mut back = stage.connect(Side::Client);
     assert_eq!(stage.authenticate(&mut back, "ada").conn_id, ada.id);
-    let subscribe = stage::every(40);
+    let subscribe = crate::stage::every(40);
     stage.subscribe(&owner, &back, second, ChannelSubscriptionOptions { data_access: Some(2), ..subscribe });
     let told: Vec<(u32, SubscribedToChannelResultMessage)> = of_type(&stage.read(&back), message_type::SUB_TO_CHANNEL);
     let (_, last) = told.last().expect("its rights have changed");
@@ -184,7 +183,8 @@ fn a_recovered_server_is_told_each_of_its_channels_once() {
     for number in 0..50 {
         stage.create_entity(&servers[0], FIRST, ENTITY + number, Some(standing([1.0, 1.0, 5.0])));
     }
-    stage.drop_connection(&servers[0], EndCause::PeerClosed);
+    // A process that is killed: its kernel closes the connection, and nobody says good-bye.
+    stage.drop_connection(&servers[0], EndCause::Lost);
     let back = stage.connect(Side::Server);
     let auth = throng_channeld::proto::AuthMessage { player_identifier_token: "w0".into(), ..Default::default() };
     let told = stage.ask(&back, Header::new(0, message_type::AUTH), &auth);

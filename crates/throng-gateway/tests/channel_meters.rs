@@ -1,11 +1,9 @@
 //! What is known of channels by their type: how long turns take, how long updates wait, how many do, what is dropped.
 
-mod stage;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stage::{Peer, Stage, every, open_settings};
+use crate::stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::SpawnObjectMessage;
 use throng_channeld::proto::{Any, ChannelType};
 use throng_channeld::{Header, message_type};

@@ -1,10 +1,8 @@
 //! Level 1: frames, logging in, and what a connection may say when.
 
-mod stage;
-
 use std::sync::Arc;
 
-use stage::{Stage, open_settings, settings, settings_with};
+use crate::stage::{Stage, open_settings, settings, settings_with};
 use throng_channeld::proto::auth_result_message::AuthResult;
 use throng_channeld::proto::{
     AuthMessage, AuthResultMessage, ChannelType, CreateChannelMessage, DisconnectMessage, ListChannelMessage,
@@ -14,13 +12,13 @@ use throng_channeld::{Dialect, FrameReader, Header, Messages, PacketWriter, mess
 use throng_gateway::engine::port::{AuthVerdict, Side};
 
 fn auth(name: &str) -> AuthMessage {
-    AuthMessage { player_identifier_token: name.into(), login_token: "secret".into() }
+    AuthMessage { player_identifier_token: name.into(), login_token: "secret".into(), ..Default::default() }
 }
 
 const AUTH: Header = Header { channel_id: 0, broadcast: 0, stub_id: 0, msg_type: message_type::AUTH };
 
 /// What was answered to a login; none if it was not.
-fn auth_results(stage: &mut Stage, peer: &stage::Peer) -> Vec<(u32, AuthResultMessage)> {
+fn auth_results(stage: &mut Stage, peer: &crate::stage::Peer) -> Vec<(u32, AuthResultMessage)> {
     let messages = stage.read_type(peer, message_type::AUTH);
     messages.iter().map(|message| (message.stub_id, message.decode().expect("an AuthResultMessage"))).collect()
 }
@@ -151,7 +149,7 @@ fn connection_ids_count_up_in_development_and_fit_their_bits_otherwise() {
 }
 
 /// Whether the state machine lets a type through, told by what was counted.
-fn passes(stage: &mut Stage, peer: &stage::Peer, msg_type: u32) -> bool {
+fn passes(stage: &mut Stage, peer: &crate::stage::Peer, msg_type: u32) -> bool {
     let before = stage.refused("state_machine");
     stage.say_bytes(peer, Header::new(40_000, msg_type), "");
     stage.refused("state_machine") == before
@@ -313,7 +311,7 @@ fn no_bytes_from_anybody_end_the_gateway() {
     for seed in 0..40 {
         let mut random = fastrand::Rng::with_seed(seed);
         let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-clientrights=create,write,own-global,entity"];
-        let grid = stage::grid_file((4, 4), (2, 1));
+        let grid = crate::stage::grid_file((4, 4), (2, 1));
         let mut all = arguments.to_vec();
         all.extend(["-scc=grid.json", "-limit", "max_malformed=0", "-limit", "max_fsm_violations=0"]);
         let mut stage = Stage::new(settings_with(&all, &[("grid.json", &grid)]));

@@ -1,8 +1,6 @@
 //! Level 3: messages of the game, and who gets them.
 
-mod stage;
-
-use stage::{Peer, Stage, every, grid_file, open_settings, settings_with};
+use crate::stage::{Peer, Stage, every, grid_file, open_settings, settings_with};
 use throng_channeld::proto::{
     ChannelType, CreateChannelMessage, ServerForwardMessage, SubscribedToChannelMessage, UnsubscribedFromChannelMessage,
 };

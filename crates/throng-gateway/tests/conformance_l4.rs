@@ -1,11 +1,9 @@
 //! Level 4: the spatial world and who is interested in which part of it.
 
-mod stage;
-
 use std::collections::BTreeMap;
 
-use stage::world::{CELL_M, Cut, FIRST, flat, forwarded, middle, of_type, sphere, standing};
-use stage::{Peer, Stage};
+use crate::stage::world::{CELL_M, Cut, FIRST, flat, forwarded, middle, of_type, sphere, standing};
+use crate::stage::{Peer, Stage};
 use throng_channeld::proto::spatial_interest_query::{BoxAoi, ConeAoi, SphereAoi, SpotsAoi};
 use throng_channeld::proto::{
     CreateSpatialChannelsResultMessage, QuerySpatialChannelMessage, QuerySpatialChannelResultMessage,
@@ -150,7 +148,7 @@ fn what_is_near_is_updated_often_what_is_far_seldom_and_what_is_left_not_at_all(
     left_in_order.sort_unstable();
     assert_eq!(left_in_order, [2, 3, 4, 5, 6, 7, 8]);
     // The cell that was far is near now, and as fast.
-    stage.create_entity(&server, FIRST, stage::world::ENTITY, Some(standing(middle(0, 0))));
+    stage.create_entity(&server, FIRST, crate::stage::world::ENTITY, Some(standing(middle(0, 0))));
     stage.pass(25);
     assert_eq!(stage.read_type(&client, message_type::CHANNEL_DATA_UPDATE).len(), 1, "within 20 ms");
 }
@@ -190,8 +188,13 @@ fn areas_of_all_shapes_are_united_in_layers_too() {
         stage.engine.connections().find(|c| c.id == client.id).map(|c| c.subscriptions).unwrap_or(0) > 0 && cell < 125
     };
     assert!(sees(&stage, id(0, 0, 3)));
-    stage.create_entity(&server, FIRST + id(0, 0, 3), stage::world::ENTITY, Some(standing([5.0, 35.0, 5.0])));
-    stage.create_entity(&server, FIRST + id(3, 0, 0), stage::world::ENTITY + 1, Some(standing([35.0, 5.0, 5.0])));
+    stage.create_entity(&server, FIRST + id(0, 0, 3), crate::stage::world::ENTITY, Some(standing([5.0, 35.0, 5.0])));
+    stage.create_entity(
+        &server,
+        FIRST + id(3, 0, 0),
+        crate::stage::world::ENTITY + 1,
+        Some(standing([35.0, 5.0, 5.0])),
+    );
     stage.pass(200);
     let updated: Vec<u32> =
         stage.read_type(&client, message_type::CHANNEL_DATA_UPDATE).iter().map(|m| m.channel_id - FIRST).collect();
@@ -272,7 +275,7 @@ fn neighbours_hear_a_message_once_however_many_of_the_cells_they_see() {
 fn the_table_of_cells_is_for_developers_alone() {
     for (development, tables) in [(true, 1), (false, 0)] {
         let cut = flat([2, 2], [1, 1], 0);
-        let mut settings = stage::world::world_settings(cut, &[]);
+        let mut settings = crate::stage::world::world_settings(cut, &[]);
         settings.development = development;
         let mut stage = Stage::new(settings);
         let server = stage.server();

@@ -1,10 +1,8 @@
 //! Level 5: entities, groups and handover.
 
-mod stage;
-
+use crate::stage::world::{Cut, ENTITY, FIRST, middle, of_type, sphere, standing};
+use crate::stage::{Peer, Stage, every};
 use prost::Message as _;
-use stage::world::{Cut, ENTITY, FIRST, middle, of_type, sphere, standing};
-use stage::{Peer, Stage, every};
 use throng_channeld::proto::unrealpb::{ActorState, FRepMovement, FVector, SpatialChannelData};
 use throng_channeld::proto::{
     AddEntityGroupMessage, Any, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions,
@@ -80,9 +78,7 @@ fn an_entity_needs_an_id_of_its_own_a_creator_with_the_right_and_room() {
     stage.create_entity(&servers[0], FIRST, ENTITY, None);
     stage.create_entity(&servers[1], FIRST + 2, ENTITY, None);
     assert_eq!(stage.refused("channel_exists"), 1);
-    let refused = stage.read(&servers[1]);
-    let answer: CreateChannelResultMessage = refused[0].decode().expect("an answer all the same");
-    assert_eq!((refused[0].stub_id, answer.channel_id), (6, 0));
+    assert_eq!(stage.read(&servers[1]), [], "an empty answer would be GLOBAL's");
     stage.create_entity(&servers[0], FIRST, ENTITY - 1, None);
     assert_eq!(stage.refused("not_allowed"), 1, "the id of no entity");
     let client = stage.client();
@@ -304,7 +300,7 @@ fn a_large_group_of_large_entities_is_told_at_a_pace_that_a_client_can_take() {
     }
     group(&mut stage, &servers[0], ENTITY, EntityGroupType::Handover, &members);
     let client = stage.client();
-    stage.subscribe(&servers[1], &client, FIRST + 2, stage::every(20));
+    stage.subscribe(&servers[1], &client, FIRST + 2, crate::stage::every(20));
     stage.pass(100);
     stage.read(&client);
     stage.walk(&servers[0], ENTITY, middle(2, 0));

@@ -1,12 +1,10 @@
 //! Level 6: who was lost comes back: world servers after a crash, clients after their network broke.
 
-mod stage;
-
 use std::collections::BTreeMap;
 
+use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
+use crate::stage::{Peer, Stage, every, open_settings};
 use prost::Message as _;
-use stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
-use stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::{
     ChannelRecoveryData, SpatialChannelData, SpatialEntityState, SpawnObjectMessage, UnrealObjectRef,
 };
@@ -16,7 +14,7 @@ use throng_channeld::proto::{
     UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
-use throng_gateway::engine::port::{EndCause, Side};
+use throng_gateway::engine::port::{AuthVerdict, EndCause, Side};
 
 const TWO: Cut = Cut { cells: [4, 1, 0], servers: [2, 1, 0], border: 1 };
 
@@ -34,7 +32,11 @@ fn x_of(data: Option<throng_channeld::proto::Any>) -> f32 {
 /// Lets a server in under a name and returns everything that it was told on the way.
 fn come_back(stage: &mut Stage, side: Side, name: &str) -> (Peer, bool, Vec<Message>) {
     let mut peer = stage.connect(side);
-    let auth = throng_channeld::proto::AuthMessage { player_identifier_token: name.into(), login_token: "new".into() };
+    let auth = throng_channeld::proto::AuthMessage {
+        player_identifier_token: name.into(),
+        login_token: "new".into(),
+        ..Default::default()
+    };
     stage.say(&peer, Header::new(0, message_type::AUTH), &auth);
     let messages = stage.read(&peer);
     let answer: throng_channeld::proto::AuthResultMessage = messages[0].decode().expect("an answer");
@@ -65,7 +67,8 @@ fn a_killed_server_comes_back_under_its_id_with_everything_and_the_clients_have_
     for client in &clients {
         stage.read(client);
     }
-    stage.drop_connection(&servers[0], EndCause::PeerClosed);
+    // A process that is killed: its kernel closes the connection, and nobody says good-bye.
+    stage.drop_connection(&servers[0], EndCause::Lost);
     for (number, client) in (0u32..).zip(&clients) {
         let lost: Vec<u32> =
             stage.read_type(client, message_type::CHANNEL_OWNER_LOST).iter().map(|m| m.channel_id).collect();
@@ -159,7 +162,8 @@ fn state_and_references_of_more_than_a_packet_are_all_there() {
 
 #[test]
 fn notices_of_loss_and_return_go_out_only_where_the_settings_say_so() {
-    let mut stage = Stage::new(stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=ue", "-scr"]));
+    let mut stage =
+        Stage::new(crate::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=ue", "-scr"]));
     let server = stage.join_as(Side::Server, "rooms");
     let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
     stage.say(&server, Header::new(0, message_type::CREATE_CHANNEL), &create);
@@ -293,7 +297,7 @@ fn a_world_that_becomes_complete_while_a_server_is_away_is_opened_when_it_is_bac
 #[test]
 fn a_client_whose_network_broke_goes_on_where_it_was() {
     let mut settings =
-        stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
+        crate::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
     settings.notes.clear();
     let mut stage = Stage::new(settings);
     let owner = stage.master();
@@ -333,7 +337,7 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
 
 #[test]
 fn a_client_that_kept_its_copy_has_nothing_of_what_was_removed_meanwhile_and_no_list_twice() {
-    let mut stage = Stage::new(stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
+    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
     let owner = stage.master();
     let object = |id: u32| UnrealObjectRef {
         net_guid: Some(id),
@@ -394,9 +398,10 @@ fn a_client_that_kept_its_copy_has_nothing_of_what_was_removed_meanwhile_and_no_
     assert_eq!(copy.entities[&1].obj_ref, Some(object(1)), "each item of its list once");
 }
 
+// The name of a client that nobody has proven: with `-dev` everybody is let in under any name.
 #[test]
-fn a_connection_that_lives_is_not_taken_over_by_its_name() {
-    let mut stage = Stage::new(stage::settings(&[
+fn a_connection_that_lives_is_not_taken_over_by_an_unproven_name() {
+    let mut stage = Stage::new(crate::stage::settings(&[
         "-dev",
         "-cfsm=client_authoratative_fsm.json",
         "-limit",
@@ -413,6 +418,8 @@ fn a_connection_that_lives_is_not_taken_over_by_its_name() {
     assert_eq!((subscriptions(&stage, ada.id), subscriptions(&stage, twin.id)), (Some(1), Some(0)));
     let (server_twin, should_recover, _) = come_back(&mut stage, Side::Server, "ada");
     assert!(!should_recover, "another door");
+    let myself = throng_channeld::proto::DisconnectMessage { conn_id: 0 };
+    stage.say(&server_twin, Header::new(0, message_type::DISCONNECT), &myself);
     // A name on one side does not take what was lost on the other.
     stage.drop_connection(&ada, EndCause::Lost);
     let (other_side, should_recover, _) = come_back(&mut stage, Side::Server, "ada");
@@ -428,7 +435,71 @@ fn a_connection_that_lives_is_not_taken_over_by_its_name() {
     );
     stage.settle();
     assert_ne!(come_back(&mut stage, Side::Client, "ada").0.id, ada.id);
-    let _ = (server_twin, other_side);
+    let _ = other_side;
+}
+
+#[test]
+fn a_player_who_proves_its_name_takes_the_place_of_its_old_connection() {
+    let words =
+        ["-cfsm=client_authoratative_fsm.json", "-auth=https://login.example", "-limit", "client_resume_ms=5000"];
+    let mut stage = Stage::new(crate::stage::settings(&words));
+    let owner = stage.master();
+    let room = stage.create(&owner, ChannelType::Subworld, Some(standing([1.0, 1.0, 1.0])));
+    let ada = stage.join_as(Side::Client, "ada");
+    stage.subscribe(&owner, &ada, room, every(40));
+    stage.read(&owner);
+    let (back, ..) = come_back(&mut stage, Side::Client, "ada");
+    assert_eq!(back.id, ada.id, "it is who it was");
+    assert!(ada.is_closed() && !back.is_closed());
+    let of_ada: Vec<usize> =
+        stage.engine.connections().filter(|c| c.id == ada.id).map(|connection| connection.subscriptions).collect();
+    assert_eq!(of_ada, [1], "it is there once, with what it had");
+    let left = stage.read_type(&owner, message_type::UNSUB_FROM_CHANNEL);
+    assert_eq!(left, [], "nobody has left");
+    assert_eq!(stage.engine.counters().superseded, 1);
+    // The end of the old socket comes later, and means nothing any more.
+    stage.drop_connection(&ada, EndCause::Lost);
+    assert!(!back.is_closed());
+    // Whoever cannot prove it changes nothing.
+    stage.verdict = AuthVerdict::InvalidLogin;
+    let mut thief = stage.connect(Side::Client);
+    assert_ne!(stage.authenticate(&mut thief, "ada").result, 0);
+    assert!(!back.is_closed());
+}
+
+#[test]
+fn a_world_server_that_starts_again_elsewhere_takes_the_place_of_the_one_that_has_vanished() {
+    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-scr"]));
+    let master = stage.master();
+    let room = stage.create(&master, ChannelType::Test, Some(standing([1.0, 1.0, 1.0])));
+    let (back, should_recover, told) = come_back(&mut stage, Side::Server, "server");
+    assert_eq!((back.id, should_recover), (master.id, true));
+    assert!(master.is_closed());
+    assert!(recovered(&told).contains_key(&room));
+    stage.say_bytes(&back, Header::new(0, message_type::LIST_CHANNEL), Vec::new());
+    assert!(stage.engine.has_master(), "it owns GLOBAL again");
+    // Without -scr a name says nothing of a server: several may have the same.
+    let mut stage = Stage::new(crate::stage::settings(&["-dev"]));
+    let (first, second) = (stage.server(), stage.server());
+    assert!(first.id != second.id && !first.is_closed());
+}
+
+#[test]
+fn a_server_that_says_good_bye_is_not_waited_for() {
+    for says_it in [false, true] {
+        let mut stage = Stage::world(TWO, &["-scr"]);
+        let servers = stage.spatial_servers(TWO);
+        match says_it {
+            true => {
+                let myself = throng_channeld::proto::DisconnectMessage { conn_id: 0 };
+                stage.say(&servers[1], Header::new(0, message_type::DISCONNECT), &myself);
+            }
+            false => stage.drop_connection(&servers[1], EndCause::PeerClosed),
+        }
+        assert!(stage.engine.cells().all(|cell| !cell.is_awaited), "its cells are free");
+        let newcomer = stage.spatial_server("another");
+        assert!(stage.engine.cells().any(|cell| cell.owner == Some(newcomer.id)));
+    }
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Level 7: what Unreal's servers say of objects, and what clients cannot say.
 
-mod stage;
-
+use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
+use crate::stage::{Peer, Stage, every};
 use prost::Message as _;
-use stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
-use stage::{Peer, Stage, every};
 use throng_channeld::proto::unrealpb::{
     DestroyObjectMessage, FVector, SpatialChannelData, SpawnObjectMessage, UnrealObjectRef,
 };

@@ -1,11 +1,9 @@
 //! Whatever writers write, however often subscribers are served, whoever comes and goes: everybody ends with the
 //! state, and is told each change once and in order.
 
-mod stage;
-
 use std::collections::BTreeMap;
 
-use stage::{Peer, Stage, settings};
+use crate::stage::{Peer, Stage, settings};
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
@@ -213,7 +211,11 @@ impl World {
         let mut player = self.lost.swap_remove(self.random.usize(..self.lost.len()));
         let former = player.peer.id;
         player.peer = self.stage.connect(player.side);
-        let auth = AuthMessage { player_identifier_token: format!("player{}", player.name), login_token: "x".into() };
+        let auth = AuthMessage {
+            player_identifier_token: format!("player{}", player.name),
+            login_token: "x".into(),
+            ..Default::default()
+        };
         self.stage.say(&player.peer, Header::new(0, message_type::AUTH), &auth);
         // All that it is told on the way counts: it is read with the rest.
         let bytes = player.peer.line.lock().unwrap().bytes.clone();

@@ -1,12 +1,10 @@
 //! Both forms of the header, told apart for each connection.
 
-mod serving;
-
 use throng_channeld::client::ClientOptions;
 use throng_channeld::{Compression, Dialect, Header};
 use throng_gateway::serve::Transport;
 
-use serving::{ECHO, echo, payload_of, serve, soon};
+use crate::serving::{ECHO, echo, payload_of, serve, soon};
 
 fn options(dialect: Dialect, compression: Compression) -> ClientOptions {
     ClientOptions { dialect, compression, ..ClientOptions::default() }

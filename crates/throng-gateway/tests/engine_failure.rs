@@ -9,20 +9,15 @@ use std::time::{Duration, Instant};
 
 use serving::{bare, eventually, soon};
 use throng_channeld::client::{Client, ClientOptions};
-use throng_gateway::auth::{Credentials, Provider, Unavailable};
-use throng_gateway::engine::port::AuthVerdict;
+use throng_gateway::auth::{Check, Credentials, Provider};
 use throng_gateway::serve::{ServeError, Transport};
 
-/// Panics in the engine's thread, since it says that it does not block.
+/// Panics in the engine's thread.
 struct Broken;
 
 impl Provider for Broken {
-    fn check(&self, _: &Credentials) -> Result<AuthVerdict, Unavailable> {
+    fn check(&self, _: Credentials) -> Check {
         panic!("a fault of ours")
-    }
-
-    fn may_block(&self) -> bool {
-        false
     }
 }
 

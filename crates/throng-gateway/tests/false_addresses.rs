@@ -1,8 +1,6 @@
 //! Anybody can send a datagram under somebody else's address. Over KCP that must cost neither the owner of the address nor
 //! the gateway anything.
 
-mod serving;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,8 +9,8 @@ use throng_channeld::Header;
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{DoorLimits, Reason, Transport};
 
-use serving::kcp::KcpClient;
-use serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, eventually, payload_of, serve};
+use crate::serving::kcp::KcpClient;
+use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, eventually, payload_of, serve};
 
 const PUSH: u8 = 81;
 const ACK: u8 = 82;

@@ -1,8 +1,6 @@
 //! When state goes out, and to whom.
 
-mod stage;
-
-use stage::{Stage, every, open_settings};
+use crate::stage::{Stage, every, open_settings};
 use throng_channeld::message_type;
 use throng_channeld::proto::unrealpb::{FVector, SpawnObjectMessage};
 use throng_channeld::proto::{Any, ChannelDataAccess, ChannelSubscriptionOptions, ChannelType};
@@ -18,13 +16,13 @@ fn roll(value: u32) -> Any {
     Any::pack(&SpawnObjectMessage { location: Some(location), ..Default::default() })
 }
 
-fn numbers(stage: &mut Stage, peer: &stage::Peer, channel: u32) -> Vec<u32> {
+fn numbers(stage: &mut Stage, peer: &crate::stage::Peer, channel: u32) -> Vec<u32> {
     stage.updates::<SpawnObjectMessage>(peer, channel).iter().filter_map(|update| update.channel_id).collect()
 }
 
 #[test]
 fn updates_come_at_the_end_of_each_subscribers_own_windows() {
-    let mut stage = Stage::new(stage::settings(&["-dev", "-chs", "hifi"]));
+    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-chs", "hifi"]));
     let owner = stage.server();
     let channel = stage.create(&owner, ChannelType::Subworld, Some(number(0)));
     let (fast, slow) = (stage.server(), stage.server());

@@ -4,13 +4,11 @@
 //! believes to own exactly what it owns, from nothing but what it was told; and what clients tell their entities
 //! arrives once, at one server, in order, or was refused because nobody was there.
 
-mod stage;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::stage::world::{CELL_M, Cut, ENTITY, FIRST, forwarded, sphere, standing};
+use crate::stage::{Peer, Stage};
 use prost::Message as _;
-use stage::world::{CELL_M, Cut, ENTITY, FIRST, forwarded, sphere, standing};
-use stage::{Peer, Stage};
 use throng_channeld::proto::unrealpb::DestroyObjectMessage;
 use throng_channeld::proto::{
     ChannelDataAccess, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelResultMessage,

@@ -1,11 +1,9 @@
 //! First states that are larger than what may wait for a connection at all.
 
-mod stage;
-
 use std::collections::BTreeMap;
 
+use crate::stage::{Peer, Stage, every, open_settings};
 use prost::Message as _;
-use stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
     Any, AuthMessage, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType,
@@ -122,7 +120,7 @@ fn nothing_more_comes_of_a_channel_that_was_left_before_all_of_it_had_come() {
 #[test]
 fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() {
     let bounds = ["-limit", "server_queue_soft_bytes=200000", "-limit", "server_queue_hard_bytes=2000000"];
-    let mut stage = Stage::new(stage::settings(&[&["-dev", "-chs=ue", "-scr"][..], &bounds].concat()));
+    let mut stage = Stage::new(crate::stage::settings(&[&["-dev", "-chs=ue", "-scr"][..], &bounds].concat()));
     let owner = stage.join_as(Side::Server, "world");
     let rooms: Vec<u32> = (0..20).map(|_| stage.create(&owner, ChannelType::Test, None)).collect();
     for &room in &rooms {
@@ -170,7 +168,7 @@ fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() 
 
 #[test]
 fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_forgotten() {
-    let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_ms=120000"]));
+    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-limit", "max_backlog_ms=120000"]));
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
     let late = latecomer(&mut stage, Some(&owner));
@@ -191,7 +189,7 @@ fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_
 
 #[test]
 fn who_missed_a_removal_that_is_not_remembered_is_told_to_begin_anew() {
-    let mut stage = Stage::new(stage::settings(&["-dev"]));
+    let mut stage = Stage::new(crate::stage::settings(&["-dev"]));
     let owner = stage.master();
     let create = CreateChannelMessage {
         channel_type: ChannelType::Test.into(),
@@ -235,7 +233,7 @@ fn who_missed_a_removal_that_is_not_remembered_is_told_to_begin_anew() {
 
 #[test]
 fn what_is_kept_for_all_backlogs_together_is_bounded() {
-    let mut stage = Stage::new(stage::settings(&["-dev", "-limit", "max_backlog_bytes=16000000"]));
+    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-limit", "max_backlog_bytes=16000000"]));
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
     let join = |stage: &mut Stage| latecomer(stage, Some(&owner));

@@ -1,7 +1,5 @@
 //! What a peer may not do, what becomes of it, and where it is counted.
 
-mod serving;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -11,13 +9,13 @@ use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::auth_result_message::AuthResult;
 use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage};
 use throng_channeld::{Header, message_type, put_message};
-use throng_gateway::auth::{AcceptAll, FixedPassword, Provider, Unavailable};
+use throng_gateway::auth::{AcceptAll, Check, Credentials, FixedPassword, Provider, Unavailable};
 use throng_gateway::engine::port::{AuthVerdict, Side};
 use throng_gateway::serve::{DoorLimits, Reason, ServeOptions, Transport};
 
-use serving::{ECHO, FLOOD, bare, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
+use crate::serving::{ECHO, FLOOD, bare, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
 
-fn limited(change: impl FnOnce(&mut DoorLimits)) -> serving::Serving {
+fn limited(change: impl FnOnce(&mut DoorLimits)) -> crate::serving::Serving {
     serve(Transport::Tcp, |options| change(&mut options.doors[1].limits))
 }
 
@@ -153,7 +151,7 @@ fn who_sends_too_fast_is_read_later_and_loses_nothing() {
     }
     for number in 0..2_000u16 {
         let answer = client.wait_for(ECHO, soon()).expect("each comes back");
-        assert_eq!(serving::payload_of(&answer.body), number.to_le_bytes());
+        assert_eq!(crate::serving::payload_of(&answer.body), number.to_le_bytes());
     }
     assert!(begin.elapsed() >= Duration::from_millis(600), "took {:?}", begin.elapsed());
     assert!(serving.refused(Reason::TooFast) > 0);
@@ -175,8 +173,8 @@ fn who_guesses_wrong_is_told_so_and_may_try_again_a_few_times() {
 struct Down;
 
 impl Provider for Down {
-    fn check(&self, _: &throng_gateway::auth::Credentials) -> Result<AuthVerdict, Unavailable> {
-        Err(Unavailable("down".into()))
+    fn check(&self, _: Credentials) -> Check {
+        Check::Now(Err(Unavailable("down".into())))
     }
 }
 
@@ -190,7 +188,7 @@ fn a_provider_that_is_down_lets_nobody_in_and_is_counted() {
     serving.end();
 }
 
-fn get(serving: &serving::Serving, path: &str) -> String {
+fn get(serving: &crate::serving::Serving, path: &str) -> String {
     let mut stream = TcpStream::connect(serving.gateway.http_address().expect("it has pages")).expect("open");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").expect("connected");
     let mut answer = String::new();
@@ -228,7 +226,7 @@ fn crowded_frame(messages: usize) -> Vec<u8> {
     frame(1, &block)
 }
 
-fn messages_in(serving: &serving::Serving) -> u64 {
+fn messages_in(serving: &crate::serving::Serving) -> u64 {
     serving.gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in
 }
 
@@ -272,12 +270,13 @@ fn a_stranger_may_claim_little_and_say_little_before_anybody_lets_it_in() {
 fn what_is_said_behind_the_login_waits_for_the_answer_and_is_not_lost() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(Slowly), |_| {});
     let mut client = serving.connect(ClientOptions::default());
-    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: "secret".into() };
+    let auth =
+        AuthMessage { player_identifier_token: "ada".into(), login_token: "secret".into(), ..Default::default() };
     client.send(Header::new(0, message_type::AUTH), &auth).expect("connected");
     let long = vec![7; 40_000];
     client.send_bytes(Header::new(0, ECHO), &long).expect("connected");
     let answer = client.wait_for(ECHO, soon()).expect("it comes back");
-    assert_eq!(serving::payload_of(&answer.body), long);
+    assert_eq!(crate::serving::payload_of(&answer.body), long);
     serving.end();
 }
 
@@ -285,9 +284,11 @@ fn what_is_said_behind_the_login_waits_for_the_answer_and_is_not_lost() {
 struct Slowly;
 
 impl Provider for Slowly {
-    fn check(&self, _: &throng_gateway::auth::Credentials) -> Result<AuthVerdict, Unavailable> {
-        std::thread::sleep(Duration::from_millis(200));
-        Ok(AuthVerdict::Accepted)
+    fn check(&self, _: Credentials) -> Check {
+        Check::blocking(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            Ok(AuthVerdict::Accepted)
+        })
     }
 }
 

@@ -1,7 +1,5 @@
 //! Throng's own link as a way in.
 
-mod serving;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,11 +10,11 @@ use throng_channeld::proto::AuthMessage;
 use throng_channeld::{Header, Message, Messages, message_type, put_body, put_message};
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{LinkOptions, Transport, link_session_options};
-use throng_link::netcode::{ClientHandshake, ClientOutcome, Opener, PacketKind, Sealer, TAG_LEN};
-use throng_link::session::{CloseCode, CloseReason, LaneId, PacketPlan, Session};
+use throng_link::netcode::{ClientHandshake, ClientOutcome, Opener, PacketKind, Sealer};
+use throng_link::session::{CloseCode, CloseReason, LaneId, Rest, Session};
 use throng_wire::{Tick, Time};
 
-use serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token};
+use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token};
 
 /// A client of the link, with a network that may lose every so manieth datagram.
 struct LinkClient {
@@ -91,14 +89,9 @@ impl LinkClient {
         while let Some((_, packet)) = self.session.poll_message() {
             self.received.extend(Messages::new(Bytes::from(packet)).map(|message| message.expect("sound")));
         }
-        while self.session.has_pending(now) && self.session.sending_allowance_bytes(now) > 500 {
-            let header = self.sealer.header_len();
-            let room_bytes = 1_200 - header - TAG_LEN;
-            let plan = PacketPlan { room_bytes, ..PacketPlan::new(self.sealer.next_sequence(), Tick(0)) };
-            let mut datagram = vec![0; header];
-            let Ok(body_bytes) = self.session.begin_packet(now, plan, &mut datagram) else { return };
-            self.session.finish_packet(body_bytes);
-            datagram.resize(header + body_bytes + TAG_LEN, 0);
+        while let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) {
+            let mut datagram = Vec::new();
+            plan.begin(Tick(0), &mut datagram).finish();
             self.sealer.seal_payload(&mut datagram).expect("it fits");
             if !self.is_lost() {
                 let _ = self.socket.send(&datagram);
@@ -124,7 +117,8 @@ impl LinkClient {
     }
 
     fn join(&mut self) {
-        let auth = AuthMessage { player_identifier_token: "lin".into(), login_token: String::new() };
+        let auth =
+            AuthMessage { player_identifier_token: "lin".into(), login_token: String::new(), ..Default::default() };
         let mut entries = Vec::new();
         put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
         self.session.send(LaneId(0), &entries).expect("there is room");

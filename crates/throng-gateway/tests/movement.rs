@@ -4,15 +4,13 @@
 //! The ends of the link are played here by their rules ([`Datagrams`], [`Freshness`]); the real ones are in
 //! `movement_link.rs`.
 
-mod stage;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::stage::{Peer, Stage, settings};
 use bytes::Bytes;
 use prost::Message as _;
-use stage::{Peer, Stage, settings};
 use throng_channeld::link::Freshness;
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
@@ -247,10 +245,8 @@ impl World {
         let key = self.stage.engine.open(self.stage.now, Side::Client, address, outbox).expect("room");
         // `-dev` counts: the owner is 1.
         let peer = Peer { key, id: number as u32 + 2, line: Arc::default() };
-        let auth = throng_channeld::proto::AuthMessage {
-            player_identifier_token: format!("c{number}"),
-            login_token: String::new(),
-        };
+        let auth =
+            throng_channeld::proto::AuthMessage { player_identifier_token: format!("c{number}"), ..Default::default() };
         self.stage.say(&peer, Header::new(0, message_type::AUTH), &auth);
         self.clients.push(Client {
             peer,
@@ -485,7 +481,7 @@ fn who_does_not_use_movement_is_not_given_any() {
     let peer = Peer { key, id: 2, line: Arc::default() };
     let auth = throng_channeld::proto::AuthMessage::default();
     stage.say(&peer, Header::new(0, message_type::AUTH), &auth);
-    stage.subscribe(&peer, &peer, channel, stage::every(20));
+    stage.subscribe(&peer, &peer, channel, crate::stage::every(20));
     for _ in 0..20 {
         let state = SpatialEntityState { removed: false, ..Default::default() };
         stage.update(&owner, channel, Any::pack(&SpatialChannelData { entities: [(1, state)].into() }));

@@ -3,8 +3,6 @@
 //!
 //! `cargo test -p throng-gateway --test movement_link -- --nocapture` prints the ages.
 
-mod serving;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +23,7 @@ use throng_gateway::serve::{LinkOptions, Transport};
 use throng_net::{Condition, Conditioner, InFlightLimit};
 use throng_wire::Time;
 
-use serving::{LINK_KEY, bare, soon, token};
+use crate::serving::{LINK_KEY, bare, soon, token};
 
 /// The channel of the first entity.
 const ENTITY: u32 = 0x8_0001;

@@ -1,13 +1,11 @@
 //! SIGHUP's work: everything that the files say now, or nothing of it.
 
-mod serving;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serving::{eventually, soon};
+use crate::serving::{eventually, soon};
 use tempfile::TempDir;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::ServerForwardMessage;

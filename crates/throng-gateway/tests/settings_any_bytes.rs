@@ -4,9 +4,10 @@
 mod channeld_queries;
 #[path = "../../../fuzz/bodies/channeld_settings.rs"]
 mod channeld_settings;
-#[path = "../../../fuzz/bodies/choices.rs"]
-mod choices;
+#[path = "../../../fuzz/bodies/proxy_header.rs"]
+mod proxy_header;
 
+use crate::choices;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -144,6 +145,11 @@ fn query() -> impl Strategy<Value = SpatialInterestQuery> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn headers_of_proxies_of_any_bytes_are_read_or_refused(input in vec(any::<u8>(), 0..400)) {
+        proxy_header::run(&input);
+    }
 
     #[test]
     fn no_file_harms_its_reader(text in any_text()) {

@@ -1,8 +1,6 @@
 //! Clients that take less than there is: when they read on they get the newest state soon, over every transport on which
 //! the gateway itself keeps what was not taken.
 
-mod serving;
-
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,8 +15,8 @@ use throng_channeld::{Header, Message, message_type};
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::serve::{Gateway, LinkOptions, Transport};
 
-use serving::kcp::KcpClient;
-use serving::{LINK_KEY, bare, soon, token};
+use crate::serving::kcp::KcpClient;
+use crate::serving::{LINK_KEY, bare, soon, token};
 
 const UPDATES: u32 = 150;
 const UPDATE_BYTES: usize = 20_000;

@@ -1,7 +1,5 @@
 //! Each way in, from the first byte to the last.
 
-mod serving;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -9,19 +7,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use throng_channeld::client::{Client, ClientError, ClientOptions};
-use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage};
-use throng_channeld::{
-    Broadcast, Dialect, FrameReader, Header, Message, Messages, PacketWriter, message_type, put_body,
-};
+use throng_channeld::proto::{ChannelType, CreateChannelMessage};
+use throng_channeld::{Broadcast, Dialect, FrameReader, Header, Message, Messages, message_type};
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{Gateway, Reason, TlsFiles, Transport, WebSocketOptions};
+use throng_gateway::serve::{Gateway, Part, Reason, TlsFiles, Transport, WebSocketOptions};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use serving::kcp::KcpClient;
-use serving::{
-    ECHO, FLOOD, FLOOD_BYTES, Serving, bare, echo, eventually, frame, payload_of, serve, soon, wait_for_end,
+use crate::serving::kcp::KcpClient;
+use crate::serving::{
+    ECHO, FLOOD, FLOOD_BYTES, Serving, auth_frame, bare, echo, eventually, frame, payload_of, serve, soon, wait_for_end,
 };
 
 fn websocket(path: &str, origin: &str) -> ClientOptions {
@@ -95,13 +91,13 @@ fn a_websocket_handshake_that_does_not_end_is_given_up() {
     serving.end();
 }
 
-struct Certificate {
+pub(crate) struct Certificate {
     folder: tempfile::TempDir,
     der: CertificateDer<'static>,
 }
 
 impl Certificate {
-    fn new() -> Certificate {
+    pub(crate) fn new() -> Certificate {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("cert.pem"), made.cert.pem()).expect("written");
@@ -109,11 +105,11 @@ impl Certificate {
         Certificate { folder, der: made.cert.der().clone() }
     }
 
-    fn files(&self) -> TlsFiles {
+    pub(crate) fn files(&self) -> TlsFiles {
         TlsFiles { certificates: self.folder.path().join("cert.pem"), key: self.folder.path().join("key.pem") }
     }
 
-    fn connect(&self, address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+    pub(crate) fn connect(&self, address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).expect("it is one");
         let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -125,14 +121,6 @@ impl Certificate {
         let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
         StreamOwned::new(connection, TcpStream::connect(address).expect("open"))
     }
-}
-
-fn auth_frame() -> Vec<u8> {
-    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: String::new() };
-    let (mut entries, mut bytes) = (Vec::new(), Vec::new());
-    put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
-    PacketWriter::new().write(Dialect::Fixed, &entries, &mut bytes);
-    bytes
 }
 
 #[test]
@@ -331,9 +319,7 @@ fn a_shut_down_does_not_wait_for_ever_for_who_does_not_read() {
     let mut client = serving.join(ClientOptions::default());
     client.send_bytes(Header::new(0, FLOOD), &400u16.to_le_bytes()).expect("connected");
     client.wait_for(FLOOD, soon()).expect("the flood has begun");
-    eventually("it piles up", || {
-        serving.gateway.report().is_some_and(|report| report.occupancy.queued_bytes > 1 << 20)
-    });
+    eventually("it piles up", || serving.gateway.counters().memory.part_bytes(Part::Queues) > 1 << 20);
     let Serving { gateway, .. } = serving;
     let begin = Instant::now();
     assert!(!gateway.shut_down(), "nobody could take all of it");

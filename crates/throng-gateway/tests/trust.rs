@@ -1,13 +1,10 @@
 //! What world servers are granted and clients are not: a world hangs on each of their connections.
 
-mod serving;
-mod stage;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use serving::{ECHO, bare, eventually, soon};
-use stage::{Stage, settings};
+use crate::serving::{ECHO, bare, eventually, soon};
+use crate::stage::{Stage, settings};
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::proto::{ChannelType, CreateChannelMessage, ListChannelMessage};
 use throng_channeld::{Header, message_type};

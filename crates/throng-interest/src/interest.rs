@@ -282,13 +282,15 @@ fn checked_subcells(grid: &Grid, subcells: [u8; 3]) -> Result<[u8; 3], InterestE
     Ok([0, 1, 2].map(|axis| if grid.is_single_layer(axis) { 1 } else { subcells[axis] }))
 }
 
-/// The diagonal of a sub-cell in the x-y plane, in metres. An axis with a single layer is never crossed and adds 0.
+/// The diagonal of a sub-cell along the ground, in metres. An axis with a single layer is never crossed and adds 0.
 fn plane_diagonal_m(grid: &Grid, subcells: [u8; 3]) -> f64 {
     let side_m = |axis: usize| match grid.is_single_layer(axis) {
         true => 0.0,
         false => grid.cell_m()[axis] / f64::from(subcells[axis]),
     };
-    side_m(0).hypot(side_m(1))
+    // Where y is up and a single layer, the plane is x and z.
+    let across = if grid.is_single_layer(1) { 2 } else { 1 };
+    side_m(0).hypot(side_m(across))
 }
 
 fn check_counts(sources: &Sources<'_>) -> Result<(), InterestError> {

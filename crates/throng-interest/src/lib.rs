@@ -74,7 +74,7 @@ mod viewer;
 pub use grid::{CellBounds, CellId, Grid, GridError};
 pub use groups::{GroupId, GroupLimits, Groups, GroupsError};
 pub use interest::{InterestError, MAX_EXPLICIT_CELLS, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, RingOptions, Sources};
-pub use rings::{MAX_RINGS, Ring, Rings, RingsError};
+pub use rings::{MAX_INTERVAL_TICKS, MAX_RINGS, Ring, Rings, RingsError};
 pub use shape::{MAX_SHAPE_CELLS, Shape, ShapeError};
 pub use stamp::{MAX_STAMP_CELLS, MAX_SUBCELLS};
 pub use viewer::{Held, Scratch, Sink, Viewer};

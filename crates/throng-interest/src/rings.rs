@@ -6,12 +6,15 @@ use thiserror::Error;
 /// Most rings that one list may have.
 pub const MAX_RINGS: usize = 8;
 
+/// The longest time between two sends of a ring, in ticks: subscriptions keep it in 16 bits.
+pub const MAX_INTERVAL_TICKS: u32 = 65_535;
+
 /// One distance ring.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ring {
     /// How far the ring reaches, in metres. Finite, above 0.
     pub radius_m: f64,
-    /// Ticks between two sends: 1, 2, 3 …
+    /// Ticks between two sends: 1 to [`MAX_INTERVAL_TICKS`].
     pub interval_ticks: u32,
 }
 
@@ -42,8 +45,11 @@ pub enum RingsError {
         /// Position in the list.
         ring: usize,
     },
-    /// An interval is 0, or shorter than that of the ring before it.
-    #[error("ring {ring} has an interval of {interval_ticks} ticks: at least 1, and at least that of nearer rings")]
+    /// An interval is 0, above [`MAX_INTERVAL_TICKS`], or shorter than that of the ring before it.
+    #[error(
+        "ring {ring} has an interval of {interval_ticks} ticks: choose 1 to {MAX_INTERVAL_TICKS}, and not less than for \
+         nearer rings"
+    )]
     Interval {
         /// Position in the list.
         ring: usize,
@@ -94,7 +100,7 @@ impl Rings {
             if now.radius_m <= before.radius_m {
                 return Err(RingsError::RadiusOrder { ring });
             }
-            if now.interval_ticks < before.interval_ticks {
+            if !(before.interval_ticks..=MAX_INTERVAL_TICKS).contains(&now.interval_ticks) {
                 return Err(RingsError::Interval { ring, interval_ticks: now.interval_ticks });
             }
             before = now;

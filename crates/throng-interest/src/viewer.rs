@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 /// Who carries out what a viewer's movement means: subscribes, changes the rate, unsubscribes.
 ///
-/// Within one update all `change` and `leave` calls come before the first `enter`, and each of the two groups comes in
-/// the order of cells. A sink of bounded size therefore never holds more than the larger of the two sets.
+/// Within one update all `change` and `leave` calls come before the first `enter`. The first group comes in the order of
+/// cells, the second in the order of rings, and within a ring in that of cells: a sink of bounded size never holds more
+/// than the larger of the two sets, and has to refuse the farthest.
 pub trait Sink {
     /// The viewer now wants `cell`, at `ring`. The returned tag is kept and handed back with every later call about
     /// this cell: typically the slot of the subscription.
@@ -53,6 +54,21 @@ impl Viewer {
     /// What the viewer holds, in the order of cells.
     pub fn held(&self) -> &[Held] {
         &self.held
+    }
+
+    /// Offers the held cells whose tag is `tag` again, nearest ring first, to somebody who may [enter](Sink::enter) them
+    /// now: for sinks that could not when they were asked. Ends when `enter` gives `None`; returns whether it did.
+    pub fn offer_again(&mut self, tag: u32, mut enter: impl FnMut(CellId, u8) -> Option<u32>) -> bool {
+        let farthest = self.held.iter().filter(|held| held.tag == tag).map(|held| held.ring).max();
+        for ring in 0..=farthest.unwrap_or_default() {
+            for held in self.held.iter_mut().filter(|held| held.tag == tag && held.ring == ring) {
+                match enter(held.cell, ring) {
+                    Some(entered) => held.tag = entered,
+                    None => return true,
+                }
+            }
+        }
+        false
     }
 
     /// The ring at which the viewer holds `cell`, if it does.
@@ -120,6 +136,7 @@ impl Viewer {
         for gone in held {
             sink.leave(gone.cell, gone.tag);
         }
+        work.entered.sort_unstable_by_key(|&index| (work.next[index as usize].ring, index));
         for &index in &work.entered {
             let new = &mut work.next[index as usize];
             new.tag = sink.enter(new.cell, new.ring);

@@ -1,11 +1,9 @@
 //! What rings promise, on random grids, rings and walks, against a brute-force reading of the definition.
 
-mod support;
-
+use crate::support::Ledger;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::collections::{BTreeMap, BTreeSet};
-use support::Ledger;
 use throng_interest::{CellId, Grid, Ring, RingInterest, RingOptions, Rings, Scratch, Viewer};
 
 type Position = [f64; 3];

@@ -1,11 +1,9 @@
 //! Shapes visit every cell they touch, and hardly any other.
 
-mod support;
-
+use crate::support::Ledger;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::collections::BTreeMap;
-use support::Ledger;
 use throng_interest::{
     CellId, Grid, MAX_SHAPE_CELLS, Ring, RingInterest, RingOptions, Rings, Scratch, Shape, ShapeError, Sources, Viewer,
 };

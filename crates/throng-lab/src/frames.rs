@@ -8,14 +8,29 @@ use crate::summary::{FrameAt, FrameMs, FrameSeries, Series, Split};
 #[derive(Clone, Debug)]
 pub struct FrameLog {
     frames_ms: Vec<Split>,
+    times: Vec<FrameTime>,
     dropped: u64,
+}
+
+/// When a frame was, on the clock of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FrameTime {
+    /// When it began, in seconds from the beginning of the measured part.
+    pub at_s: f64,
+    /// From the instant for which it was planned to its end, in milliseconds.
+    pub after_plan_ms: f64,
+    /// Frames that were due meanwhile and never played.
+    pub skipped: u64,
 }
 
 /// What a [`FrameLog`] comes to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameProfile {
-    /// Percentiles of the whole frame.
+    /// Percentiles of the work of a frame.
     pub frame_ms: FrameMs,
+    /// Percentiles of the time from the planned instant to the end. A frame that was never played counts as late as the
+    /// frame that came in its place.
+    pub after_plan_ms: FrameMs,
     /// The frames at some percentiles, by subsystem.
     pub frames_at: Vec<FrameAt>,
     /// Mean by subsystem.
@@ -30,13 +45,14 @@ const AROUND: f64 = 0.005;
 impl FrameLog {
     /// Room for so many frames.
     pub fn with_capacity(frames: usize) -> FrameLog {
-        FrameLog { frames_ms: Vec::with_capacity(frames), dropped: 0 }
+        FrameLog { frames_ms: Vec::with_capacity(frames), times: Vec::with_capacity(frames), dropped: 0 }
     }
 
     /// Records a frame, in milliseconds. Does not allocate: a frame beyond the capacity is only counted.
-    pub fn push(&mut self, frame_ms: Split) {
-        if self.frames_ms.len() < self.frames_ms.capacity() {
+    pub fn push(&mut self, frame_ms: Split, time: FrameTime) {
+        if self.frames_ms.len() < self.frames_ms.capacity().min(self.times.capacity()) {
             self.frames_ms.push(frame_ms);
+            self.times.push(time);
         } else {
             self.dropped += 1;
         }
@@ -60,43 +76,50 @@ impl FrameLog {
     /// Forgets all frames, at the end of the warm-up.
     pub fn clear(&mut self) {
         self.frames_ms.clear();
+        self.times.clear();
         self.dropped = 0;
     }
 
-    /// Percentiles and means; all zero for an empty log.
-    pub fn profile(&self) -> FrameProfile {
+    /// Percentiles and means; all zero for an empty log. `tick_ms` is the time between planned instants.
+    pub fn profile(&self, tick_ms: f64) -> FrameProfile {
         if self.is_empty() {
             return FrameProfile::default();
         }
         let mut sorted = self.frames_ms.clone();
         sorted.sort_by(|a, b| a.total.total_cmp(&b.total));
-        let at = |share: f64| sorted[rank(share, sorted.len())].total;
         let mean_ms = mean(&sorted);
+        let work: Vec<f64> = sorted.iter().map(|frame| frame.total).collect();
         FrameProfile {
-            frame_ms: FrameMs {
-                mean: mean_ms.total,
-                p50: at(0.5),
-                p90: at(0.9),
-                p99: at(0.99),
-                p999: at(0.999),
-                max: at(1.0),
-            },
+            frame_ms: percentiles(&work),
+            after_plan_ms: percentiles(&self.after_plan(tick_ms)),
             frames_at: PERCENTILES.iter().map(|&(name, share)| frame_at(name, share, &sorted)).collect(),
             mean_ms,
         }
     }
 
     /// Curves of at most [`Series::MAX_POINTS`] points: each the longest frame of its stretch, so that no peak is lost.
-    pub fn series(&self, tick_hz: u32) -> FrameSeries {
+    pub fn series(&self) -> FrameSeries {
         let stretch = self.len().div_ceil(Series::MAX_POINTS).max(1);
         let mut series = FrameSeries::default();
         for (number, frames) in self.frames_ms.chunks(stretch).enumerate() {
             let longest = frames.iter().enumerate().max_by(|(_, a), (_, b)| a.total.total_cmp(&b.total));
             let Some((offset, frame)) = longest else { continue };
-            let time_s = (number * stretch + offset) as f64 / f64::from(tick_hz.max(1));
-            series.push(time_s, frame);
+            series.push(self.times[number * stretch + offset].at_s, frame);
         }
         series
+    }
+
+    /// The times from planned instant to end, sorted, with one for each frame that was never played. What such a frame would have
+    /// said came with the next frame's end, one interval less late for each frame later: the correction of HdrHistogram
+    /// for coordinated omission.
+    fn after_plan(&self, tick_ms: f64) -> Vec<f64> {
+        let mut all = Vec::with_capacity(self.times.len());
+        for time in &self.times {
+            let skipped = time.skipped.min(SKIPPED_MAX);
+            all.extend((0..=skipped).map(|number| (time.after_plan_ms - number as f64 * tick_ms).max(0.0)));
+        }
+        all.sort_by(f64::total_cmp);
+        all
     }
 }
 
@@ -121,9 +144,22 @@ impl FrameSeries {
     }
 }
 
-/// To the microsecond (of milliseconds and of seconds alike), to keep the file small.
+/// To a tenth of a microsecond of milliseconds, and of a millisecond of seconds, to keep the file small.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
+}
+
+/// Frames skipped in one go that are counted one by one: more than an hour at 60 Hz says nothing new.
+const SKIPPED_MAX: u64 = 250_000;
+
+/// Of sorted values; zero for none.
+fn percentiles(sorted: &[f64]) -> FrameMs {
+    if sorted.is_empty() {
+        return FrameMs::default();
+    }
+    let at = |share: f64| sorted[rank(share, sorted.len())];
+    let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
+    FrameMs { mean, p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0) }
 }
 
 /// Index of the smallest of `len` sorted values that is not below `share` of them.
@@ -165,14 +201,16 @@ mod tests {
         fastrand::Rng::with_seed(1).shuffle(&mut order);
         let mut log = FrameLog::with_capacity(count);
         for ms in order {
-            log.push(Split::new([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ms as f64 * 0.75, 0.0], ms as f64));
+            let frame = Split::new([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ms as f64 * 0.75, 0.0], ms as f64);
+            let time = FrameTime { at_s: log.len() as f64 / 30.0, after_plan_ms: ms as f64 + 1.0, skipped: 0 };
+            log.push(frame, time);
         }
         log
     }
 
     #[test]
     fn percentiles_are_those_of_the_frames() {
-        let profile = log(1000).profile();
+        let profile = log(1000).profile(33.0);
         let frame = profile.frame_ms;
         assert_eq!((frame.p50, frame.p90, frame.p99, frame.p999, frame.max), (500.0, 900.0, 990.0, 999.0, 1000.0));
         assert!((frame.mean - 500.5).abs() < 1e-6);
@@ -181,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_percentile_is_made_up_of_the_frames_around_it() {
-        let profile = log(1000).profile();
+        let profile = log(1000).profile(33.0);
         let names: Vec<_> = profile.frames_at.iter().map(|at| at.percentile.as_str()).collect();
         assert_eq!(names, ["p50", "p90", "p99", "p99.9", "max"]);
         for (at, expected) in profile.frames_at.iter().zip([500.0, 900.0, 990.0, 999.0, 1000.0]) {
@@ -192,27 +230,53 @@ mod tests {
 
     #[test]
     fn one_frame_is_every_percentile() {
-        let frame = log(1).profile().frame_ms;
+        let frame = log(1).profile(33.0).frame_ms;
         assert_eq!((frame.p50, frame.p999, frame.max), (1.0, 1.0, 1.0));
-        assert_eq!(FrameLog::with_capacity(0).profile(), FrameProfile::default());
+        assert_eq!(FrameLog::with_capacity(0).profile(33.0), FrameProfile::default());
     }
 
     #[test]
     fn a_full_log_counts_what_it_drops_and_does_not_grow() {
         let mut log = FrameLog::with_capacity(4);
         let room = log.frames_ms.capacity();
-        (0..room + 3).for_each(|_| log.push(Split::default()));
+        (0..room + 3).for_each(|_| log.push(Split::default(), FrameTime::default()));
         assert_eq!((log.len(), log.dropped(), log.frames_ms.capacity()), (room, 3, room));
     }
 
     #[test]
     fn a_long_run_is_thinned_without_losing_its_longest_frame() {
         let log = log(10_001);
-        let series = log.series(30);
+        let series = log.series();
         assert!(series.time_s.len() <= Series::MAX_POINTS && series.time_s.len() > Series::MAX_POINTS / 2);
         assert_eq!(series.total.len(), series.time_s.len());
         assert_eq!(series.send.len(), series.time_s.len());
         assert_eq!(series.total.iter().copied().fold(0.0, f64::max), 10_001.0);
         assert!(series.time_s.is_sorted());
+    }
+
+    #[test]
+    fn frames_that_were_never_played_count_as_late_as_what_came_instead() {
+        let mut log = FrameLog::with_capacity(100);
+        for number in 0..96 {
+            let time = FrameTime { at_s: f64::from(number) / 10.0, after_plan_ms: 20.0, skipped: 0 };
+            log.push(Split::default(), time);
+        }
+        let stall = FrameTime { at_s: 9.6, after_plan_ms: 450.0, skipped: 3 };
+        log.push(Split::default(), stall);
+        let after_plan = log.profile(100.0).after_plan_ms;
+        // 96 frames on time, and four for the stall: 450, 350, 250 and 150 ms.
+        assert_eq!((after_plan.p50, after_plan.p90, after_plan.max), (20.0, 20.0, 450.0));
+        assert_eq!(after_plan.p99, 350.0);
+        assert!((after_plan.mean - (96.0 * 20.0 + 1_200.0) / 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn curves_are_drawn_over_the_real_time_of_a_slow_run() {
+        let mut log = FrameLog::with_capacity(10);
+        for number in 0..10 {
+            let time = FrameTime { at_s: f64::from(number) * 0.25, after_plan_ms: 0.0, skipped: 0 };
+            log.push(Split::default(), time);
+        }
+        assert_eq!(log.series().time_s.last(), Some(&2.25), "four frames a second, whatever was planned");
     }
 }

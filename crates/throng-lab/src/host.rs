@@ -4,13 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use throng::meter::{Subsystem, TickRecord};
+use throng::net::{UdpDriver, UdpOptions};
 use throng::{
     Channels, ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Replication, Schema, Server,
-    ServerEvent, ServerOptions, StartError, Tick, Time,
+    ServerEvent, ServerOptions, StartError, Tick,
 };
 
 use crate::clock;
+use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::kinds::{self, Character, Chest, Prop};
+use crate::pace::{Finish, Pace};
 use crate::scenario::{Scenario, View};
 use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
 
@@ -36,6 +40,10 @@ pub struct Host<R = Channels> {
     is_moving: bool,
     is_frozen: bool,
     pace: Pace,
+    interval: Duration,
+    last_finish: Finish,
+    /// What the server sends, while it is recorded; none where several threads send.
+    tape: Option<Arc<Tape>>,
     connected: u32,
     /// Connections that ended.
     ended: u32,
@@ -52,13 +60,6 @@ struct Body {
     object: ObjectId,
     connection: ConnectionId,
     chests: Vec<ObjectId>,
-}
-
-/// When ticks are due, and how many were late.
-struct Pace {
-    interval: Duration,
-    next: Time,
-    missed: u64,
 }
 
 impl Host {
@@ -85,25 +86,35 @@ impl<R: Replication> Host<R> {
     ) -> Result<Host<R>, StartError> {
         let interval = Duration::from_secs(1) / scenario.tick_hz;
         let options = ServerOptions {
-            protocol_id: PROTOCOL_ID,
-            private_key: key,
             public_addresses: public.into_iter().collect(),
             tick_interval: interval,
             max_clients: scenario.players,
             client_bytes_per_s: scenario.budget_bytes_per_s(),
             grids: vec![grid_of(scenario)],
             threads: scenario.server_threads as usize,
-            ..ServerOptions::default()
+            ..ServerOptions::new(PROTOCOL_ID, key)
+        };
+        let model = model(&kinds::schema(), &options)?;
+        let (server, tape) = match options.threads {
+            0 | 1 => {
+                let (recorder, tape) = Recorder::new(UdpDriver::bind(address, &UdpOptions::server())?);
+                (Server::with_replication(Box::new(recorder), model, options)?, Some(tape))
+            }
+            // Each thread has a socket of its own, past any recorder.
+            _ => (Server::bind_with(address, model, options)?, None),
         };
         let mut host = Host {
-            server: Server::bind_with(address, model(&kinds::schema(), &options)?, options)?,
+            server,
+            tape,
             world: World::new(scenario),
             scenario: scenario.clone(),
             players: vec![None; scenario.players as usize],
             bodies: Vec::new(),
             is_moving: false,
             is_frozen: false,
-            pace: Pace { interval, next: clock::now(), missed: 0 },
+            pace: Pace::new(interval, clock::now()),
+            interval,
+            last_finish: Finish { after_plan: Duration::ZERO, skipped: 0 },
             connected: 0,
             ended: 0,
             bad_inputs: 0,
@@ -137,14 +148,39 @@ impl<R: Replication> Host<R> {
         self.ended
     }
 
-    /// Ticks that were not done when the next was due.
-    pub fn missed_ticks(&self) -> u64 {
-        self.pace.missed
+    /// Ticks that were due and never played, because those before them took too long.
+    pub fn skipped_ticks(&self) -> u64 {
+        self.pace.skipped()
+    }
+
+    /// Ticks that were played and ended after the next one was due.
+    pub fn late_ticks(&self) -> u64 {
+        self.pace.late()
+    }
+
+    /// How the last tick went against its plan.
+    pub(crate) fn last_finish(&self) -> Finish {
+        self.last_finish
     }
 
     /// Inputs that made no sense.
     pub fn bad_inputs(&self) -> u64 {
         self.bad_inputs
+    }
+
+    /// What the server sends is kept for so many ticks, if one thread sends it.
+    pub(crate) fn record(&self, ticks: usize) {
+        if let Some(tape) = &self.tape {
+            tape.begin(ticks, self.connected as usize);
+        }
+    }
+
+    /// Measures what the recorded ticks cost when they are only sealed and sent.
+    pub(crate) fn measure_floor(&mut self) -> Option<FloorTime> {
+        let recording = self.tape.as_ref()?.take();
+        let floor = floor::measure(self.server.driver_mut(), &recording, self.interval);
+        self.pace.restart(clock::now());
+        floor
     }
 
     /// Whether enough clients have connected for the characters to move.
@@ -167,10 +203,10 @@ impl<R: Replication> Host<R> {
     pub fn wait(&mut self) {
         loop {
             self.server.wait();
-            let left = self.pace.next.since(clock::now());
+            let left = self.pace.planned().since(clock::now());
             if left <= DRAIN_INTERVAL {
                 std::thread::sleep(left.saturating_sub(SPIN));
-                while clock::now() < self.pace.next {
+                while clock::now() < self.pace.planned() {
                     std::hint::spin_loop();
                 }
                 return;
@@ -179,11 +215,6 @@ impl<R: Replication> Host<R> {
             // What cannot be received now can be later.
             let _ = self.server.drain_socket(clock::now());
         }
-    }
-
-    /// The pause until the next tick is due starts anew.
-    pub fn resume(&mut self) {
-        self.pace.next = clock::now();
     }
 
     /// Plays one tick, and returns its number.
@@ -200,7 +231,10 @@ impl<R: Replication> Host<R> {
             self.step(tick);
         }
         self.server.tick(clock::now());
-        self.pace.advance();
+        if let Some(tape) = self.tape.as_ref().filter(|tape| tape.is_on()) {
+            tape.end_tick(spent(self.server.last_tick()));
+        }
+        self.last_finish = self.pace.finish(clock::now());
         tick
     }
 
@@ -214,12 +248,12 @@ impl<R: Replication> Host<R> {
             }
             server.set_viewpoint(body.connection, position.map(f64::from));
         });
-        if self.scenario.chests_per_player > 0 && tick.0.is_multiple_of(self.scenario.chest_change_ticks) {
+        if self.scenario.chests_per_player > 0 && tick.0.is_multiple_of(self.scenario.chest_change_ticks.into()) {
             for (slot, body) in self.bodies.iter().enumerate() {
                 let chests = body.iter().flat_map(|body| &body.chests);
                 for (number, &chest) in chests.enumerate() {
                     if let Some(value) = self.server.get_mut::<Chest>(chest) {
-                        value.contents = chest_contents(&self.scenario, tick.0, slot as u32, number as u32);
+                        value.contents = chest_contents(&self.scenario, tick.short().0, slot as u32, number as u32);
                     }
                 }
             }
@@ -283,17 +317,11 @@ impl<R: Replication> Host<R> {
     }
 }
 
-impl Pace {
-    fn advance(&mut self) {
-        self.next = self.next.after(self.interval);
-        let late = clock::now().since(self.next);
-        if !late.is_zero() {
-            let missed = 1 + (late.as_micros() / self.interval.as_micros().max(1)) as u64;
-            self.missed += missed;
-            // The ticks that are lost are not made up for: that would only make the next ones late.
-            self.next = self.next.after(self.interval * (missed - 1) as u32);
-        }
-    }
+fn spent(tick: &TickRecord) -> Spent {
+    let ns = |parts: &[Subsystem]| parts.iter().map(|&part| tick.ns(part)).sum();
+    let before = [Subsystem::Interest, Subsystem::Quantise, Subsystem::Encode, Subsystem::Write];
+    let seal_and_send_ns: u64 = ns(&[Subsystem::Seal, Subsystem::Send]);
+    Spent { seal_and_send_ns, outgoing_ns: seal_and_send_ns + ns(&before) }
 }
 
 /// The world counts from the centre of its area; what is replicated counts from the corner, where the first cell begins.
@@ -318,5 +346,5 @@ fn grid_of(scenario: &Scenario) -> GridOptions {
     };
     let [width, depth] = scenario.area_m.map(f64::from);
     let bounds_m = Some([[0.0; 3], [width, depth, f64::from(scenario.height_m)]]);
-    GridOptions { shape: GridShape::flat(scenario.cell_m.map(f64::from)), bounds_m, rings }
+    GridOptions { shape: GridShape::flat(throng::Up::Z, scenario.cell_m.map(f64::from)), bounds_m, rings }
 }

@@ -39,6 +39,7 @@ pub mod gateway;
 pub mod host;
 pub mod kinds;
 pub mod neighbours;
+mod pace;
 pub mod publish;
 pub mod report;
 pub mod run;

@@ -3,6 +3,7 @@
 mod child;
 mod ledger;
 mod progress;
+mod tally;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use crate::bots::BotsReport;
 use crate::clock;
 use crate::control::Command;
 use crate::environment;
-use crate::floor;
+use crate::floor::FloorTime;
 use crate::host::Host;
 use crate::report;
 use crate::scenario::{Model, Scenario};
@@ -58,7 +59,7 @@ const CONNECTS_PER_S: u64 = 400;
 /// The pause between the last movement and the comparison, beside two turns of the slowest ring: everything must have
 /// been sent, lost and sent again.
 const SETTLE: Duration = Duration::from_millis(3_000);
-/// Length of the floor's measurement.
+/// Length of what is recorded for the floor, and of one replay of it.
 const FLOOR: Duration = Duration::from_millis(1_500);
 /// The bots have this long to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
@@ -108,7 +109,7 @@ struct Play<'a, R> {
     truth: TruthWriter,
     truth_interval_ticks: u32,
     ledger: Ledger,
-    floor_ms: Option<f64>,
+    floor: Option<FloorTime>,
 }
 
 impl<'a, R: Replication> Play<'a, R> {
@@ -143,7 +144,7 @@ impl<'a, R: Replication> Play<'a, R> {
             truth,
             // Ten looks a second, fewer where there is much to look at.
             truth_interval_ticks: (scenario.tick_hz / if objects > 4_000 { 4 } else { 10 }).max(1),
-            floor_ms: None,
+            floor: None,
         })
     }
 
@@ -173,7 +174,12 @@ impl<'a, R: Replication> Play<'a, R> {
         let length = Duration::from_secs(u64::from(self.options.scenario.seconds));
         self.bots.tell(Command::Measure);
         self.ledger.begin(&self.host);
+        let mut is_recorded = false;
         self.for_a_while(length, |play, elapsed| {
+            if elapsed >= length / 2 && !std::mem::replace(&mut is_recorded, true) {
+                let interval = SECOND / play.options.scenario.tick_hz;
+                play.host.record((FLOOR.as_micros() / interval.as_micros().max(1)).max(1) as usize);
+            }
             let (host, bots) = (&play.host, play.bots.progress());
             if play.ledger.second_is_over() {
                 play.ledger.take_second(host, bots);
@@ -199,13 +205,7 @@ impl<'a, R: Replication> Play<'a, R> {
         if self.stops() {
             return;
         }
-        let interval = SECOND / self.options.scenario.tick_hz;
-        let ticks = (FLOOR.as_micros() / interval.as_micros().max(1)).max(1) as u32;
-        let server = self.host.server();
-        let clients: Vec<SocketAddr> = server.connections().filter_map(|id| server.address(id)).collect();
-        let load = self.ledger.load();
-        self.floor_ms = floor::measure(self.host.server_mut().driver_mut(), &clients, load, (ticks, interval));
-        self.host.resume();
+        self.floor = self.host.measure_floor();
     }
 
     /// Lets everything arrive, has the bots compare it with the truth, and takes their report.
@@ -244,8 +244,8 @@ impl<'a, R: Replication> Play<'a, R> {
         self.host.wait();
         let (tick, began) = timed(clock::now, || self.host.tick());
         let allocations = count.zip(before).map(|(count, before)| count() - before);
-        self.ledger.take_tick(self.host.server().last_tick(), allocations);
-        if tick.0.is_multiple_of(self.truth_interval_ticks) {
+        self.ledger.take_tick(&self.host, began, allocations);
+        if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             let characters = self.host.characters();
             self.truth
                 .write(self.host.server(), (tick, began), false, characters)
@@ -259,7 +259,7 @@ impl<'a, R: Replication> Play<'a, R> {
     }
 
     fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
-        let mut summary = self.ledger.summary(&self.host, bots, self.floor_ms);
+        let mut summary = self.ledger.summary(&self.host, bots, self.floor);
         summary.started_at = report::started_at(started_at);
         summary.revision = environment::revision();
         if self.stops() {

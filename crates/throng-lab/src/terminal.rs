@@ -58,9 +58,11 @@ fn resources(run: &RunSummary) -> String {
     let server = &run.server;
     let per_connection = bytes(server.rss_bytes_per_connection);
     format!(
-        "{} missed ticks of {}, {} cores, {} resident ({per_connection} per connection)",
-        grouped(server.missed_ticks),
+        "{} Hz held: {} ticks, {} of them late, {} missed ticks\n{} cores, {} resident ({per_connection} per connection)",
+        figure(server.held_hz),
         grouped(server.ticks),
+        grouped(server.late_ticks),
+        grouped(server.missed_ticks),
         figure(server.cpu_cores),
         bytes(server.rss_bytes as f64),
     )

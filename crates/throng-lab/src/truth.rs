@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header   [version: u64][place of the newest snapshot: u64]
-//! places   two, used in turn: [version: u64][tick: u32][count: u32][time in µs: u64][final: u64]
+//! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][count: u32][final: u32]
 //!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 9 x u32]
 //! ```
 //!
@@ -105,7 +105,7 @@ impl TruthWriter {
             }
             let Some(object) = server.replication().object(id) else { continue };
             let owner = object.owner.map_or(NO_OWNER, |owner| owner.index);
-            for number in [id.index, u32::from(id.generation), owner, u32::from(object.kind.0)] {
+            for number in [id.index, id.generation, owner, u32::from(object.kind.0)] {
                 self.bytes.extend_from_slice(&number.to_le_bytes());
             }
             let words = object.values.words;
@@ -115,10 +115,10 @@ impl TruthWriter {
             count += 1;
         }
         self.bytes[0..8].copy_from_slice(&self.version.to_le_bytes());
-        self.bytes[8..12].copy_from_slice(&tick.0.to_le_bytes());
-        self.bytes[12..16].copy_from_slice(&count.to_le_bytes());
+        self.bytes[8..16].copy_from_slice(&tick.0.to_le_bytes());
         self.bytes[16..24].copy_from_slice(&time.0.to_le_bytes());
-        self.bytes[24..32].copy_from_slice(&u64::from(is_final).to_le_bytes());
+        self.bytes[24..28].copy_from_slice(&count.to_le_bytes());
+        self.bytes[28..32].copy_from_slice(&u32::from(is_final).to_le_bytes());
         let place = self.version % 2;
         self.file.write_all_at(&self.bytes, 16 + place * self.place_bytes)?;
         let mut header = [0; 16];
@@ -158,7 +158,7 @@ impl TruthReader {
         }
         let mut head = [0; HEAD_BYTES];
         self.file.read_exact_at(&mut head, place).ok()?;
-        let count = word(&head[12..16]) as usize;
+        let count = word(&head[24..28]) as usize;
         self.bytes.resize(count.checked_mul(ENTRY_BYTES).filter(|&bytes| bytes < 1 << 30)?, 0);
         self.file.read_exact_at(&mut self.bytes, place + HEAD_BYTES as u64).ok()?;
         let mut again = [0; 8];
@@ -167,12 +167,12 @@ impl TruthReader {
             return None;
         }
         self.newest.version = version;
-        self.newest.tick = Tick(word(&head[8..12]));
+        self.newest.tick = Tick(long(&head[8..16]));
         self.newest.time = Time(long(&head[16..24]));
-        self.newest.is_final = long(&head[24..]) == 1;
+        self.newest.is_final = word(&head[28..]) == 1;
         self.newest.objects.clear();
         self.newest.objects.extend(self.bytes.chunks_exact(ENTRY_BYTES).map(|entry| TrueObject {
-            id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) as u16 },
+            id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) },
             owner: Some(word(&entry[8..12])).filter(|&owner| owner != NO_OWNER),
             kind: word(&entry[12..16]) as u16,
             words: std::array::from_fn(|at| word(&entry[16 + at * 4..][..4])),

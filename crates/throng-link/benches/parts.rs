@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use throng_link::netcode::{Key, Opener, Sealer, Side, TAG_LEN};
-use throng_link::session::{PacketPlan, Session, SessionOptions};
+use throng_link::session::{Envelope, Rest, Session, SessionOptions};
 use throng_wire::{Tick, Time};
 
 const TICK_US: u64 = 33_333;
@@ -64,19 +64,21 @@ impl Pair {
     fn write(&mut self) {
         self.now = self.now.after(Duration::from_micros(TICK_US));
         self.packet.clear();
-        let plan = PacketPlan::new(self.sequence, Tick(self.sequence as u32));
-        let own = self.server.begin_packet(self.now, plan, &mut self.packet).expect("an open session");
-        self.server.finish_packet(black_box(own + 1_000));
+        let envelope = Envelope::bare(self.sequence);
+        let plan = self.server.poll_packet(self.now, envelope, Rest::Waiting).expect("an allowance");
+        let mut packet = plan.begin(Tick(self.sequence), &mut self.packet);
+        let buffer = packet.rest().0;
+        buffer.resize(buffer.len() + black_box(1_000), 0);
+        packet.finish();
     }
 
     fn answer(&mut self) {
-        self.packet.resize(self.packet.len() + 1_000, 0);
         self.client.handle_packet(self.now, self.sequence, &self.packet).expect("a good packet");
         self.client.push_input(&[7; 8]).expect("an open session");
         self.packet.clear();
-        let plan = PacketPlan::new(self.sequence, Tick(self.sequence as u32));
-        let own = self.client.begin_packet(self.now, plan, &mut self.packet).expect("an open session");
-        self.client.finish_packet(own);
+        let envelope = Envelope::bare(self.sequence);
+        let plan = self.client.poll_packet(self.now, envelope, Rest::Empty).expect("there is an input");
+        plan.begin(Tick(self.sequence), &mut self.packet).finish();
         self.client.handle_timeout(self.now);
         while self.client.poll_delivery().is_some() {}
     }

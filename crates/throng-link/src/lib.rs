@@ -50,7 +50,7 @@
 //! // The server has one seat. Client and server exchange datagrams until both are connected.
 //! let options = ServerOptions::new(options.protocol_id, private_key, vec![server_address]);
 //! let mut door = ServerHandshake::new(options, &mut random);
-//! let seats = Seats { free: Some(0), max_clients: 1, is_connected: &|_| false };
+//! let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None };
 //! let mut client = ClientHandshake::new(token, now.time);
 //! let (mut datagram, mut reply) = (Vec::new(), Vec::new());
 //! let mut server_end = None;
@@ -59,6 +59,7 @@
 //!     match door.handle(now, client_address, &mut datagram, &seats, &mut reply) {
 //!         Outcome::Ignored(reason) => panic!("dropped: {reason}"),
 //!         Outcome::Reply => {}
+//!         Outcome::Denied { denial, .. } => panic!("turned away: {denial}"),
 //!         Outcome::Accept(accepted) => server_end = Some(accepted),
 //!     }
 //!     if let ClientOutcome::Connected(connected) = client.handle(now.time, server_address, &mut reply) {

@@ -1,8 +1,6 @@
 //! Whatever arrives, nothing panics, nothing grows, and nobody gets in without a token.
 
-mod netcode_stage;
-
-use netcode_stage::*;
+use crate::netcode_stage::*;
 use proptest::prelude::*;
 use throng_link::netcode::*;
 use throng_wire::Time;

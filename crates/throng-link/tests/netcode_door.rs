@@ -1,8 +1,6 @@
 //! Who gets in, who does not, and what it costs the server.
 
-mod netcode_stage;
-
-use netcode_stage::*;
+use crate::netcode_stage::*;
 use throng_link::netcode::*;
 use throng_wire::Time;
 
@@ -65,9 +63,9 @@ fn a_request_that_is_wrong_in_any_part_is_dropped_under_its_reason() {
     assert_eq!(check(&|r| r.push(0)), Err(DropReason::RequestLength));
     assert_eq!(check(&|r| r[12] = b'1'), Err(DropReason::RequestVersion));
     assert_eq!(check(&|r| r[14] ^= 1), Err(DropReason::RequestProtocol));
-    assert_eq!(check(&|r| r[22..30].copy_from_slice(&UNIX_S.to_le_bytes())), Err(DropReason::TokenExpired));
-    // A later expiry, another nonce, and a changed section are all caught by the section's tag.
-    assert_eq!(check(&|r| r[29] = 0xff), Err(DropReason::TokenNotAuthentic));
+    assert_eq!(check(&|r| r[22..30].copy_from_slice(&(UNIX_S - 10).to_le_bytes())), Err(DropReason::TokenExpired));
+    // Another expiry, another nonce, and a changed section are all caught by the section's tag.
+    assert_eq!(check(&|r| r[29] = 0x7f), Err(DropReason::TokenNotAuthentic));
     assert_eq!(check(&|r| r[30] ^= 1), Err(DropReason::TokenNotAuthentic));
     assert_eq!(check(&|r| r[54] ^= 1), Err(DropReason::TokenNotAuthentic));
     assert_eq!(check(&|r| r[REQUEST_LEN - 1] ^= 1), Err(DropReason::TokenNotAuthentic));
@@ -78,10 +76,20 @@ fn a_request_that_is_wrong_in_any_part_is_dropped_under_its_reason() {
 #[test]
 fn an_expired_token_does_not_get_in() {
     let mut server = Server::new(1);
-    server.unix_s = UNIX_S + 29;
-    assert!(server.handle(NOW, client_address(1), &request(&token(1))).is_ok());
-    server.unix_s = UNIX_S + 30;
-    assert_eq!(server.handle(NOW, client_address(1), &request(&token(1))), Err(DropReason::TokenExpired));
+    // Clocks differ: ten seconds more are given.
+    server.unix_s = UNIX_S + 39;
+    assert_eq!(server.handle(NOW, client_address(1), &request(&token(1))).unwrap().len(), 333);
+    server.unix_s = UNIX_S + 40;
+    assert_eq!(denial_of(&mut server, token(2)), ConnectError::Denied(Denial::TokenExpired));
+}
+
+/// What a client is told that shows this token.
+fn denial_of(server: &mut Server, token: ConnectToken) -> ConnectError {
+    let mut client = ClientHandshake::new(token, NOW);
+    let denied = server.handle(NOW, client_address(77), &poll(&mut client, NOW)).unwrap();
+    assert!(matches!(deliver(&mut client, NOW, denied), ClientOutcome::Progress));
+    let ClientState::Failed(error) = client.state() else { panic!("{:?}", client.state()) };
+    error
 }
 
 #[test]
@@ -121,28 +129,143 @@ fn a_recorded_session_cannot_be_replayed_after_the_client_has_left() {
     let response = poll(&mut client, NOW);
     assert!(server.handle(NOW, from, &response).is_ok());
     assert_eq!(server.handle(NOW, from, &response), Err(DropReason::UnknownAddress));
-    assert_eq!(server.handle(NOW, from, &request), Err(DropReason::ClientConnected));
+    assert!(server.handle(NOW, from, &request).is_ok_and(|denied| denied.len() == 25));
 
     server.connected.clear();
-    assert_eq!(server.handle(NOW, from, &request), Err(DropReason::TokenSpent));
+    assert!(server.handle(NOW, from, &request).is_ok_and(|denied| denied.len() == 25));
     assert_eq!(server.handle(NOW, from, &response), Err(DropReason::UnknownAddress));
-    assert_eq!(server.handle(NOW, client_address(2), &request), Err(DropReason::TokenSpent));
+    assert!(server.handle(NOW, client_address(2), &request).is_ok_and(|denied| denied.len() == 25));
+    assert_eq!((server.door.counters().denied(Denial::TokenSpent), server.connected.len()), (3, 0));
 
     connect(&mut server, NOW, from, fresh_token(1, 99));
 }
 
 #[test]
-fn a_client_is_connected_once_however_many_tokens_it_has() {
-    let mut server = Server::new(3);
+fn the_newest_token_of_a_client_replaces_its_connection_even_in_a_full_server() {
+    let mut server = Server::new(2);
+    connect(&mut server, NOW, client_address(1), token(1));
+    connect(&mut server, NOW, client_address(2), token(2));
+    // From another address, and from the same one.
+    for (seed, from) in [(98, client_address(3)), (99, client_address(3))] {
+        let client = connect(&mut server, NOW, from, fresh_token(1, seed));
+        assert_eq!((client.client_index, server.connected.len()), (0, 2));
+        assert!(server.connected.last().is_some_and(|(_, accepted)| accepted.is_replacement));
+    }
+    assert_eq!(server.door.counters().replaced, 2);
+}
+
+#[test]
+fn an_older_token_does_not_replace_a_newer_connection() {
+    let mut server = Server::new(2);
+    let newer = token_with(ConnectTokenOptions { expire_unix_s: UNIX_S + 31, ..token_options(1) });
+    connect(&mut server, NOW, client_address(1), newer);
+    assert_eq!(denial_of(&mut server, fresh_token(1, 99)), ConnectError::Denied(Denial::AlreadyConnected));
+    assert_eq!((server.door.counters().replaced, server.connected.len()), (0, 1));
+}
+
+#[test]
+fn a_server_that_refuses_second_connections_says_so_at_the_request_and_at_the_response() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    options.second_connection = SecondConnection::Refuse;
+    let mut server = Server::with(3, options);
     let mut late = ClientHandshake::new(fresh_token(1, 98), NOW);
     let challenge = server.handle(NOW, client_address(3), &poll(&mut late, NOW)).unwrap();
     deliver(&mut late, NOW, challenge);
 
     connect(&mut server, NOW, client_address(1), token(1));
-    let refused = server.handle(NOW, client_address(2), &request(&fresh_token(1, 99)));
-    assert_eq!(refused, Err(DropReason::ClientConnected));
-    let refused = server.handle(NOW, client_address(3), &poll(&mut late, NOW));
-    assert_eq!(refused, Err(DropReason::ClientConnected));
+    assert_eq!(denial_of(&mut server, fresh_token(1, 99)), ConnectError::Denied(Denial::AlreadyConnected));
+    let denied = server.handle(NOW, client_address(3), &poll(&mut late, NOW)).unwrap();
+    deliver(&mut late, NOW, denied);
+    assert_eq!(late.state(), ClientState::Failed(ConnectError::Denied(Denial::AlreadyConnected)));
+    assert_eq!(server.connected.len(), 1);
+}
+
+#[test]
+fn a_client_is_told_at_once_what_can_be_told_safely_and_nothing_else() {
+    let mut server = Server::new(2);
+    let other = ConnectTokenOptions { protocol_id: PROTOCOL_ID + 1, ..token_options(3) };
+    assert_eq!(denial_of(&mut server, token_with(other)), ConnectError::Denied(Denial::OtherProtocol));
+    // A token for another server, or shown from elsewhere before: whoever recorded the request could ask as well.
+    let elsewhere = ConnectTokenOptions {
+        protocol_id: PROTOCOL_ID + 1,
+        servers: vec!["10.0.0.1:40001".parse().unwrap()],
+        ..token_options(4)
+    };
+    let refused = server.handle(NOW, client_address(4), &request(&token_with(elsewhere)));
+    assert_eq!(refused, Err(DropReason::TokenForOtherServer));
+    let request = request(&token(5));
+    assert!(server.handle(NOW, client_address(5), &request).is_ok());
+    assert_eq!(server.handle(NOW, client_address(6), &request), Err(DropReason::TokenUsedElsewhere));
+}
+
+#[test]
+fn a_spent_token_is_denied_but_its_owner_does_not_believe_that_while_it_joins() {
+    let mut server = Server::new(2);
+    let from = client_address(1);
+    let mut client = ClientHandshake::new(token(1), NOW);
+    let request = poll(&mut client, NOW);
+    let challenge = server.handle(NOW, from, &request).unwrap();
+    deliver(&mut client, NOW, challenge);
+    server.handle(NOW, from, &poll(&mut client, NOW)).unwrap(); // the keep-alive is lost
+    // Somebody replays the request and passes the answer on.
+    let denied = server.handle(NOW, client_address(9), &request).unwrap();
+    assert!(matches!(deliver(&mut client, NOW, denied), ClientOutcome::Ignored(DropReason::UnexpectedKind)));
+    let mut keep_alive = Vec::new();
+    server.connected[0].1.sealer.seal_keep_alive(0, 2, &mut keep_alive).unwrap();
+    assert!(matches!(deliver(&mut client, NOW, keep_alive), ClientOutcome::Connected(_)));
+
+    assert_eq!(denial_of(&mut server, token(1)), ConnectError::Denied(Denial::TokenSpent));
+}
+
+#[test]
+fn tokens_of_the_new_key_and_of_the_one_before_open_the_door() {
+    let new_key = Key::new([0x43; 32]);
+    let mut options = ServerOptions::new(PROTOCOL_ID, new_key.clone(), vec![server_address()]);
+    options.previous_private_key = Some(private_key());
+    let mut server = Server::with(3, options);
+    connect(&mut server, NOW, client_address(1), token(1));
+    let token = ConnectToken::generate(&token_options(2), &new_key, &mut random(2)).unwrap();
+    connect(&mut server, NOW, client_address(2), token);
+    let forged = ConnectToken::generate(&token_options(3), &Key::new([0x44; 32]), &mut random(3)).unwrap();
+    assert_eq!(server.handle(NOW, client_address(3), &request(&forged)), Err(DropReason::TokenNotAuthentic));
+}
+
+#[test]
+fn a_wall_clock_that_steps_back_an_hour_does_not_revive_spent_tokens() {
+    let mut server = Server::new(4);
+    let from = client_address(1);
+    let spent = request(&token(1));
+    connect(&mut server, NOW, from, token(1));
+    server.connected.clear();
+    // An hour later somebody comes, and what has expired is forgotten; then the clock is set back.
+    server.unix_s = UNIX_S + 3_600;
+    let late = token_with(ConnectTokenOptions { expire_unix_s: UNIX_S + 3_700, ..token_options(2) });
+    connect(&mut server, NOW, client_address(2), late);
+    assert_eq!(server.door.used_tokens_len(), 1);
+    server.unix_s = UNIX_S;
+    assert!(server.handle(NOW, from, &spent).is_ok_and(|denied| denied.len() == 25));
+    assert_eq!(server.door.counters().denied(Denial::TokenExpired), 1);
+    // New players come in all the same.
+    let fresh = token_with(ConnectTokenOptions { expire_unix_s: UNIX_S + 31, ..token_options(3) });
+    connect(&mut server, NOW, client_address(3), fresh);
+}
+
+#[test]
+fn a_flood_of_forged_requests_costs_no_more_work_than_its_budget() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    (options.requests_per_s, options.requests_burst) = (100, 50);
+    let mut server = Server::with(4, options);
+    let mut forged = request(&token(1));
+    forged[200] ^= 1;
+    for _ in 0..1_000 {
+        let _ = server.handle(NOW, client_address(1), &forged);
+    }
+    let dropped = |server: &Server, reason| server.door.counters().dropped(reason);
+    assert_eq!(dropped(&server, DropReason::TokenNotAuthentic), 50);
+    assert_eq!(dropped(&server, DropReason::TooManyRequests), 950);
+    // A client that asks again gets in as soon as there is work to give away.
+    let later = NOW.after(std::time::Duration::from_millis(100));
+    connect(&mut server, later, client_address(2), token(2));
 }
 
 #[test]
@@ -158,13 +281,13 @@ fn a_full_server_denies_at_the_request_and_at_the_response() {
     let denied = server.handle(NOW, client_address(2), &response).unwrap();
     assert_eq!(denied.len(), 25);
     deliver(&mut late, NOW, denied);
-    assert_eq!(late.state(), ClientState::Failed(ConnectError::Denied));
+    assert_eq!(late.state(), ClientState::Failed(ConnectError::Denied(Denial::Full)));
 
     let mut third = ClientHandshake::new(token(3), NOW);
     let denied = server.handle(NOW, client_address(3), &poll(&mut third, NOW)).unwrap();
     deliver(&mut third, NOW, denied);
-    assert_eq!(third.state(), ClientState::Failed(ConnectError::Denied));
-    assert_eq!((server.door.counters().denied, server.connected.len()), (3, 1));
+    assert_eq!(third.state(), ClientState::Failed(ConnectError::Denied(Denial::Full)));
+    assert_eq!((server.door.counters().denied(Denial::Full), server.connected.len()), (3, 1));
 }
 
 #[test]

@@ -100,12 +100,9 @@ impl EchoServer {
     }
 
     fn handle_stranger(&mut self, from: SocketAddr, mut datagram: Vec<u8>) {
-        let ids: Vec<u64> = self.connected.iter().map(|(_, accepted)| accepted.client_id).collect();
-        let seats = Seats {
-            free: (ids.len() < self.max_clients as usize).then_some(ids.len() as u32),
-            max_clients: self.max_clients,
-            is_connected: &|id| ids.contains(&id),
-        };
+        let count = self.connected.len() as u32;
+        let seats =
+            Seats { free: (count < self.max_clients).then_some(count), max_clients: self.max_clients, held: &|_| None };
         let mut reply = Vec::new();
         let now = Now { unix_s: unix_s(), time: self.now };
         let outcome = self.door.handle(now, from, &mut datagram, &seats, &mut reply);
@@ -324,6 +321,6 @@ fn their_full_server_denies_our_client() {
     let address = pair.server.address();
     pair.connect(our_token(7, address)).unwrap();
     let first = std::mem::replace(&mut pair.socket, socket());
-    assert_eq!(pair.connect(our_token(8, address)).unwrap_err(), ConnectError::Denied);
+    assert_eq!(pair.connect(our_token(8, address)).unwrap_err(), ConnectError::Denied(Denial::Full));
     drop(first);
 }

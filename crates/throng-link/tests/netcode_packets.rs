@@ -1,8 +1,6 @@
 //! Sealed packets: what opens, what does not, and how often.
 
-mod netcode_stage;
-
-use netcode_stage::seal;
+use crate::netcode_stage::seal;
 use proptest::prelude::*;
 use throng_link::netcode::*;
 

@@ -1,12 +1,12 @@
 //! Sessions end with a reason, or by silence.
 
-mod session_pair;
+use std::sync::Arc;
+use std::time::Duration;
 
-use session_pair::{CLIENT, Link, Pair, SERVER};
+use crate::session_pair::{CLIENT, Link, Pair, SERVER};
 use throng_link::session::{
-    BeginError, CloseCause, CloseCode, CloseReason, LaneId, PacketPlan, SendError, SessionOptions,
+    CloseCause, CloseCode, CloseReason, Envelope, LaneId, Rest, SendError, Session, SessionOptions,
 };
-use throng_wire::Tick;
 
 #[test]
 fn the_reason_of_a_close_arrives_even_when_half_of_the_packets_do_not() {
@@ -46,12 +46,15 @@ fn an_end_that_stops_is_noticed_by_the_other() {
 }
 
 #[test]
-fn two_idle_ends_keep_each_other_alive_with_a_few_packets_a_second() {
-    let mut pair = Pair::new(1, SessionOptions::default(), Link { delay_ms: 30, ..Link::default() });
+fn two_idle_ends_keep_each_other_alive_with_a_packet_a_second() {
+    // Whoever asks later need not ask at all.
+    let patient = SessionOptions { keep_alive_interval: Duration::from_millis(1_500), ..SessionOptions::default() };
+    let mut pair = Pair::new(1, patient, Link { delay_ms: 30, ..Link::default() });
+    pair.ends[CLIENT].session = Session::new(Arc::new(SessionOptions::default()), pair.now).expect("good options");
     pair.run(60);
     for end in &pair.ends {
         assert_eq!(end.close, None);
-        assert!((60..200).contains(&end.sent.len()), "{} packets", end.sent.len());
+        assert!((50..65).contains(&end.sent.len()), "{} packets", end.sent.len());
     }
 }
 
@@ -61,19 +64,19 @@ fn a_closed_session_takes_and_gives_nothing() {
     pair.ends[CLIENT].session.close(pair.now, CloseReason::new(CloseCode::DONE, ""));
     pair.run(1);
     let (now, session) = (pair.now, &mut pair.ends[SERVER].session);
-    assert!(session.is_closed() && !session.has_pending(now) && session.next_deadline().is_none());
+    assert!(session.is_closed() && session.next_deadline().is_none());
     assert_eq!(session.handle_packet(now, 1_000, &[0, 0, 0, 0, 0]), Ok(None));
-    let refused = session.begin_packet(now, PacketPlan::new(1_000, Tick(0)), &mut Vec::new());
-    assert_eq!(refused, Err(BeginError::Closed));
+    assert!(session.poll_packet(now, Envelope::bare(1_000), Rest::Waiting).is_none());
 }
 
 #[test]
 fn the_deadline_is_when_something_happens_and_not_before() {
     let mut pair = Pair::new(1, SessionOptions::default(), Link { delay_ms: 30, ..Link::default() });
     for _ in 0..3000 {
-        for end in &pair.ends {
+        for end in &mut pair.ends {
             let is_later = end.session.next_deadline().is_some_and(|deadline| deadline > pair.now);
-            assert!(!(is_later && end.session.has_pending(pair.now)), "due before its deadline at {:?}", pair.now);
+            let plan = end.session.poll_packet(pair.now, Envelope::bare(end.next_sequence), Rest::Empty);
+            assert!(!(is_later && plan.is_some()), "due before its deadline at {:?}", pair.now);
         }
         pair.step();
     }

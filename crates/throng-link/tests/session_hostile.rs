@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use throng_link::session::{
-    Blame, LaneId, LaneKind, LaneOptions, MAX_UNRELIABLE_REASSEMBLIES, PacketError, PacketPlan, Session, SessionOptions,
+    Blame, Envelope, LaneId, LaneKind, LaneOptions, MAX_UNRELIABLE_REASSEMBLIES, PacketError, Rest, Session,
+    SessionOptions,
 };
 use throng_wire::{Tick, Time};
+
+use crate::session_pair::packet;
 
 const MESSAGES: u8 = 1 << 5;
 
@@ -21,9 +24,7 @@ fn take(session: &mut Session, sequence: u64, payload: &[u8]) -> Result<bool, Pa
 
 fn sent(session: &mut Session, sequences: std::ops::Range<u64>) {
     for sequence in sequences {
-        let plan = PacketPlan::new(sequence, Tick(0));
-        let length = session.begin_packet(Time(0), plan, &mut Vec::new()).expect("it can be begun");
-        session.finish_packet(length + 10);
+        packet(session, Time(0), sequence, 10);
     }
 }
 
@@ -55,7 +56,7 @@ fn part(lane: u8, number: u16, first: u16, message_bytes: u32, bytes: usize) -> 
 fn acknowledging(newest: u16, bits: u64) -> Vec<u8> {
     let mut payload = vec![1 | 3 << 1];
     payload.extend_from_slice(&newest.to_le_bytes());
-    payload.push(0);
+    payload.extend_from_slice(&[0, 8]);
     payload.extend_from_slice(&bits.to_le_bytes());
     payload.extend_from_slice(&[0; 4]);
     payload
@@ -199,13 +200,12 @@ proptest! {
             session.handle_timeout(now);
             let _ = session.send(LaneId(sequence as u8 % 3), &vec![1; pause as usize * 8]);
             let mut out = Vec::new();
-            if !session.is_closed() {
-                let length = session.begin_packet(now, PacketPlan::new(sequence, Tick(0)), &mut out).expect("it can");
-                prop_assert!(length <= 1200);
-                session.finish_packet(length);
+            if let Some(plan) = session.poll_packet(now, Envelope::bare(sequence), Rest::Waiting) {
+                plan.begin(Tick(0), &mut out).finish();
+                prop_assert!(out.len() <= 1200);
                 sequence += 1;
             }
-            let _ = (session.has_pending(now), session.next_deadline(), session.statistics());
+            let _ = (session.next_deadline(), session.statistics());
         }
         let mut bytes = 0;
         while let Some((_, message)) = session.poll_message() {

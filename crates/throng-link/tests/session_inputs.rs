@@ -1,8 +1,6 @@
 //! Inputs come at most once and in order, and all of them come while losses stay below the redundancy.
 
-mod session_pair;
-
-use session_pair::{CLIENT, Link, Pair, SERVER};
+use crate::session_pair::{CLIENT, Link, Pair, SERVER};
 use throng_link::session::{InputError, SessionOptions};
 
 fn play(pair: &mut Pair, inputs: u32) {

@@ -1,8 +1,6 @@
 //! The sending rate follows what the link carries, and is left alone where the link carries everything.
 
-mod session_pair;
-
-use session_pair::{CLIENT, Link, Pair, SERVER};
+use crate::session_pair::{CLIENT, Link, Pair, SERVER};
 use throng_link::session::SessionOptions;
 
 /// Replication bytes per second that the server sends from second `from` to second `to`, offered more than enough.

@@ -1,11 +1,11 @@
 //! Every packet gets one verdict, in time, and "delivered" is never wrong. The pair itself checks the last two in every
 //! run.
 
-mod session_pair;
+use std::sync::Arc;
 
-use session_pair::{CLIENT, Link, Pair, SERVER};
-use throng_link::session::{BeginError, CloseCode, CloseReason, Delivery, PacketPlan, SessionOptions};
-use throng_wire::Tick;
+use crate::session_pair::{CLIENT, Link, Pair, SERVER, packet};
+use throng_link::session::{CloseCode, CloseReason, Delivery, Envelope, Rest, Session, SessionOptions};
+use throng_wire::Time;
 
 fn count(pair: &Pair, end: usize, delivery: Delivery) -> usize {
     pair.ends[end].verdicts.values().filter(|&&other| other == delivery).count()
@@ -37,12 +37,17 @@ fn every_packet_gets_its_verdict_through_a_storm() {
 #[test]
 fn nothing_is_lost_on_a_good_link_even_when_it_reorders_within_a_burst() {
     let link = Link { delay_ms: 20, jitter_ms: 3, ..Link::default() };
-    let mut pair = Pair::new(5, SessionOptions { rate_bytes_per_s: 1_000_000, ..SessionOptions::default() }, link);
-    pair.ends[SERVER].offered_bytes = 2500;
-    pair.run(20);
-    let counters = pair.ends[SERVER].session.statistics().counters;
-    assert_eq!((counters.packets_lost, counters.packets_spurious), (0, 0));
-    assert!(counters.packets_delivered > 2000);
+    for seed in 0..20 {
+        let options = SessionOptions { rate_bytes_per_s: 1_000_000, ..SessionOptions::default() };
+        let mut pair = Pair::new(seed, options, link);
+        pair.ends[SERVER].offered_bytes = 2500;
+        pair.run(20);
+        let counters = pair.ends[SERVER].session.statistics().counters;
+        // An acknowledgement that is written while a burst arrives can leave out a packet of it that the next one names.
+        assert_eq!(counters.packets_lost, counters.packets_spurious, "seed {seed}");
+        assert!(counters.packets_spurious <= 2, "seed {seed}: {counters:?}");
+        assert!(counters.packets_delivered > 2000, "seed {seed}: {counters:?}");
+    }
 }
 
 #[test]
@@ -67,31 +72,51 @@ fn packets_into_the_void_are_lost_within_seconds() {
 }
 
 #[test]
-fn the_oldest_is_lost_when_too_many_are_under_way() {
+fn nothing_is_sent_while_too_many_packets_are_under_way_and_nothing_is_declared_lost_for_it() {
     let options = SessionOptions { max_in_flight: 16, ..SessionOptions::default() };
     let mut pair = Pair::new(1, options, Link { delay_ms: 400, ..Link::default() });
     pair.ends[SERVER].offered_bytes = 500;
-    pair.run(3);
+    pair.run(30);
     let statistics = pair.ends[SERVER].session.statistics();
-    assert!(statistics.counters.packets_overflowed > 50, "{statistics:?}");
-    assert!(statistics.packets_in_flight <= 16);
+    assert!(statistics.packets_in_flight <= 16, "{statistics:?}");
+    // 14 packets of 500 bytes for each round trip of 0.8 s. The first verdicts come before there is an estimate.
+    let counters = statistics.counters;
+    assert!(counters.packets_sent > 400 && counters.packets_lost < 20, "{counters:?}");
 }
 
 #[test]
-fn a_packet_is_only_begun_when_it_can_be() {
-    let mut pair = Pair::new(1, SessionOptions { max_in_flight: 16, ..SessionOptions::default() }, Link::default());
-    let (now, session) = (pair.now, &mut pair.ends[CLIENT].session);
-    let mut out = Vec::new();
-    let small = PacketPlan { room_bytes: 100, ..PacketPlan::new(0, Tick(0)) };
-    assert_eq!(session.begin_packet(now, small, &mut out), Err(BeginError::RoomTooSmall));
-    for sequence in 0..48 {
-        let length = session.begin_packet(now, PacketPlan::new(sequence, Tick(0)), &mut out).expect("it can");
-        session.finish_packet(length);
+fn a_packet_is_only_planned_when_it_can_be_sent() {
+    let options = SessionOptions { max_in_flight: 16, ..SessionOptions::default() };
+    let mut session = Session::new(Arc::new(options), Time(0)).expect("good options");
+    let mut sequence = 0;
+    // For what waits there are 14 places, and 2 more for what is urgent.
+    for _ in 0..14 {
+        packet(&mut session, Time(0), sequence, 1);
+        sequence += 1;
     }
-    assert_eq!(session.begin_packet(now, PacketPlan::new(47, Tick(0)), &mut out), Err(BeginError::SequenceNotRising));
-    assert_eq!(session.begin_packet(now, PacketPlan::new(48, Tick(0)), &mut out), Err(BeginError::VerdictsNotDrained));
-    while session.poll_delivery().is_some() {}
-    assert!(session.begin_packet(now, PacketPlan::new(48, Tick(0)), &mut out).is_ok());
+    assert!(session.poll_packet(Time(0), Envelope::bare(sequence), Rest::Waiting).is_none());
+    for _ in 0..2 {
+        session.push_input(&[1]).expect("it is short");
+        packet(&mut session, Time(0), sequence, 0);
+        sequence += 1;
+    }
+    session.push_input(&[1]).expect("it is short");
+    assert!(session.poll_packet(Time(0), Envelope::bare(sequence), Rest::Waiting).is_none());
+    // Verdicts that nobody takes are bounded as well: 16 of these packets, 16 of as many more, and no further one.
+    for (seconds, is_planned) in [(4, true), (8, false)] {
+        let now = Time::from_secs(seconds);
+        session.handle_timeout(now);
+        assert_eq!(session.statistics().packets_in_flight, 0);
+        session.push_input(&[1]).expect("it is short");
+        assert_eq!(session.poll_packet(now, Envelope::bare(sequence), Rest::Waiting).is_some(), is_planned);
+        while session.poll_packet(now, Envelope::bare(sequence), Rest::Waiting).is_some() {
+            packet(&mut session, now, sequence, 0);
+            session.push_input(&[1]).expect("it is short");
+            sequence += 1;
+        }
+    }
+    assert_eq!(std::iter::from_fn(|| session.poll_delivery()).count(), 32);
+    assert!(session.poll_packet(Time::from_secs(8), Envelope::bare(sequence), Rest::Waiting).is_some());
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl TickMeter {
     }
 
     /// Begins a tick, with [`Subsystem::Other`] running. A tick that was not ended is forgotten.
-    pub fn begin(&mut self, tick: u32, now_ns: u64) {
+    pub fn begin(&mut self, tick: u64, now_ns: u64) {
         self.record = TickRecord { tick, start_ns: now_ns, ..TickRecord::default() };
         self.running = Subsystem::Other;
         self.section_start_ns = now_ns;

@@ -52,7 +52,7 @@ impl AddAssign for Counters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickRecord {
     /// The tick's number.
-    pub tick: u32,
+    pub tick: u64,
     /// When it began, in nanoseconds since the caller's origin.
     pub start_ns: u64,
     /// Wall time from begin to end, in nanoseconds.

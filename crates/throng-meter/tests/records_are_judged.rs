@@ -4,7 +4,7 @@ use throng_meter::{
     Budget, Budgets, HISTOGRAM_MAX, Histogram, History, MAX_HISTORY_TICKS, Percentiles, Subsystem, TickRecord,
 };
 
-fn record(tick: u32, parts: &[(Subsystem, u64)]) -> TickRecord {
+fn record(tick: u64, parts: &[(Subsystem, u64)]) -> TickRecord {
     let mut record = TickRecord { tick, ..TickRecord::default() };
     for &(subsystem, ns) in parts {
         record.subsystem_ns[subsystem.index()] = ns;
@@ -40,9 +40,9 @@ fn a_full_history_drops_the_oldest_and_counts_it() {
     let mut history = History::new(3);
     assert_eq!((history.len(), history.newest()), (0, None));
     for tick in 1..=8 {
-        history.push(&record(tick, &[(Subsystem::Other, u64::from(tick))]));
-        let kept: Vec<u32> = history.iter().map(|record| record.tick).collect();
-        let expected: Vec<u32> = (tick.saturating_sub(2).max(1)..=tick).collect();
+        history.push(&record(tick, &[(Subsystem::Other, tick)]));
+        let kept: Vec<u64> = history.iter().map(|record| record.tick).collect();
+        let expected: Vec<u64> = (tick.saturating_sub(2).max(1)..=tick).collect();
         assert_eq!(kept, expected);
         assert_eq!(history.newest().map(|record| record.tick), Some(tick));
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use throng::replica::{ClientEvent, ClientOptions};
+use throng::replica::{ClientEvent, ClientOptions, DespawnReason};
 use throng::schema::{FieldMask, Kind, Schema, Values, ValuesMut};
 use throng::{Decoder, Facet, GridShape, ObjectId, ObjectView, Tick};
 use throng_wire::{BitReader, KindId};
@@ -17,6 +17,9 @@ use crate::record::{Body, Head, RecordError, has_roles, position_of, read_body};
 
 /// The end of an object is remembered for so many ticks, so that late packets cannot bring it back.
 const LATE_TICKS: u32 = 1_024;
+
+/// Events that wait to be polled; beyond, the oldest are dropped.
+const EVENTS_MAX: usize = 1 << 18;
 
 /// What a client of an older model knows of the world.
 #[derive(Debug)]
@@ -160,7 +163,8 @@ impl RecordDecoder {
         place.closed = Some(tick);
         if let Some(object) = place.object.take() {
             self.present -= 1;
-            self.push_event(ClientEvent::Despawned(object.id));
+            // These models do not say whether it has ended.
+            self.push_event(ClientEvent::Despawned { id: object.id, reason: DespawnReason::OutOfSight });
         }
         Ok(())
     }
@@ -243,6 +247,7 @@ impl Known {
             values: Values { words: &self.words, blobs: &self.blobs },
             known_fields,
             facets,
+            is_awaited: false,
             newest_tick: self.newest,
         }
     }
@@ -256,7 +261,7 @@ impl Decoder for RecordDecoder {
             places: FxHashMap::default(),
             present: 0,
             events: VecDeque::new(),
-            events_limit: options.events.max(1),
+            events_limit: EVENTS_MAX,
             words: Vec::new(),
             blobs: Vec::new(),
         })

@@ -113,7 +113,7 @@ impl Model for Method {
         for &object in self.nodes.owned(seat.viewer.id) {
             consider(world, seat, object);
         }
-        if world.now().0.is_multiple_of(TIMEOUT_INTERVAL_TICKS) {
+        if world.now().0.is_multiple_of(u64::from(TIMEOUT_INTERVAL_TICKS)) {
             self.close_forgotten(world, seat);
         }
     }

@@ -116,7 +116,7 @@ impl Model for Method {
 /// at least.
 fn has_turn((object, now): (u32, Tick), interval_ticks: u32, is_dormant: bool) -> bool {
     let turns = if is_dormant { interval_ticks.max(DORMANT_TURNS) } else { interval_ticks.max(1) };
-    object.wrapping_add(now.0).is_multiple_of(turns)
+    object.wrapping_add(now.short().0).is_multiple_of(turns)
 }
 
 fn consider(world: &World, seat: &mut Seat<Shadows>, considered: &Considered) {

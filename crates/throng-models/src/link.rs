@@ -18,7 +18,7 @@ use throng_wire::{BitWriter, KindId};
 use crate::baseline::{Baselines, Basis};
 use crate::flight::{Flight, Record};
 use crate::record::{Head, is_shorter_from, position_of, write_body};
-use crate::world::{World, role_facet};
+use crate::world::{World, role_mask};
 
 /// How far a channel has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +151,8 @@ impl Link {
         }
         channel.is_owner = is_owner;
         let kind = world.kind(channel.id.index);
-        let gained = kind.facet_mask(role_facet(is_owner));
-        let public = kind.facet_mask(Facet::Public);
+        let gained = role_mask(kind, is_owner);
+        let public = kind.facet_mask(Facet::Public) & !kind.skip_owner_mask();
         // The role travels with fields: if there are none for the new one, with the first that everybody sees.
         channel.resend |= if gained != 0 { gained } else { public & public.wrapping_neg() };
     }

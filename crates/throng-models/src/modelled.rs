@@ -139,12 +139,6 @@ impl<M: Model> Modelled<M> {
     }
 
     pub(crate) fn with(model: M, schema: &Arc<Schema>, options: &ServerOptions) -> Result<Modelled<M>, StartError> {
-        for kind in schema.kinds() {
-            let bytes = kind.max_bits(kind.all_mask()).div_ceil(8);
-            if bytes > RECORD_MAX_BYTES {
-                return Err(EntryTooLong { kind: kind.name, facet: Facet::Public, bytes }.into());
-            }
-        }
         let (objects, first_tick) = (options.replicator.objects, options.replicator.first_tick);
         Ok(Modelled {
             world: World::new(schema, options.grids.clone(), objects, first_tick),
@@ -184,6 +178,12 @@ impl<M: Model> Replication for Modelled<M> {
         owner: Option<ConnectionId>,
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
+        // Messages and inputs are kinds too, and may be longer than a record.
+        let described = self.world.schema().kind(kind);
+        let bytes = described.max_bits(described.all_mask()).div_ceil(8);
+        if bytes > RECORD_MAX_BYTES {
+            return Err(EntryTooLong { kind: described.name, facet: Facet::Public, bytes }.into());
+        }
         let id = self.world.spawn(kind, placement, owner, quantise)?;
         self.model.began(&self.world, id.index);
         Ok(id)

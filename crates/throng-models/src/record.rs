@@ -4,7 +4,7 @@
 //! [object index + 1 : varint]
 //! [form : 2]                      0 update, 1 opening, 2 close, 3 update with a baseline
 //! [kind]                          updates and opening: as many bits as the schema's highest kind has
-//! [generation : 16]               opening only
+//! [generation : varint]             opening only
 //! [is yours : 1]                  updates and opening, if the kind has fields for its owner or for all others
 //! [mask : a bit for each field]   updates and opening
 //! [is distance : 1]               form 3: the position is the distance from that in a slot (baseline.rs)
@@ -70,7 +70,7 @@ impl RecordError {
 pub(crate) enum Head {
     Update { index: u32, kind: KindId },
     Based { index: u32, kind: KindId },
-    Opening { index: u32, generation: u16, kind: KindId },
+    Opening { index: u32, generation: u32, kind: KindId },
     Close { index: u32 },
 }
 
@@ -89,7 +89,7 @@ impl Head {
             Head::Opening { generation, kind, .. } => {
                 w.write(OPENING, 2);
                 w.write(kind.0.into(), kind_bits(schema));
-                w.write(generation.into(), 16);
+                w.write_varint(generation.into());
             }
             Head::Close { .. } => w.write(CLOSE, 2),
         }
@@ -109,7 +109,8 @@ impl Head {
             UPDATE => Head::Update { index, kind: read_kind(schema, r)? },
             OPENING => {
                 let kind = read_kind(schema, r)?;
-                Head::Opening { index, generation: r.read(16)? as u16, kind }
+                let generation = u32::try_from(r.read_varint()?).map_err(|_| RecordError::Unknown("a generation"))?;
+                Head::Opening { index, generation, kind }
             }
             CLOSE => Head::Close { index },
             _ => Head::Based { index, kind: read_kind(schema, r)? },
@@ -207,19 +208,21 @@ pub(crate) fn is_shorter_from(position: [i32; 3], from: [i32; 3]) -> bool {
 /// The most bits that a record with all fields of a kind takes.
 pub(crate) fn max_bits(schema: &Schema, kind: &Kind) -> u32 {
     /// Index, form, generation, role, baseline and the position's size.
-    const HEAD: u64 = 32 + 2 + 16 + 1 + 3 + 5;
+    const HEAD: u64 = 40 + 2 + 40 + 1 + 3 + 5;
     let bits = HEAD + u64::from(kind_bits(schema)) + kind.fields.len() as u64 + kind.max_bits(kind.all_mask());
     u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
 /// Whether the kind looks different to its owner.
 pub(crate) fn has_roles(kind: &Kind) -> bool {
-    (kind.facet_mask(Facet::Owner) | kind.facet_mask(Facet::Others)) != 0
+    (kind.facet_mask(Facet::Owner) | kind.facet_mask(Facet::Others) | kind.skip_owner_mask()) != 0
 }
 
-/// Bits of a number in two's complement: 1 to 32.
+/// Bits of a number in two's complement, 1 to 32. The largest number of each size but 32 is left to the next size: its
+/// code says that a coordinate lies outside the space.
 fn bits_of(value: i32) -> u8 {
-    33 - (value ^ (value >> 31)).leading_zeros().max(1) as u8
+    let magnitude = if value < 0 { !value } else { value.saturating_add(1) };
+    33 - magnitude.leading_zeros().max(1) as u8
 }
 
 /// Distances of so many bits in two's complement.
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn a_position_takes_as_many_bits_as_its_largest_axis_needs() {
         for (value, bits) in
-            [(0, 1), (-1, 1), (1, 2), (-2, 2), (127, 8), (-128, 8), (128, 9), (i32::MAX, 32), (i32::MIN, 32)]
+            [(0, 2), (-1, 1), (1, 3), (-2, 2), (126, 8), (127, 9), (-128, 8), (i32::MAX, 32), (i32::MIN, 32)]
         {
             assert_eq!(bits_of(value), bits, "{value}");
             assert!(space_of(bits, [0; 3]).contains([value; 3]), "{value}");

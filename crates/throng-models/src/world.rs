@@ -30,7 +30,7 @@ pub(crate) enum Scope {
 /// Where an object's values are, and who owns it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    generation: u16,
+    generation: u32,
     kind: KindId,
     row: u32,
     owner: Option<ConnectionId>,
@@ -259,7 +259,7 @@ impl World {
 
     /// The cell that a position lies in.
     pub(crate) fn cell_of(&self, grid: u8, position_m: &[f32; 3]) -> [i32; 3] {
-        let GridShape { cell_m, layers } = self.grid(grid).shape;
+        let GridShape { cell_m, layers, .. } = self.grid(grid).shape;
         let axes = if layers == Layers::Single { 2 } else { 3 };
         std::array::from_fn(|axis| match axis < axes {
             true => (f64::from(position_m[axis]) / cell_m[axis]).floor() as i32,
@@ -268,9 +268,17 @@ impl World {
     }
 }
 
-/// The facet for the owner, or for everybody else.
-pub(crate) fn role_facet(is_owner: bool) -> Facet {
-    if is_owner { Facet::Owner } else { Facet::Others }
+/// The fields that the owner is sent.
+fn owner_mask(kind: &Kind) -> FieldMask {
+    kind.own_mask() & !kind.skip_owner_mask()
+}
+
+/// The fields that only the owner is sent, or only everybody else.
+pub(crate) fn role_mask(kind: &Kind, is_owner: bool) -> FieldMask {
+    match is_owner {
+        true => kind.facet_mask(Facet::Owner),
+        false => kind.facet_mask(Facet::Others) | kind.skip_owner_mask(),
+    }
 }
 
 /// What is asked of a kind for every object and connection.
@@ -283,8 +291,7 @@ struct KindFacts {
 
 impl KindFacts {
     fn of(schema: &Schema, kind: &Kind) -> KindFacts {
-        let visible =
-            [false, true].map(|is_owner| kind.facet_mask(Facet::Public) | kind.facet_mask(role_facet(is_owner)));
+        let visible = [kind.facet_mask(Facet::Public) | kind.facet_mask(Facet::Others), owner_mask(kind)];
         KindFacts { visible, record_max_bits: max_bits(schema, kind) }
     }
 }

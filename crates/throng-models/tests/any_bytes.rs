@@ -21,7 +21,7 @@ fn any_bytes_are_taken_or_refused_within_the_limit_of_objects() {
                 // Few indices, so that records meet objects that are there; often an opening of one of the kinds.
                 *first = rng.u8(..12);
             }
-            match decoder.apply(Tick(rng.u32(..50)), &bytes) {
+            match decoder.apply(Tick(rng.u64(..50)), &bytes) {
                 Ok(()) => taken += 1,
                 Err(_) => refused += 1,
             }

@@ -3,14 +3,10 @@
 //!
 //! A failure names its seed: `THRONG_SEED=<seed> cargo test -p throng-models --test convergence` plays it again alone.
 
-#[path = "../../throng/tests/harness/mod.rs"]
-mod harness;
-mod oracle;
-
 use std::sync::Arc;
 
-use harness::storm::{Storm, StormOptions};
-use harness::{Contender, World, WorldOptions};
+use crate::harness::storm::{Storm, StormOptions};
+use crate::harness::{Contender, World, WorldOptions};
 use throng::{Schema, ServerOptions, StartError, Tick};
 use throng_models::{Detection, Graph, Legacy, Scratch, SharedState, SharedStateOptions};
 use throng_testkit::for_seeds;
@@ -28,7 +24,7 @@ fn weather<R: Contender>(model: impl Fn(&Arc<Schema>, &ServerOptions) -> Result<
                 options.server.client_bytes_per_s = [3_000, 6_000, 12_000][seed as usize / 3 % 3];
                 calm_ticks = 3_000;
             }
-            _ => options.server.replicator.first_tick = Tick(u32::MAX - 80),
+            _ => options.server.replicator.first_tick = Tick((1 << 32) - 80),
         }
         let world = World::with_model(options, &model);
         Storm::over(world, StormOptions { calm_ticks, ..StormOptions::default() }).run().map(drop)

@@ -69,7 +69,7 @@ fn batch_sends(rounds: usize, segmentation: Segmentation, receiver: Receiver, se
         }
         costs.add(start, BATCHES);
         match receiver {
-            Receiver::Drains => drop(with_gro.receive(NOW, &mut |_, _| {}).expect("loopback")),
+            Receiver::Drains => drop(with_gro.receive(NOW, &mut |_, _, _| {}).expect("loopback")),
             Receiver::WithoutGro => while without_gro.recv(&mut [0; SEGMENT_BYTES]).is_ok() {},
             Receiver::Full => {}
         }
@@ -101,7 +101,7 @@ fn crowd(rounds: usize) {
         send.add(start, SOCKETS);
 
         let start = Instant::now();
-        let received = server.receive(NOW, &mut |_, _| {}).expect("loopback");
+        let received = server.receive(NOW, &mut |_, _, _| {}).expect("loopback");
         drain.add(start, received.max(1));
 
         let start = Instant::now();
@@ -114,14 +114,14 @@ fn crowd(rounds: usize) {
         let start = Instant::now();
         let mut received = 0;
         for bot in &mut bots {
-            received += bot.receive_with(&mut buffers, &mut |_, _| {}).expect("loopback");
+            received += bot.receive_with(NOW, &mut buffers, &mut |_, _, _| {}).expect("loopback");
         }
         burst.add(start, SOCKETS);
         assert_eq!(received, SOCKETS * BURST_SEGMENTS);
 
         let start = Instant::now();
         for bot in &mut bots {
-            bot.receive_with(&mut buffers, &mut |_, _| {}).expect("loopback");
+            bot.receive_with(NOW, &mut buffers, &mut |_, _, _| {}).expect("loopback");
         }
         empty.add(start, SOCKETS);
     }

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 
 use throng_wire::Time;
 
-use crate::DriverCounters;
+use crate::{DriverCounters, SocketBuffers};
 
 /// The largest payload of one UDP datagram over IPv4, in bytes: 65,535 less the IP and UDP headers.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
@@ -27,8 +27,9 @@ pub trait Driver: Send {
     /// [`SendError`], for the first datagram that was refused; those after it were not tried.
     fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError>;
 
-    /// Calls `sink` with sender and contents of every datagram that is there now, up to a limit that the driver
-    /// documents, and returns how many there were.
+    /// Calls `sink` with arrival, sender and contents of every datagram that is there now, up to a limit that the driver
+    /// documents, and returns how many there were. The arrival is at or before `now`: how long the datagram waited to be
+    /// received is no delay of the network.
     ///
     /// The bytes belong to `sink` while it runs: it may decrypt them in place. An empty datagram is delivered as an
     /// empty slice. The sink must not call back into the same driver.
@@ -36,7 +37,7 @@ pub trait Driver: Send {
     /// # Errors
     ///
     /// [`ReceiveError`] when the socket failed. Datagrams delivered before that stay delivered.
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError>;
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError>;
 
     /// Hands over datagrams that the driver itself held back and that are due. Returns how many.
     ///
@@ -51,6 +52,19 @@ pub trait Driver: Send {
     /// When [`receive`](Driver::receive) or [`flush`](Driver::flush) next has something that the driver itself holds
     /// back; `None` when it holds nothing. Says nothing about what the network brings.
     fn next_due(&self) -> Option<Time> {
+        None
+    }
+
+    /// Datagrams that the kernel dropped since the socket was opened because its receive buffer was full. `None` without
+    /// a socket, or where the system does not tell. Reads a table of all sockets of the machine: ask once per second, not
+    /// once per tick.
+    fn kernel_dropped(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the kernel granted of the socket's buffers, if that is less than was asked for: then they overflow sooner. On
+    /// Linux raise `net.core.rmem_max` and `net.core.wmem_max`.
+    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
         None
     }
 
@@ -70,7 +84,7 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
         (**self).send(now, transmit)
     }
 
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
         (**self).receive(now, sink)
     }
 
@@ -80,6 +94,14 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
 
     fn next_due(&self) -> Option<Time> {
         (**self).next_due()
+    }
+
+    fn kernel_dropped(&self) -> Option<u64> {
+        (**self).kernel_dropped()
+    }
+
+    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
+        (**self).buffer_shortfall()
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -7,7 +7,7 @@
 //! this tick, equal lengths back to back, and goes to the kernel in one call.
 //!
 //! ```text
-//!  Transmit: | datagram | datagram | rest |            sink(from, datagram)
+//!  Transmit: | datagram | datagram | rest |            sink(arrived, from, datagram)
 //!                     |                                        ^
 //!  Conditioned        v   delay, jitter, loss, bursts,         |       optional, around any driver
 //!                     |   duplication, reordering, rate        |
@@ -32,8 +32,8 @@
 //! assert_eq!(server.send(Time(0), &transmit)?, 3);
 //!
 //! let mut story = Vec::new();
-//! assert_eq!(client.receive(Time::from_millis(9), &mut |_, _| unreachable!("wifi takes 10 ms"))?, 0);
-//! client.receive(Time::from_millis(30), &mut |_from, bytes| story.extend_from_slice(bytes))?;
+//! assert_eq!(client.receive(Time::from_millis(9), &mut |_, _, _| unreachable!("wifi takes 10 ms"))?, 0);
+//! client.receive(Time::from_millis(30), &mut |_arrived, _from, bytes| story.extend_from_slice(bytes))?;
 //! assert_eq!(story, b"onceupon a");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -47,7 +47,7 @@
 //! let mut server = UdpDriver::bind("127.0.0.1:0".parse()?, &UdpOptions::server())?;
 //! let mut client = UdpDriver::connect(server.local_address(), &UdpOptions::client())?;
 //! client.send(Time(0), &Transmit::single(server.local_address(), b"hello"))?;
-//! server.receive(Time(0), &mut |from, bytes| println!("{from}: {} bytes", bytes.len()))?;
+//! server.receive(Time(0), &mut |_arrived, from, bytes| println!("{from}: {} bytes", bytes.len()))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -60,8 +60,8 @@ mod seed;
 mod udp;
 
 pub use condition::{
-    Arrival, BurstLoss, Condition, ConditionError, Conditioned, ConditionedOptions, Conditioner, Fate, InFlight,
-    InFlightLimit, LossCause, PathModel, Preset, RateLimit, Reordering, Scope, UnknownPreset,
+    Arrival, Bottleneck, BurstLoss, Condition, ConditionError, Conditioned, ConditionedOptions, Conditioner, Fate,
+    InFlight, InFlightLimit, LossCause, PathModel, Policer, Preset, RateLimit, Reordering, Scope, UnknownPreset,
 };
 pub use counters::{ConditionCounters, DriverCounters};
 pub use driver::{Driver, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit};

@@ -8,8 +8,8 @@ use throng_wire::Time;
 
 use crate::seed::seed_for;
 use crate::{
-    BindError, Condition, ConditionCounters, ConditionError, Driver, DriverCounters, InFlight, InFlightLimit,
-    MAX_DATAGRAM_BYTES, PathModel, ReceiveError, SendError, Transmit,
+    BindError, Bottleneck, Condition, ConditionCounters, ConditionError, Driver, DriverCounters, Fate, InFlight,
+    InFlightLimit, LossCause, MAX_DATAGRAM_BYTES, PathModel, ReceiveError, SendError, Transmit,
 };
 
 /// A call of `receive` delivers no more than this: two endpoints whose sinks answer each other at once still come to
@@ -49,6 +49,7 @@ struct Inner {
     inbox_limit: InFlightLimit,
     inboxes: FxHashMap<SocketAddr, InFlight<SocketAddr>>,
     paths: FxHashMap<Way, PathModel>,
+    bottlenecks: FxHashMap<Way, Bottleneck>,
     counters: ConditionCounters,
 }
 
@@ -86,6 +87,7 @@ impl MemoryNetwork {
             inbox_limit,
             inboxes: FxHashMap::default(),
             paths: FxHashMap::default(),
+            bottlenecks: FxHashMap::default(),
             counters: ConditionCounters::default(),
         };
         Ok(MemoryNetwork { inner: Arc::new(Mutex::new(inner)) })
@@ -136,6 +138,11 @@ impl MemoryNetwork {
         self.lock().path(Way { from, to }).set_condition(condition)
     }
 
+    /// Sends one way through a bottleneck, before its own condition. Several ways through the same one compete there.
+    pub fn share_way(&self, from: SocketAddr, to: SocketAddr, bottleneck: &Bottleneck) {
+        self.lock().bottlenecks.insert(Way { from, to }, bottleneck.clone());
+    }
+
     /// Puts a datagram into an inbox as if `from` had sent it: a forged sender, a replay. It takes no path and arrives
     /// at `now`. Returns whether there was such an inbox, with room.
     pub fn inject(&self, now: Time, from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> bool {
@@ -171,25 +178,33 @@ impl Inner {
         if !self.inboxes.contains_key(&way.to) {
             return false;
         }
-        let fate = self.path(way).fate(now, datagram.len());
+        let leaves = match self.bottlenecks.get(&way) {
+            Some(bottleneck) => bottleneck.pass(now, datagram.len()),
+            None => Some(now),
+        };
+        let fate = match leaves {
+            Some(at) => self.path(way).fate(at, datagram.len()),
+            None => Fate::Lost(LossCause::QueueFull),
+        };
         if let Some(inbox) = self.inboxes.get_mut(&way.to) {
             inbox.follow(fate, way.from, datagram, &mut self.counters);
         }
         true
     }
 
-    /// Moves the next datagram for `local` into `contents`, and returns its sender.
-    fn take(&mut self, now: Time, local: SocketAddr, contents: &mut Vec<u8>) -> Option<SocketAddr> {
+    /// Moves the next datagram for `local` into `contents`, and returns its arrival and its sender.
+    fn take(&mut self, now: Time, local: SocketAddr, contents: &mut Vec<u8>) -> Option<(Time, SocketAddr)> {
         let arrival = self.inboxes.get_mut(&local)?.pop(now)?;
         contents.clear();
         contents.extend_from_slice(arrival.bytes);
         self.counters.delivered += 1;
-        Some(arrival.tag)
+        Some((arrival.at, arrival.tag))
     }
 
     fn close(&mut self, address: SocketAddr) {
         self.inboxes.remove(&address);
         self.paths.retain(|way, _| way.from != address && way.to != address);
+        self.bottlenecks.retain(|way, _| way.from != address && way.to != address);
     }
 }
 
@@ -211,14 +226,14 @@ impl Driver for MemoryDriver {
     }
 
     /// Delivers at most 65,536 datagrams per call.
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
         self.counters.receive_calls += 1;
         for delivered in 0..RECEIVE_LIMIT_DATAGRAMS {
             // The lock is released before the sink runs: it may send through another endpoint.
             let taken = self.network.lock().take(now, self.local, &mut self.scratch);
-            let Some(from) = taken else { return Ok(delivered) };
+            let Some((arrived, from)) = taken else { return Ok(delivered) };
             self.counters.count_received(self.scratch.len());
-            sink(from, &mut self.scratch);
+            sink(arrived, from, &mut self.scratch);
         }
         self.counters.receive_limited += 1;
         Ok(RECEIVE_LIMIT_DATAGRAMS)

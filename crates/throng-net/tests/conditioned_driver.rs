@@ -29,7 +29,7 @@ fn delay(delay_us: u32) -> Condition {
 
 fn received(driver: &mut impl Driver, now: u64) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
-    driver.receive(Time(now), &mut |_, bytes| datagrams.push(bytes.to_vec())).expect("memory");
+    driver.receive(Time(now), &mut |_, _, bytes| datagrams.push(bytes.to_vec())).expect("memory");
     datagrams
 }
 
@@ -134,4 +134,22 @@ fn an_impossible_condition_is_refused() {
     let options = ConditionedOptions::both_ways(Condition { loss: -0.1, ..Condition::NONE }, 1);
     let refused = Conditioned::new(endpoint(&perfect_network(), 1), &options).err();
     assert_eq!(refused.map(|error| error.tag()), Some("not_a_probability"));
+}
+
+#[test]
+fn a_send_does_not_fail_because_an_earlier_one_to_somebody_else_does() {
+    let options = throng_net::UdpOptions::client();
+    let socket =
+        throng_net::UdpDriver::bind("127.0.0.1:0".parse().expect("an address"), &options).expect("a free port");
+    let mut peer =
+        throng_net::UdpDriver::bind("127.0.0.1:0".parse().expect("an address"), &options).expect("a free port");
+    let mut driver = Conditioned::new(socket, &ConditionedOptions::both_ways(delay(500), 1)).expect("valid");
+    // Another address family: nobody notices before it leaves.
+    let bad = Transmit::single("[::1]:9".parse().expect("an address"), b"nowhere");
+    assert_eq!(driver.send(Time(0), &bad).expect("it is taken"), 1);
+    let good = Transmit::single(peer.local_address(), b"here");
+    assert_eq!(driver.send(Time(500), &good).expect("this one is good"), 1);
+    assert_eq!(driver.counters().bad_destination, 1);
+    driver.flush(Time(1_000)).expect("this one is good");
+    assert_eq!(received(&mut peer, 1_000), [b"here"]);
 }

@@ -20,7 +20,7 @@ fn endpoint(network: &MemoryNetwork, host: u8) -> MemoryDriver {
 /// Sender and contents of what is there at `now`.
 fn received(driver: &mut impl Driver, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut datagrams = Vec::new();
-    let count = driver.receive(now, &mut |from, bytes| datagrams.push((from, bytes.to_vec()))).expect("memory");
+    let count = driver.receive(now, &mut |_, from, bytes| datagrams.push((from, bytes.to_vec()))).expect("memory");
     assert_eq!(count, datagrams.len());
     datagrams
 }
@@ -128,7 +128,7 @@ fn a_sink_may_send_through_another_endpoint() {
     let network = network(Condition::NONE);
     let (mut a, mut b) = (endpoint(&network, 1), endpoint(&network, 2));
     a.send(Time(0), &Transmit::single(address(2), b"ping")).expect("memory");
-    b.receive(Time(0), &mut |from, bytes| {
+    b.receive(Time(0), &mut |_, from, bytes| {
         bytes.reverse();
         a.send(Time(0), &Transmit::single(from, bytes)).expect("memory");
     })

@@ -19,7 +19,7 @@ fn server() -> UdpDriver {
 
 fn received(driver: &mut UdpDriver) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut datagrams = Vec::new();
-    let count = driver.receive(NOW, &mut |from, bytes| datagrams.push((from, bytes.to_vec()))).expect("loopback");
+    let count = driver.receive(NOW, &mut |_, from, bytes| datagrams.push((from, bytes.to_vec()))).expect("loopback");
     assert_eq!(count, datagrams.len());
     datagrams
 }
@@ -69,7 +69,7 @@ fn a_burst_costs_one_call_on_either_side() {
     assert_eq!(sender.send(NOW, &transmit).expect("loopback"), 3);
     let mut lengths = Vec::new();
     let mut buffers = ReceiveBuffers::new(4);
-    bot.receive_with(&mut buffers, &mut |_, datagram| lengths.push(datagram.len())).expect("loopback");
+    bot.receive_with(NOW, &mut buffers, &mut |_, _, datagram| lengths.push(datagram.len())).expect("loopback");
     assert_eq!(lengths, [1_220; 3]);
     assert_eq!((sender.counters().send_calls, bot.counters().receive_calls), (1, 1));
 }
@@ -90,7 +90,8 @@ fn many_light_sockets_share_their_receive_buffers() {
     let mut buffers = ReceiveBuffers::new(2);
     for (number, bot) in bots.iter_mut().enumerate() {
         let mut answers = Vec::new();
-        bot.receive_with(&mut buffers, &mut |from, bytes| answers.push((from, bytes.to_vec()))).expect("loopback");
+        bot.receive_with(NOW, &mut buffers, &mut |_, from, bytes| answers.push((from, bytes.to_vec())))
+            .expect("loopback");
         assert_eq!(answers, [(address, vec![number as u8, 1])]);
     }
 }
@@ -129,7 +130,7 @@ fn a_datagram_longer_than_the_buffer_is_dropped_and_counted() {
         sender.send(NOW, &Transmit::single(receiver.local_address(), &vec![1; bytes])).expect("loopback");
     }
     let mut lengths = Vec::new();
-    receiver.receive_with(&mut buffers, &mut |_, datagram| lengths.push(datagram.len())).expect("loopback");
+    receiver.receive_with(NOW, &mut buffers, &mut |_, _, datagram| lengths.push(datagram.len())).expect("loopback");
     assert_eq!(lengths, [100]);
     assert_eq!(receiver.counters().truncated, 1);
 }
@@ -144,7 +145,7 @@ fn a_receive_call_stops_at_its_limit_and_the_next_goes_on() {
         sender.send(NOW, &Transmit::single(receiver.local_address(), b"x")).expect("loopback");
     }
     let mut buffers = ReceiveBuffers::new(4);
-    let mut receive = || receiver.receive_with(&mut buffers, &mut |_, _| {}).expect("loopback");
+    let mut receive = || receiver.receive_with(NOW, &mut buffers, &mut |_, _, _| {}).expect("loopback");
     assert_eq!([receive(), receive(), receive()], [12, 12, 1]);
     assert_eq!(receiver.counters().receive_limited, 2);
 }
@@ -245,4 +246,46 @@ fn granted_buffers_are_reported() {
     assert!(granted.receive_bytes >= 64 << 10, "{granted:?}");
     options.receive_buffer_bytes = Some(usize::MAX >> 1);
     assert!(granted.fall_short_of(&options));
+    let driver = UdpDriver::bind(loopback(), &options).expect("a free port");
+    assert_eq!(driver.buffer_shortfall(), driver.socket_buffers().ok());
+    let mut modest = UdpOptions::client();
+    modest.receive_buffer_bytes = Some(64 << 10);
+    let driver = UdpDriver::bind(loopback(), &modest).expect("a free port");
+    assert_eq!(driver.buffer_shortfall(), None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_kernel_drops_from_a_full_buffer_is_known() {
+    let mut options = UdpOptions::server();
+    options.receive_buffer_bytes = Some(8 << 10);
+    let mut receiver = UdpDriver::bind(loopback(), &options).expect("a free port");
+    let mut sender = UdpDriver::connect(receiver.local_address(), &UdpOptions::client()).expect("a free port");
+    assert_eq!(receiver.kernel_dropped(), Some(0));
+    let to = receiver.local_address();
+    let sent: usize = (0..200).map(|_| sender.send(NOW, &Transmit::single(to, &[7; 1_000])).expect("loopback")).sum();
+    let received = receiver.receive(NOW, &mut |_, _, _| {}).expect("loopback");
+    assert!(received < sent, "{received} of {sent}: the buffer was not full");
+    assert_eq!(receiver.kernel_dropped(), Some((sent - received) as u64));
+}
+
+#[test]
+fn a_datagram_that_waited_in_the_socket_says_when_it_came() {
+    let mut receiver = server();
+    let mut sender = UdpDriver::connect(receiver.local_address(), &UdpOptions::client()).expect("a free port");
+    let began = std::time::Instant::now();
+    sender.send(NOW, &Transmit::single(receiver.local_address(), b"hello")).expect("loopback");
+    let sent_within = began.elapsed();
+    while began.elapsed() < sent_within + std::time::Duration::from_millis(40) {
+        std::hint::spin_loop();
+    }
+    let now = Time::from_secs(50);
+    let mut arrivals = Vec::new();
+    receiver.receive(now, &mut |arrived, _, _| arrivals.push(now.since(arrived))).expect("loopback");
+    let waited = *arrivals.first().expect("it is there");
+    if cfg!(target_os = "linux") {
+        assert!(waited.as_millis() >= 40 && waited <= began.elapsed(), "{waited:?}");
+    } else {
+        assert!(waited <= began.elapsed());
+    }
 }

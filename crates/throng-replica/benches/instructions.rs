@@ -7,7 +7,7 @@ mod scene;
 use std::hint::black_box;
 
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
-use scene::{CROWD_1000, DENSE_100, SPARSE_100, Scene, Shape};
+use scene::{CLOSE_400, CLOSE_400_AMPLE, CROWD_1000, DENSE_100, SPARSE_100, Scene, Shape};
 
 /// Fails above this many instructions.
 fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
@@ -106,6 +106,38 @@ fn thirty_ticks(mut scene: Scene) -> Scene {
     scene
 }
 
-library_benchmark_group!(name = tick, benchmarks = [settle, commit, plan, encode, write, apply, thirty_ticks]);
+/// A crowd that gets a tenth of the budget it wants, a tenth of whose packets is lost.
+fn lossy(shape: Shape) -> Scene {
+    let mut scene = settled(shape);
+    scene.lose(1_000);
+    scene
+}
+
+/// A crowd whose connections have all been told something of everybody.
+fn settled(shape: Shape) -> Scene {
+    let mut scene = Scene::new(shape);
+    for _ in 0..120 {
+        scene.tick();
+    }
+    scene
+}
+
+// What planning and encoding cost when the budget is short; ten ticks, so that every ring has its turn.
+#[library_benchmark]
+#[bench::close_400(args = (CLOSE_400), setup = settled, config = at_most(1_000_000_000))]
+#[bench::close_400_lossy(args = (CLOSE_400), setup = lossy, config = at_most(1_000_000_000))]
+#[bench::close_400_ample(args = (CLOSE_400_AMPLE), setup = settled, config = at_most(1_000_000_000))]
+#[bench::close_400_ample_lossy(args = (CLOSE_400_AMPLE), setup = lossy, config = at_most(1_000_000_000))]
+fn ten_ticks(mut scene: Scene) -> Scene {
+    for _ in 0..10 {
+        black_box(&mut scene).tick();
+    }
+    scene
+}
+
+library_benchmark_group!(
+    name = tick,
+    benchmarks = [settle, commit, plan, encode, write, apply, thirty_ticks, ten_ticks]
+);
 
 main!(library_benchmark_groups = tick);

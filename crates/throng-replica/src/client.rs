@@ -4,27 +4,30 @@
 //!
 //! 1. a field keeps the value of the newest tick;
 //! 2. a facet's home is the slot of the newest introduction;
-//! 3. a tombstone outranks what older segments say about its slot;
+//! 3. a tombstone, or a roster in which nobody has the slot, outranks what older segments say about the slot;
 //! 4. a segment older than the channel's newest complete segment introduces nothing;
 //! 5. a subscription number has a tick of opening: pieces from before it are of a former use, and ignored;
-//! 6. an update for a slot that is not introduced yet is kept until it is.
+//! 6. an update for a slot that is not introduced yet is kept until it is;
+//! 7. what the client owns it knows from its own records alone, of which the newest says everything;
+//! 8. an object that has ended never comes back, whatever late packets say.
 //!
-//! An object that leaves a channel alive is kept for [`ClientOptions::limbo_ticks`]: the channel it went to may be one
-//! that is served more slowly.
+//! An object that moves to a neighbouring cell which the client is sent as well stays in sight until that cell's next
+//! turn, for at most [`ClientOptions::limbo_ticks`]: the cell may be one that is sent more seldom.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use thiserror::Error;
-use throng_schema::{Facet, FieldMask, Schema, Space, Values};
+use throng_schema::{Facet, FieldMask, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError, Tick};
 
 use crate::decode::{Item, Scratch, SegmentError, SegmentReader};
 use crate::grid::{CellGrid, GridError, GridShape};
 use crate::key::{ChannelName, KeyError};
-use crate::objects::{HomeView, Objects, ReplicaObject};
-
-/// No piece is older: half of what ticks can tell apart, so that what is young now stays older than what is to come.
-const AGE_MAX_TICKS: u64 = 1 << 30;
+use crate::log::Fate;
+use crate::objects::{Departure, HomeView, Objects, ReplicaObject};
+use crate::own::RECORD;
+use crate::own_view::OwnPlaces;
 
 /// How often one packet may make a client add or pass over as many slots as it may hold.
 const VISITS_PER_SLOT: usize = 4;
@@ -36,32 +39,56 @@ pub struct ClientOptions {
     pub objects: usize,
     /// Slots of all channels together.
     pub slots: usize,
-    /// Events that wait to be polled; beyond, the oldest are dropped and counted.
-    pub events: usize,
-    /// How long an object without a home is kept, if it has not ended. At least the longest send interval.
-    pub limbo_ticks: u32,
+    /// How long an object that has moved to a neighbouring cell stays in sight while that cell says nothing. `None`: as
+    /// long as the server's slowest ring takes, and [`LIMBO_SLACK_TICKS`] more.
+    pub limbo_ticks: Option<u32>,
 }
+
+/// Ticks by which a cell may be late before an object that has moved there is taken to be out of sight.
+pub const LIMBO_SLACK_TICKS: u32 = 30;
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { objects: 1 << 17, slots: 1 << 19, events: 1 << 18, limbo_ticks: 60 }
+        ClientOptions { objects: 1 << 17, slots: 1 << 19, limbo_ticks: None }
     }
 }
 
-/// What happened to an object.
+/// What happened to an object since the events before were polled.
+///
+/// Of one object: `Spawned` first, then `Owned`, `Changed` and `Disowned` as it goes, `Despawned` last, and after it perhaps
+/// `Spawned` again if it was out of sight only. Events of different objects come in the order in which there was first
+/// something to tell of each. What came and went between two polls is not told at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// It is there, with all fields of the facet that brought it.
+    /// It is in sight, with all fields that this client may know.
     Spawned(ObjectId),
-    /// Fields have new values: those marked `notify`, or any if the kind marks none.
+    /// It belongs to this client from now on.
+    Owned(ObjectId),
+    /// It is still in sight, and belongs to this client no longer: the fields for its owner are forgotten.
+    Disowned(ObjectId),
+    /// Fields have new values, or are no longer known: those marked `notify`, or any if the kind marks none.
     Changed {
         /// The object.
         id: ObjectId,
         /// The fields, since the last such event.
         fields: FieldMask,
     },
-    /// It is gone: ended, or out of sight.
-    Despawned(ObjectId),
+    /// It is gone, and no longer this client's if it was.
+    Despawned {
+        /// The object.
+        id: ObjectId,
+        /// Why.
+        reason: DespawnReason,
+    },
+}
+
+/// Why an object is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DespawnReason {
+    /// The server has ended it. It never comes back.
+    Destroyed,
+    /// This client is told nothing of it any more. It may come back, and may have ended unseen.
+    OutOfSight,
 }
 
 /// Why a packet could not be applied. The connection should be closed: what it said is lost.
@@ -80,9 +107,15 @@ pub enum ApplyError {
     /// A channel lies in a grid that was not agreed on: peer misbehaved.
     #[error("grid {0} is not known")]
     UnknownGrid(u8),
-    /// A piece says that it or its subscription is older than can be: peer malformed.
+    /// A piece says that it or its subscription is older than the first tick: peer malformed.
     #[error("an age of {0} ticks is not possible")]
     Age(u64),
+    /// A record of own objects names a kind that does not exist: peer malformed.
+    #[error("a record of own objects names no kind of the schema")]
+    UnknownKind,
+    /// A record changes an own object that was never introduced: peer misbehaved.
+    #[error("own object {0} was never introduced")]
+    NotIntroduced(usize),
     /// One slot was said to be of two kinds: peer misbehaved.
     #[error("slot {0} changes its kind")]
     KindChanged(u32),
@@ -105,6 +138,8 @@ impl ApplyError {
             ApplyError::Segment(_) => "segment",
             ApplyError::UnknownGrid(_) => "unknown_grid",
             ApplyError::Age(_) => "age",
+            ApplyError::UnknownKind => "unknown_kind",
+            ApplyError::NotIntroduced(_) => "not_introduced",
             ApplyError::KindChanged(_) => "kind_changed",
             ApplyError::Limit { .. } => "limit",
         }
@@ -114,18 +149,22 @@ impl ApplyError {
 /// What one client knows of the world.
 #[derive(Debug)]
 pub struct ReplicaClient {
-    schema: Arc<Schema>,
+    pub(crate) schema: Arc<Schema>,
     grids: Vec<CellGrid>,
-    options: ClientOptions,
+    pub(crate) options: ClientOptions,
+    limbo_ticks: u32,
     /// By subscription number.
     readers: Vec<ReaderSlot>,
-    objects: Objects,
-    scratch: Scratch,
+    /// The subscription that sends each channel.
+    by_name: HashMap<ChannelName, u16>,
+    pub(crate) objects: Objects,
+    pub(crate) own: OwnPlaces,
+    pub(crate) scratch: Scratch,
     slots_used: usize,
     /// Slots that the packet at hand has added or passed over.
     slots_visited: usize,
     newest_tick: Option<Tick>,
-    counters: ClientCounters,
+    pub(crate) counters: ClientCounters,
 }
 
 /// What a client has applied so far.
@@ -137,23 +176,25 @@ pub struct ClientCounters {
     pub stale_segments: u64,
     /// Object updates applied, introductions included.
     pub updates: u64,
+    /// Records of own objects applied.
+    pub own_records: u64,
     /// Bytes of replication read.
     pub bytes: u64,
-    /// Events dropped because nobody polled them.
-    pub events_dropped: u64,
 }
 
 /// How much a client holds at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientOccupancy {
-    /// Objects, those included that are not there yet or no longer; at most [`ClientOptions::objects`].
+    /// Objects, those included that are not in sight yet or no longer; at most [`ClientOptions::objects`].
     pub objects: usize,
     /// Slots of all channels together; at most [`ClientOptions::slots`].
     pub slots: usize,
-    /// Events that wait to be polled; at most [`ClientOptions::events`].
+    /// Own objects, those included that have ended and whose owner was not told yet; each is one of `objects`.
+    pub own_places: usize,
+    /// Objects of which there is something to tell; at most about four times [`ClientOptions::objects`].
     pub events: usize,
-    /// Length of the queue of objects without a home; at most about twice the objects.
-    pub homeless: usize,
+    /// Length of the queue of objects that wait for a cell's turn or have ended; at most about twice the objects.
+    pub waits: usize,
 }
 
 /// The uses of one subscription number: the present one, and when the last one ended.
@@ -197,11 +238,14 @@ impl ReplicaClient {
     pub fn new(schema: Arc<Schema>, grids: &[GridShape], options: ClientOptions) -> Result<ReplicaClient, GridError> {
         let grids = grids.iter().map(|&shape| CellGrid::new(shape, &schema)).collect::<Result<_, _>>()?;
         Ok(ReplicaClient {
-            schema,
             grids,
             options,
+            limbo_ticks: options.limbo_ticks.unwrap_or(LIMBO_SLACK_TICKS),
             readers: Vec::new(),
-            objects: Objects::new(options.events),
+            by_name: HashMap::new(),
+            objects: Objects::new(Arc::clone(&schema)),
+            own: OwnPlaces::default(),
+            schema,
             scratch: Scratch::default(),
             slots_used: 0,
             slots_visited: 0,
@@ -215,6 +259,14 @@ impl ReplicaClient {
         self.slots_visited = 0;
         let mut r = BitReader::new(bytes);
         while r.remaining_bits() > 0 && r.rest()[0] != 0 {
+            if r.rest()[0] == RECORD {
+                r = BitReader::new(&r.rest()[1..]);
+                let length = usize::try_from(r.read_varint()?).unwrap_or(usize::MAX);
+                let body = r.rest().get(..length).ok_or(ReadError::UnexpectedEnd)?;
+                r = BitReader::new(&r.rest()[length..]);
+                self.apply_own(tick, body)?;
+                continue;
+            }
             let head = read_head(&mut r, tick)?;
             let body = r.rest().get(..head.length).ok_or(ReadError::UnexpectedEnd)?;
             r = BitReader::new(&r.rest()[head.length..]);
@@ -223,24 +275,50 @@ impl ReplicaClient {
         self.counters.bytes += bytes.len() as u64;
         if self.newest_tick.is_none_or(|newest| tick.is_newer_than(newest)) {
             self.newest_tick = Some(tick);
-            self.objects.end_limbo(tick, self.options.limbo_ticks);
+            self.objects.end_waits(tick, self.limbo_ticks);
         }
         Ok(())
     }
 
-    /// The object of that id, if it is there.
+    /// The object of that id, if it is in sight.
     pub fn object(&self, id: ObjectId) -> Option<&ReplicaObject> {
-        self.objects.find(id).and_then(|index| self.objects.get(index)).filter(|object| object.is_present())
+        self.objects.find(id).and_then(|index| self.objects.get(index)).filter(|object| object.is_in_sight())
     }
 
-    /// All objects that are there.
+    /// All objects that are in sight.
     pub fn objects(&self) -> impl Iterator<Item = &ReplicaObject> {
-        self.objects.iter().filter(|object| object.is_present())
+        self.objects.iter().filter(|object| object.is_in_sight())
     }
 
-    /// Number of objects that are there.
+    /// Number of objects that are in sight.
     pub fn object_count(&self) -> usize {
-        self.objects.present_count()
+        self.objects.in_sight_count()
+    }
+
+    /// The objects that belong to this client. All of them are in sight.
+    pub fn owned(&self) -> impl Iterator<Item = &ReplicaObject> {
+        let objects = self.own.objects().map(|(place, index)| (place, self.objects.get(index)));
+        objects.filter_map(|(place, object)| object.filter(|object| object.own_place() == Some(place)))
+    }
+
+    /// The newest input that the server had acknowledged in the tick whose state of the own objects is held: the two
+    /// change together. With more own objects than fit into a packet, that of the object told of longest ago.
+    pub fn input_acked(&self) -> Option<u32> {
+        self.own.input_acked()
+    }
+
+    /// The newest input that the server had acknowledged in the tick whose state of this object is held. `None` if there
+    /// was none, or the object is not this client's.
+    pub fn input_acked_by(&self, id: ObjectId) -> Option<u32> {
+        self.own.input_acked_at(self.object(id)?.own_place()?)
+    }
+
+    /// Replaces the `skip_owner` fields of an object of this client by what the client has predicted: the server does
+    /// not tell it. `write` is given room for all fields. False, without effect, if the object is not its own.
+    pub fn predict(&mut self, id: ObjectId, write: impl FnOnce(ValuesMut<'_>)) -> bool {
+        let Some(index) = self.objects.find(id) else { return false };
+        let schema = Arc::clone(&self.schema);
+        self.objects.kind(index).is_some_and(|kind| self.objects.predict(index, schema.kind(kind), write))
     }
 
     /// The next event. Poll until `None` after each batch of packets.
@@ -258,8 +336,9 @@ impl ReplicaClient {
         ClientOccupancy {
             objects: self.objects.held_count(),
             slots: self.slots_used,
+            own_places: self.own.objects().count(),
             events: self.objects.waiting_events(),
-            homeless: self.objects.homeless_count(),
+            waits: self.objects.wait_count(),
         }
     }
 
@@ -270,7 +349,7 @@ impl ReplicaClient {
 
     /// What was applied so far.
     pub fn counters(&self) -> ClientCounters {
-        ClientCounters { events_dropped: self.objects.events_dropped(), ..self.counters }
+        self.counters
     }
 
     /// The schema of all objects.
@@ -284,8 +363,7 @@ impl ReplicaClient {
             self.readers.resize_with(index + 1, ReaderSlot::default);
         }
         if head.length == 0 {
-            self.close(head.number, head.tick);
-            return Ok(());
+            return self.close(head.number, head.tick);
         }
         if let Some((name, opened)) = head.name {
             self.open(head, name, opened)?;
@@ -313,33 +391,40 @@ impl ReplicaClient {
         if known || ended {
             return Ok(());
         }
-        self.end_reader(head.number, opened);
+        self.end_reader(head.number, opened)?;
+        self.by_name.insert(name, head.number);
         self.readers[usize::from(head.number)].reader =
             Some(Reader { name, opened, complete: None, slots: Vec::new() });
         Ok(())
     }
 
-    fn close(&mut self, number: u16, tick: Tick) {
+    fn close(&mut self, number: u16, tick: Tick) -> Result<(), ApplyError> {
         let slot = &mut self.readers[usize::from(number)];
         if slot.closed.is_none_or(|closed| tick.is_newer_than(closed)) {
             slot.closed = Some(tick);
         }
         if slot.reader.as_ref().is_some_and(|reader| !reader.opened.is_newer_than(tick)) {
-            self.end_reader(number, tick);
+            self.end_reader(number, tick)?;
         }
+        Ok(())
     }
 
-    /// Forgets a subscription. Objects that lived there and nowhere else are kept for a while.
-    fn end_reader(&mut self, number: u16, tick: Tick) {
-        let Some(reader) = self.readers[usize::from(number)].reader.take() else { return };
+    /// Forgets a subscription. Objects that lived there and nowhere else are out of sight.
+    fn end_reader(&mut self, number: u16, tick: Tick) -> Result<(), ApplyError> {
+        let Some(reader) = self.readers[usize::from(number)].reader.take() else { return Ok(()) };
+        if self.by_name.get(&reader.name) == Some(&number) {
+            self.by_name.remove(&reader.name);
+        }
         self.slots_used -= reader.slots.len();
         for (slot, view) in reader.slots.iter().enumerate() {
             if let Some(object) = view.object {
                 let home = HomeView { subscription: number, slot: slot as u32, tick };
-                self.objects.leave(object, view.facet, home, false);
+                self.objects.leave(object, view.facet, home, Departure::Away);
                 self.objects.release(object);
             }
         }
+        let waits = self.objects.end_waits_for(number);
+        self.visit(waits)
     }
 
     fn apply_segment(&mut self, reader: &mut Reader, head: &PieceHead, body: &[u8]) -> Result<(), ApplyError> {
@@ -378,7 +463,8 @@ impl ReplicaClient {
                         reader.complete = Some(head.tick);
                     }
                 }
-                Item::Tombstone { slot, destroyed } => self.bury(reader, head, slot, destroyed)?,
+                Item::Absent { slot } => self.bury(reader, head, slot, Fate::Left, None)?,
+                Item::Tombstone { slot, fate, id } => self.bury(reader, head, slot, fate, id)?,
                 Item::Entry { .. } => {
                     if let (Some((first, end)), Item::Entry { slot, .. }) = (&mut range, item) {
                         self.bury_unlisted(reader, head, *first, slot.min(*end))?;
@@ -400,19 +486,45 @@ impl ReplicaClient {
         self.visit(slots.len())?;
         for slot in slots {
             if reader.slots[slot].object.is_some() {
-                self.bury_at(reader, head, slot as u32, false);
+                self.bury_at(reader, head, slot as u32, Departure::Away);
             }
         }
         Ok(())
     }
 
-    fn bury(&mut self, reader: &mut Reader, head: &PieceHead, slot: u32, destroyed: bool) -> Result<(), ApplyError> {
+    fn bury(
+        &mut self,
+        reader: &mut Reader,
+        head: &PieceHead,
+        slot: u32,
+        fate: Fate,
+        id: Option<ObjectId>,
+    ) -> Result<(), ApplyError> {
         self.slot_view(reader, slot)?;
-        self.bury_at(reader, head, slot, destroyed);
+        let departure = match fate {
+            Fate::Left => Departure::Away,
+            Fate::Destroyed => Departure::Ended,
+            Fate::Moved(cells) => self.destination(reader.name, cells),
+        };
+        // A slot may have had several occupants while this client was away. The last one's fate is not that of the one
+        // that the client knows: of that, it only follows that it is no longer here.
+        let known = reader.slots[slot as usize].object.map(|object| self.objects.id(object));
+        let is_another = id.is_some() && known != id;
+        self.bury_at(reader, head, slot, if is_another { Departure::Away } else { departure });
+        if let Some(index) = id.and_then(|id| self.objects.find(id)) {
+            self.objects.pass_on(index, head.number, head.tick, departure);
+        }
         Ok(())
     }
 
-    fn bury_at(&mut self, reader: &mut Reader, head: &PieceHead, slot: u32, destroyed: bool) {
+    /// What it means for this client that an object has moved so many cells from this channel's.
+    fn destination(&self, from: ChannelName, cells: [i8; 3]) -> Departure {
+        let ChannelName::Cell { grid, cell } = from else { return Departure::Away };
+        let cell = std::array::from_fn(|axis| cell[axis].wrapping_add(cells[axis].into()));
+        self.by_name.get(&ChannelName::Cell { grid, cell }).map_or(Departure::Away, |&number| Departure::To(number))
+    }
+
+    fn bury_at(&mut self, reader: &mut Reader, head: &PieceHead, slot: u32, departure: Departure) {
         let view = &mut reader.slots[slot as usize];
         if view.gone.is_none_or(|gone| head.tick.is_newer_than(gone)) {
             view.gone = Some(head.tick);
@@ -426,7 +538,7 @@ impl ReplicaClient {
         view.object = None;
         view.introduced = None;
         let home = HomeView { subscription: head.number, slot, tick: head.tick };
-        self.objects.leave(object, facet, home, destroyed);
+        self.objects.leave(object, facet, home, departure);
         self.objects.release(object);
     }
 
@@ -458,7 +570,7 @@ impl ReplicaClient {
         if self.objects.kind(object) != Some(kind) {
             return Err(ApplyError::KindChanged(slot));
         }
-        self.objects.apply(object, self.schema.kind(kind), mask, values, head.tick);
+        self.objects.apply(object, self.schema.kind(kind), (facet, mask), values, head.tick);
         if introduced.is_some() {
             self.objects.settle(object, facet, HomeView { subscription: head.number, slot, tick: head.tick });
         }
@@ -514,9 +626,9 @@ impl ReplicaClient {
             match view.introduced {
                 Some(_) => {
                     let home = HomeView { subscription: head.number, slot, tick: head.tick };
-                    self.objects.leave(former, view.facet, home, false);
+                    self.objects.leave(former, view.facet, home, Departure::Away);
                 }
-                None => self.objects.merge(former, known, self.schema.kind(kind)),
+                None => self.objects.merge(former, known, view.facet, self.schema.kind(kind)),
             }
             self.objects.release(former);
         }
@@ -528,7 +640,7 @@ impl ReplicaClient {
     }
 
     /// Counts slots that a few bytes make us look at. An honest packet passes over each slot once or twice.
-    fn visit(&mut self, slots: usize) -> Result<(), ApplyError> {
+    pub(crate) fn visit(&mut self, slots: usize) -> Result<(), ApplyError> {
         self.slots_visited += slots;
         let limit = self.options.slots.saturating_mul(VISITS_PER_SLOT);
         match self.slots_visited > limit {
@@ -557,24 +669,18 @@ fn read_head(r: &mut BitReader<'_>, packet_tick: Tick) -> Result<PieceHead, Appl
     if number > 0x3FFF {
         return Err(ApplyError::Limit { what: "subscriptions", limit: 0x3FFF });
     }
-    let age = if head & 1 == 1 { read_age(r)? } else { 0 };
+    let tick = if head & 1 == 1 { read_tick(r, packet_tick)? } else { packet_tick };
     let name = match head & 2 {
         0 => None,
-        _ => {
-            let name = ChannelName::decode(r)?;
-            Some((name, packet_tick.before(read_age(r)?)))
-        }
+        _ => Some((ChannelName::decode(r)?, read_tick(r, packet_tick)?)),
     };
     let length = r.read_varint()?;
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    Ok(PieceHead { number: number as u16, tick: packet_tick.before(age), name, length })
+    Ok(PieceHead { number: number as u16, tick, name, length })
 }
 
-/// Ticks before the packet's.
-fn read_age(r: &mut BitReader<'_>) -> Result<u32, ApplyError> {
+/// A tick that is written as its distance from the packet's.
+fn read_tick(r: &mut BitReader<'_>, packet_tick: Tick) -> Result<Tick, ApplyError> {
     let age = r.read_varint()?;
-    if age > AGE_MAX_TICKS {
-        return Err(ApplyError::Age(age));
-    }
-    Ok(age as u32)
+    packet_tick.0.checked_sub(age).map(Tick).ok_or(ApplyError::Age(age))
 }

@@ -10,18 +10,44 @@
 //! [body]                    a segment, the same bytes for every subscriber
 //! ```
 //!
+//! A piece with number 0, a name and no age does not exist: its first byte, 2, begins a record of the objects that the
+//! client owns (`own.rs`).
+//!
 //! The name travels with every piece until a packet that carried it is acknowledged, so no piece depends on another.
+//!
+//! # Turns
+//!
+//! Who has something to be sent stands in a queue, in order of priority: the intervals that it has waited, times its
+//! weight. At the front it has its *turn*: up to [`TURN_BYTES`], first what was lost, then its frame. A frame that is
+//! longer goes on at its next turn, for which it waits like everybody else. So what fills a connection for a second
+//! delays what stands beside it by one packet at a time.
+//!
+//! ```text
+//! queue       own cell | join of 70 kB | near cell | near cell | far cell
+//! packet 1    own, join .............................
+//! packet 2    near, near, far, join ................     room is left: another turn for who has more to say
+//! ```
+//!
+//! What does not fit into the rest of a packet is passed over for smaller things behind it, and goes first in the next.
+//!
+//! **How long somebody waits.** Let `r = weight / interval` be the rate of a subscription, `s` the bytes of one turn (its
+//! frame, at most [`TURN_BYTES`] and the rest of a segment), and `B` the bytes per tick. When the sum of `s * r` over
+//! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. Nobody waits much longer
+//! than `p / r` ticks.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use throng_wire::{BitWriter, Tick};
+use throng_wire::{BitWriter, ShortTick, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
-use crate::frame::{Frame, Since, Variant};
+use crate::frame::{Frame, Segment, Since, Variant};
 use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
 use crate::key::KEY_MAX_BYTES;
+use crate::lattice;
 use crate::limits::LimitReached;
+use crate::own::OwnRecords;
 use crate::subscription::{Stage, Subscription};
 
 /// A subscription of one connection, by its number on the wire. Numbers are used again, but not before the end of the
@@ -50,16 +76,30 @@ pub struct Connection {
     due_at: Vec<Tick>,
     free: Vec<u16>,
     limit: usize,
-    /// What is due this tick, in the order in which it is written.
-    due: Vec<Due>,
-    cursor: usize,
-    /// The frames of the subscriptions in [`Stage::Sending`]: few, since only a full packet leaves one behind.
+    /// Who has a turn this tick, in the order in which it is written.
+    due: VecDeque<Due>,
+    /// Those of `due` that did not fit into the packet at hand; empty between packets.
+    passed: Vec<Due>,
+    /// The subscription that was passed over first in the last packet: it goes first in the next. 0 for none.
+    first: u16,
+    /// See [`Connection::needs_full_packet`].
+    needs_full_packet: bool,
+    /// The last plan did not ask for everything that was due.
+    is_cut: bool,
+    /// What a turn usually takes, in sixteenths of a byte. The connection's own experience, so that what one client is
+    /// sent does not depend on what others are.
+    usual_sixteenths: u32,
+    /// The frames of the subscriptions in [`Stage::Sending`]: few, since only a full packet or a turn's end leaves one
+    /// behind.
     sending: Vec<Sending>,
-    resends: VecDeque<Piece>,
+    /// What was lost and is to be sent again, by subscription.
+    resends: Vec<Resend>,
     closes: VecDeque<u16>,
     records: PacketRecords,
     counters: ConnectionCounters,
     name: Vec<u8>,
+    /// What the client is told of the objects that it owns, beside all subscriptions.
+    pub(crate) own: OwnRecords,
 }
 
 /// What one connection was sent. Counts since the start.
@@ -85,28 +125,75 @@ pub struct ConnectionCounters {
     pub longest_wait_ticks: u32,
 }
 
+/// A subscription that has its turn.
 #[derive(Clone, Copy, Debug)]
 struct Due {
-    score: u32,
+    score: u64,
     request: u32,
     subscription: u16,
 }
 
+/// What became of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Everything is written.
+    Done,
+    /// There is more, for the next turn.
+    Over,
+    /// Something is written, and more does not fit into the rest of the packet.
+    Full,
+    /// Nothing is written: it does not fit into the rest of the packet.
+    NoRoom,
+}
+
+/// What one turn may write: half of a packet, so that a full packet has room for others beside a long frame. A segment
+/// that is begun within it is written whole.
+const TURN_BYTES: u32 = 580;
+
+/// So many are passed over, in the search for something that fits into the rest of a packet, before it is sent as it is.
+const PASSED_MAX: usize = 4;
+
+/// With less room than this in a packet nothing more is tried.
+const LEAST_ROOM_BYTES: usize = 12;
+
+/// A piece that is longer than this may not fit beside messages, which may take half of every packet.
+const HALF_PACKET_BYTES: usize = 560;
+
+/// So many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
+const CLOSES_FIRST: usize = 16;
+
 /// Subscriptions whose next turn is looked at together.
 const DUE_BLOCK: usize = 16;
 
-/// What has no turn is not looked at for so many ticks: long, but far from where ticks wrap around.
+/// What has no turn is not looked at for so many ticks.
 const NO_TURN_TICKS: u32 = 1 << 20;
 
 /// Instead of a request: go on with the frame that was begun earlier.
 const CONTINUE: u32 = u32::MAX;
+
+/// Instead of a request: there is no frame, only what was lost.
+const NOTHING: u32 = u32::MAX - 1;
 
 /// A frame of which a part is sent.
 #[derive(Debug)]
 struct Sending {
     subscription: u16,
     next_segment: u32,
+    /// Since when it waits for its next turn.
+    waits_since: Tick,
+    /// What was written of it in this turn.
+    turn_bytes: u32,
     frame: Arc<Frame>,
+}
+
+/// A segment that was lost.
+#[derive(Debug)]
+struct Resend {
+    subscription: u16,
+    /// `None` once it is written.
+    piece: Option<Piece>,
+    /// Since when it waits for its turn.
+    waits_since: Tick,
 }
 
 /// A segment that is to be sent, or was.
@@ -114,7 +201,7 @@ struct Sending {
 struct Piece {
     /// `None`: the end of the subscription.
     frame: Option<Arc<Frame>>,
-    opened: Tick,
+    opened: ShortTick,
     segment: u32,
     subscription: u16,
     parity: bool,
@@ -128,14 +215,19 @@ impl Reader for Connection {
             due_at: vec![Tick(0)],
             free: Vec::new(),
             limit: limit.min(0x3FFF),
-            due: Vec::new(),
-            cursor: 0,
+            due: VecDeque::new(),
+            passed: Vec::new(),
+            first: 0,
+            needs_full_packet: false,
+            is_cut: false,
+            usual_sixteenths: 0,
             sending: Vec::new(),
-            resends: VecDeque::new(),
+            resends: Vec::new(),
             closes: VecDeque::new(),
             records: PacketRecords::default(),
             counters: ConnectionCounters::default(),
             name: Vec::new(),
+            own: OwnRecords::default(),
         }
     }
 
@@ -144,13 +236,21 @@ impl Reader for Connection {
     }
 
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        let was_short = self.is_cut || !self.due.is_empty();
         self.due.clear();
-        self.cursor = 0;
+        self.sort_resends();
+        self.is_cut = was_short;
+        if planner.allowance_bytes == 0 {
+            return;
+        }
         let mut candidates = std::mem::take(&mut planner.candidates);
         self.find_candidates(planner.now, &mut candidates);
         fetch(&self.subscriptions, candidates.iter().copied());
-        for &number in &candidates {
-            self.plan_turn(usize::from(number), planner);
+        self.is_cut = was_short && self.plan_in_order(&candidates, planner);
+        if !was_short {
+            for &number in &candidates {
+                self.plan_turn(usize::from(number), planner);
+            }
         }
         planner.candidates = candidates;
     }
@@ -174,6 +274,11 @@ impl Connection {
         self.counters
     }
 
+    /// Whether there is room for another subscription.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.subscriptions.len() <= self.limit
+    }
+
     /// Number of open subscriptions.
     pub fn subscription_count(&self) -> usize {
         self.open_channels().count()
@@ -188,10 +293,11 @@ impl Connection {
     pub fn memory_bytes(&self) -> usize {
         size_of::<Connection>()
             + self.subscriptions.capacity() * (size_of::<Subscription>() + size_of::<Tick>())
-            + self.due.capacity() * size_of::<Due>()
-            + self.resends.capacity() * size_of::<Piece>()
+            + (self.due.capacity() + self.passed.capacity()) * size_of::<Due>()
+            + self.resends.capacity() * size_of::<Resend>()
             + self.records.pieces.capacity() * size_of::<Piece>()
             + self.records.packets.capacity() * size_of::<PacketRecord>()
+            + self.own.memory_bytes()
     }
 
     pub(crate) fn subscribe(
@@ -218,17 +324,28 @@ impl Connection {
         Ok(SubscriptionId(number))
     }
 
-    /// Changes how often a subscription is served, from its next turn on.
-    pub fn set_rate(&mut self, id: SubscriptionId, interval_ticks: u16, weight: u8) {
+    /// Changes how often a subscription is served, from its next turn on. Its weight stays what it is.
+    pub fn set_interval(&mut self, id: SubscriptionId, interval_ticks: u16) {
         let index = usize::from(id.0);
         let Some(subscription) = self.subscriptions.get_mut(index).filter(|s| s.is_open()) else { return };
         let sooner = interval_ticks < subscription.interval_ticks;
         subscription.interval_ticks = interval_ticks.max(1);
-        subscription.weight = weight.max(1);
         if sooner && subscription.stage == Stage::Open {
             // What has become near must not wait for the turn of what was far.
             self.due_at[index] = subscription.since.after(u32::from(subscription.interval_ticks));
         }
+    }
+
+    /// Changes the priority of a subscription: with twice the weight it waits half as long when the budget is short.
+    pub fn set_weight(&mut self, id: SubscriptionId, weight: u8) {
+        if let Some(subscription) = self.subscriptions.get_mut(usize::from(id.0)).filter(|s| s.is_open()) {
+            subscription.weight = weight.max(1);
+        }
+    }
+
+    /// Whether there is an open subscription of this channel.
+    pub(crate) fn is_subscribed(&self, channel: u32) -> bool {
+        self.subscriptions.iter().any(|subscription| subscription.channel == channel && subscription.is_open())
     }
 
     /// Ends a subscription; returns its channel if it was open.
@@ -238,68 +355,189 @@ impl Connection {
             self.sending.retain(|sending| sending.subscription != id.0);
         }
         subscription.stage = Stage::Closing;
+        if self.first == id.0 {
+            (self.first, self.needs_full_packet) = (0, false);
+        }
         self.closes.push_back(id.0);
         Some(subscription.channel)
     }
 
-    /// The subscriptions whose next turn is not after `now`.
+    /// The subscriptions whose next turn is not after `now`, and those of which something was lost.
     fn find_candidates(&self, now: Tick, candidates: &mut Vec<u16>) {
         candidates.clear();
         for (block, due_at) in self.due_at.chunks(DUE_BLOCK).enumerate() {
-            // Without a branch for each, so that a whole block is compared at once.
-            if due_at.iter().fold(false, |any, due_at| any | !due_at.is_newer_than(now)) {
+            // Without a branch for each, so that a whole block is compared at once: the top bit of a difference says
+            // which of the two is less.
+            let signs = due_at.iter().fold(0, |signs, due_at| signs | due_at.0.wrapping_sub(now.0 + 1));
+            if signs >> 63 == 1 {
                 let numbers = (block * DUE_BLOCK..).map(|number| number as u16);
                 let due = numbers.zip(due_at).filter(|(number, due_at)| *number > 0 && !due_at.is_newer_than(now));
                 candidates.extend(due.map(|(number, _)| number));
             }
         }
+        for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
+            let number = lost[0].subscription;
+            if self.due_at[usize::from(number)].is_newer_than(now) {
+                candidates.push(number);
+            }
+        }
     }
 
-    /// The turn of one subscription has come.
-    fn plan_turn<S: ChannelState>(&mut self, number: usize, planner: &mut Planner<'_, S>) {
-        let (now, subscription) = (planner.now, &mut self.subscriptions[number]);
-        if !matches!(subscription.stage, Stage::Fresh | Stage::Open | Stage::Sending) {
+    /// Plans turns in order of priority until the budget is used up. Returns whether it has left some out.
+    fn plan_in_order<S: ChannelState>(&mut self, candidates: &[u16], planner: &mut Planner<'_, S>) -> bool {
+        let mut ranks = std::mem::take(&mut planner.ranks);
+        ranks.clear();
+        ranks.extend(candidates.iter().map(|&number| (self.score(number, planner.now), Reverse(number))));
+        let mut ranks = BinaryHeap::from(ranks);
+        // Sizes are guessed from those of the last turns, so a little more is asked for than is likely to fit.
+        let reach = planner.allowance_bytes.saturating_add(planner.allowance_bytes / 4);
+        let mut asked_bytes = 0;
+        while asked_bytes < reach
+            && let Some((_, Reverse(number))) = ranks.pop()
+        {
+            asked_bytes += self.plan_turn(usize::from(number), planner);
+        }
+        let is_cut = !ranks.is_empty();
+        planner.ranks = ranks.into_vec();
+        is_cut
+    }
+
+    /// The turn of one subscription has come. Returns how many bytes it will take, about.
+    fn plan_turn<S: ChannelState>(&mut self, number: usize, planner: &mut Planner<'_, S>) -> usize {
+        let now = planner.now;
+        let subscription = &mut self.subscriptions[number];
+        let (mut request, mut bytes) = (NOTHING, 0);
+        if self.due_at[number].is_newer_than(now) {
+            // Only what was lost has its turn.
+        } else if !matches!(subscription.stage, Stage::Fresh | Stage::Open | Stage::Sending) {
             self.due_at[number] = now.after(NO_TURN_TICKS);
-            return;
-        }
-        match next_frame(subscription, planner) {
-            Next::Frame(request) => {
-                let wait_ticks = now.since(self.due_at[number]);
-                self.counters.longest_wait_ticks = self.counters.longest_wait_ticks.max(wait_ticks);
-                self.due.push(Due { score: subscription.score(wait_ticks), request, subscription: number as u16 });
+        } else {
+            match next_frame(subscription, planner) {
+                Next::Frame(next) => {
+                    request = next;
+                    bytes = match request {
+                        CONTINUE => TURN_BYTES as usize,
+                        _ => (self.usual_sixteenths / 16) as usize + 1,
+                    };
+                }
+                Next::HeldBack => self.counters.held_back += 1,
+                Next::Nothing => {
+                    subscription.stage = Stage::Asleep;
+                    self.due_at[number] = now.after(NO_TURN_TICKS);
+                    planner.sleep(subscription.channel, number as u16);
+                }
             }
-            Next::HeldBack => self.counters.held_back += 1,
-            Next::Nothing => {
-                subscription.stage = Stage::Asleep;
-                self.due_at[number] = now.after(NO_TURN_TICKS);
-                planner.sleep(subscription.channel, number as u16);
-            }
         }
+        let mut lost_bytes = 0;
+        if !self.resends.is_empty() {
+            lost_bytes = self.resends_of(number as u16).map(Resend::body_bytes).sum();
+        }
+        if request == NOTHING && lost_bytes == 0 {
+            return 0;
+        }
+        let score = self.score(number as u16, now);
+        self.due.push_back(Due { score, request, subscription: number as u16 });
+        bytes + lost_bytes.min(TURN_BYTES as usize)
+    }
+
+    /// The priority of a subscription that has something to be sent.
+    #[inline]
+    fn score(&self, number: u16, now: Tick) -> u64 {
+        let subscription = &self.subscriptions[usize::from(number)];
+        let wait_ticks = now.since(self.due_at[usize::from(number)]);
+        match number == self.first || subscription.stage == Stage::Sending || !self.resends.is_empty() {
+            true => self.special_score(number, wait_ticks, now),
+            false => subscription.score(wait_ticks),
+        }
+    }
+
+    /// The priority of a subscription that perhaps goes first, goes on with a frame, or has lost something.
+    fn special_score(&self, number: u16, mut wait_ticks: u32, now: Tick) -> u64 {
+        if number == self.first {
+            return u64::MAX;
+        }
+        let subscription = &self.subscriptions[usize::from(number)];
+        if subscription.stage == Stage::Sending
+            && let Some(begun) = self.sending.iter().find(|sending| sending.subscription == number)
+        {
+            wait_ticks = now.since(begun.waits_since);
+        }
+        let lost = self.resends_of(number).map(|resend| now.since(resend.waits_since));
+        subscription.score(lost.fold(wait_ticks, u32::max))
+    }
+
+    /// What was lost of one subscription.
+    fn resends_of(&self, number: u16) -> impl Iterator<Item = &Resend> {
+        let from = self.resends.partition_point(|resend| resend.subscription < number);
+        self.resends[from..].iter().take_while(move |resend| resend.subscription == number)
+    }
+
+    /// Brings what was lost into the order of its subscriptions, and forgets what has been written since or is of no use
+    /// any more.
+    fn sort_resends(&mut self) {
+        if !self.resends.is_empty() {
+            let subscriptions = &self.subscriptions;
+            self.resends.retain(|resend| {
+                let subscription = &subscriptions[usize::from(resend.subscription)];
+                resend.piece.as_ref().is_some_and(|piece| subscription.is_incarnation(piece.opened))
+            });
+            self.resends.sort_by_key(|resend| resend.subscription);
+        }
+    }
+
+    /// Forgets what was lost and has been overtaken meanwhile: what was true at the loss may be said again since.
+    pub(crate) fn review_resends(&mut self, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
+        let (subscriptions, counters) = (&mut self.subscriptions, &mut self.counters);
+        self.resends.retain(|resend| {
+            let Some(piece) = &resend.piece else { return false };
+            let subscription = &mut subscriptions[usize::from(piece.subscription)];
+            if !subscription.is_incarnation(piece.opened) {
+                return false;
+            }
+            let stays = !is_overtaken(piece, subscription.channel, &mut is_superseded);
+            if !stays {
+                subscription.flight.settle(piece.parity);
+                counters.superseded_segments += 1;
+            }
+            stays
+        });
+    }
+
+    pub(crate) fn has_resends(&self) -> bool {
+        !self.resends.is_empty()
     }
 
     /// Puts what is due in order for a tick in which `budget_bytes` may be written. In order of priority if that is
-    /// not enough for all, else in order of number, which costs nothing.
+    /// not enough for all, else in the order in which it was planned, which costs nothing.
     pub fn begin_write<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, budget_bytes: usize) {
         let mut wanted_bytes = 0;
         for due in &self.due {
             wanted_bytes += match due.request {
-                CONTINUE => budget_bytes,
+                // How much that will be is not worth finding out: the order matters as soon as there is one of these.
+                CONTINUE | NOTHING => budget_bytes,
                 request => outgoing.frame(request).bytes.len() + 4,
             };
         }
-        if wanted_bytes > budget_bytes {
-            self.due.sort_unstable_by(|a, b| b.score.cmp(&a.score).then(a.subscription.cmp(&b.subscription)));
+        if wanted_bytes > budget_bytes || !self.resends.is_empty() || self.first != 0 {
+            let due = self.due.make_contiguous();
+            due.sort_unstable_by(|a, b| b.score.cmp(&a.score).then(a.subscription.cmp(&b.subscription)));
         }
         fetch(&self.subscriptions, self.due.iter().map(|due| due.subscription));
     }
 
     /// Whether there is anything left to write this tick.
     pub fn has_more(&self) -> bool {
-        self.cursor < self.due.len() || !self.resends.is_empty() || !self.closes.is_empty()
+        !self.due.is_empty() || !self.closes.is_empty()
+    }
+
+    /// Whether what goes first in the next packet is long, or did not fit into the last one although it stood first there:
+    /// give it a whole packet, in which nothing else stands before it.
+    pub fn needs_full_packet(&self) -> bool {
+        self.needs_full_packet
     }
 
     /// Writes as many pieces into `room` as fit, and remembers that packet `sequence` carries them. Returns the bytes
-    /// written; 0 when nothing is left or the next piece does not fit.
+    /// written; 0 when nothing is left or nothing that is left fits.
     ///
     /// `sequence` must be greater than at every call before. Allocates only while buffers grow to their working size.
     pub fn write_packet<S: ChannelState>(
@@ -308,23 +546,27 @@ impl Connection {
         sequence: u64,
         room: &mut [u8],
     ) -> usize {
-        let mut out = PieceWriter { buffer: room, len: 0 };
+        let mut out = PieceWriter { buffer: room, len: 0, missed_bytes: 0 };
         let first = self.records.end();
-        let full =
-            self.write_closes(&mut out) || self.write_resends(outgoing, &mut out) || self.write_due(outgoing, &mut out);
-        debug_assert!(full || !self.has_more());
+        if self.closes.is_empty() {
+            self.write_turns(outgoing, &mut out);
+        } else {
+            self.write_closes(&mut out, CLOSES_FIRST);
+            self.write_turns(outgoing, &mut out);
+            self.write_closes(&mut out, usize::MAX);
+        }
         if out.len > 0 {
             self.records.packets.push_back(PacketRecord { sequence, first, end: self.records.end(), settled: false });
         }
         out.len
     }
 
-    fn write_closes(&mut self, out: &mut PieceWriter<'_>) -> bool {
-        while let Some(&number) = self.closes.front() {
+    fn write_closes(&mut self, out: &mut PieceWriter<'_>, most: usize) {
+        for _ in 0..most {
             if out.room() < CLOSE_MAX_BYTES {
-                return true;
+                return;
             }
-            self.closes.pop_front();
+            let Some(number) = self.closes.pop_front() else { return };
             let before = out.len;
             out.put_varint(u64::from(number) << 2);
             out.put_varint(0);
@@ -339,83 +581,162 @@ impl Connection {
                 named: false,
             });
         }
-        false
     }
 
-    fn write_resends<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> bool {
-        while let Some(mut piece) = self.resends.pop_front() {
-            let subscription = &mut self.subscriptions[usize::from(piece.subscription)];
-            if !subscription.is_incarnation(piece.opened) {
-                continue;
+    fn write_turns<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
+        while let Some(due) = self.due.pop_front() {
+            let is_first = self.first == due.subscription || out.len == 0 && self.passed.is_empty();
+            let turn = self.write_turn(due, outgoing, out);
+            if turn == Turn::NoRoom && self.passed.is_empty() {
+                (self.first, self.needs_full_packet) =
+                    (due.subscription, is_first || out.missed_bytes > HALF_PACKET_BYTES);
+            } else if turn != Turn::NoRoom && self.first == due.subscription {
+                (self.first, self.needs_full_packet) = (0, false);
             }
+            match turn {
+                Turn::Done => continue,
+                // When everybody has had a turn and there is room left, it has another.
+                Turn::Over => self.due.push_back(due),
+                Turn::Full | Turn::NoRoom => self.passed.push(due),
+            }
+            if self.passed.len() == PASSED_MAX || out.room() < LEAST_ROOM_BYTES {
+                break;
+            }
+        }
+        while let Some(due) = self.passed.pop() {
+            self.due.push_front(due);
+        }
+    }
+
+    /// Writes what one subscription may write in its turn.
+    fn write_turn<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> Turn {
+        if !self.resends.is_empty() {
+            let turn = self.write_resends(due.subscription, outgoing, out);
+            if turn != Turn::Done {
+                return turn;
+            }
+        }
+        if due.request == NOTHING || !self.subscriptions[usize::from(due.subscription)].is_open() {
+            return Turn::Done;
+        }
+        self.write_frame(due, outgoing, out)
+    }
+
+    fn write_resends<S: ChannelState>(
+        &mut self,
+        number: u16,
+        outgoing: Outgoing<'_, S>,
+        out: &mut PieceWriter<'_>,
+    ) -> Turn {
+        let from = self.resends.partition_point(|resend| resend.subscription < number);
+        let mut lost = self.resends[from..].iter_mut().take_while(|resend| resend.subscription == number);
+        let mut is_written = false;
+        while let Some(resend) = lost.next() {
+            let Some(piece) = &mut resend.piece else { continue };
+            let subscription = &mut self.subscriptions[usize::from(number)];
             let frame = piece.frame.as_ref().expect("only segments are sent again");
-            if frame.segments[piece.segment as usize].is_superseded() {
-                subscription.flight.settle(piece.parity);
-                self.counters.superseded_segments += 1;
-                continue;
-            }
             let before = out.len;
             let name = name_of(subscription, outgoing, &mut self.name);
-            if !out.put_segment(piece.subscription, frame, piece.segment, name, subscription.opened, outgoing.now) {
-                self.resends.push_front(piece);
-                return true;
+            if !out.put_segment(number, frame, piece.segment, name, piece.opened, outgoing.now) {
+                if is_written {
+                    // It has had its turn: what is left of it, lost or new, waits for the next.
+                    std::iter::once(resend).chain(lost).for_each(|resend| resend.waits_since = outgoing.now);
+                    self.wait_again(number, outgoing.now);
+                    return Turn::Full;
+                }
+                return Turn::NoRoom;
             }
             piece.named = !subscription.flight.announced;
             self.counters.resent_segments += 1;
             self.counters.resent_bytes += (out.len - before) as u64;
-            self.records.push(piece);
+            self.records.pieces.push_back(resend.piece.take());
+            is_written = true;
         }
-        false
+        Turn::Done
     }
 
-    fn write_due<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> bool {
-        while let Some(due) = self.due.get(self.cursor).copied() {
-            let index = usize::from(due.subscription);
-            let subscription = &mut self.subscriptions[index];
-            let (frame, mut next_segment) = match subscription.stage {
-                Stage::Sending => {
-                    let place = self.sending.iter().position(|sending| sending.subscription == due.subscription);
-                    let begun = self.sending.swap_remove(place.expect("a frame that was begun is kept"));
-                    subscription.stage = Stage::Open;
-                    (begun.frame, begun.next_segment)
-                }
-                _ => {
-                    let frame = Arc::clone(outgoing.frame(due.request));
-                    subscription.begin_frame(frame.tick);
-                    (frame, 0)
-                }
-            };
-            while let Some(segment) = frame.segments.get(next_segment as usize) {
-                let before = out.len;
-                let name = name_of(subscription, outgoing, &mut self.name);
-                let (number, opened) = (due.subscription, subscription.opened);
-                if !out.put_segment(number, &frame, next_segment, name, opened, outgoing.now) {
-                    subscription.stage = Stage::Sending;
-                    self.sending.push(Sending { subscription: number, next_segment, frame });
-                    return true;
-                }
-                self.counters.segments += 1;
-                self.counters.object_updates += u64::from(segment.updates);
-                self.counters.object_bytes += (out.len - before) as u64;
-                self.records.push(Piece {
-                    frame: Some(Arc::clone(&frame)),
-                    opened,
-                    segment: next_segment,
-                    subscription: number,
-                    parity: subscription.flight.depart(),
-                    named: !subscription.flight.announced,
-                });
-                next_segment += 1;
-            }
-            let phase = outgoing.channels[subscription.channel as usize].turns.phase;
-            subscription.end_frame(frame.tick);
-            self.due_at[index] = subscription.next_turn(outgoing.now, phase);
-            self.cursor += 1;
+    /// The subscription has had a turn without its frame.
+    fn wait_again(&mut self, number: u16, now: Tick) {
+        for sending in self.sending.iter_mut().filter(|sending| sending.subscription == number) {
+            (sending.waits_since, sending.turn_bytes) = (now, 0);
         }
-        false
+        let due_at = &mut self.due_at[usize::from(number)];
+        if now.is_newer_than(*due_at) {
+            *due_at = now;
+        }
+    }
+
+    fn write_frame<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> Turn {
+        let (number, index) = (due.subscription, usize::from(due.subscription));
+        let subscription = &mut self.subscriptions[index];
+        let begun = match subscription.stage {
+            Stage::Sending => {
+                let place = self.sending.iter().position(|sending| sending.subscription == number);
+                Some(self.sending.swap_remove(place.expect("a frame that was begun is kept")))
+            }
+            _ => None,
+        };
+        let (frame, mut next_segment, mut turn_bytes, mut waits_since) = match &begun {
+            Some(begun) => (&begun.frame, begun.next_segment, begun.turn_bytes, begun.waits_since),
+            None => (outgoing.frame(due.request), 0, 0, self.due_at[index]),
+        };
+        let before_all = out.len;
+        while let Some(segment) = frame.segments.get(next_segment as usize) {
+            let is_over = turn_bytes >= TURN_BYTES;
+            let before = out.len;
+            let name = name_of(subscription, outgoing, &mut self.name);
+            // A use of a number begins with its first frame.
+            let is_fresh = subscription.stage == Stage::Fresh;
+            let opened = if is_fresh { frame.tick.short() } else { subscription.opened };
+            if is_over || !out.put_segment(number, frame, next_segment, name, opened, outgoing.now) {
+                if is_over {
+                    (waits_since, turn_bytes) = (outgoing.now, 0);
+                }
+                if next_segment > 0 {
+                    let frame = Arc::clone(frame);
+                    subscription.stage = Stage::Sending;
+                    self.sending.push(Sending { subscription: number, next_segment, waits_since, turn_bytes, frame });
+                }
+                return match is_over {
+                    true => Turn::Over,
+                    false => {
+                        if out.len > before_all {
+                            Turn::Full
+                        } else {
+                            Turn::NoRoom
+                        }
+                    }
+                };
+            }
+            if next_segment == 0 {
+                let wait_ticks = outgoing.now.since(waits_since);
+                self.counters.longest_wait_ticks = self.counters.longest_wait_ticks.max(wait_ticks);
+                subscription.begin_frame(frame.tick);
+            }
+            self.counters.segments += 1;
+            self.counters.object_updates += u64::from(segment.updates);
+            self.counters.object_bytes += (out.len - before) as u64;
+            self.records.push(Piece {
+                frame: Some(Arc::clone(frame)),
+                opened,
+                segment: next_segment,
+                subscription: number,
+                parity: subscription.flight.depart(),
+                named: !subscription.flight.announced,
+            });
+            turn_bytes += (out.len - before) as u32;
+            next_segment += 1;
+        }
+        self.usual_sixteenths += turn_bytes.min(TURN_BYTES);
+        self.usual_sixteenths -= self.usual_sixteenths / 16;
+        let phase = outgoing.channels[subscription.channel as usize].turns.phase;
+        subscription.end_frame(frame.tick);
+        self.due_at[index] = subscription.next_turn(outgoing.now, phase);
+        Turn::Done
     }
 
     pub(crate) fn delivered(&mut self, sequence: u64) {
+        self.own.delivered(sequence);
         let (subscriptions, free) = (&mut self.subscriptions, &mut self.free);
         fetch(subscriptions, self.records.pieces_of(sequence).map(|piece| piece.subscription));
         self.records.settle(sequence, |piece| {
@@ -432,32 +753,52 @@ impl Connection {
         });
     }
 
-    pub(crate) fn lost(&mut self, sequence: u64, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
+    pub(crate) fn lost(&mut self, sequence: u64, now: Tick, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
+        self.own.lost(sequence);
         let (subscriptions, closes, resends) = (&mut self.subscriptions, &mut self.closes, &mut self.resends);
         let counters = &mut self.counters;
         self.records.settle(sequence, |piece| {
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
-            let Some(frame) = &piece.frame else {
+            if piece.frame.is_none() {
                 if subscription.stage == Stage::Closing && subscription.opened == piece.opened {
                     closes.push_back(piece.subscription);
                 }
                 return;
-            };
+            }
             if !subscription.is_incarnation(piece.opened) {
                 return;
             }
-            let segment = &frame.segments[piece.segment as usize];
-            if !segment.is_superseded() {
-                if !is_superseded(subscription.channel, frame, piece.segment as usize) {
-                    resends.push_back(piece);
-                    return;
-                }
-                segment.mark_superseded();
+            if !is_overtaken(&piece, subscription.channel, &mut is_superseded) {
+                // Who lost a short frame waits as if it had not been sent; what is lost of a long one takes turns like the
+                // rest of it.
+                let is_short = piece.frame.as_ref().is_some_and(|frame| frame.segments.len() == 1);
+                let basis = subscription.flight.oldest_basis().filter(|_| is_short);
+                let waits_since = basis.map_or(now, |basis| basis.until(now));
+                resends.push(Resend { subscription: piece.subscription, piece: Some(piece), waits_since });
+                return;
             }
             subscription.flight.settle(piece.parity);
             counters.superseded_segments += 1;
         });
     }
+}
+
+impl Resend {
+    fn body_bytes(&self) -> usize {
+        let segment =
+            self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
+        segment.map_or(0, Segment::len_bytes)
+    }
+}
+
+/// Whether later frames of the channel say all that a piece said. Asked once per segment until the answer is yes.
+fn is_overtaken(piece: &Piece, channel: u32, is_superseded: &mut impl FnMut(u32, &Frame, usize) -> bool) -> bool {
+    let Some(frame) = &piece.frame else { return false };
+    let segment = &frame.segments[piece.segment as usize];
+    if !segment.is_superseded() && is_superseded(channel, frame, piece.segment as usize) {
+        segment.mark_superseded();
+    }
+    segment.is_superseded()
 }
 
 /// Reads a byte of each of these subscriptions, so that the processor fetches them all at once instead of waiting for
@@ -484,10 +825,9 @@ fn next_frame<S: ChannelState>(subscription: &mut Subscription, planner: &mut Pl
     let now = planner.now;
     let state = planner.state(subscription.channel);
     let is_fresh = subscription.stage == Stage::Fresh;
-    let nothing_new = match is_fresh {
-        true => state.is_empty(),
-        false => !state.last_change().is_newer_than(subscription.since),
-    };
+    // An empty channel has a first frame too: the client has to know that it is sent the channel, so that it waits for
+    // what moves there.
+    let nothing_new = !is_fresh && !state.last_change().is_newer_than(subscription.since);
     if nothing_new {
         subscription.since = now;
         return Next::Nothing;
@@ -495,9 +835,18 @@ fn next_frame<S: ChannelState>(subscription: &mut Subscription, planner: &mut Pl
     if subscription.is_held_back(now, state.retention_ticks()) {
         return Next::HeldBack;
     }
-    let too_old = is_fresh || state.horizon().is_newer_than(subscription.since);
-    let since = if too_old { Since::Start } else { Since::Tick(subscription.since) };
-    Next::Frame(planner.request(subscription.channel, since, Variant::default()))
+    let phase = planner.turns(subscription.channel).phase;
+    let begins = lattice::beginning(subscription.since, subscription.interval_ticks, now, phase);
+    let begins = match state.last_rush() {
+        Some(rush) => lattice::not_before(begins, rush, subscription.since),
+        None => begins,
+    };
+    let (since, variant) = match is_fresh {
+        true => (Since::Start, Variant::default()),
+        false if state.horizon().is_newer_than(subscription.since) => state.catch_up(begins),
+        false => (Since::Tick(begins), Variant::default()),
+    };
+    Next::Frame(planner.request(subscription.channel, since, variant))
 }
 
 /// The bytes that name the subscription's channel, empty once the client is known to have them.
@@ -524,6 +873,8 @@ pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + ENTRY_MAX_BYT
 struct PieceWriter<'a> {
     buffer: &'a mut [u8],
     len: usize,
+    /// The length of the last piece that did not fit.
+    missed_bytes: usize,
 }
 
 impl PieceWriter<'_> {
@@ -531,11 +882,19 @@ impl PieceWriter<'_> {
         self.buffer.len() - self.len
     }
 
-    fn put_segment(&mut self, number: u16, frame: &Frame, segment: u32, name: &[u8], opened: Tick, now: Tick) -> bool {
+    fn put_segment(
+        &mut self,
+        number: u16,
+        frame: &Frame,
+        segment: u32,
+        name: &[u8],
+        opened: ShortTick,
+        now: Tick,
+    ) -> bool {
         let body = frame.segment_bytes(segment as usize);
         let age = now.since(frame.tick);
         let head = u64::from(number) << 2 | u64::from(!name.is_empty()) << 1 | u64::from(age > 0);
-        let opened_ago = u64::from(now.since(opened));
+        let opened_ago = u64::from(now.since(opened.until(now)));
         let mut needed = varint_len(head) + varint_len(body.len() as u64) + body.len();
         if age > 0 {
             needed += varint_len(u64::from(age));
@@ -544,6 +903,7 @@ impl PieceWriter<'_> {
             needed += name.len() + varint_len(opened_ago);
         }
         if needed > self.room() {
+            self.missed_bytes = needed;
             return false;
         }
         self.put_varint(head);

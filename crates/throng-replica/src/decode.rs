@@ -3,13 +3,17 @@
 use throng_schema::{DecodeError, Facet, FieldMask, Kind, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError};
 
+use crate::log::{Fate, MOVE_BITS, MOVE_MAX_CELLS};
+
 /// One statement of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// Live slots in `first..end` that no entry of this segment names are gone.
     Range { first: u32, end: u32 },
-    /// The occupant of the slot left or ended.
-    Tombstone { slot: u32, destroyed: bool },
+    /// A roster says that nobody lives in the slot.
+    Absent { slot: u32 },
+    /// The occupant of the slot left or ended. With an id, it is one that the slot may not be known to have had.
+    Tombstone { slot: u32, fate: Fate, id: Option<ObjectId> },
     /// Fields of the slot's occupant; the values are in the scratch. With an id, it is introduced.
     Entry { slot: u32, kind: KindId, facet: Facet, mask: FieldMask, introduced: Option<ObjectId> },
 }
@@ -30,7 +34,7 @@ pub enum SegmentError {
     /// A run names a kind or facet that the schema does not have.
     #[error("run {0} names no kind and facet of the schema")]
     UnknownRun(u64),
-    /// A complete segment's range is upside down.
+    /// The range of a complete segment or of a roster is upside down.
     #[error("a segment lists slots {first} to {end}")]
     Range {
         /// Where it begins.
@@ -47,6 +51,9 @@ pub enum SegmentError {
     /// Bits that must be zero are not.
     #[error("reserved bits are set")]
     Reserved,
+    /// A segment says that it is of several forms at once.
+    #[error("a segment is of several forms at once")]
+    Forms,
 }
 
 impl SegmentError {
@@ -61,6 +68,7 @@ impl SegmentError {
             SegmentError::SlotOrder(_) => "slot_order",
             SegmentError::NoObject => "no_object",
             SegmentError::Reserved => "reserved",
+            SegmentError::Forms => "forms",
         }
     }
 }
@@ -77,7 +85,7 @@ impl Scratch {
         Values { words: &self.words, blobs: &self.blobs }
     }
 
-    fn room(&mut self, kind: &Kind) -> ValuesMut<'_> {
+    pub(crate) fn room(&mut self, kind: &Kind) -> ValuesMut<'_> {
         if self.words.len() < kind.words {
             self.words.resize(kind.words, 0);
         }
@@ -99,6 +107,8 @@ pub(crate) struct SegmentReader<'a, F> {
     /// The slots that a complete segment may still name.
     listed: Option<(u32, u32)>,
     tombstones: u32,
+    /// The slots of which the roster has not spoken yet.
+    roster: std::ops::Range<u32>,
     run: Option<(KindId, Facet)>,
     entries: u32,
 }
@@ -112,19 +122,25 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         }
         let complete = r.read_bool()?;
         let has_tombstones = r.read_bool()?;
-        if r.read_bool()? {
-            return Err(SegmentError::Reserved);
+        let has_roster = r.read_bool()?;
+        if [complete, has_tombstones, has_roster].into_iter().filter(|form| *form).count() > 1 {
+            return Err(SegmentError::Forms);
         }
-        let mut range = None;
-        if complete {
+        let (mut range, mut roster) = (None, 0..0);
+        if complete || has_roster {
             let (first, end) = (r.read(24)? as u32, r.read(24)? as u32);
             if end < first {
                 return Err(SegmentError::Range { first, end });
             }
-            range = Some((first, end));
+            match complete {
+                true => range = Some((first, end)),
+                false if (end - first) as usize > r.remaining_bits() => return Err(ReadError::UnexpectedEnd.into()),
+                false => roster = first..end,
+            }
         }
         let tombstones = if has_tombstones { r.read(8)? as u32 + 1 } else { 0 };
-        Ok(SegmentReader { r, schema, space_of, slot_bits, range, listed: range, tombstones, run: None, entries: 0 })
+        let listed = range;
+        Ok(SegmentReader { r, schema, space_of, slot_bits, range, listed, tombstones, roster, run: None, entries: 0 })
     }
 
     /// The next item; the values of an entry are put into `scratch`.
@@ -135,11 +151,21 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         if self.tombstones > 0 {
             self.tombstones -= 1;
             let slot = self.r.read(self.slot_bits)? as u32;
-            let destroyed = self.r.read_bool()?;
+            let fate = read_fate(&mut self.r)?;
+            let id = if self.r.read_bool()? { Some(read_id(&mut self.r)?) } else { None };
             if self.tombstones == 0 {
                 self.r.align();
             }
-            return Ok(Some(Item::Tombstone { slot, destroyed }));
+            return Ok(Some(Item::Tombstone { slot, fate, id }));
+        }
+        while let Some(slot) = self.roster.next() {
+            let is_live = self.r.read_bool()?;
+            if self.roster.is_empty() {
+                self.r.align();
+            }
+            if !is_live {
+                return Ok(Some(Item::Absent { slot }));
+            }
         }
         if self.entries == 0 {
             if self.r.remaining_bits() < 8 {
@@ -158,7 +184,8 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
     fn begin_run(&mut self) -> Result<(), SegmentError> {
         let run = self.r.read_varint()?;
         let kind = u16::try_from(run >> 2).ok().map(KindId).filter(|&kind| self.schema.get(kind).is_some());
-        let facet = Facet::ALL.get((run & 3) as usize);
+        // What is for an owner travels in its own records.
+        let facet = Facet::ALL.get((run & 3) as usize).filter(|&&facet| facet != Facet::Owner);
         let (Some(kind), Some(&facet)) = (kind, facet) else { return Err(SegmentError::UnknownRun(run)) };
         self.entries = self.r.read(8)? as u32 + 1;
         self.run = Some((kind, facet));
@@ -178,13 +205,7 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         let all = kind.facet_mask(facet);
         let mut introduced = None;
         let mask = if self.r.read_bool()? {
-            let index = self.r.read_varint()?;
-            let index = u32::try_from(index).map_err(|_| ReadError::VarintTooLong)?;
-            let id = ObjectId { index, generation: self.r.read(16)? as u16 };
-            if id.is_none() {
-                return Err(SegmentError::NoObject);
-            }
-            introduced = Some(id);
+            introduced = Some(read_id(&mut self.r)?);
             all
         } else {
             read_mask(all & !kind.initial_only_mask(), &mut self.r)?
@@ -193,6 +214,24 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         kind.decode(mask, scratch.room(kind), &space, &mut self.r)?;
         Ok(Item::Entry { slot, kind: kind_id, facet, mask, introduced })
     }
+}
+
+pub(crate) fn read_id(r: &mut BitReader<'_>) -> Result<ObjectId, SegmentError> {
+    let mut number = || u32::try_from(r.read_varint()?).map_err(|_| ReadError::VarintTooLong);
+    let id = ObjectId { index: number()?, generation: number()? };
+    if id.is_none() { Err(SegmentError::NoObject) } else { Ok(id) }
+}
+
+fn read_fate(r: &mut BitReader<'_>) -> Result<Fate, SegmentError> {
+    Ok(match r.read(2)? {
+        0 => Fate::Left,
+        1 => Fate::Destroyed,
+        2 => {
+            let mut axis = || Ok::<i8, ReadError>(r.read(MOVE_BITS)? as i8 - MOVE_MAX_CELLS as i8);
+            Fate::Moved([axis()?, axis()?, axis()?])
+        }
+        _ => return Err(SegmentError::Reserved),
+    })
 }
 
 fn read_mask(fields: FieldMask, r: &mut BitReader<'_>) -> Result<FieldMask, ReadError> {

@@ -1,24 +1,33 @@
 //! How the changes of an object channel are written. All numbers lowest bit first.
 //!
 //! ```text
-//! segment   [slot_bits: 5][complete: 1][tombstones: 1][0: 1]
+//! segment   [slot_bits: 5][complete: 1][tombstones: 1][roster: 1]    at most one of the three is set
 //!           complete:    [first: 24][end: 24]     all live slots in [first, end) are listed here, in rising order;
 //!                                                 others there are gone
-//!           tombstones:  [count - 1: 8] then for each [slot: slot_bits][destroyed: 1], zero bits to the byte
+//!           roster:      [first: 24][end: 24] then a bit for each slot in [first, end): 0 if nobody lives there;
+//!                                                 zero bits to the byte
+//!           tombstones:  [count - 1: 8] then for each
+//!                        [slot: slot_bits][fate: 2][has_id: 1], zero bits to the byte after the last
+//!                        fate 0 left, 1 ended; 2 moved to another cell of the grid, and [x + 3: 3][y + 3: 3][z + 3: 3]
+//!                        follow before has_id, in cells
+//!                        has_id: [index: varint][generation: varint], where the reader may not know who is meant
 //!           runs until the segment's end
 //! run       [kind << 2 | facet: varint][count - 1: 8] then entries, zero bits to the byte
 //! entry     [slot: slot_bits][introduced: 1]
-//!           introduced:  [index: varint][generation: 16] then all fields of the facet
+//!           introduced:  [index: varint][generation: varint] then all fields of the facet
 //!           else:        [mask: one bit for each field of the facet but the initial-only ones] then the fields in it
 //! ```
+//!
+//! A newcomer is sent complete segments. Who has been away for longer than tombstones are kept is sent the changes and
+//! rosters: a bit for each slot instead of everything again.
 //!
 //! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one.
 
 use throng_schema::{Facet, FieldMask, Kind, Space};
-use throng_wire::{BitWriter, KindId, Tick};
+use throng_wire::{BitWriter, KindId, ObjectId, Tick};
 
-use crate::frame::{Frame, FrameEntry, Segment, Since};
-use crate::log::{Content, ObjectLog};
+use crate::frame::{Frame, FrameEntry, Segment, Since, Variant};
+use crate::log::{Content, Fate, MOVE_BITS, MOVE_MAX_CELLS, ObjectLog};
 use crate::store::ObjectStore;
 
 /// Segments are cut at about this size: three of them, and what stands before each, fill a packet.
@@ -27,17 +36,34 @@ pub(crate) const SEGMENT_TARGET_BYTES: usize = 384;
 /// The longest that one entry may be, so that it fits into a packet whatever stands before it.
 pub const ENTRY_MAX_BYTES: usize = 1_000;
 
-const TOMBSTONES_PER_SEGMENT: usize = 96;
+const TOMBSTONES_PER_SEGMENT: usize = 64;
+/// 256 bytes of a roster.
+const ROSTER_SLOTS_PER_SEGMENT: u32 = 2_048;
 const ENTRIES_PER_RUN: usize = 256;
+/// The form of a frame that holds rosters: for who stands before the horizon.
+pub(crate) const ROSTER: Variant = Variant(1);
+
 /// Where `first` and `end` of a complete segment lie, from its start.
 const RANGE_AT: usize = 1;
+
+/// What a segment begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Entries,
+    Tombstones,
+    Roster,
+}
 
 /// Writes what happened in the log after `since`, or all that lives in it, into `frame`.
 pub(crate) fn encode(log: &ObjectLog, store: &ObjectStore, since: Since, frame: &mut Frame) {
     let mut order = std::mem::take(&mut frame.scratch);
+    let with_roster = frame.variant == ROSTER;
     let mut segmenter = Segmenter::new(log, store, since, frame);
     if let Since::Tick(since) = since {
         segmenter.tombstones(since);
+        if with_roster {
+            segmenter.roster();
+        }
     }
     segmenter.entries(&mut order);
     segmenter.finish();
@@ -99,12 +125,12 @@ impl<'a> Segmenter<'a> {
         self.since == Since::Start
     }
 
-    fn begin_segment(&mut self, tombstones: bool) -> &mut OpenSegment {
+    fn begin_segment(&mut self, form: Form) -> &mut OpenSegment {
         let start = self.w.byte_len();
         self.w.write(u64::from(self.slot_bits), 5);
         self.w.write_bool(self.is_complete());
-        self.w.write_bool(tombstones);
-        self.w.write(0, 1);
+        self.w.write_bool(form == Form::Tombstones);
+        self.w.write_bool(form == Form::Roster);
         if self.is_complete() {
             self.w.write(u64::from(self.covered), 24);
             self.w.write(0, 24);
@@ -114,7 +140,11 @@ impl<'a> Segmenter<'a> {
 
     fn tombstones(&mut self, since: Tick) {
         let gone = |slot: &crate::log::Slot| match slot.content {
-            Content::Tombstone { destroyed } => Some(destroyed),
+            Content::Tombstone { index, generation, again, fate, entered } => {
+                // Who was not here when the reader last heard of this channel is not known by its slot.
+                let is_known = !again && !entered.is_newer_than(since);
+                Some((fate, (!is_known).then_some(ObjectId { index, generation })))
+            }
             _ => None,
         };
         let log = self.log;
@@ -127,16 +157,37 @@ impl<'a> Segmenter<'a> {
         while rest > 0 {
             let count = rest.min(TOMBSTONES_PER_SEGMENT);
             self.close_segment(0);
-            self.begin_segment(true);
+            self.begin_segment(Form::Tombstones);
             self.w.write(count as u64 - 1, 8);
-            for (slot, destroyed) in tombstones.by_ref().take(count) {
+            for (slot, (fate, id)) in tombstones.by_ref().take(count) {
                 self.w.write(u64::from(slot), self.slot_bits);
-                self.w.write_bool(destroyed);
+                write_fate(fate, &mut self.w);
+                self.w.write_bool(id.is_some());
+                if let Some(id) = id {
+                    self.w.write_varint(u64::from(id.index));
+                    self.w.write_varint(u64::from(id.generation));
+                }
                 self.written.push(FrameEntry { slot, mask: 0 });
             }
             self.w.align();
             rest -= count;
         }
+    }
+
+    /// Says of each slot whether somebody lives there. These segments have no entries: they are never overtaken.
+    fn roster(&mut self) {
+        let slots = self.log.slot_count() as u32;
+        for first in (0..slots).step_by(ROSTER_SLOTS_PER_SEGMENT as usize) {
+            self.close_segment(0);
+            self.begin_segment(Form::Roster);
+            let end = slots.min(first + ROSTER_SLOTS_PER_SEGMENT);
+            self.w.write(u64::from(first), 24);
+            self.w.write(u64::from(end), 24);
+            for slot in first..end {
+                self.w.write_bool(matches!(self.log.slot(slot).content, Content::Live { .. }));
+            }
+        }
+        self.close_segment(0);
     }
 
     fn entries(&mut self, order: &mut Vec<u64>) {
@@ -204,7 +255,7 @@ impl<'a> Segmenter<'a> {
         if introduced {
             let id = self.store.id_at(object);
             self.w.write_varint(u64::from(id.index));
-            self.w.write(u64::from(id.generation), 16);
+            self.w.write_varint(u64::from(id.generation));
         } else {
             write_mask(kind, facet, mask, &mut self.w);
         }
@@ -215,7 +266,7 @@ impl<'a> Segmenter<'a> {
     /// Makes sure that a segment and, in it, a run of this kind and facet with room for one more is open.
     fn open_run(&mut self, key: u32) {
         if self.open.is_none() {
-            self.begin_segment(false);
+            self.begin_segment(Form::Entries);
         }
         let run = self.open.as_mut().and_then(|open| open.run.as_mut());
         if let Some(run) = run
@@ -260,10 +311,21 @@ impl<'a> Segmenter<'a> {
         let slots = self.log.slot_count() as u32;
         if self.is_complete() && self.open.is_none() {
             // Nothing lives here: whoever had something must hear that it is gone.
-            self.begin_segment(false);
+            self.begin_segment(Form::Entries);
         }
         self.close_segment(slots);
         self.w.finish();
+    }
+}
+
+fn write_fate(fate: Fate, w: &mut BitWriter<'_>) {
+    match fate {
+        Fate::Left => w.write(0, 2),
+        Fate::Destroyed => w.write(1, 2),
+        Fate::Moved(cells) => {
+            w.write(2, 2);
+            cells.iter().for_each(|cells| w.write((i64::from(*cells) + i64::from(MOVE_MAX_CELLS)) as u64, MOVE_BITS));
+        }
     }
 }
 

@@ -10,6 +10,27 @@ pub struct GridShape {
     pub cell_m: [f64; 3],
     /// What lies above a cell.
     pub layers: Layers,
+    /// Which axis points up: along it, cells of a single layer are not cut.
+    pub up: Up,
+}
+
+/// The axis that points up. Bevy, Unity and Godot have y, Unreal Engine, Blender and maps have z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Up {
+    /// The second number of a position is its height.
+    Y,
+    /// The third number of a position is its height.
+    Z,
+}
+
+impl Up {
+    /// The place of the height in a position: 1 or 2.
+    pub fn axis(self) -> usize {
+        match self {
+            Up::Y => 1,
+            Up::Z => 2,
+        }
+    }
 }
 
 /// Whether cells are stacked.
@@ -17,19 +38,25 @@ pub struct GridShape {
 pub enum Layers {
     /// As many as the world is high: for worlds with floors that do not see each other.
     Stacked,
-    /// One: all heights from 0 to the cell's. What is higher or lower is sent as if at the border.
+    /// One, whatever the height. Heights from 0 to the cell's take few bits, others 32 more.
     Single,
 }
 
 impl GridShape {
-    /// Cells with one layer.
-    pub fn flat(cell_m: [f64; 3]) -> GridShape {
-        GridShape { cell_m, layers: Layers::Single }
+    /// Whether cells end along this axis.
+    pub fn is_cut(&self, axis: usize) -> bool {
+        self.layers == Layers::Stacked || axis != self.up.axis()
     }
 
-    /// Cells with cells above and below.
+    /// Cells with one layer, `cell_m` along x, y and z. The size along the axis that points `up` is the range of heights,
+    /// from 0 on, that takes few bits.
+    pub fn flat(up: Up, cell_m: [f64; 3]) -> GridShape {
+        GridShape { cell_m, layers: Layers::Single, up }
+    }
+
+    /// Cells with cells above and below, `cell_m` along x, y and z. They are cut along all axes alike.
     pub fn stacked(cell_m: [f64; 3]) -> GridShape {
-        GridShape { cell_m, layers: Layers::Stacked }
+        GridShape { cell_m, layers: Layers::Stacked, up: Up::Z }
     }
 }
 
@@ -83,7 +110,7 @@ impl CellGrid {
     }
 
     /// The same grid, for a world that ends: what lies beyond the cells `min` to `max`, both included, lives in the
-    /// nearest of them, and is sent as if at its border.
+    /// nearest of them, and takes more bits.
     pub fn bounded(self, min: [i32; 3], max: [i32; 3]) -> CellGrid {
         CellGrid { bounds: Some([min, max]), ..self }
     }
@@ -93,20 +120,25 @@ impl CellGrid {
         self.shape
     }
 
+    /// How far beyond its cell an object may be and still live in it, along each axis, in metres: then standing on a border
+    /// does not make it move every tick. Who looks for what is near has to look so much farther.
+    pub fn stray_m(&self) -> [f64; 3] {
+        let of = |measure: &Measure, axis: usize| {
+            self.shape.cell_m[axis] * f64::from(measure.margin[axis]) / f64::from(measure.size[axis])
+        };
+        std::array::from_fn(|axis| self.measures.iter().flatten().map(|measure| of(measure, axis)).fold(0.0, f64::max))
+    }
+
     /// The cell of a quantised position; `present` is kept as long as the position can be written relative to it.
     pub(crate) fn cell_of(&self, kind: usize, position: [i32; 3], present: Option<[i32; 3]>) -> [i32; 3] {
         let Some(measure) = &self.measures[kind] else { return [0; 3] };
-        let axes = match self.shape.layers {
-            Layers::Stacked => 3,
-            Layers::Single => 2,
-        };
         if let Some(cell) = present
-            && measure.holds(cell, position, axes)
+            && measure.holds(cell, position, &self.shape)
         {
             return cell;
         }
         std::array::from_fn(|axis| {
-            let cell = if axis < axes { position[axis].div_euclid(measure.size[axis]) } else { 0 };
+            let cell = if self.shape.is_cut(axis) { position[axis].div_euclid(measure.size[axis]) } else { 0 };
             self.bounds.map_or(cell, |[min, max]| cell.clamp(min[axis], max[axis].max(min[axis])))
         })
     }
@@ -144,8 +176,8 @@ impl Measure {
         origin.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
     }
 
-    fn holds(&self, cell: [i32; 3], position: [i32; 3], axes: usize) -> bool {
-        (0..axes).all(|axis| {
+    fn holds(&self, cell: [i32; 3], position: [i32; 3], shape: &GridShape) -> bool {
+        (0..3).filter(|&axis| shape.is_cut(axis)).all(|axis| {
             let offset = i64::from(position[axis]) - i64::from(self.origin(cell, axis));
             (0..i64::from(self.size[axis]) + 2 * i64::from(self.margin[axis])).contains(&offset)
         })

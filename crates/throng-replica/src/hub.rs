@@ -6,6 +6,7 @@
 //!  writers()    each connection: copy segments into packets    (parallel over connections)
 //! ```
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,9 +47,21 @@ pub trait ChannelState: Send + Sync {
         false
     }
 
+    /// The newest tick in which so much came at once that nobody should be told of it twice, if there was one.
+    fn last_rush(&self) -> Option<Tick> {
+        None
+    }
+
     /// A frame with room for what the state usually writes, so that frames do not grow one by one while the world plays.
     fn new_frame() -> Frame {
         Frame::default()
+    }
+
+    /// What brings a reader up to date who has been sent everything up to `since`, which is before the horizon: where the
+    /// frame begins, and its form. Everything, unless the state can do with less.
+    fn catch_up(&self, since: Tick) -> (Since, Variant) {
+        let _ = since;
+        (Since::Start, Variant::default())
     }
 
     /// Writes the changes in `(since, now]`, or everything, into an empty frame. [`Frame::variant`] says in which form.
@@ -96,8 +109,17 @@ pub(crate) struct Channel<S> {
     in_use: bool,
     /// The state may have changed since the last plan, and somebody sleeps here.
     disturbed: bool,
-    requests: SmallVec<[u32; 4]>,
+    /// The frames asked for in this tick.
+    requests: SmallVec<[Asked; 4]>,
     sleepers: Vec<Sleeper>,
+}
+
+/// A request of a channel, by what it is for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    since: Since,
+    variant: Variant,
+    request: u32,
 }
 
 /// A subscription that had everything at its last turn and is not looked at again before the channel changes. It may
@@ -141,8 +163,14 @@ pub struct Hub<S, C = Connection> {
     counters: HubCounters,
     /// The channel that the sweep looked at last.
     swept: usize,
+    /// What may be written to each connection in the coming tick, by its index.
+    allowances_bytes: Vec<usize>,
+    /// Connections of which something was lost since the last review, by index.
+    resending: Vec<u32>,
     /// Scratch of [`Planner::candidates`].
     candidates: Vec<u16>,
+    /// Scratch of [`Planner::ranks`].
+    ranks: Vec<(u64, Reverse<u16>)>,
     /// What streams are due this tick, one stream after the other.
     dues: Vec<Due>,
 }
@@ -190,7 +218,7 @@ pub trait Reader: Send {
 /// When the subscriptions of a channel have their turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// Where the turns of an interval lie: a hash of the channel's name, so that channels spread over ticks.
+    /// Where the turns of an interval lie: differs between channels, so that these spread over ticks.
     pub(crate) phase: u32,
     /// Turns happen at multiples of this many ticks only; 1 for any tick.
     pub(crate) grid_ticks: u32,
@@ -260,7 +288,10 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             now,
             counters: HubCounters::default(),
             swept: 0,
+            allowances_bytes: Vec::new(),
+            resending: Vec::new(),
             candidates: Vec::new(),
+            ranks: Vec::new(),
             dues: Vec::new(),
         }
     }
@@ -297,7 +328,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let channel = || Channel {
             key,
             state: state(),
-            turns: Turns { phase: key.spread(), grid_ticks: 1 },
+            turns: Turns { phase: key.phase(), grid_ticks: 1 },
             subscribers: 0,
             in_use: true,
             disturbed: false,
@@ -311,6 +342,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             }
             None if self.channels.len() < self.limits.channels => {
                 self.channels.push(channel());
+                // Room for all of them, so that no tick has to make it.
+                self.disturbed.reserve(self.channels.len() - self.disturbed.len().min(self.channels.len()));
                 self.channels.len() as u32 - 1
             }
             None => {
@@ -457,6 +490,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         assert!(slot.connection.is_none(), "connection slot {index} is taken");
         slot.generation = slot.generation.wrapping_add(1);
         slot.connection = Some(C::with_limit(self.limits.subscriptions_per_connection));
+        if let Some(allowance_bytes) = self.allowances_bytes.get_mut(index) {
+            *allowance_bytes = usize::MAX;
+        }
         ConnectionId { index: index as u32, generation: slot.generation }
     }
 
@@ -506,18 +542,21 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             pool: &mut self.pool,
             now,
             connection: 0,
+            allowance_bytes: usize::MAX,
             shared: 0,
             candidates: std::mem::take(&mut self.candidates),
+            ranks: std::mem::take(&mut self.ranks),
             dues: &mut self.dues,
         };
         for (index, slot) in self.connections.iter_mut().enumerate() {
             if let Some(connection) = &mut slot.connection {
                 planner.connection = index as u32;
+                planner.allowance_bytes = self.allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
                 connection.plan(&mut planner);
             }
         }
-        let Planner { shared, candidates, .. } = planner;
-        self.candidates = candidates;
+        let Planner { shared, candidates, ranks, .. } = planner;
+        (self.candidates, self.ranks) = (candidates, ranks);
         self.counters.frames_shared = shared;
         self.counters.frames_encoded = self.requests.len() as u64;
         self.counters.channels_encoded = self.requested.len() as u64;
@@ -555,6 +594,16 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
     }
 
+    /// How much may be written to a connection in the coming tick: the next plan asks for no more frames than that needs,
+    /// in order of priority. 0 for none at all. Without it, everything that is due is asked for.
+    pub fn set_allowance(&mut self, id: ConnectionId, bytes: usize) {
+        let index = id.index as usize;
+        if self.allowances_bytes.len() <= index {
+            self.allowances_bytes.resize(index + 1, usize::MAX);
+        }
+        self.allowances_bytes[index] = bytes;
+    }
+
     /// The state behind each frame that the last plan asks for: what [`encode`](Hub::encode) will have to look at.
     pub fn asked_for(&self) -> impl Iterator<Item = &S> + '_ {
         self.requests.iter().map(|request| &self.channels[request.channel as usize].state)
@@ -572,7 +621,8 @@ impl<S: ChannelState> Hub<S> {
     /// Subscribes a connection to a channel: every `interval_ticks` ticks it is sent what changed. The first frame,
     /// with everything, is due at once.
     ///
-    /// `weight` raises the subscription's priority when the budget is short; 1 is ordinary.
+    /// `weight` raises the subscription's priority when the budget is short; 1 is ordinary. A connection has at most one
+    /// subscription of a channel: two would be at odds over who lives there.
     pub fn subscribe(
         &mut self,
         id: ConnectionId,
@@ -582,6 +632,9 @@ impl<S: ChannelState> Hub<S> {
     ) -> Result<SubscriptionId, LimitReached> {
         let opened = self.now.after(1);
         let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
+        if connection.is_subscribed(channel.0) {
+            return Err(LimitReached::Subscribed);
+        }
         match connection.subscribe(channel.0, interval_ticks, weight, opened) {
             Ok(subscription) => {
                 self.channels[channel.0 as usize].subscribers += 1;
@@ -617,8 +670,26 @@ impl<S: ChannelState> Hub<S> {
         }
         let Some(connection) = &mut slot.connection else { return };
         let channels = &self.channels;
-        connection.lost(sequence, |channel, frame, segment| {
+        let had_resends = connection.has_resends();
+        connection.lost(sequence, self.now, |channel, frame, segment| {
             channels[channel as usize].state.is_superseded(context, frame, segment)
+        });
+        if !had_resends && connection.has_resends() {
+            self.resending.push(id.index);
+        }
+    }
+
+    /// Forgets what was lost and waits to be sent again where it has been overtaken since. To be called before each
+    /// [`plan`](Hub::plan).
+    pub fn review(&mut self, context: &S::Context) {
+        let (channels, connections) = (&self.channels, &mut self.connections);
+        self.resending.retain(|&index| {
+            let slot = connections.get_mut(index as usize);
+            let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return false };
+            connection.review_resends(|channel, frame, segment| {
+                channels[channel as usize].state.is_superseded(context, frame, segment)
+            });
+            connection.has_resends()
         });
     }
 }
@@ -633,9 +704,13 @@ pub struct Planner<'a, S> {
     pub(crate) now: Tick,
     /// The connection that is being planned.
     connection: u32,
+    /// What may be written to it in this tick.
+    pub(crate) allowance_bytes: usize,
     shared: u64,
     /// Scratch: the subscriptions of one connection that may be due.
     pub(crate) candidates: Vec<u16>,
+    /// Scratch: the same by priority.
+    pub(crate) ranks: Vec<(u64, Reverse<u16>)>,
     /// What is due of streams; those of one follow each other.
     pub(crate) dues: &'a mut Vec<Due>,
 }
@@ -643,6 +718,10 @@ pub struct Planner<'a, S> {
 impl<S: ChannelState> Planner<'_, S> {
     pub(crate) fn state(&self, channel: u32) -> &S {
         &self.channels[channel as usize].state
+    }
+
+    pub(crate) fn turns(&self, channel: u32) -> Turns {
+        self.channels[channel as usize].turns
     }
 
     /// Remembers to wake a subscription of the present connection when the channel changes.
@@ -659,18 +738,14 @@ impl<S: ChannelState> Planner<'_, S> {
     pub(crate) fn request(&mut self, channel: u32, since: Since, variant: Variant) -> u32 {
         self.shared += 1;
         let slot = &mut self.channels[channel as usize];
-        let is_it = |r: &&u32| {
-            let request = &self.requests[**r as usize];
-            request.since == since && request.variant == variant
-        };
-        if let Some(&known) = slot.requests.iter().find(is_it) {
-            return known;
+        if let Some(known) = slot.requests.iter().find(|asked| asked.since == since && asked.variant == variant) {
+            return known.request;
         }
         if slot.requests.is_empty() {
             self.requested.push(channel);
         }
         let request = self.requests.len() as u32;
-        slot.requests.push(request);
+        slot.requests.push(Asked { since, variant, request });
         self.requests.push(Request { channel, since, variant, frame: self.pool.take(S::new_frame) });
         request
     }

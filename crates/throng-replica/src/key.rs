@@ -79,16 +79,33 @@ impl ChannelKey {
         }
     }
 
-    /// A number that differs between channels and is the same in every run: the source of a channel's phase.
-    pub(crate) fn spread(self) -> u32 {
-        let mut bytes = Vec::with_capacity(KEY_MAX_BYTES);
-        let mut w = BitWriter::new(&mut bytes);
-        self.name().encode(&mut w);
-        w.finish();
-        // FNV-1a, 32 bit (Fowler, Noll, Vo): short, portable, and good enough to spread phases.
-        bytes.iter().fold(0x811C_9DC5, |hash: u32, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    /// Where the channel's turns lie within any interval, as a fraction of it in units of 2^-32. The same in every run.
+    ///
+    /// Channels with neighbouring numbers get fractions that lie far apart, so that the turns of any group of neighbours
+    /// spread evenly over the ticks of any interval: more evenly than a hash would. The numbers of each axis are
+    /// multiplied with a constant whose multiples fill the unit interval (the R-sequences of Roberts, "The unreasonable
+    /// effectiveness of quasirandom sequences", 2018).
+    pub(crate) fn phase(self) -> u32 {
+        let spread = |number: u32, step: f64| number.wrapping_mul((step * 4_294_967_296.0) as u32);
+        match self {
+            ChannelKey::Cell { grid, cell: [x, y, z] } => spread(x as u32, PLASTIC_1)
+                .wrapping_add(spread(y as u32, PLASTIC_2))
+                .wrapping_add(spread(z as u32, GOLDEN))
+                .wrapping_add(spread(grid.into(), GOLDEN)),
+            ChannelKey::Global(number) => spread(number.into(), GOLDEN),
+            ChannelKey::Custom(number) => spread(number, GOLDEN),
+            ChannelKey::Owner(connection) => spread(connection.index, GOLDEN),
+            ChannelKey::Entity { object, facet } => {
+                spread(object.index, GOLDEN).wrapping_add(spread(facet.index() as u32, PLASTIC_1))
+            }
+        }
     }
 }
+
+/// One through the golden ratio, and the first two powers of one through the plastic number.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+const PLASTIC_1: f64 = 0.754_877_666_246_692_7;
+const PLASTIC_2: f64 = 0.569_840_290_998_053_2;
 
 impl ChannelName {
     pub(crate) fn encode(self, w: &mut BitWriter<'_>) {
@@ -183,6 +200,7 @@ fn unzigzag(value: u32) -> i32 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use throng_wire::Tick;
 
     fn bytes_of(name: ChannelName) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -199,6 +217,72 @@ mod tests {
         assert_eq!(bytes_of(ChannelName::Owner), [3]);
         let object = ObjectId { index: 300, generation: 2 };
         assert_eq!(bytes_of(ChannelName::Entity { object, facet: Facet::Others }), [2, 0xAC, 2, 2, 2]);
+    }
+
+    /// How many of these channels have their turn at each tick of an interval.
+    fn turns_per_tick(channels: impl Iterator<Item = ChannelKey>, interval_ticks: u16) -> Vec<u32> {
+        let mut counts = vec![0; interval_ticks.into()];
+        for channel in channels {
+            let first = crate::lattice::next_turn(Tick(0), interval_ticks, channel.phase());
+            counts[first.0 as usize % usize::from(interval_ticks)] += 1;
+        }
+        counts
+    }
+
+    /// The counts of `channels` thrown at random would lie within four standard deviations of their mean, and their
+    /// squares would add up to at most the 99.9th percentile: these must do better.
+    fn assert_spread(name: &str, interval_ticks: u16, counts: &[u32]) {
+        let channels = f64::from(counts.iter().sum::<u32>());
+        let bins = f64::from(interval_ticks);
+        let mean = channels / bins;
+        let deviation = (mean * (1.0 - 1.0 / bins)).sqrt();
+        let furthest = counts.iter().map(|&count| (f64::from(count) - mean).abs()).fold(0.0, f64::max);
+        assert!(furthest <= 4.0 * deviation + 1.0, "{name}, every {interval_ticks} ticks: {counts:?}");
+        let chi_squared: f64 = counts.iter().map(|&count| (f64::from(count) - mean).powi(2) / mean).sum();
+        // Wilson and Hilferty's approximation of the percentile.
+        let freedom = bins - 1.0;
+        let part = 2.0 / (9.0 * freedom);
+        let limit = freedom * (1.0 - part + 3.09 * part.sqrt()).powi(3);
+        assert!(chi_squared <= limit, "{name}, every {interval_ticks} ticks: {chi_squared} > {limit}: {counts:?}");
+    }
+
+    fn square(from: i32, cells: i32) -> impl Iterator<Item = ChannelKey> {
+        let all = move || from..from + cells;
+        all().flat_map(move |x| all().map(move |y| ChannelKey::Cell { grid: 0, cell: [x, y, 0] }))
+    }
+
+    #[test]
+    fn the_turns_of_neighbours_spread_over_the_ticks_of_every_interval() {
+        for interval in 2..=64 {
+            for (from, cells) in [(-5, 10), (0, 10), (1_000, 10), (-16, 32), (-300_000, 50)] {
+                let name = format!("{cells} x {cells} cells from {from}");
+                assert_spread(&name, interval, &turns_per_tick(square(from, cells), interval));
+            }
+            let line = (-50..50).map(|x| ChannelKey::Cell { grid: 0, cell: [x, 7, 0] });
+            assert_spread("a row of cells", interval, &turns_per_tick(line, interval));
+            let column = (-50..50).map(|z| ChannelKey::Cell { grid: 1, cell: [3, 7, z] });
+            assert_spread("a column of cells", interval, &turns_per_tick(column, interval));
+            let customs = (0..200).map(ChannelKey::Custom);
+            assert_spread("custom channels", interval, &turns_per_tick(customs, interval));
+            let entity = |index| ChannelKey::Entity { object: ObjectId { index, generation: 1 }, facet: Facet::Public };
+            assert_spread("entities", interval, &turns_per_tick((1_000..1_300).map(entity), interval));
+        }
+    }
+
+    #[test]
+    fn the_cells_of_one_view_have_their_turns_on_different_ticks() {
+        // What one client sees of a ring of 5 x 5 cells: its own packets are to be of one size, too.
+        for interval in [2, 3, 4, 5, 6, 10] {
+            for from in [-3, 0, 10, 77, 12_345] {
+                let counts = turns_per_tick(square(from, 5), interval);
+                let (least, most) = (counts.iter().min().expect("turns"), counts.iter().max().expect("turns"));
+                let even = 25.0 / f32::from(interval);
+                assert!(
+                    *most as f32 <= 1.5 * even + 2.0 && *least as f32 >= 0.5 * even - 1.0,
+                    "{interval}: {counts:?}"
+                );
+            }
+        }
     }
 
     proptest! {

@@ -40,9 +40,9 @@
 //!
 //! let schema = Arc::new(Schema::builder().kind::<Walker>().build()?);
 //! let kind = schema.kind_id::<Walker>().ok_or("it was added")?;
-//! let grid = GridShape::flat([10.0, 10.0, 20.0]);
+//! let grid = GridShape::flat(throng_replica::Up::Z, [10.0, 10.0, 20.0]);
 //!
-//! let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default())?;
+//! let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default());
 //! server.add_grid(grid)?;
 //! let mut client = ReplicaClient::new(schema, &[grid], ClientOptions::default())?;
 //!
@@ -100,24 +100,31 @@ mod client;
 mod connection;
 mod decode;
 mod encode;
+mod events;
 mod frame;
 mod grid;
 mod hub;
 mod key;
+mod lattice;
 mod limits;
 mod log;
 mod objects;
+mod own;
+mod own_view;
 mod replicator;
 mod store;
 mod stream;
 mod subscription;
 
-pub use client::{ApplyError, ClientCounters, ClientEvent, ClientOccupancy, ClientOptions, ReplicaClient};
+pub use client::{
+    ApplyError, ClientCounters, ClientEvent, ClientOccupancy, ClientOptions, DespawnReason, LIMBO_SLACK_TICKS,
+    ReplicaClient,
+};
 pub use connection::{Connection, ConnectionCounters, PIECE_MAX_BYTES, SubscriptionId};
 pub use decode::SegmentError;
 pub use encode::ENTRY_MAX_BYTES;
 pub use frame::{Frame, FrameEntry, FramePart, Segment, Since, Variant};
-pub use grid::{CellGrid, GridError, GridShape, Layers};
+pub use grid::{CellGrid, GridError, GridShape, Layers, Up};
 pub use hub::{
     ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing, Planner, Reader, Turns,
 };
@@ -125,6 +132,7 @@ pub use key::{ChannelKey, ChannelName, KeyError};
 pub use limits::{HubLimits, LimitReached};
 pub use log::ObjectLog;
 pub use objects::ReplicaObject;
+pub use own::ObjectsOutgoing;
 pub use replicator::{EntryTooLong, Placed, Placement, Replicator, ReplicatorOptions};
 pub use store::ObjectStore;
 pub use stream::{Stream, StreamStart, StreamSubscription};

@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 
 use throng_schema::{Facet, FieldMask};
-use throng_wire::Tick;
+use throng_wire::{ObjectId, Tick};
 
 use crate::encode;
-use crate::frame::{Frame, Since};
+use crate::frame::{Frame, Since, Variant};
 use crate::hub::ChannelState;
 use crate::store::ObjectStore;
 
@@ -25,6 +25,9 @@ pub(crate) const SLOTS_MAX: usize = 1 << 24;
 
 /// Slots for which a cell takes memory when the first object comes: 3 KiB.
 const CELL_SLOTS: usize = 64;
+
+/// So many who enter in one tick are a rush: to introduce them again would cost a packet.
+const RUSH: u32 = 64;
 
 /// The objects that live in one channel, newest change first.
 #[derive(Debug)]
@@ -39,6 +42,9 @@ pub struct ObjectLog {
     last_change: Tick,
     horizon: Tick,
     retention_ticks: u32,
+    /// The tick in which somebody entered last, and how many did.
+    entered: (Tick, u32),
+    rush: Option<Tick>,
     /// The cell this channel stands for: grid and cell number.
     cell: Option<(u8, [i32; 3])>,
 }
@@ -61,11 +67,34 @@ pub(crate) enum Content {
         facet: Facet,
         entered: Tick,
     },
-    /// The occupant left or, if `destroyed`, ended.
+    /// The occupant has gone. `again` if this was said once already, when it was otherwise.
     Tombstone {
-        destroyed: bool,
+        index: u32,
+        generation: u32,
+        again: bool,
+        fate: Fate,
+        entered: Tick,
     },
 }
+
+/// How an occupant has left its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It lives elsewhere.
+    Left,
+    /// It has ended.
+    Destroyed,
+    /// It lives in another cell of the same grid, so many cells farther along each axis, at most [`MOVE_MAX_CELLS`]. A
+    /// reader that is sent that cell too knows that it will hear of the object there. Farther cells are not named:
+    /// where an object went that is out of sight is a secret.
+    Moved([i8; 3]),
+}
+
+/// The farthest that a tombstone says how an object moved, in cells.
+pub(crate) const MOVE_MAX_CELLS: u8 = 3;
+
+/// Bits of each axis of such a move.
+pub(crate) const MOVE_BITS: u32 = 3;
 
 impl ObjectLog {
     /// An empty log. `cell` is the place it stands for, if positions in it are written relative to one.
@@ -80,6 +109,8 @@ impl ObjectLog {
             last_change: now,
             horizon: now,
             retention_ticks,
+            entered: (now, 0),
+            rush: None,
             cell,
         }
     }
@@ -144,17 +175,34 @@ impl ObjectLog {
         self.slots[slot as usize].content = content;
         self.live += 1;
         self.push_newest(slot, now);
+        self.entered = if self.entered.0 == now { (now, self.entered.1 + 1) } else { (now, 1) };
+        if self.entered.1 >= RUSH {
+            self.rush = Some(now);
+        }
         slot
     }
 
-    /// The occupant of `slot` leaves, or ends.
-    pub(crate) fn leave(&mut self, slot: u32, destroyed: bool, now: Tick) {
-        debug_assert!(matches!(self.slots[slot as usize].content, Content::Live { .. }));
+    /// The occupant of `slot`, which has this id, leaves or ends.
+    pub(crate) fn leave(&mut self, slot: u32, id: ObjectId, fate: Fate, now: Tick) {
+        let Content::Live { entered, .. } = self.slots[slot as usize].content else { return };
         self.unlink(slot);
-        self.slots[slot as usize].content = Content::Tombstone { destroyed };
+        let (index, generation) = (id.index, id.generation);
+        self.slots[slot as usize].content = Content::Tombstone { index, generation, again: false, fate, entered };
         self.live -= 1;
         self.push_newest(slot, now);
         self.tombstones.push_back(slot);
+    }
+
+    /// A former occupant of `slot` has ended where it went: whoever knew it here is told, if the slot still tells of it.
+    pub(crate) fn end_former(&mut self, slot: u32, id: ObjectId, now: Tick) {
+        let Some(entry) = self.slots.get_mut(slot as usize) else { return };
+        if let Content::Tombstone { index, generation, again, fate, .. } = &mut entry.content
+            && (*index, *generation) == (id.index, id.generation)
+        {
+            (*again, *fate) = (true, Fate::Destroyed);
+            self.unlink(slot);
+            self.push_newest(slot, now);
+        }
     }
 
     /// The occupant of `slot` has changed.
@@ -184,7 +232,8 @@ impl ObjectLog {
             self.unlink(slot);
             self.slots[slot as usize].content = Content::Free;
             self.free.push_back(slot);
-            self.horizon = left;
+            // Not simply the last: a tombstone that told of an end later on is younger than its neighbours.
+            self.horizon = self.horizon.newest(left);
         }
     }
 
@@ -237,6 +286,14 @@ impl ChannelState for ObjectLog {
         self.live == 0
     }
 
+    fn last_rush(&self) -> Option<Tick> {
+        self.rush
+    }
+
+    fn catch_up(&self, since: Tick) -> (Since, Variant) {
+        (Since::Tick(since), encode::ROSTER)
+    }
+
     fn encode(&self, store: &ObjectStore, since: Since, _now: Tick, frame: &mut Frame) {
         encode::encode(self, store, since, frame);
     }
@@ -277,6 +334,10 @@ fn all_newer(store: &ObjectStore, object: u32, mask: FieldMask, tick: Tick) -> b
 mod tests {
     use super::*;
 
+    fn id(index: u32) -> ObjectId {
+        ObjectId { index, generation: 1 }
+    }
+
     fn order(log: &ObjectLog) -> Vec<u32> {
         log.walk().map(|(number, _)| number).collect()
     }
@@ -292,7 +353,7 @@ mod tests {
         log.touch(0, Tick(3));
         log.touch(0, Tick(4));
         assert_eq!(order(&log), [0, 1, 3, 2]);
-        log.leave(3, true, Tick(5));
+        log.leave(3, id(3), Fate::Destroyed, Tick(5));
         assert_eq!(order(&log), [3, 0, 1, 2]);
         assert_eq!(log.last_change(), Tick(5));
         assert_eq!(log.live_count(), 3);
@@ -302,7 +363,7 @@ mod tests {
     fn a_slot_rests_before_it_is_used_again() {
         let mut log = ObjectLog::new(None, 8, Tick(0));
         let slot = log.enter(0, Facet::Public, Tick(1));
-        log.leave(slot, true, Tick(2));
+        log.leave(slot, id(0), Fate::Destroyed, Tick(2));
         assert_ne!(log.enter(1, Facet::Public, Tick(9)), slot);
         assert_eq!(log.horizon(), Tick(0));
         assert_eq!(log.enter(2, Facet::Public, Tick(10)), slot);
@@ -318,12 +379,12 @@ mod tests {
         for tick in 1..2_000 {
             let now = Tick(tick);
             match rng.u32(..3) {
-                0 => live.push(log.enter(tick, Facet::Public, now)),
-                1 if !live.is_empty() => log.leave(live.swap_remove(rng.usize(..live.len())), rng.bool(), now),
+                0 => live.push(log.enter(tick as u32, Facet::Public, now)),
+                1 if !live.is_empty() => log.leave(live.swap_remove(rng.usize(..live.len())), id(0), Fate::Left, now),
                 _ if !live.is_empty() => log.touch(live[rng.usize(..live.len())], now),
                 _ => {}
             }
-            let ticks: Vec<u32> = log.walk().map(|(_, slot)| slot.changed.0).collect();
+            let ticks: Vec<u64> = log.walk().map(|(_, slot)| slot.changed.0).collect();
             assert!(ticks.is_sorted_by(|a, b| a >= b));
             assert_eq!(ticks.len() + log.free.len(), log.slots.len());
             assert_eq!(log.live_count(), live.len());

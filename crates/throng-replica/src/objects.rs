@@ -1,31 +1,73 @@
-//! The objects of a client: values, ticks, homes, and the events that come of their changes.
+//! The objects of a client: values, ticks, homes, and which of them are in sight.
+//!
+//! An object is in sight while one of these holds: its public facet has a home, and the fields kept from owners have come
+//! if there are any; it is the client's own; or it has just moved to a neighbouring cell that the client is sent as well,
+//! and that cell's next turn is awaited.
+//!
+//! What the client owns it knows from its own records alone (see `own.rs`), because only there do state and input
+//! number belong together. What the public facet's channel says of it meanwhile is kept aside, for the day on which the
+//! object is somebody else's.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use throng_schema::{Facet, FieldMask, Kind, Values, ValuesMut};
+use throng_schema::{Facet, FieldMask, Kind, Schema, Values, ValuesMut};
 use throng_wire::{KindId, ObjectId, Tick};
 
-use crate::client::{ApplyError, ClientEvent};
+use crate::client::{ApplyError, ClientEvent, DespawnReason};
+use crate::events::Events;
 
 /// One object as the client knows it.
 #[derive(Debug)]
 pub struct ReplicaObject {
     id: ObjectId,
     kind: KindId,
+    shown: Known,
+    /// What the channel of its public facet says, while the object is the client's own.
+    aside: Option<Box<Known>>,
+    public: Option<HomeView>,
+    others: Option<HomeView>,
+    /// Its place among the client's own objects.
+    own: Option<u32>,
+    /// The kind has fields that are kept from owners: with the public ones alone the object is not whole.
+    has_others: bool,
+    /// It has been in sight since its public facet came.
+    is_whole: bool,
+    newest: Tick,
+    /// Fields that changed since the last event of it was polled.
+    pub(crate) changed: FieldMask,
+    /// It has ended, and is kept only so that late packets do not bring it back.
+    ended: bool,
+    wait: Option<Wait>,
+    /// What the events polled so far have told of it.
+    pub(crate) told: Told,
+    /// Slots of all subscriptions, places and waits that point here.
+    references: u32,
+}
+
+/// What the game has been told of an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) in_sight: bool,
+    pub(crate) own: bool,
+    /// The ticket of its entry in the queue of events.
+    pub(crate) queued: Option<u64>,
+}
+
+/// Values, and when each was told.
+#[derive(Clone, Debug)]
+struct Known {
     words: Vec<u32>,
     blobs: Vec<Vec<u8>>,
     ticks: Vec<Option<Tick>>,
-    homes: [Option<HomeView>; 3],
-    newest: Tick,
-    /// Fields that changed since the last event of it was polled.
-    changed: FieldMask,
-    /// Whether an event that will carry `changed` is queued.
-    noted: bool,
-    present: bool,
-    /// The ticket of its wait for another home, if it has none.
-    limbo: Option<u64>,
-    /// Slots, of all subscriptions, that point here.
-    references: u32,
+}
+
+/// A wait for a cell's next turn, or for late packets to be too late.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    ticket: u64,
+    /// The subscription that is going to introduce it. `None` if it has ended.
+    subscription: Option<u16>,
 }
 
 /// Where a facet lives as far as the client knows, and which tick said so.
@@ -34,6 +76,17 @@ pub(crate) struct HomeView {
     pub(crate) subscription: u16,
     pub(crate) slot: u32,
     pub(crate) tick: Tick,
+}
+
+/// How the occupant of a slot left it, as far as it concerns a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// To somewhere, or nowhere that this client is sent.
+    Away,
+    /// To a channel that this subscription sends.
+    To(u16),
+    /// It has ended.
+    Ended,
 }
 
 impl ReplicaObject {
@@ -49,18 +102,32 @@ impl ReplicaObject {
 
     /// The quantised values; zero where nothing was told (see [`known_fields`](Self::known_fields)).
     pub fn values(&self) -> Values<'_> {
-        Values { words: &self.words, blobs: &self.blobs }
+        self.shown.values()
     }
 
-    /// The fields that were told at least once.
+    /// The fields that the client may know and was told.
     pub fn known_fields(&self) -> FieldMask {
-        self.ticks.iter().enumerate().fold(0, |mask, (field, tick)| mask | u64::from(tick.is_some()) << field)
+        self.shown.fields()
     }
 
-    /// The facets that the client may see at present. Empty for an object that has just left a channel and is kept
-    /// for a while.
+    /// The facets that the client is told of at present. An object that is the client's own has no
+    /// [`Facet::Others`] for it.
     pub fn facets(&self) -> impl Iterator<Item = Facet> + '_ {
-        Facet::ALL.into_iter().filter(|facet| self.homes[facet.index()].is_some())
+        Facet::ALL.into_iter().filter(|facet| match facet {
+            Facet::Public => self.is_in_sight(),
+            Facet::Owner => self.own.is_some(),
+            Facet::Others => self.others.is_some(),
+        })
+    }
+
+    /// Whether the client owns it.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Whether it has moved to a cell whose next turn has not come yet.
+    pub fn is_awaited(&self) -> bool {
+        self.own.is_none() && self.public.is_none() && !self.ended && self.wait.is_some()
     }
 
     /// The tick of the newest news of it.
@@ -68,48 +135,51 @@ impl ReplicaObject {
         self.newest
     }
 
-    pub(crate) fn is_present(&self) -> bool {
-        self.present
+    pub(crate) fn own_place(&self) -> Option<u32> {
+        self.own
+    }
+
+    pub(crate) fn is_in_sight(&self) -> bool {
+        let is_whole = self.is_whole || !self.has_others || self.others.is_some();
+        !self.ended && (self.public.is_some() && is_whole || self.own.is_some() || self.wait.is_some())
     }
 }
 
-/// How many ended waits the queue of homeless objects may hold before it is cleared of them.
-const LIMBO_SLACK: usize = 16;
+/// How many ended waits the queue of waits may hold before it is cleared of them.
+const WAITS_SLACK: usize = 16;
 
 /// All objects of a client, by slab index and by id. Some have no id yet: they are known by a slot only.
 #[derive(Debug)]
 pub(crate) struct Objects {
+    schema: Arc<Schema>,
     slab: Vec<Option<ReplicaObject>>,
     free: Vec<u32>,
     by_id: HashMap<ObjectId, u32>,
-    present: usize,
-    events: VecDeque<ClientEvent>,
-    events_limit: usize,
-    events_dropped: u64,
-    /// Objects without a home, in the order in which they lost it. Some have found another since.
-    limbo: VecDeque<Homeless>,
+    in_sight: usize,
+    events: Events,
+    /// In the order in which they began. Some are over.
+    waits: VecDeque<WaitEntry>,
     next_ticket: u64,
 }
 
-/// An object that lost its last home. The wait is over when the object no longer holds this ticket.
+/// A wait of the object at `index`, over when the object no longer holds this ticket.
 #[derive(Clone, Copy, Debug)]
-struct Homeless {
+struct WaitEntry {
     index: u32,
     ticket: u64,
     since: Tick,
 }
 
 impl Objects {
-    pub(crate) fn new(events_limit: usize) -> Objects {
+    pub(crate) fn new(schema: Arc<Schema>) -> Objects {
         Objects {
+            schema,
             slab: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::new(),
-            present: 0,
-            events: VecDeque::new(),
-            events_limit: events_limit.max(1),
-            events_dropped: 0,
-            limbo: VecDeque::new(),
+            in_sight: 0,
+            events: Events::default(),
+            waits: VecDeque::new(),
             next_ticket: 0,
         }
     }
@@ -138,8 +208,8 @@ impl Objects {
         self.get(index).map_or(Tick(0), |object| object.newest)
     }
 
-    pub(crate) fn present_count(&self) -> usize {
-        self.present
+    pub(crate) fn in_sight_count(&self) -> usize {
+        self.in_sight
     }
 
     pub(crate) fn held_count(&self) -> usize {
@@ -150,12 +220,8 @@ impl Objects {
         self.events.len()
     }
 
-    pub(crate) fn homeless_count(&self) -> usize {
-        self.limbo.len()
-    }
-
-    pub(crate) fn events_dropped(&self) -> u64 {
-        self.events_dropped
+    pub(crate) fn wait_count(&self) -> usize {
+        self.waits.len()
     }
 
     /// Adds an object that nothing points to yet.
@@ -166,18 +232,24 @@ impl Objects {
         id: ObjectId,
         limit: usize,
     ) -> Result<u32, ApplyError> {
+        if self.free.is_empty() && self.slab.len() >= limit {
+            self.forget_an_ended_one();
+        }
         let object = ReplicaObject {
             id,
             kind: kind_id,
-            words: vec![0; kind.words],
-            blobs: vec![Vec::new(); kind.blobs],
-            ticks: vec![None; kind.fields.len()],
-            homes: [None; 3],
+            shown: Known::of(kind),
+            aside: None,
+            public: None,
+            others: None,
+            own: None,
+            has_others: kind.facet_mask(Facet::Others) != 0,
+            is_whole: false,
             newest: Tick(0),
             changed: 0,
-            noted: false,
-            present: false,
-            limbo: None,
+            ended: false,
+            wait: None,
+            told: Told::default(),
             references: 0,
         };
         let index = match self.free.pop() {
@@ -203,7 +275,7 @@ impl Objects {
         }
     }
 
-    /// One slot less points to the object.
+    /// One thing less points to the object.
     pub(crate) fn release(&mut self, index: u32) {
         if let Some(object) = self.get_mut(index) {
             object.references -= 1;
@@ -211,122 +283,277 @@ impl Objects {
         }
     }
 
-    /// Takes over the fields of `mask` that are newer than what is known.
-    pub(crate) fn apply(&mut self, index: u32, kind: &Kind, mask: FieldMask, values: Values<'_>, tick: Tick) {
-        let Some(object) = self.get_mut(index) else { return };
-        let first_news = object.ticks.iter().all(Option::is_none);
-        if first_news || tick.is_newer_than(object.newest) {
+    /// Takes over the fields of `mask`, told by a channel, that are newer than what is known.
+    pub(crate) fn apply(
+        &mut self,
+        index: u32,
+        kind: &Kind,
+        (facet, mask): (Facet, FieldMask),
+        values: Values<'_>,
+        tick: Tick,
+    ) {
+        let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
+        let values = cut(kind, values);
+        let first_news = object.shown.ticks.iter().all(Option::is_none);
+        if object.own.is_none() && (first_news || tick.is_newer_than(object.newest)) {
             object.newest = tick;
         }
-        let newer = newer_fields(&object.ticks, mask, tick);
-        let values = Values { words: &values.words[..kind.words], blobs: &values.blobs[..kind.blobs] };
-        object.take(kind, newer, values, |_| tick);
-        self.note_change(index);
+        let target = match (&mut object.aside, facet) {
+            (Some(aside), Facet::Public) => aside,
+            _ => &mut object.shown,
+        };
+        let newer = target.newer_fields(mask, tick);
+        let changed = target.take(kind, newer, values, |_| tick);
+        if facet != Facet::Public || object.aside.is_none() {
+            object.changed |= changed & told_of(kind);
+        }
+        self.note(index);
     }
 
     /// Gives what is known of an object without an id to the object that it turned out to be.
-    pub(crate) fn merge(&mut self, from: u32, to: u32, kind: &Kind) {
+    pub(crate) fn merge(&mut self, from: u32, to: u32, facet: usize, kind: &Kind) {
         let Some(nameless) = self.slab.get_mut(from as usize).and_then(Option::take) else { return };
-        if let Some(object) = self.get_mut(to) {
-            let told = nameless.known_fields();
+        if let Some(object) = self.get_mut(to).filter(|object| !object.ended) {
+            let is_public = facet == Facet::Public.index();
+            let is_shown = object.aside.is_none() || !is_public;
+            let target = if is_shown { &mut object.shown } else { object.aside.as_mut().expect("just looked at") };
             let newer = (0..kind.fields.len()).fold(0, |mask, field| {
-                let newer = match (nameless.ticks[field], object.ticks[field]) {
+                let newer = match (nameless.shown.ticks[field], target.ticks[field]) {
                     (Some(new), Some(old)) => new.is_newer_than(old),
                     (new, _) => new.is_some(),
                 };
                 mask | u64::from(newer) << field
             });
-            if told != 0 {
-                object.newest = object.newest.newest(nameless.newest);
+            let changed =
+                target.take(kind, newer, nameless.values(), |field| nameless.shown.ticks[field].unwrap_or_default());
+            if is_shown {
+                object.changed |= changed & told_of(kind);
+                if nameless.shown.fields() != 0 && object.own.is_none() {
+                    object.newest = object.newest.newest(nameless.newest);
+                }
             }
-            object.take(kind, newer, nameless.values(), |field| nameless.ticks[field].unwrap_or_default());
-            self.note_change(to);
+            self.note(to);
         }
         self.slab[from as usize] = Some(nameless);
     }
 
     /// A facet was introduced at this place.
     pub(crate) fn settle(&mut self, index: u32, facet: Facet, home: HomeView) {
-        let Some(object) = self.get_mut(index) else { return };
-        let present_home = &mut object.homes[facet.index()];
-        if present_home.is_some_and(|present| present.tick.is_newer_than(home.tick)) {
+        let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
+        let was_in_sight = object.is_in_sight();
+        let present = match facet {
+            Facet::Others => &mut object.others,
+            _ => &mut object.public,
+        };
+        if present.is_some_and(|present| present.tick.is_newer_than(home.tick)) {
             return;
         }
-        *present_home = Some(home);
-        object.limbo = None;
-        if !object.present {
-            object.present = true;
-            object.changed = 0;
-            let id = object.id;
-            self.present += 1;
-            self.push_event(ClientEvent::Spawned(id));
+        *present = Some(home);
+        if facet == Facet::Public {
+            object.wait = None;
         }
+        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
     }
 
-    /// A facet is no longer at this place. Without effect if it lives elsewhere by now.
-    pub(crate) fn leave(&mut self, index: u32, facet: usize, place: HomeView, destroyed: bool) {
+    /// A facet is no longer at this place. Without effect if it lives elsewhere by now, unless the object has ended.
+    pub(crate) fn leave(&mut self, index: u32, facet: usize, place: HomeView, departure: Departure) {
+        if departure == Departure::Ended {
+            return self.end(index, place.tick);
+        }
+        let schema = Arc::clone(&self.schema);
         let Some(object) = self.get_mut(index) else { return };
+        let (kind, was_in_sight) = (schema.kind(object.kind), object.is_in_sight());
         let lived_here =
-            object.homes[facet].is_some_and(|home| (home.subscription, home.slot) == (place.subscription, place.slot));
-        if !lived_here {
+            |home: Option<HomeView>| home.is_some_and(|h| (h.subscription, h.slot) == (place.subscription, place.slot));
+        if facet == Facet::Others.index() {
+            if lived_here(object.others) {
+                object.others = None;
+                // What it may no longer know it forgets.
+                object.changed |= object.shown.forget(kind, kind.facet_mask(Facet::Others));
+                self.note(index);
+            }
             return;
         }
-        object.homes[facet] = None;
-        if !object.present || object.homes.iter().any(Option::is_some) {
+        if !lived_here(object.public) {
             return;
         }
-        if destroyed {
-            self.remove(index);
-        } else {
-            self.await_home(index, place.tick);
+        object.public = None;
+        if let (Departure::To(subscription), None) = (departure, object.own) {
+            self.await_turn(index, subscription, place.tick);
+        }
+        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+    }
+
+    /// The object has ended, whatever else is said of it.
+    pub(crate) fn end(&mut self, index: u32, tick: Tick) {
+        let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
+        let was_in_sight = object.is_in_sight();
+        object.ended = true;
+        (object.public, object.others, object.own, object.aside) = (None, None, None, None);
+        let ticket = self.queue_wait(index, tick);
+        if let Some(object) = self.get_mut(index) {
+            object.wait = Some(Wait { ticket, subscription: None });
+            object.references += 1;
+        }
+        self.look_again(index, was_in_sight, DespawnReason::Destroyed);
+    }
+
+    /// A channel says of an object that it never introduced that it has left that channel again.
+    pub(crate) fn pass_on(&mut self, index: u32, from: u16, tick: Tick, departure: Departure) {
+        if departure == Departure::Ended {
+            return self.end(index, tick);
+        }
+        let Some(object) = self.get_mut(index) else { return };
+        if object.public.is_some() || object.wait.is_none_or(|wait| wait.subscription != Some(from)) {
+            return;
+        }
+        match departure {
+            Departure::To(subscription) => self.await_turn(index, subscription, tick),
+            _ => self.end_wait(index),
         }
     }
 
-    /// Removes the objects that have been without a home for longer than `limbo_ticks`.
-    pub(crate) fn end_limbo(&mut self, now: Tick, limbo_ticks: u32) {
-        while let Some(&homeless) = self.limbo.front() {
-            if now.since(homeless.since) <= limbo_ticks {
+    /// Takes over what a record says of an object that the client owns. It is newer than all records before it.
+    pub(crate) fn apply_own(
+        &mut self,
+        index: u32,
+        kind: &Kind,
+        place: u32,
+        introduced: bool,
+        mask: FieldMask,
+        (values, tick): (Values<'_>, Tick),
+    ) {
+        let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
+        let was_in_sight = object.is_in_sight();
+        let mut mask = mask;
+        if introduced && object.own.is_some() {
+            // Said again, because the first saying may be lost. What the owner predicts is its own by now.
+            mask &= !kind.skip_owner_mask();
+        }
+        if introduced {
+            object.own = Some(place);
+            object.wait = None;
+            if object.aside.is_none() {
+                let mut aside = object.shown.clone();
+                aside.forget(kind, !kind.facet_mask(Facet::Public));
+                object.aside = Some(Box::new(aside));
+            }
+        }
+        object.newest = tick;
+        let changed = object.shown.take(kind, mask, cut(kind, values), |_| tick);
+        object.changed |= changed & told_of(kind);
+        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+    }
+
+    /// The object at this place of the client's own objects is somebody else's. What only owners know is forgotten, and
+    /// what the object's channel has said counts again.
+    pub(crate) fn disown(&mut self, index: u32, place: u32) {
+        let schema = Arc::clone(&self.schema);
+        let Some(object) = self.get_mut(index).filter(|object| object.own == Some(place)) else { return };
+        let (kind, was_in_sight) = (schema.kind(object.kind), object.is_in_sight());
+        object.own = None;
+        let mut changed = object.shown.forget(kind, kind.facet_mask(Facet::Owner));
+        if let Some(aside) = object.aside.take() {
+            let predicted = kind.skip_owner_mask();
+            let newer = (0..kind.fields.len()).fold(0, |mask, field| {
+                let is_newer = match (aside.ticks[field], object.shown.ticks[field]) {
+                    (Some(new), Some(old)) => new.is_newer_than(old) || predicted >> field & 1 == 1,
+                    (new, _) => new.is_some(),
+                };
+                mask | u64::from(is_newer) << field
+            });
+            changed |= object.shown.take(kind, newer, aside.values(), |field| aside.ticks[field].unwrap_or_default());
+        }
+        object.changed |= changed & told_of(kind);
+        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+    }
+
+    /// Replaces the fields that the owner predicts itself by what it has predicted. False if the object is not its own.
+    pub(crate) fn predict(&mut self, index: u32, kind: &Kind, write: impl FnOnce(ValuesMut<'_>)) -> bool {
+        let Some(object) = self.get_mut(index).filter(|object| object.own.is_some()) else { return false };
+        let (mut words, mut blobs) = kind.empty_values();
+        write(ValuesMut { words: &mut words, blobs: &mut blobs });
+        let to = ValuesMut { words: &mut object.shown.words, blobs: &mut object.shown.blobs };
+        kind.copy(kind.skip_owner_mask(), Values { words: &words, blobs: &blobs }, to);
+        true
+    }
+
+    /// Ends the waits that have lasted for longer than `limit_ticks`.
+    pub(crate) fn end_waits(&mut self, now: Tick, limit_ticks: u32) {
+        while let Some(&entry) = self.waits.front() {
+            if now.since(entry.since) <= limit_ticks {
                 return;
             }
-            self.limbo.pop_front();
-            if self.is_waiting(homeless) {
-                self.remove(homeless.index);
-                self.forget_if_unused(homeless.index);
+            self.waits.pop_front();
+            if self.is_waiting(entry) {
+                self.end_wait(entry.index);
             }
         }
     }
 
-    /// Queues an object that has just lost its last home. The queue stays in proportion to the objects, however often
-    /// they come and go in between.
-    fn await_home(&mut self, index: u32, since: Tick) {
-        if self.limbo.len() >= 2 * self.slab.len() + LIMBO_SLACK {
-            let mut limbo = std::mem::take(&mut self.limbo);
-            limbo.retain(|&homeless| self.is_waiting(homeless));
-            self.limbo = limbo;
+    /// Ends the waits for a subscription that has ended. Returns how many waits were looked at.
+    pub(crate) fn end_waits_for(&mut self, subscription: u16) -> usize {
+        let looked_at = self.waits.len();
+        for at in 0..looked_at {
+            let entry = self.waits[at];
+            let wait = self.get(entry.index).and_then(|object| object.wait);
+            if wait.is_some_and(|wait| wait.ticket == entry.ticket && wait.subscription == Some(subscription)) {
+                self.end_wait(entry.index);
+            }
+        }
+        looked_at
+    }
+
+    /// The next event.
+    pub(crate) fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.poll(&mut self.slab)
+    }
+
+    /// The object's home is a channel whose turn has not come.
+    fn await_turn(&mut self, index: u32, subscription: u16, since: Tick) {
+        let ticket = self.queue_wait(index, since);
+        if let Some(object) = self.get_mut(index) {
+            object.wait = Some(Wait { ticket, subscription: Some(subscription) });
+        }
+    }
+
+    /// Queues a wait. The queue stays in proportion to the objects, however often they come and go in between.
+    fn queue_wait(&mut self, index: u32, since: Tick) -> u64 {
+        if self.waits.len() >= 2 * self.slab.len() + WAITS_SLACK {
+            let mut waits = std::mem::take(&mut self.waits);
+            waits.retain(|&entry| self.is_waiting(entry));
+            self.waits = waits;
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        if let Some(object) = self.get_mut(index) {
-            object.limbo = Some(ticket);
-            self.limbo.push_back(Homeless { index, ticket, since });
+        self.waits.push_back(WaitEntry { index, ticket, since });
+        ticket
+    }
+
+    fn is_waiting(&self, entry: WaitEntry) -> bool {
+        let wait = self.get(entry.index).and_then(|object| object.wait);
+        wait.is_some_and(|wait| wait.ticket == entry.ticket)
+    }
+
+    fn end_wait(&mut self, index: u32) {
+        let Some(object) = self.get_mut(index) else { return };
+        let was_in_sight = object.is_in_sight();
+        object.wait = None;
+        if object.ended {
+            return self.release(index);
         }
+        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+        self.forget_if_unused(index);
     }
 
-    fn is_waiting(&self, homeless: Homeless) -> bool {
-        self.get(homeless.index).is_some_and(|object| object.limbo == Some(homeless.ticket))
-    }
-
-    /// The next event; a change carries all fields changed since the last.
-    pub(crate) fn poll_event(&mut self) -> Option<ClientEvent> {
-        loop {
-            let event = self.events.pop_front()?;
-            let ClientEvent::Changed { id, .. } = event else { return Some(event) };
-            let Some(object) = self.find(id).and_then(|index| self.get_mut(index)) else { continue };
-            object.noted = false;
-            let fields = std::mem::take(&mut object.changed);
-            if fields != 0 {
-                return Some(ClientEvent::Changed { id, fields });
-            }
+    /// Makes room where there is none: late packets of an object that has ended are taken for possible no longer.
+    fn forget_an_ended_one(&mut self) {
+        let is_ended = |entry: &WaitEntry| {
+            self.is_waiting(*entry)
+                && self.get(entry.index).is_some_and(|object| object.ended && object.references == 1)
+        };
+        if let Some(entry) = self.waits.iter().copied().find(|entry| is_ended(entry)) {
+            self.end_wait(entry.index);
         }
     }
 
@@ -334,21 +561,46 @@ impl Objects {
         self.slab.get_mut(index as usize)?.as_mut()
     }
 
-    fn remove(&mut self, index: u32) {
-        let Some(object) = self.get_mut(index) else { return };
-        if !std::mem::take(&mut object.present) {
+    /// Notes whether the object has come into sight or gone out of it.
+    fn look_again(&mut self, index: u32, was_in_sight: bool, reason: DespawnReason) {
+        let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        object.is_whole = object.is_in_sight();
+        match (was_in_sight, object.is_whole) {
+            (false, true) => self.in_sight += 1,
+            (true, false) => {
+                self.in_sight -= 1;
+                object.changed = 0;
+                if std::mem::take(&mut object.told).in_sight {
+                    self.events.push_gone(object.id, reason);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.note(index);
+    }
+
+    /// Queues the object if there is something to tell of it.
+    fn note(&mut self, index: u32) {
+        let slab_len = self.slab.len();
+        let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        if !object.is_in_sight() {
+            object.changed = 0;
             return;
         }
-        object.limbo = None;
-        object.changed = 0;
-        let id = object.id;
-        self.present -= 1;
-        self.push_event(ClientEvent::Despawned(id));
+        let is_news = !object.told.in_sight || object.told.own != object.own.is_some() || object.changed != 0;
+        if is_news && object.told.queued.is_none() {
+            object.told.queued = Some(self.events.push_object(index));
+        }
+        if self.events.is_long(slab_len) {
+            let slab = &self.slab;
+            self.events.clear_ended(|index| slab.get(index as usize)?.as_ref()?.told.queued);
+        }
     }
 
     fn forget_if_unused(&mut self, index: u32) {
         let Some(object) = self.get(index) else { return };
-        if object.references > 0 || object.present {
+        if object.references > 0 || object.is_in_sight() {
             return;
         }
         if !object.id.is_none() {
@@ -358,35 +610,38 @@ impl Objects {
         self.slab[index as usize] = None;
         self.free.push(index);
     }
-
-    /// Queues the event of a change, once until it is polled.
-    fn note_change(&mut self, index: u32) {
-        let Some(object) = self.get_mut(index) else { return };
-        if !object.present {
-            object.changed = 0;
-        } else if object.changed != 0 && !object.noted {
-            object.noted = true;
-            let id = object.id;
-            self.push_event(ClientEvent::Changed { id, fields: 0 });
-        }
-    }
-
-    fn push_event(&mut self, event: ClientEvent) {
-        if self.events.len() == self.events_limit {
-            self.events_dropped += 1;
-            if let Some(ClientEvent::Changed { id, .. }) = self.events.pop_front()
-                && let Some(object) = self.find(id).and_then(|index| self.get_mut(index))
-            {
-                object.noted = false;
-            }
-        }
-        self.events.push_back(event);
-    }
 }
 
-impl ReplicaObject {
-    fn take(&mut self, kind: &Kind, mask: FieldMask, values: Values<'_>, tick_of: impl Fn(usize) -> Tick) {
-        self.changed |= kind.compare(self.values(), values) & mask & told_of(kind);
+impl Known {
+    fn of(kind: &Kind) -> Known {
+        let (words, blobs) = kind.empty_values();
+        Known { words, blobs, ticks: vec![None; kind.fields.len()] }
+    }
+
+    fn values(&self) -> Values<'_> {
+        Values { words: &self.words, blobs: &self.blobs }
+    }
+
+    fn fields(&self) -> FieldMask {
+        self.ticks.iter().enumerate().fold(0, |mask, (field, tick)| mask | u64::from(tick.is_some()) << field)
+    }
+
+    /// The fields of `mask` of which nothing as new as `tick` is known.
+    fn newer_fields(&self, mask: FieldMask, tick: Tick) -> FieldMask {
+        let (mut newer, mut rest) = (0, mask);
+        while rest != 0 {
+            let field = rest.trailing_zeros();
+            if self.ticks[field as usize].is_none_or(|known| tick.is_newer_than(known)) {
+                newer |= 1 << field;
+            }
+            rest &= rest - 1;
+        }
+        newer
+    }
+
+    /// Takes over the fields of `mask`. Returns those that differ from before.
+    fn take(&mut self, kind: &Kind, mask: FieldMask, values: Values<'_>, tick_of: impl Fn(usize) -> Tick) -> FieldMask {
+        let changed = kind.compare(self.values(), values) & mask;
         kind.copy(mask, values, ValuesMut { words: &mut self.words, blobs: &mut self.blobs });
         let mut rest = mask;
         while rest != 0 {
@@ -394,7 +649,47 @@ impl ReplicaObject {
             self.ticks[field] = Some(tick_of(field));
             rest &= rest - 1;
         }
+        changed
     }
+
+    /// Forgets the fields of `mask`. Returns those that were known.
+    fn forget(&mut self, kind: &Kind, mask: FieldMask) -> FieldMask {
+        let forgotten = self.fields() & mask;
+        if forgotten != 0 {
+            let (words, blobs) = kind.empty_values();
+            let to = ValuesMut { words: &mut self.words, blobs: &mut self.blobs };
+            kind.copy(forgotten, Values { words: &words, blobs: &blobs }, to);
+            for (field, tick) in self.ticks.iter_mut().enumerate() {
+                *tick = tick.filter(|_| forgotten >> field & 1 == 0);
+            }
+        }
+        forgotten
+    }
+}
+
+impl ReplicaObject {
+    /// What there is to tell next, and marks it as told.
+    pub(crate) fn next_event(&mut self) -> Option<ClientEvent> {
+        if !self.is_in_sight() {
+            return None;
+        }
+        let id = self.id;
+        if !self.told.in_sight {
+            self.told.in_sight = true;
+            self.changed = 0;
+            return Some(ClientEvent::Spawned(id));
+        }
+        if self.told.own != self.own.is_some() {
+            self.told.own = self.own.is_some();
+            return Some(if self.told.own { ClientEvent::Owned(id) } else { ClientEvent::Disowned(id) });
+        }
+        let fields = std::mem::take(&mut self.changed);
+        (fields != 0).then_some(ClientEvent::Changed { id, fields })
+    }
+}
+
+fn cut<'a>(kind: &Kind, values: Values<'a>) -> Values<'a> {
+    Values { words: &values.words[..kind.words], blobs: &values.blobs[..kind.blobs] }
 }
 
 /// The fields whose changes are told: those marked `notify`, or all if the kind marks none.
@@ -403,16 +698,4 @@ fn told_of(kind: &Kind) -> FieldMask {
         0 => FieldMask::MAX,
         marked => marked,
     }
-}
-
-fn newer_fields(ticks: &[Option<Tick>], mask: FieldMask, tick: Tick) -> FieldMask {
-    let (mut newer, mut rest) = (0, mask);
-    while rest != 0 {
-        let field = rest.trailing_zeros();
-        if ticks[field as usize].is_none_or(|known| tick.is_newer_than(known)) {
-            newer |= 1 << field;
-        }
-        rest &= rest - 1;
-    }
-    newer
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use throng_schema::{Facet, FieldMask, Schema, ValuesMut};
+use throng_schema::{Facet, FieldMask, Kind, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::grid::{CellGrid, GridError, GridShape};
-use crate::hub::{ChannelIndex, Executor, Hub};
+use crate::hub::{ChannelIndex, ConnectionSlot, Executor, Hub};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
-use crate::log::ObjectLog;
+use crate::log::{Fate, MOVE_MAX_CELLS, ObjectLog};
+use crate::own::ObjectsOutgoing;
 use crate::store::{Home, ObjectStore};
 
 /// Where the public facet of an object lives.
@@ -71,7 +72,7 @@ pub enum Placed {
 ///
 /// Call in each tick, in this order: [`begin_tick`](Self::begin_tick); any number of spawns, updates, placements,
 /// despawns and subscriptions; [`plan`](Self::plan); [`encode`](Self::encode); then write through
-/// [`hub`](Self::hub).
+/// [`hub`](Self::hub). A change after `plan` belongs to the next tick.
 #[derive(Debug)]
 pub struct Replicator {
     store: ObjectStore,
@@ -79,33 +80,54 @@ pub struct Replicator {
     /// By object index.
     ownership: Vec<Ownership>,
     placed: Vec<Placed>,
+    /// Objects that a limit keeps in a cell that they have left: they are tried again each tick.
+    misplaced: Vec<ObjectId>,
+    /// By kind: why there can be no objects of it.
+    too_long: Vec<Option<EntryTooLong>>,
     retention_ticks: u32,
     now: Tick,
 }
 
-/// A kind whose facet does not fit into a packet. Our side's mistake: shorten its texts and byte lists, or send what is
-/// long as messages.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kind {kind}: its {facet:?} fields can take {bytes} bytes together, and {ENTRY_MAX_BYTES} is the limit")]
+/// A kind of which an audience's fields do not fit into a packet, so that there can be no objects of it; messages and
+/// inputs can have any length. The owner's audience is told the public fields as well. Our side's mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "objects of kind {kind} cannot be replicated: its fields for {} can take {bytes} bytes together, and \
+     {ENTRY_MAX_BYTES} is the limit; shorten its texts and byte lists, or send it as a message",
+    audience(*.facet)
+)]
 pub struct EntryTooLong {
     /// The kind.
     pub kind: &'static str,
-    /// The facet.
+    /// The facet of the audience.
     pub facet: Facet,
     /// The most bytes that its fields can take.
     pub bytes: u64,
 }
 
-fn check_entries(schema: &Schema) -> Result<(), EntryTooLong> {
-    for kind in schema.kinds() {
-        for facet in Facet::ALL {
-            let bytes = kind.max_bits(kind.facet_mask(facet)).div_ceil(8) + ENTRY_HEAD_BYTES;
+fn audience(facet: Facet) -> &'static str {
+    match facet {
+        Facet::Public => "everybody",
+        Facet::Owner => "the owner, the public ones included,",
+        Facet::Others => "everybody but the owner",
+    }
+}
+
+impl EntryTooLong {
+    /// Whether there can be objects of a kind.
+    ///
+    /// # Errors
+    /// The first audience whose fields can be longer than a packet holds.
+    pub fn check(kind: &Kind) -> Result<(), EntryTooLong> {
+        let masks = [kind.facet_mask(Facet::Public), kind.own_mask(), kind.facet_mask(Facet::Others)];
+        for (facet, mask) in Facet::ALL.into_iter().zip(masks) {
+            let bytes = kind.max_bits(mask).div_ceil(8) + ENTRY_HEAD_BYTES;
             if bytes > ENTRY_MAX_BYTES as u64 {
                 return Err(EntryTooLong { kind: kind.name, facet, bytes });
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Slot, id and mask of an entry at their longest.
@@ -115,22 +137,45 @@ const ENTRY_HEAD_BYTES: u64 = 20;
 struct Ownership {
     placement: Placement,
     owner: Option<ConnectionId>,
+    /// The object's number among those of its owner, if that is connected.
+    place: Option<u32>,
+    /// Where the public facet lived before, newest first.
+    former: [Option<FormerHome>; FORMER_HOMES],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FormerHome {
+    home: Home,
+    left: Tick,
+}
+
+/// Channels that an object has left and in which its end is told. Whoever has not heard that it left one of those before
+/// hears of the end in the last channel, or stops to wait for it.
+const FORMER_HOMES: usize = 3;
+
+/// For so long after it left a channel, in ticks, an object's end is told there. Later it is told where the object ends, at that
+/// channel's turn.
+const FORMER_TICKS: u32 = 64;
+
+impl Ownership {
+    fn new(placement: Placement, owner: Option<ConnectionId>) -> Ownership {
+        Ownership { placement, owner, place: None, former: [None; FORMER_HOMES] }
+    }
 }
 
 impl Replicator {
     /// A replicator without objects.
-    ///
-    /// Fails if the fields of one facet of a kind can be longer than a packet holds.
-    pub fn new(schema: Arc<Schema>, options: ReplicatorOptions) -> Result<Replicator, EntryTooLong> {
-        check_entries(&schema)?;
-        Ok(Replicator {
+    pub fn new(schema: Arc<Schema>, options: ReplicatorOptions) -> Replicator {
+        Replicator {
+            too_long: schema.kinds().iter().map(|kind| EntryTooLong::check(kind).err()).collect(),
             store: ObjectStore::new(schema, options.objects.min(1 << 24)),
             hub: Hub::new(options.limits, options.first_tick),
             ownership: Vec::new(),
             placed: Vec::new(),
+            misplaced: Vec::new(),
             retention_ticks: options.retention_ticks.max(1),
             now: options.first_tick,
-        })
+        }
     }
 
     /// Adds a grid of cells; the first is number 0. Both sides must add grids of the same shapes.
@@ -148,6 +193,11 @@ impl Replicator {
     fn add_cell_grid(&mut self, grid: CellGrid) -> u8 {
         self.store.add_grid(grid);
         self.store.grids().len() as u8 - 1
+    }
+
+    /// The grid of that number.
+    pub fn grid(&self, grid: u8) -> Option<&CellGrid> {
+        self.store.grids().get(usize::from(grid))
     }
 
     /// The objects' quantised state.
@@ -174,7 +224,25 @@ impl Replicator {
     pub fn begin_tick(&mut self) -> Tick {
         self.now = self.now.after(1);
         self.placed.clear();
+        self.place_again();
         self.now
+    }
+
+    fn place_again(&mut self) {
+        if self.misplaced.is_empty() {
+            return;
+        }
+        let mut misplaced = std::mem::take(&mut self.misplaced);
+        misplaced.sort_unstable();
+        misplaced.dedup();
+        misplaced.retain(|&id| self.store.contains(id) && self.place(id, Facet::Public).is_err());
+        self.misplaced = misplaced;
+    }
+
+    /// The tick that a change made now gets. What is changed after [`plan`](Self::plan) belongs to the next tick: the
+    /// frames of this one are asked for already, and whoever was sent them counts as having been told everything of it.
+    fn change_tick(&self) -> Tick {
+        self.now.newest(self.hub.now().after(1))
     }
 
     /// The comings and goings of this tick, in order.
@@ -183,6 +251,10 @@ impl Replicator {
     }
 
     /// Adds an object. `quantise` writes its first values.
+    ///
+    /// # Errors
+    /// Objects of the kind do not fit into a packet, the placement names a grid that does not exist or needs a position
+    /// that the kind has not, or there is no room for another object or channel.
     pub fn spawn(
         &mut self,
         kind: KindId,
@@ -190,13 +262,18 @@ impl Replicator {
         owner: Option<ConnectionId>,
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
-        let id = self.store.spawn(kind, self.now)?;
+        if let Some(&Some(error)) = self.too_long.get(usize::from(kind.0)) {
+            return Err(error.into());
+        }
+        self.check_placement(kind, placement)?;
+        let id = self.store.spawn(kind, self.change_tick())?;
         let index = id.index as usize;
         if self.ownership.len() <= index {
-            self.ownership.resize(index + 1, Ownership { placement, owner });
+            self.ownership.resize(index + 1, Ownership::new(placement, owner));
         }
-        self.ownership[index] = Ownership { placement, owner };
-        self.store.update(id.index, self.now, quantise);
+        self.ownership[index] = Ownership::new(placement, owner);
+        self.store.update(id.index, self.change_tick(), quantise);
+        self.enter_own(id);
         if let Err(error) = self.place_all(id) {
             self.despawn(id);
             return Err(error);
@@ -209,23 +286,28 @@ impl Replicator {
         if !self.store.contains(id) {
             return Ok(0);
         }
-        let mask = self.store.update(id.index, self.now, quantise);
+        let mask = self.store.update(id.index, self.change_tick(), quantise);
         if mask == 0 {
             return Ok(0);
         }
         let kind = self.store.kind(id.index);
         let moved = kind.position.is_some_and(|position| mask >> position & 1 == 1);
         let lasting = mask & !kind.initial_only_mask();
+        let now = self.change_tick();
         let touched = Facet::ALL.map(|facet| lasting & kind.facet_mask(facet) != 0);
         for facet in Facet::ALL {
             if let Some(home) = self.store.home(id.index, facet)
                 && touched[facet.index()]
             {
-                self.hub.state_mut(ChannelIndex(home.channel)).touch(home.slot, self.now);
+                self.hub.state_mut(ChannelIndex(home.channel)).touch(home.slot, now);
             }
         }
-        if moved && let Placement::Cell(_) = self.ownership[id.index as usize].placement {
-            self.place(id, Facet::Public)?;
+        if moved
+            && let Placement::Cell(_) = self.ownership[id.index as usize].placement
+            && let Err(limit) = self.place(id, Facet::Public)
+        {
+            self.misplaced.push(id);
+            return Err(limit);
         }
         Ok(mask)
     }
@@ -235,6 +317,7 @@ impl Replicator {
         if !self.store.contains(id) {
             return Ok(());
         }
+        self.check_placement(self.store.kind_id(id.index), placement)?;
         self.ownership[id.index as usize].placement = placement;
         self.place(id, Facet::Public)
     }
@@ -244,8 +327,34 @@ impl Replicator {
         if !self.store.contains(id) {
             return Ok(());
         }
-        self.ownership[id.index as usize].owner = owner;
-        self.place(id, Facet::Owner)
+        if self.ownership[id.index as usize].owner != owner {
+            self.leave_own(id, false);
+            self.ownership[id.index as usize].owner = owner;
+            self.enter_own(id);
+        }
+        Ok(())
+    }
+
+    /// The client of a connection can read what it is told of its own objects.
+    pub fn admit(&mut self, connection: ConnectionId) {
+        if let Some(connection) = self.hub.connection_mut(connection) {
+            connection.own.open();
+        }
+    }
+
+    /// Notes that the state of this tick includes the effect of this input and of all before it. The client is told the
+    /// number together with that state of the objects that it owns, in one piece.
+    pub fn acknowledge_input(&mut self, connection: ConnectionId, number: u32) {
+        if let Some(connection) = self.hub.connection_mut(connection) {
+            connection.own.acknowledge_input(number);
+        }
+    }
+
+    /// The frames and own objects of this tick, and the connections to write them to: split so that connections can be
+    /// shared out to threads.
+    pub fn writers(&mut self) -> (ObjectsOutgoing<'_>, &mut [ConnectionSlot]) {
+        let (shared, slots) = self.hub.writers();
+        (ObjectsOutgoing { store: &self.store, shared }, slots)
     }
 
     /// Who owns the object.
@@ -258,14 +367,22 @@ impl Replicator {
         if !self.store.contains(id) {
             return;
         }
-        for facet in Facet::ALL {
-            self.leave(id.index, facet, true);
+        for facet in [Facet::Public, Facet::Others] {
+            self.leave(id, facet, Fate::Destroyed);
+        }
+        self.leave_own(id, true);
+        let now = self.change_tick();
+        for former in self.ownership[id.index as usize].former.into_iter().flatten() {
+            if now.since(former.left) <= FORMER_TICKS {
+                self.hub.state_mut(ChannelIndex(former.home.channel)).end_former(former.home.slot, id, now);
+            }
         }
         self.store.despawn(id);
     }
 
     /// The channel with this key, made if there is none.
     pub fn channel(&mut self, key: ChannelKey) -> Result<ChannelIndex, LimitReached> {
+        self.check_key(key)?;
         let (retention_ticks, now) = (self.retention_ticks, self.now);
         let cell = match key {
             ChannelKey::Cell { grid, cell } => Some((grid, cell)),
@@ -279,6 +396,12 @@ impl Replicator {
         self.store.contains(id).then(|| self.store.home(id.index, facet)).flatten().map(|h| ChannelIndex(h.channel))
     }
 
+    /// The next tick has a number that is `ticks` higher than it would have: nothing happened in between. For a server
+    /// that was suspended and whose ticks are to keep step with a clock.
+    pub fn skip_ticks(&mut self, ticks: u64) {
+        self.now = Tick(self.now.0.saturating_add(ticks));
+    }
+
     /// Removes some of the channels that are idle, going round. Call once per tick.
     pub fn sweep(&mut self, channels: usize) {
         let now = self.now;
@@ -287,6 +410,7 @@ impl Replicator {
 
     /// Decides what is due and asks for the frames.
     pub fn plan(&mut self) {
+        self.hub.review(&self.store);
         self.hub.plan(self.now);
     }
 
@@ -300,8 +424,31 @@ impl Replicator {
         self.hub.lost(&self.store, id, sequence);
     }
 
+    fn check_key(&self, key: ChannelKey) -> Result<(), LimitReached> {
+        match key {
+            ChannelKey::Cell { grid, .. } if usize::from(grid) >= self.store.grids().len() => {
+                Err(LimitReached::UnknownGrid(grid))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_placement(&self, kind: KindId, placement: Placement) -> Result<(), LimitReached> {
+        match placement {
+            Placement::Cell(grid) if usize::from(grid) >= self.store.grids().len() => {
+                Err(LimitReached::UnknownGrid(grid))
+            }
+            Placement::Cell(_) => {
+                let kind = self.store.schema().kind(kind);
+                kind.position.map(|_| ()).ok_or(LimitReached::NoPosition(kind.name))
+            }
+            Placement::Channel(key) => self.check_key(key),
+            Placement::Entity => Ok(()),
+        }
+    }
+
     fn place_all(&mut self, id: ObjectId) -> Result<(), LimitReached> {
-        Facet::ALL.into_iter().try_for_each(|facet| self.place(id, facet))
+        [Facet::Public, Facet::Others].into_iter().try_for_each(|facet| self.place(id, facet))
     }
 
     /// Moves one facet to the channel where it belongs now.
@@ -312,31 +459,59 @@ impl Replicator {
             return Ok(());
         }
         let target = wanted.map(|key| self.channel(key)).transpose()?;
-        self.leave(id.index, facet, false);
+        let from = home.map(|home| self.hub.key(ChannelIndex(home.channel)));
+        if let Some(home) = self.leave(id, facet, fate_of(from, wanted))
+            && facet == Facet::Public
+        {
+            let former = &mut self.ownership[id.index as usize].former;
+            former.rotate_right(1);
+            former[0] = Some(FormerHome { home, left: self.now });
+        }
         if let Some(channel) = target {
-            let slot = self.hub.state_mut(channel).enter(id.index, facet, self.now);
+            let now = self.change_tick();
+            let slot = self.hub.state_mut(channel).enter(id.index, facet, now);
             self.store.entry_mut(id.index).homes[facet.index()] = Some(Home { channel: channel.0, slot });
             self.placed.push(Placed::Entered { object: id.index, facet, channel });
         }
         Ok(())
     }
 
-    fn leave(&mut self, object: u32, facet: Facet, destroyed: bool) {
-        if let Some(home) = self.store.entry_mut(object).homes[facet.index()].take() {
-            let channel = ChannelIndex(home.channel);
-            self.hub.state_mut(channel).leave(home.slot, destroyed, self.now);
-            self.placed.push(Placed::Left { object, facet, channel });
+    fn leave(&mut self, id: ObjectId, facet: Facet, fate: Fate) -> Option<Home> {
+        let home = self.store.entry_mut(id.index).homes[facet.index()].take()?;
+        let channel = ChannelIndex(home.channel);
+        let now = self.change_tick();
+        self.hub.state_mut(channel).leave(home.slot, id, fate, now);
+        self.placed.push(Placed::Left { object: id.index, facet, channel });
+        Some(home)
+    }
+
+    /// Puts the object among those that its owner is told of.
+    fn enter_own(&mut self, id: ObjectId) {
+        let now = self.change_tick();
+        let ownership = &mut self.ownership[id.index as usize];
+        let owner = ownership.owner.and_then(|owner| self.hub.connection_mut(owner));
+        ownership.place = owner.map(|connection| connection.own.enter(id, now));
+    }
+
+    fn leave_own(&mut self, id: ObjectId, ended: bool) {
+        let now = self.change_tick();
+        let Ownership { owner, place, .. } = &mut self.ownership[id.index as usize];
+        if let (Some(place), Some(owner)) = (place.take(), *owner)
+            && let Some(connection) = self.hub.connection_mut(owner)
+        {
+            connection.own.leave(place, ended, now);
         }
     }
 
     fn wanted_channel(&self, id: ObjectId, facet: Facet) -> Option<ChannelKey> {
         let kind = self.store.kind(id.index);
-        let Ownership { placement, owner } = self.ownership[id.index as usize];
+        let Ownership { placement, .. } = self.ownership[id.index as usize];
         if facet != Facet::Public && kind.facet_mask(facet) == 0 {
             return None;
         }
         match facet {
-            Facet::Owner => owner.map(ChannelKey::Owner),
+            // What is for the owner travels in its own records.
+            Facet::Owner => None,
             Facet::Others => Some(ChannelKey::Entity { object: id, facet }),
             Facet::Public => Some(match placement {
                 Placement::Cell(grid) => self.cell_key(id.index, grid),
@@ -357,4 +532,14 @@ impl Replicator {
         let cell = self.store.grids()[usize::from(grid)].cell_of(kind, position, present);
         ChannelKey::Cell { grid, cell }
     }
+}
+
+/// What is told in a channel of a facet that leaves it for another.
+fn fate_of(from: Option<ChannelKey>, to: Option<ChannelKey>) -> Fate {
+    let (Some(ChannelKey::Cell { grid, cell }), Some(ChannelKey::Cell { grid: other, cell: next })) = (from, to) else {
+        return Fate::Left;
+    };
+    let cells: [i32; 3] = std::array::from_fn(|axis| next[axis].wrapping_sub(cell[axis]));
+    let is_near = grid == other && cells.iter().all(|cells| cells.unsigned_abs() <= u32::from(MOVE_MAX_CELLS));
+    if is_near { Fate::Moved(cells.map(|cells| cells as i8)) } else { Fate::Left }
 }

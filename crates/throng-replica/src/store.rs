@@ -7,6 +7,7 @@
 //!  field_ticks       [t0 t1 .. tm]        [..]              when each field last changed
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use throng_schema::{Facet, FieldMask, Kind, Schema, Values, ValuesMut};
@@ -29,13 +30,14 @@ pub struct ObjectStore {
     grids: Vec<CellGrid>,
     arenas: Vec<Arena>,
     objects: Vec<ObjectEntry>,
-    free: Vec<u32>,
+    /// Slots to be used again, the one that rested longest first.
+    free: VecDeque<u32>,
     limit: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct ObjectEntry {
-    pub(crate) generation: u16,
+    pub(crate) generation: u32,
     pub(crate) alive: bool,
     pub(crate) kind: KindId,
     pub(crate) row: u32,
@@ -56,7 +58,7 @@ struct Arena {
 impl ObjectStore {
     pub(crate) fn new(schema: Arc<Schema>, limit: usize) -> ObjectStore {
         let arenas = schema.kinds().iter().map(Arena::new).collect();
-        ObjectStore { schema, grids: Vec::new(), arenas, objects: Vec::new(), free: Vec::new(), limit }
+        ObjectStore { schema, grids: Vec::new(), arenas, objects: Vec::new(), free: VecDeque::new(), limit }
     }
 
     /// The schema of all objects.
@@ -78,7 +80,7 @@ impl ObjectStore {
     }
 
     pub(crate) fn spawn(&mut self, kind: KindId, now: Tick) -> Result<ObjectId, LimitReached> {
-        let index = match self.free.pop() {
+        let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.objects.len() < self.limit => {
                 self.objects.push(ObjectEntry { generation: 0, alive: false, kind, row: 0, homes: [None; 3] });
@@ -96,7 +98,7 @@ impl ObjectStore {
         let entry = &mut self.objects[id.index as usize];
         entry.alive = false;
         self.arenas[usize::from(entry.kind.0)].free.push(entry.row);
-        self.free.push(id.index);
+        self.free.push_back(id.index);
     }
 
     /// Whether the object exists.

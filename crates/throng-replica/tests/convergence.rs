@@ -2,14 +2,12 @@
 //!
 //! A failure names its seed: `THRONG_SEED=<seed> cargo test -p throng-replica --test convergence` plays it again alone.
 
-mod storm;
-
-use storm::{Storm, StormOptions};
+use crate::storm::{Storm, StormOptions};
 
 fn run_seeds(count: u64, options: impl Fn(u64) -> StormOptions) {
     let seeds = match std::env::var("THRONG_SEED").ok().and_then(|seed| seed.parse::<u64>().ok()) {
         Some(seed) => seed..seed + 1,
-        None => 0..count,
+        None => 0..count * std::env::var("THRONG_SEED_FACTOR").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1),
     };
     for seed in seeds {
         if let Err(difference) = Storm::new(seed, options(seed)).run() {
@@ -39,7 +37,7 @@ fn clients_converge_with_little_budget_and_short_memory() {
 
 #[test]
 fn clients_converge_across_the_wrap_of_the_tick() {
-    run_seeds(100, |_| StormOptions { first_tick: u32::MAX - 60, ..StormOptions::default() });
+    run_seeds(100, |_| StormOptions { first_tick: (1 << 32) - 60, ..StormOptions::default() });
 }
 
 #[test]

@@ -23,7 +23,7 @@ struct House {
 impl House {
     fn new() -> House {
         let schema = Arc::new(Schema::builder().kind::<Door>().build().expect("a good schema"));
-        let server = Replicator::new(schema, ReplicatorOptions::default()).expect("short entries");
+        let server = Replicator::new(schema, ReplicatorOptions::default());
         House { server, visitors: Vec::new(), sequence: 0 }
     }
 

@@ -39,6 +39,7 @@ pub(crate) enum Condition {
     Public,
     OwnerOnly,
     SkipOwner,
+    HideFromOwner,
     InitialOnly,
 }
 
@@ -181,8 +182,8 @@ impl<'a> Words<'a> {
             "skip" => Err("`skip` stands alone: a skipped field is not sent".to_owned()),
             "enum" => Err("unknown word `enum`: the quantiser of enums is `enumeration`".to_owned()),
             _ if entry.is_bare() => Err(format!(
-                "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, initial_only, the \
-                 word notify, and the quantisers {}",
+                "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, \
+                 hide_from_owner, initial_only, the word notify, and the quantisers {}",
                 quantiser::ALLOWED
             )),
             _ => Err(format!("unknown quantiser `{word}`: allowed are {}", quantiser::ALLOWED)),
@@ -196,6 +197,7 @@ impl Condition {
             "public" => Some(Condition::Public),
             "owner_only" => Some(Condition::OwnerOnly),
             "skip_owner" => Some(Condition::SkipOwner),
+            "hide_from_owner" => Some(Condition::HideFromOwner),
             "initial_only" => Some(Condition::InitialOnly),
             _ => None,
         }

@@ -130,6 +130,7 @@ impl Code<'_> {
             Condition::Public => None,
             Condition::OwnerOnly => Some(quote!(OwnerOnly)),
             Condition::SkipOwner => Some(quote!(SkipOwner)),
+            Condition::HideFromOwner => Some(quote!(HideFromOwner)),
             Condition::InitialOnly => Some(quote!(InitialOnly)),
         };
         let condition = condition.map(|condition| quote!(.condition(#schema::Condition::#condition)));

@@ -192,7 +192,7 @@ impl Parameters<'_> {
 
     fn max_bytes(&self, form: &str) -> Result<u32> {
         self.only(form, &["max_bytes"])?;
-        self.whole_in(form, "max_bytes", 1, 65_535)
+        self.whole_in(form, "max_bytes", 1, 4 << 20)
     }
 
     fn integer(&self, ty: &Type) -> Result<Quantiser> {

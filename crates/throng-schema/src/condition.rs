@@ -8,8 +8,16 @@ pub enum Condition {
     Public,
     /// Only the connection that owns the object.
     OwnerOnly,
-    /// Everybody who may see the object, except its owner (who predicts the value itself).
+    /// Everybody who may see the object; the owner, who predicts the value itself, passes over it.
+    ///
+    /// A saving and a convenience, no secret: the bytes are shared by all who see the object, so the owner's client is
+    /// sent them too, and discards them. Costs what a public field costs.
     SkipOwner,
+    /// Everybody who may see the object, except its owner, in whose packets the value never is.
+    ///
+    /// Costs a channel for each object, and a subscription for each pair of an object and a viewer: for secrets that few
+    /// objects have.
+    HideFromOwner,
     /// Everybody who may see the object, once: when the object is introduced. Later changes stay on the server.
     InitialOnly,
 }
@@ -18,9 +26,9 @@ impl Condition {
     /// The facet, and with it the audience, to which a field of this condition belongs.
     pub const fn facet(self) -> Facet {
         match self {
-            Condition::Public | Condition::InitialOnly => Facet::Public,
+            Condition::Public | Condition::SkipOwner | Condition::InitialOnly => Facet::Public,
             Condition::OwnerOnly => Facet::Owner,
-            Condition::SkipOwner => Facet::Others,
+            Condition::HideFromOwner => Facet::Others,
         }
     }
 
@@ -30,6 +38,7 @@ impl Condition {
             Condition::Public => "public",
             Condition::OwnerOnly => "owner_only",
             Condition::SkipOwner => "skip_owner",
+            Condition::HideFromOwner => "hide_from_owner",
             Condition::InitialOnly => "initial_only",
         }
     }
@@ -43,15 +52,15 @@ impl fmt::Display for Condition {
 
 /// The part of an object that is meant for one audience. Every field is in exactly one facet.
 ///
-/// Facets never share a buffer: each is sent through a channel of its own, so what is not meant for an audience is not
-/// in any byte that the audience is sent.
+/// Facets never share a buffer: each is sent on a way of its own, so what is not meant for an audience is not in any
+/// byte that the audience is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facet {
-    /// [`Condition::Public`] and [`Condition::InitialOnly`] fields.
+    /// [`Condition::Public`], [`Condition::SkipOwner`] and [`Condition::InitialOnly`] fields.
     Public = 0,
     /// [`Condition::OwnerOnly`] fields.
     Owner = 1,
-    /// [`Condition::SkipOwner`] fields.
+    /// [`Condition::HideFromOwner`] fields.
     Others = 2,
 }
 

@@ -1,6 +1,8 @@
 use crate::hash::{Fnv, description};
 use crate::wire::Step;
-use crate::{Facet, Field, FieldMask, MAX_FIELDS, MAX_NAME_BYTES, Quantiser, SchemaError, Values, ValuesMut};
+use crate::{
+    Condition, Facet, Field, FieldMask, MAX_FIELDS, MAX_NAME_BYTES, Quantiser, SchemaError, Values, ValuesMut,
+};
 use std::collections::HashSet;
 
 /// One kind of object: its fields, and where their values lie.
@@ -23,6 +25,7 @@ pub struct Kind {
     pub hash: u64,
     facet_masks: [FieldMask; 3],
     initial_only: FieldMask,
+    skip_owner: FieldMask,
     notify: FieldMask,
     /// For each word, the bit of its field.
     word_bits: Vec<FieldMask>,
@@ -48,6 +51,7 @@ impl Kind {
             hash: Fnv::new().write(description(name, &fields).as_bytes()).finish(),
             facet_masks: [0; 3],
             initial_only: 0,
+            skip_owner: 0,
             notify: 0,
             word_bits: Vec::new(),
             blob_bits: Vec::new(),
@@ -74,8 +78,10 @@ impl Kind {
             self.blob_bits.push(bit);
         }
         self.facet_masks[field.condition.facet().index()] |= bit;
-        if field.condition == crate::Condition::InitialOnly {
-            self.initial_only |= bit;
+        match field.condition {
+            Condition::InitialOnly => self.initial_only |= bit,
+            Condition::SkipOwner => self.skip_owner |= bit,
+            _ => {}
         }
         if field.notify {
             self.notify |= bit;
@@ -98,6 +104,24 @@ impl Kind {
     #[inline]
     pub fn initial_only_mask(&self) -> FieldMask {
         self.initial_only
+    }
+
+    /// The fields that the owner's client passes over; all of them are in [`Facet::Public`].
+    #[inline]
+    pub fn skip_owner_mask(&self) -> FieldMask {
+        self.skip_owner
+    }
+
+    /// The fields that the owner is told of when the object becomes its own: all but those hidden from it.
+    #[inline]
+    pub fn own_mask(&self) -> FieldMask {
+        self.facet_mask(Facet::Public) | self.facet_mask(Facet::Owner)
+    }
+
+    /// The fields whose later changes the owner is told of.
+    #[inline]
+    pub fn own_update_mask(&self) -> FieldMask {
+        self.own_mask() & !self.initial_only & !self.skip_owner
     }
 
     /// The fields whose change raises an event on the client.

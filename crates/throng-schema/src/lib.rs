@@ -102,7 +102,8 @@
 //! |---|---|
 //! | `public` (the default) | everybody who may see the object |
 //! | `owner_only` | the owner |
-//! | `skip_owner` | everybody but the owner |
+//! | `skip_owner` | everybody; the owner's client passes over it, because the owner predicts the value. No secret, and no cost of its own |
+//! | `hide_from_owner` | everybody but the owner. A secret, which costs a channel for each object and a subscription for each viewer of it |
 //! | `initial_only` | everybody, when the object is introduced, and never again |
 //!
 //! `notify` marks a field whose change raises an event on the client ([`Kind::notify_mask`]);
@@ -157,5 +158,8 @@ pub const MAX_FIELDS: usize = 64;
 /// Most kinds of a schema.
 pub const MAX_KINDS: usize = 1024;
 
+/// The longest text or byte list that a field can be told to hold, in bytes: what a message can carry. Objects are
+/// replicated in packets, so the fields of one that go to the same audience have to be much shorter together.
+pub const MAX_BLOB_BYTES: u32 = 4 << 20;
 /// Longest name of a kind, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 64;

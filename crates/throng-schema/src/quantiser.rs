@@ -1,3 +1,4 @@
+use crate::MAX_BLOB_BYTES;
 use crate::arithmetic::{Fixed, IntegerRange, bits_for};
 
 /// How an element of a field becomes a number of few bits. The [`arithmetic`](crate::arithmetic) module computes it.
@@ -53,15 +54,15 @@ pub enum Quantiser {
     Float32,
     /// UTF-8 text, from `String`. 1 blob.
     Text {
-        /// Most bytes, 1 to 65,535.
+        /// Most bytes, 1 to [`MAX_BLOB_BYTES`](crate::MAX_BLOB_BYTES).
         max_bytes: u32,
     },
     /// Byte string, from `Vec<u8>`. 1 blob.
     Bytes {
-        /// Most bytes, 1 to 65,535.
+        /// Most bytes, 1 to [`MAX_BLOB_BYTES`](crate::MAX_BLOB_BYTES).
         max_bytes: u32,
     },
-    /// Reference to an object, from `ObjectId`. 2 words; 8 bits for none, 24 to 56 for others.
+    /// Reference to an object, from `ObjectId`. 2 words; 8 bits for none, 16 to 80 for others.
     ObjectRef,
 }
 
@@ -86,7 +87,7 @@ impl Quantiser {
     pub fn max_bits(&self) -> u32 {
         match *self {
             Quantiser::Fixed { min, max, step } => bits_for(u64::from(Fixed::new(min, max, step).last())),
-            Quantiser::Position { .. } => 96,
+            Quantiser::Position { .. } => 3 * 63,
             Quantiser::Angle { bits } => bits,
             Quantiser::UnitVector { bits } => 2 * bits,
             Quantiser::Quaternion { bits } => 2 + 3 * bits,
@@ -98,7 +99,7 @@ impl Quantiser {
             Quantiser::Text { max_bytes } | Quantiser::Bytes { max_bytes } => {
                 bits_for(u64::from(max_bytes)) + 8 * max_bytes
             }
-            Quantiser::ObjectRef => 56,
+            Quantiser::ObjectRef => 80,
         }
     }
 
@@ -126,7 +127,7 @@ impl Quantiser {
             Quantiser::Integer { min, max } => good(min < max, "min must be below max"),
             Quantiser::Enum { count } => good((1..=65_536).contains(&count), "an enum has 1 to 65,536 variants"),
             Quantiser::Text { max_bytes } | Quantiser::Bytes { max_bytes } => {
-                good((1..=65_535).contains(&max_bytes), "max_bytes must be 1 to 65,535")
+                good((1..=MAX_BLOB_BYTES).contains(&max_bytes), "max_bytes must be 1 to 4,194,304")
             }
             Quantiser::Bool | Quantiser::Float16 | Quantiser::Float32 | Quantiser::ObjectRef => Ok(()),
         }

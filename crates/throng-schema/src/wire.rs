@@ -5,8 +5,9 @@
 //! unit_vector                                u: bits | v: bits
 //! quaternion                                 left out: 2 | three others: bits each
 //! float16, float32                           the IEEE 754 bits: 16 or 32
-//! position                                   x, y, z: distance from the space's origin, as many bits as it says
-//! object                                     varint index + 1 | generation: 16          none: varint 0, nothing more
+//! position                                   x, y, z: distance from the space's origin, as many bits as it says;
+//!                                            outside of it all of them 1, then the coordinate in 32 bits
+//! object                                     varint index + 1 | varint generation         none: varint 0, nothing more
 //! text, bytes                                length: as many bits as the maximum has | the bytes, 8 bits each
 //! ```
 //!
@@ -46,7 +47,7 @@ enum Form {
     Object,
     Blob {
         length_bits: u8,
-        max_bytes: u16,
+        max_bytes: u32,
         text: bool,
     },
 }
@@ -88,14 +89,14 @@ impl Form {
     }
 
     fn blob(max_bytes: u32, text: bool) -> Form {
-        Form::Blob { length_bits: bits_for(u64::from(max_bytes)) as u8, max_bytes: max_bytes as u16, text }
+        Form::Blob { length_bits: bits_for(u64::from(max_bytes)) as u8, max_bytes, text }
     }
 }
 
 impl Kind {
     /// Writes the fields of `mask`, in order. The mask itself is not written; bits beyond the last field mean nothing.
     ///
-    /// A position outside `space` is moved to its border: things fall out of worlds.
+    /// A coordinate of a position that lies outside `space` takes 32 bits more.
     ///
     /// # Panics
     /// If the values are not shaped like the kind.
@@ -158,14 +159,21 @@ impl Step {
             }
             Form::Position => {
                 for (axis, &word) in words[..3].iter().enumerate() {
-                    w.write(space.code(axis, word as i32).into(), space.bits[axis].into());
+                    let bits = u32::from(space.bits[axis]);
+                    match space.code(axis, word as i32) {
+                        Some(code) => w.write(code.into(), bits),
+                        None => {
+                            w.write(u64::MAX >> (64 - bits), bits);
+                            w.write(word.into(), 32);
+                        }
+                    }
                 }
             }
             Form::Object => pairs(words, elements).for_each(|[index, generation]| write_object(index, generation, w)),
             Form::Blob { length_bits, max_bytes, .. } => {
                 let blob = &values.blobs[usize::from(self.blob)];
-                debug_assert!(blob.len() <= usize::from(max_bytes), "{} bytes in a blob of {max_bytes}", blob.len());
-                let blob = &blob[..blob.len().min(max_bytes.into())];
+                debug_assert!(blob.len() <= max_bytes as usize, "{} bytes in a blob of {max_bytes}", blob.len());
+                let blob = &blob[..blob.len().min(max_bytes as usize)];
                 w.write(blob.len() as u64, length_bits.into());
                 w.write_bytes(blob);
             }
@@ -190,14 +198,17 @@ impl Step {
             Form::Position => {
                 for (axis, word) in words[..3].iter_mut().enumerate() {
                     let code = r.read(space.bits[axis].into())? as u32;
-                    *word = space.value(axis, code).ok_or(Refusal::OutOfRange)? as u32;
+                    *word = match space.outside(axis) == Some(code) {
+                        true => r.read(32)? as u32,
+                        false => space.value(axis, code).ok_or(Refusal::OutOfRange)? as u32,
+                    };
                 }
                 Ok(())
             }
             Form::Object => words[..2 * elements].chunks_exact_mut(2).try_for_each(|pair| read_object(pair, r)),
             Form::Blob { length_bits, max_bytes, text } => {
                 let length = r.read(length_bits.into())? as usize;
-                if length > usize::from(max_bytes) {
+                if length > max_bytes as usize {
                     return Err(Refusal::TooLong);
                 }
                 let blob = &mut values.blobs[usize::from(self.blob)];
@@ -255,14 +266,17 @@ fn write_object(index: u32, generation: u32, w: &mut BitWriter<'_>) {
         w.write_varint(0);
     } else {
         w.write_varint(u64::from(index) + 1);
-        w.write(generation.into(), 16);
+        w.write_varint(generation.into());
     }
 }
 
 fn read_object(pair: &mut [u32], r: &mut BitReader<'_>) -> Result<(), Refusal> {
     let (index, generation) = match r.read_varint()? {
-        0 => (ObjectId::NONE.index, u32::from(ObjectId::NONE.generation)),
-        number @ 1..=0xFFFF_FFFF => ((number - 1) as u32, r.read(16)? as u32),
+        0 => (ObjectId::NONE.index, ObjectId::NONE.generation),
+        number @ 1..=0xFFFF_FFFF => {
+            let generation = u32::try_from(r.read_varint()?).map_err(|_| Refusal::OutOfRange)?;
+            ((number - 1) as u32, generation)
+        }
         _ => return Err(Refusal::OutOfRange),
     };
     pair.copy_from_slice(&[index, generation]);

@@ -1,8 +1,6 @@
 //! What the derive makes of a struct.
 
-mod kinds;
-
-use kinds::{Character, Everything, Mode, Store};
+use crate::kinds::{Character, Everything, Mode, Store};
 use throng_schema::{Condition, Facet, FieldMask, Quantiser, Replicate, ReplicateEnum};
 use throng_wire::ObjectId;
 
@@ -46,6 +44,8 @@ fn every_field_is_in_the_facet_of_its_condition() {
     assert_eq!(names(kind.facet_mask(Facet::Owner)), ["experience", "stamina", "blob"]);
     assert_eq!(names(kind.facet_mask(Facet::Others)), ["rotation"]);
     assert_eq!(names(kind.initial_only_mask()), ["name"]);
+    assert_eq!(kind.own_mask(), kind.all_mask() & !kind.facet_mask(Facet::Others));
+    assert_eq!(kind.own_update_mask(), kind.own_mask() & !kind.initial_only_mask());
     assert_eq!(names(kind.notify_mask()), ["position", "mode", "name"]);
     let public = kind.facet_mask(Facet::Public);
     assert_eq!(public & kind.initial_only_mask(), kind.initial_only_mask());
@@ -212,6 +212,9 @@ fn names_and_paths_can_be_given() {
     assert_eq!(kind.fields[0].name, "type");
     assert_eq!(kind.fields[1].condition, Condition::SkipOwner);
     assert_eq!(kind.fields[1].words, 2);
+    assert_eq!(kind.skip_owner_mask(), Door::FIELD_OPENED);
+    assert_eq!(kind.facet_mask(Facet::Public), kind.all_mask(), "everybody is sent it, and the owner passes over it");
+    assert_eq!(kind.own_update_mask(), Door::FIELD_TYPE);
     assert_eq!(Door::FIELD_TYPE, 1);
     let mut there = Door::default();
     there.apply(3, Store::of(&Door { r#type: true, opened: 1 << 32 }).values());

@@ -262,7 +262,7 @@ fn rings_of_codes_settle_wherever_components_tie() {
 fn references_and_truth_are_exact() {
     assert!(through::<bool, _, 1>(&Truth, &true).1);
     for id in
-        [ObjectId { index: 0, generation: 0 }, ObjectId { index: u32::MAX - 1, generation: 65_535 }, ObjectId::NONE]
+        [ObjectId { index: 0, generation: 0 }, ObjectId { index: u32::MAX - 1, generation: u32::MAX }, ObjectId::NONE]
     {
         assert_eq!(through::<ObjectId, _, 2>(&Reference, &id).1, id);
     }

@@ -1,8 +1,6 @@
 //! What fields look like in bytes, and what is refused.
 
-mod kinds;
-
-use kinds::{Character, Everything, Mode, Store};
+use crate::kinds::{Character, Everything, Mode, Store};
 use proptest::prelude::*;
 use throng_schema::{DecodeError, FieldMask, Kind, Replicate, Space};
 use throng_wire::{BitReader, BitWriter, ObjectId, ReadError};
@@ -43,11 +41,8 @@ fn these_bytes_are_the_wire_format() {
     let space = Space { origin: [1_000, -1_000, 99_000], bits: [10, 11, 32] };
     let (bytes, bits) = encoded(&kind, u64::MAX, &Store::of(&example()), &space);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(bits, 392);
-    assert_eq!(
-        hex,
-        "ead0077d00000000c84036fc9fffa36d09dad2f7e6d5c4b3a291800a20180000e887b4de8657a5bacb2a700000f0dd7177"
-    );
+    assert_eq!(bits, 384);
+    assert_eq!(hex, "ead0077d00000000c84036fc9fffa36d09dad2f7e6d5c4b3a291800a20180000e887b4de8657a5bacb2a7000f0dd7177");
 }
 
 #[test]
@@ -61,7 +56,7 @@ fn a_moving_character_takes_77_bits_in_a_cell_of_ten_metres() {
 }
 
 fn any_everything() -> impl Strategy<Value = Everything> {
-    let object = (0u32..=u32::MAX, any::<u16>()).prop_map(|(index, generation)| ObjectId { index, generation });
+    let object = (0u32..=u32::MAX, any::<u32>()).prop_map(|(index, generation)| ObjectId { index, generation });
     let motion = ([-1e5..1e5f64, -1e5..1e5, -1e5..1e5], [-50.0..50.0f32, -50.0..50.0, -50.0..50.0], any::<f32>());
     let turned = (any::<[f32; 3]>(), any::<[f32; 4]>(), any::<[[f32; 4]; 2]>());
     let plain = (any::<i16>(), any::<u64>(), any::<[bool; 3]>(), 0u32..5, any::<f32>(), any::<f64>());
@@ -89,7 +84,8 @@ fn any_everything() -> impl Strategy<Value = Everything> {
 /// A space that contains the position, and is otherwise arbitrary.
 fn space_around(position: [i32; 3], bits: [u8; 3], at: [f64; 3]) -> Space {
     let origin = [0, 1, 2].map(|axis| {
-        let room = ((1u64 << bits[axis].min(31)) - 1) as f64;
+        // All ones say that the position is outside.
+        let room = ((1u64 << bits[axis].min(31)) - 1).saturating_sub(1) as f64;
         position[axis].saturating_sub((room * at[axis]) as i32)
     });
     Space { origin, bits }
@@ -194,7 +190,8 @@ fn codes_that_no_value_has_are_refused() {
 #[test]
 fn positions_beyond_the_world_are_refused() {
     let kind = Character::kind();
-    let edge = Space { origin: [i32::MAX - 2, 0, 0], bits: [2, 0, 0] };
+    // Three steps are left of the world; 7 would be a position outside of the space.
+    let edge = Space { origin: [i32::MAX - 2, 0, 0], bits: [3, 0, 0] };
     let mut store = Store::empty(&kind);
     let mut decode =
         |code| kind.decode(Character::FIELD_POSITION, store.values_mut(), &edge, &mut BitReader::new(&[code]));
@@ -211,6 +208,27 @@ fn blobs_are_bounded_and_text_is_text() {
     assert_eq!(decode_one(Everything::FIELD_BLOB, &[(6, 3), (0, 64)]), Err(DecodeError::TooLong { field: "blob" }));
     let short = decode_one(Everything::FIELD_BLOB, &[(5, 3), (0, 29)]);
     assert_eq!(short, Err(DecodeError::Read(ReadError::UnexpectedEnd)));
+}
+
+#[test]
+fn what_lies_outside_of_a_space_is_read_as_it_was_and_costs_32_bits_an_axis() {
+    let kind = Character::kind();
+    let space = Space { origin: [100, -50, 0], bits: [10, 1, 31] };
+    let inside = [100, -50, 7];
+    for (place, outside) in [(0, [99, 1_123, 1_124, i32::MIN, i32::MAX]), (1, [-51, -49, 0, i32::MIN, i32::MAX])] {
+        for coordinate in outside {
+            let mut position = inside;
+            position[place] = coordinate;
+            assert!(space.contains(inside) && !space.contains(position), "{position:?}");
+            let mut store = Store::empty(&kind);
+            store.words[..3].copy_from_slice(&position.map(|steps| steps as u32));
+            let (bytes, bits) = encoded(&kind, Character::FIELD_POSITION, &store, &space);
+            let mut received = Store::empty(&kind);
+            let mut r = BitReader::new(&bytes);
+            kind.decode(Character::FIELD_POSITION, received.values_mut(), &space, &mut r).unwrap();
+            assert_eq!((bits, &received), (42 + 32, &store));
+        }
+    }
 }
 
 #[test]

@@ -44,11 +44,11 @@ pub struct Walker {
     /// For the owner: room for a marker.
     #[replicate(bytes(max_bytes = 16), owner_only)]
     pub secret: Vec<u8>,
-    /// For everybody but the owner.
+    /// For everybody; the owner's client passes over it.
     #[replicate(angle(bits = 9), skip_owner)]
     pub yaw: f32,
-    /// For everybody but the owner: room for a marker.
-    #[replicate(bytes(max_bytes = 16), skip_owner)]
+    /// For everybody, and kept from the owner: room for a marker.
+    #[replicate(bytes(max_bytes = 16), hide_from_owner)]
     pub rumour: Vec<u8>,
     /// For nobody.
     #[replicate(skip)]
@@ -88,6 +88,17 @@ pub struct Chat {
     pub text: String,
 }
 
+/// A message that can be as long as a lane can be told to carry, and no object.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub struct Parcel {
+    /// Counts the messages of a test.
+    #[replicate(integer)]
+    pub number: u32,
+    /// Content.
+    #[replicate(bytes(max_bytes = 4_194_304))]
+    pub content: Vec<u8>,
+}
+
 /// An input.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Steering {
@@ -99,8 +110,8 @@ pub struct Steering {
     pub direction: f32,
 }
 
-/// A schema of all of these, in the order [`Walker`], [`Score`], [`Beacon`], [`Chat`], [`Steering`].
+/// A schema of all of these, in the order [`Walker`], [`Score`], [`Beacon`], [`Chat`], [`Steering`], [`Parcel`].
 pub fn schema() -> Arc<Schema> {
     let objects = Schema::builder().kind::<Walker>().kind::<Score>().kind::<Beacon>();
-    Arc::new(objects.kind::<Chat>().kind::<Steering>().build().expect("the kinds are good"))
+    Arc::new(objects.kind::<Chat>().kind::<Steering>().kind::<Parcel>().build().expect("the kinds are good"))
 }

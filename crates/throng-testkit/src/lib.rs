@@ -1,5 +1,5 @@
-//! What the crates' behaviour tests share: seeds that replay, weather for simulated networks, ears on the wire, audits,
-//! a search for secrets in bytes, and a naive replication to compare with.
+//! What the crates' behaviour tests share: seeds that replay, weather for simulated networks, modelled TCP downloads, ears
+//! on the wire, audits, a search for secrets in bytes, and a naive replication to compare with.
 //!
 //! Everything runs on virtual time and on seeds. The only thing taken from the environment is the seed to replay:
 //!
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod bulk;
 mod kinds;
 mod naive;
 mod secret;
@@ -28,7 +29,8 @@ mod tap;
 mod weather;
 
 pub use audit::{BudgetAudit, UDP_IPV4_HEADER_BYTES};
-pub use kinds::{Beacon, Chat, Mode, Score, Steering, Walker, schema};
+pub use bulk::{Bulk, Control};
+pub use kinds::{Beacon, Chat, Mode, Parcel, Score, Steering, Walker, schema};
 pub use naive::{NaiveReplica, NaiveSender, NaiveSight, NaiveState};
 pub use secret::{find_bits, find_shifted};
 pub use seeds::{for_seeds, seeds};

@@ -2,7 +2,7 @@
 //! what that connection was sent last. Nothing is shared, so nothing can be shared wrongly.
 //!
 //! ```text
-//! message   count: u32, then for each   index: u32 | generation: 16 | kind: 16 | gone: 1
+//! message   count: u32, then for each   index: u32 | generation: 32 | kind: 16 | gone: 1
 //!           if not gone:                seen: 64 (fields that the viewer may see) | mask: 64 | the fields of the mask
 //! ```
 
@@ -99,7 +99,7 @@ impl NaiveSender {
 
 fn write_head(id: ObjectId, kind: KindId, gone: bool, w: &mut BitWriter<'_>) {
     w.write(u64::from(id.index), 32);
-    w.write(u64::from(id.generation), 16);
+    w.write(u64::from(id.generation), 32);
     w.write(u64::from(kind.0), 16);
     w.write_bool(gone);
 }
@@ -132,7 +132,7 @@ impl NaiveReplica {
     pub fn apply(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         let mut r = BitReader::new(bytes);
         for _ in 0..r.read(32)? {
-            let id = ObjectId { index: r.read(32)? as u32, generation: r.read(16)? as u16 };
+            let id = ObjectId { index: r.read(32)? as u32, generation: r.read(32)? as u32 };
             let kind = KindId(r.read(16)? as u16);
             if r.read_bool()? {
                 self.objects.remove(&id);

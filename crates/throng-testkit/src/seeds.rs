@@ -5,11 +5,16 @@ use std::ops::Range;
 /// The environment variable that names the one seed to run.
 const SEED_VARIABLE: &str = "THRONG_SEED";
 
-/// The seeds of a test: `0..count`, or only the one that `THRONG_SEED` names.
+/// The environment variable that says how many times as many seeds are run as usual.
+const FACTOR_VARIABLE: &str = "THRONG_SEED_FACTOR";
+
+/// The seeds of a test: `0..count`, or as many times more as `THRONG_SEED_FACTOR` says, or only the one that `THRONG_SEED`
+/// names.
 pub fn seeds(count: u64) -> Range<u64> {
-    match std::env::var(SEED_VARIABLE).ok().and_then(|seed| seed.parse::<u64>().ok()) {
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    match number(SEED_VARIABLE) {
         Some(seed) => seed..seed + 1,
-        None => 0..count,
+        None => 0..count * number(FACTOR_VARIABLE).unwrap_or(1),
     }
 }
 

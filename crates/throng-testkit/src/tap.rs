@@ -78,7 +78,7 @@ impl<D: Driver> Driver for Tapped<D> {
         self.driver.send(now, transmit)
     }
 
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
         self.driver.receive(now, sink)
     }
 

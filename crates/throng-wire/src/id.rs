@@ -2,19 +2,19 @@ use std::fmt;
 
 /// The network id of a replicated object: a slot and how often the slot has been used.
 ///
-/// An id is never handed out twice within 65,536 uses of its slot, so an id kept by game code after the object's end
-/// finds nothing instead of a stranger.
+/// An id is not handed out twice within 2^32 uses of its slot, and the slot that rested longest is used first. So an id
+/// that game code or a field of an object keeps after the object's end finds nothing instead of a stranger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// Dense slot number, shared by all kinds.
     pub index: u32,
     /// Use count of the slot, wrapping.
-    pub generation: u16,
+    pub generation: u32,
 }
 
 impl ObjectId {
     /// The id that no object has.
-    pub const NONE: ObjectId = ObjectId { index: u32::MAX, generation: u16::MAX };
+    pub const NONE: ObjectId = ObjectId { index: u32::MAX, generation: u32::MAX };
 
     /// Whether this is [`ObjectId::NONE`].
     pub fn is_none(self) -> bool {

@@ -30,4 +30,4 @@ mod tick;
 
 pub use bits::{BitReader, BitWriter, Mark, ReadError};
 pub use id::{ConnectionId, KindId, ObjectId};
-pub use tick::{Tick, Time};
+pub use tick::{ShortTick, Tick, Time};

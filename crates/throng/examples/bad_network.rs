@@ -17,12 +17,16 @@ struct Particle {
 
 const PARTICLES: u64 = 100;
 
+/// Names this game and its version.
+const PROTOCOL_ID: u64 = 1;
+
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = Arc::new(Schema::builder().kind::<Particle>().build()?);
     let network = MemoryNetwork::new("bad".parse::<Condition>()?, 42)?;
-    let (address, key) = ("10.0.0.1:40000".parse()?, random_key());
-    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-    let token = TokenIssuer::new(options.protocol_id, key).issue(1, &[address])?;
+    let address = "10.0.0.1:40000".parse()?;
+    let grids = vec![GridOptions::new(Up::Z)];
+    let options = ServerOptions { grids, ..ServerOptions::new(PROTOCOL_ID, random_key()) };
+    let token = options.token_issuer().issue(1, &[address])?;
     let mut server = Server::new(Box::new(network.endpoint(address)?), Arc::clone(&schema), options)?;
     let driver = Box::new(network.endpoint("10.0.0.2:50000".parse()?)?);
     let mut client = Client::new(driver, token, schema, ClientOptions::default(), Time(0))?;

@@ -19,20 +19,23 @@ struct Walker {
 /// Walkers stand at these distances from the viewer, in metres.
 const DISTANCES_M: [f32; 4] = [5.0, 35.0, 95.0, 400.0];
 
+/// Names this game and its version.
+const PROTOCOL_ID: u64 = 1;
+
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = Arc::new(Schema::builder().kind::<Walker>().build()?);
     let network = MemoryNetwork::new(Condition::NONE, 1)?;
-    let (address, key) = ("10.0.0.1:40000".parse()?, random_key());
+    let address = "10.0.0.1:40000".parse()?;
     let grid = GridOptions {
         rings: vec![
             Ring { radius_m: 10.0, interval_ticks: 1 },
             Ring { radius_m: 50.0, interval_ticks: 5 },
             Ring { radius_m: 100.0, interval_ticks: 30 },
         ],
-        ..GridOptions::default()
+        ..GridOptions::new(throng::Up::Z)
     };
-    let options = ServerOptions { private_key: key.clone(), grids: vec![grid], ..ServerOptions::default() };
-    let token = TokenIssuer::new(options.protocol_id, key).issue(1, &[address])?;
+    let options = ServerOptions { grids: vec![grid], ..ServerOptions::new(PROTOCOL_ID, random_key()) };
+    let token = options.token_issuer().issue(1, &[address])?;
     let mut server = Server::new(Box::new(network.endpoint(address)?), Arc::clone(&schema), options)?;
     let driver = Box::new(network.endpoint("10.0.0.2:50000".parse()?)?);
     let mut client = Client::new(driver, token, schema, ClientOptions::default(), Time(0))?;

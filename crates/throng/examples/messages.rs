@@ -26,12 +26,15 @@ struct Answer {
 
 const ORDERED: u8 = 0;
 
+/// Names this game and its version.
+const PROTOCOL_ID: u64 = 1;
+
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = Arc::new(Schema::builder().kind::<Question>().kind::<Answer>().build()?);
     let network = MemoryNetwork::new(Condition { delay_us: 20_000, loss: 0.2, ..Condition::NONE }, 1)?;
-    let (address, key) = ("10.0.0.1:40000".parse()?, random_key());
-    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-    let token = TokenIssuer::new(options.protocol_id, key).issue(1, &[address])?;
+    let address = "10.0.0.1:40000".parse()?;
+    let options = ServerOptions::new(PROTOCOL_ID, random_key());
+    let token = options.token_issuer().issue(1, &[address])?;
     let mut server = Server::new(Box::new(network.endpoint(address)?), Arc::clone(&schema), options)?;
     let driver = Box::new(network.endpoint("10.0.0.2:50000".parse()?)?);
     let mut client = Client::new(driver, token, Arc::clone(&schema), ClientOptions::default(), Time(0))?;

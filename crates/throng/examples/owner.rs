@@ -1,7 +1,8 @@
-//! Audiences: some fields are for the owner alone, some for everyone but the owner.
+//! Audiences: some fields are for the owner alone, and some the owner knows better than the server.
 //!
-//! A condition on a field is all that it takes. Fields of different audiences travel in different channels, so what a
-//! client may not know is in no packet that it is sent. The network is in memory and time is virtual.
+//! A condition on a field is all that it takes. Fields for the owner travel beside all channels, so they are in no packet
+//! to anybody else; and when the object gets another owner, the former one forgets them. The network is in memory and
+//! time is virtual.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ struct Player {
     /// For the owner.
     #[replicate(integer(min = 0, max = 999), owner_only)]
     ammunition: u16,
-    /// For everyone but the owner, who knows it already: it turned the mouse.
+    /// For everybody, but the owner's client passes over it: it turned the mouse, and knows already.
     #[replicate(angle(bits = 12), skip_owner)]
     yaw: f32,
     /// For everybody, once.
@@ -25,12 +26,16 @@ struct Player {
     name: String,
 }
 
+/// Names this game and its version.
+const PROTOCOL_ID: u64 = 1;
+
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = Arc::new(Schema::builder().kind::<Player>().build()?);
     let network = MemoryNetwork::new(Condition::NONE, 1)?;
-    let (address, key) = ("10.0.0.1:40000".parse()?, random_key());
-    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-    let issuer = TokenIssuer::new(options.protocol_id, key);
+    let address = "10.0.0.1:40000".parse()?;
+    let grids = vec![GridOptions::new(Up::Z)];
+    let options = ServerOptions { grids, ..ServerOptions::new(PROTOCOL_ID, random_key()) };
+    let issuer = options.token_issuer();
     let mut server = Server::new(Box::new(network.endpoint(address)?), Arc::clone(&schema), options)?;
     let mut clients = Vec::new();
     for (client_id, client_address) in [(1, "10.0.0.2:50000"), (2, "10.0.0.3:50000")] {
@@ -39,35 +44,46 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         clients.push(Client::new(driver, token, Arc::clone(&schema), ClientOptions::default(), Time(0))?);
     }
 
-    for tick in 0..60 {
+    let (mut ada, mut connections) = (None, Vec::new());
+    for tick in 0..90 {
         let now = Time::from_millis(tick * 33);
         server.receive(now)?;
         while let Some(event) = server.poll_event() {
             if let ServerEvent::Connected { connection, client_id, .. } = event {
                 server.set_viewpoint(connection, [0.0, 0.0, 0.0]);
+                connections.push(connection);
                 if client_id == 1 {
                     let name = "Ada".to_owned();
-                    let ada = Player { position: [2.0, 3.0, 0.0], ammunition: 30, yaw: 1.5, name };
-                    server.spawn_owned(ada, Placement::Cell(0), Some(connection))?;
+                    let player = Player { position: [2.0, 3.0, 0.0], ammunition: 30, yaw: 1.5, name };
+                    ada = Some(server.spawn_owned(player, Placement::Cell(0), Some(connection))?);
                 }
             }
         }
-        server.tick(now);
-        for client in &mut clients {
-            client.update(now)?;
+        if let (30, Some(id)) = (tick, ada) {
+            // The owner turns. It does not wait for the server to say so, and is not told what it said itself.
+            let turned = Player { yaw: 3.0, ..Player::default() };
+            clients[0].predict(id, &turned);
         }
-    }
-    for (client, who) in clients.iter().zip(["the owner", "another"]) {
-        let object = client.replica().and_then(|replica| replica.objects().next()).ok_or("it is in sight")?;
-        let player: Player = client.get(object.id()).ok_or("it is a player")?;
-        let knows = |field| object.known_fields() & field != 0;
-        println!(
-            "{who} knows: {} at {:.1} m, ammunition {:?}, yaw {:?}",
-            player.name,
-            player.position[0],
-            knows(Player::FIELD_AMMUNITION).then_some(player.ammunition),
-            knows(Player::FIELD_YAW).then(|| format!("{:.1}", player.yaw)),
-        );
+        if let (60, Some(id)) = (tick, ada) {
+            server.set_owner(id, Some(connections[1]))?;
+        }
+        server.tick(now);
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.update(now)?;
+            while let Some(event) = client.poll_event() {
+                match event {
+                    ClientEvent::Owned(_) => println!("tick {tick}: client {number} owns it"),
+                    ClientEvent::Disowned(_) => println!("tick {tick}: client {number} owns it no longer"),
+                    _ => {}
+                }
+            }
+            if let (59 | 89, Some(id)) = (tick, ada) {
+                let player: Player = client.get(id).ok_or("it is in sight")?;
+                let whose = if client.is_mine(id) { "mine" } else { "not mine" };
+                let Player { name, ammunition, yaw, .. } = player;
+                println!("client {number}: {name} is {whose}, ammunition {ammunition}, yaw {yaw:.1}");
+            }
+        }
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Prediction: the client moves at once and corrects itself when the server has spoken.
 //!
-//! Each packet repeats the last inputs, so a lost packet loses none. The server says up to which input its state goes;
-//! the client takes that state and plays the inputs after it once more. The network is in memory and time is virtual.
+//! Each packet repeats the last inputs, so a lost packet loses none. The server acknowledges an input in the tick in which
+//! it takes effect. At the client the acknowledged number and the state of its own objects change together: the client
+//! takes that state and plays the inputs after the number once more. The network is in memory and time is virtual.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,12 +31,16 @@ impl Runner {
     }
 }
 
+/// Names this game and its version.
+const PROTOCOL_ID: u64 = 1;
+
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = Arc::new(Schema::builder().kind::<Runner>().kind::<Stride>().build()?);
     let network = MemoryNetwork::new(Condition { delay_us: 80_000, loss: 0.1, ..Condition::NONE }, 3)?;
-    let (address, key) = ("10.0.0.1:40000".parse()?, random_key());
-    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-    let token = TokenIssuer::new(options.protocol_id, key).issue(1, &[address])?;
+    let address = "10.0.0.1:40000".parse()?;
+    let grids = vec![GridOptions::new(Up::Z)];
+    let options = ServerOptions { grids, ..ServerOptions::new(PROTOCOL_ID, random_key()) };
+    let token = options.token_issuer().issue(1, &[address])?;
     let mut server = Server::new(Box::new(network.endpoint(address)?), Arc::clone(&schema), options)?;
     let driver = Box::new(network.endpoint("10.0.0.2:50000".parse()?)?);
     let mut client = Client::new(driver, token, schema, ClientOptions::default(), Time(0))?;
@@ -60,7 +65,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         server.tick(now);
 
         client.update(now)?;
-        let Some((_, mut predicted)) = client.objects::<Runner>().next() else { continue };
+        let Some((_, mut predicted)) = client.owned_objects::<Runner>().next() else { continue };
         if pushed < 100 {
             let stride = Stride { centimetres: 10 };
             pending.push_back((client.send_typed_input(&stride)?, stride));
@@ -72,7 +77,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         lead_m = lead_m.max(predicted.position[0] - told_m);
     }
     let at_server = server.get::<Runner>(runner.ok_or("the client got in")?).ok_or("still there")?;
-    let (_, at_client) = client.objects::<Runner>().next().ok_or("in sight")?;
+    let (_, at_client) = client.owned_objects::<Runner>().next().ok_or("it is ours")?;
     println!("prediction was up to {lead_m:.1} m ahead, {} inputs are still pending", pending.len());
     println!("after {pushed} inputs: server {:.2} m, client {:.2} m", at_server.position[0], at_client.position[0]);
     Ok(())

@@ -16,11 +16,14 @@ struct Player {
     ammunition: u16,
 }
 
+/// Names this game and its version.
+const PROTOCOL_ID: u64 = 1;
+
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = Arc::new(Schema::builder().kind::<Player>().build()?);
-    let key = random_key();
-    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-    let issuer = TokenIssuer::new(options.protocol_id, key);
+    let grids = vec![GridOptions::new(Up::Z)];
+    let options = ServerOptions { grids, ..ServerOptions::new(PROTOCOL_ID, random_key()) };
+    let issuer = options.token_issuer();
     let mut server = Server::bind("127.0.0.1:0".parse()?, Arc::clone(&schema), options)?;
 
     let token = issuer.issue(1, &[server.local_address()])?;

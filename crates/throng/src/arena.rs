@@ -52,7 +52,7 @@ pub(crate) struct Values {
 #[derive(Clone, Copy, Default)]
 struct Place {
     arena: u16,
-    generation: u16,
+    generation: u32,
     row: u32,
     alive: bool,
     touched: bool,

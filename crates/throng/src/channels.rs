@@ -1,11 +1,12 @@
 //! The replication model of games: objects in channels, encoded once for all who stand at the same point.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use throng_interest::{CellBounds, CellId, Grid, RingInterest, RingOptions, Rings};
+use throng_interest::{CellBounds, CellId, Grid, Ring, RingInterest, RingOptions, Rings};
 use throng_replica::{
-    ChannelKey, ConnectionCounters, ConnectionSlot, Executor, HubCounters, Layers, LimitReached, ObjectLog, Outgoing,
-    Placement, Replicator, SubscriptionId,
+    CellGrid, ChannelKey, ConnectionCounters, ConnectionSlot, Executor, HubCounters, Layers, LimitReached,
+    ObjectsOutgoing, Placed, Placement, Replicator, SubscriptionId, Up,
 };
 use throng_schema::{Facet, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
@@ -13,13 +14,17 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 use crate::options::{GridOptions, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
-use crate::view::{View, Views, subscribe};
+use crate::view::{OWN_WEIGHT, View, Views, subscribe};
+
+/// The most subscriptions that a connection can have, whatever is allowed.
+const SUBSCRIPTIONS_MAX: usize = 16_383;
 
 /// Channels looked at for removal each tick.
 const SWEEP_CHANNELS: usize = 256;
 
-/// The weight of what only its owner may know, by that of a cell.
-const OWN_WEIGHT: u8 = 8;
+/// Subscriptions of a connection that are kept for what is not a cell in view: its own channel, and what the game
+/// subscribes it to.
+const OTHER_SUBSCRIPTIONS: usize = 16;
 
 /// A [`Replicator`], and the views of its connections: the model that a [`Server`](crate::Server) has unless it is told
 /// otherwise.
@@ -28,23 +33,38 @@ pub struct Channels {
     views: Views,
     /// By connection index.
     seats: Vec<Option<Box<View>>>,
+    /// Channels of single objects that have ended, with the tick at which all who watched have been told.
+    ended: VecDeque<(Tick, ChannelKey)>,
+    retention_ticks: u32,
 }
 
 impl Channels {
     /// Channels without objects.
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions) -> Result<Channels, StartError> {
-        let mut replicator = Replicator::new(Arc::clone(schema), options.replicator)?;
+        let mut replicator = Replicator::new(Arc::clone(schema), options.replicator);
         let mut interests = Vec::new();
         for grid in &options.grids {
             match grid.bounds() {
                 Some([min, max]) => replicator.add_bounded_grid(grid.shape, min, max)?,
                 None => replicator.add_grid(grid.shape)?,
             };
-            interests.push(interest_of(grid)?);
+            let stray_m = replicator.grid(interests.len() as u8).map_or([0.0; 3], CellGrid::stray_m);
+            interests.push(interest_of(grid, stray_m)?);
+        }
+        let cells = interests.iter().map(RingInterest::max_cells).sum();
+        let limit = options.replicator.limits.subscriptions_per_connection.min(SUBSCRIPTIONS_MAX);
+        if cells + OTHER_SUBSCRIPTIONS > limit {
+            return Err(StartError::View { cells, limit });
         }
         let has_others = schema.kinds().iter().any(|kind| kind.facet_mask(Facet::Others) != 0);
         replicator.begin_tick();
-        Ok(Channels { replicator, views: Views::new(interests, has_others), seats: Vec::new() })
+        Ok(Channels {
+            replicator,
+            views: Views::new(interests, &options.grids, has_others),
+            seats: Vec::new(),
+            ended: VecDeque::new(),
+            retention_ticks: options.replicator.retention_ticks,
+        })
     }
 
     /// The replication core, to look at.
@@ -56,9 +76,29 @@ impl Channels {
         seat_in(&mut self.seats, id)
     }
 
-    fn set_rate(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
+    /// Ends the subscriptions of those who watched single objects that have ended, after they were told.
+    fn end_watches(&mut self) {
+        let now = self.replicator.now();
+        while let Some(&(at, key)) = self.ended.front()
+            && at <= now
+        {
+            self.ended.pop_front();
+            let hub = self.replicator.hub();
+            let Some(channel) = hub.find(key) else { continue };
+            for view in self.seats.iter_mut().flatten() {
+                if hub.subscriber_count(channel) == 0 {
+                    break;
+                }
+                if let Some((subscription, _)) = view.explicit.remove(&key) {
+                    hub.unsubscribe(view.connection, subscription);
+                }
+            }
+        }
+    }
+
+    fn set_interval(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
         if let Some(connection) = self.replicator.hub().connection_mut(id) {
-            connection.set_rate(subscription, interval_ticks, 1);
+            connection.set_interval(subscription, interval_ticks);
         }
     }
 }
@@ -67,19 +107,27 @@ fn seat_in(seats: &mut [Option<Box<View>>], id: ConnectionId) -> Option<&mut Vie
     seats.get_mut(id.index as usize)?.as_deref_mut().filter(|view| view.connection == id)
 }
 
-fn interest_of(grid: &GridOptions) -> Result<RingInterest, StartError> {
+/// Cells by distance. The rings reach farther by what an object may be outside of the cell that it lives in.
+fn interest_of(grid: &GridOptions, stray_m: [f64; 3]) -> Result<RingInterest, StartError> {
     let mut cell_m = grid.shape.cell_m;
+    let mut stray_m = stray_m;
     if grid.shape.layers == Layers::Single {
-        cell_m[2] = f64::INFINITY;
+        let up = grid.shape.up.axis();
+        (cell_m[up], stray_m[up]) = (f64::INFINITY, 0.0);
     }
+    let farther_m = stray_m.iter().map(|along| along * along).sum::<f64>().sqrt();
+    let rings: Vec<Ring> =
+        grid.rings.iter().map(|ring| Ring { radius_m: ring.radius_m + farther_m, ..*ring }).collect();
     let cell = |[x, y, z]: [i32; 3]| CellId { x, y, z };
     let bounds = grid.bounds().map(|[min, max]| CellBounds { min: cell(min), max: cell(max) });
-    let options = RingOptions { bounds, ..RingOptions::default() };
-    Ok(RingInterest::new(Grid::new(cell_m)?, Rings::new(&grid.rings)?, options)?)
+    // As fine along the ground as across it.
+    let subcells = if grid.shape.up == Up::Y { [4, 2, 4] } else { RingOptions::default().subcells };
+    let options = RingOptions { bounds, subcells, ..RingOptions::default() };
+    Ok(RingInterest::new(Grid::new(cell_m)?, Rings::new(&rings)?, options)?)
 }
 
 impl Replication for Channels {
-    type Outgoing<'a> = Outgoing<'a, ObjectLog>;
+    type Outgoing<'a> = ObjectsOutgoing<'a>;
     type Slot = ConnectionSlot;
 
     fn schema(&self) -> &Arc<Schema> {
@@ -97,7 +145,11 @@ impl Replication for Channels {
         owner: Option<ConnectionId>,
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
-        self.replicator.spawn(kind, placement, owner, quantise)
+        let id = self.replicator.spawn(kind, placement, owner, quantise)?;
+        if let Some(view) = owner.and_then(|owner| seat_in(&mut self.seats, owner)) {
+            view.own.add(id);
+        }
+        Ok(id)
     }
 
     fn update(&mut self, id: ObjectId, quantise: impl FnOnce(ValuesMut<'_>)) {
@@ -106,12 +158,34 @@ impl Replication for Channels {
     }
 
     fn despawn(&mut self, id: ObjectId) {
+        let told_at = self.replicator.now().after(self.retention_ticks.max(1));
+        for facet in Facet::ALL {
+            let key = ChannelKey::Entity { object: id, facet };
+            let hub = self.replicator.hub_ref();
+            if hub.find(key).is_some_and(|channel| hub.subscriber_count(channel) > 0) {
+                self.ended.push_back((told_at, key));
+            }
+        }
+        if let Some(view) = self.replicator.owner(id).and_then(|owner| seat_in(&mut self.seats, owner)) {
+            view.own.remove(id);
+        }
         self.replicator.despawn(id);
     }
 
     fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
         self.views.note_owner_change();
+        if let Some(view) = self.replicator.owner(id).and_then(|former| seat_in(&mut self.seats, former)) {
+            view.own.remove(id);
+        }
+        let owner_of_something = owner.filter(|_| self.replicator.store().contains(id));
+        if let Some(view) = owner_of_something.and_then(|owner| seat_in(&mut self.seats, owner)) {
+            view.own.add(id);
+        }
         self.replicator.set_owner(id, owner)
+    }
+
+    fn acknowledge_input(&mut self, id: ConnectionId, number: u32) {
+        self.replicator.acknowledge_input(id, number);
     }
 
     fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
@@ -130,6 +204,7 @@ impl Replication for Channels {
     fn admit(&mut self, id: ConnectionId) {
         let Some(view) = seat_in(&mut self.seats, id) else { return };
         view.is_live = true;
+        self.replicator.admit(id);
         let own = ChannelKey::Owner(id);
         if let Some(subscription) = subscribe(&mut self.replicator, id, own, 1, OWN_WEIGHT) {
             view.explicit.insert(own, (subscription, 1));
@@ -154,17 +229,26 @@ impl Replication for Channels {
         let Some(view) = seat_in(&mut self.seats, id).filter(|view| view.is_live) else {
             return Err(LimitReached::UnknownConnection);
         };
+        match key {
+            _ if interval_ticks == 0 => return Err(LimitReached::Interval),
+            ChannelKey::Owner(owner) if owner != id => return Err(LimitReached::ForeignOwner),
+            ChannelKey::Entity { object, .. } if !self.replicator.store().contains(object) => {
+                return Err(LimitReached::UnknownObject);
+            }
+            _ => {}
+        }
         let in_view = view.in_view(key).map(|(subscription, ring)| (subscription, self.views.ring_interval(key, ring)));
         let by_hand = view.explicit.get(&key).map(|&(subscription, _)| subscription);
         let present = in_view.or(by_hand.map(|subscription| (subscription, interval_ticks)));
         let subscription = match present {
             Some((subscription, ring_interval)) => {
-                self.set_rate(id, subscription, interval_ticks.min(ring_interval));
+                self.set_interval(id, subscription, interval_ticks.min(ring_interval));
                 subscription
             }
             None => {
                 let index = self.replicator.channel(key)?;
-                self.replicator.hub().subscribe(id, index, interval_ticks, 1)?
+                let weight = view.own.weight(key);
+                self.replicator.hub().subscribe(id, index, interval_ticks, weight)?
             }
         };
         if let Some(view) = self.seat(id) {
@@ -180,21 +264,34 @@ impl Replication for Channels {
         match view.in_view(key) {
             Some((seen, ring)) if seen == subscription => {
                 let interval = self.views.ring_interval(key, ring);
-                self.set_rate(id, subscription, interval);
+                self.set_interval(id, subscription, interval);
             }
             _ => self.replicator.hub().unsubscribe(id, subscription),
         }
     }
 
     fn look(&mut self) {
+        for placed in self.replicator.placed() {
+            let Placed::Entered { object, facet: Facet::Public, .. } = *placed else { continue };
+            let id = self.replicator.store().id_at(object);
+            if let Some(view) = self.replicator.owner(id).and_then(|owner| seat_in(&mut self.seats, owner)) {
+                view.own.has_moved = true;
+            }
+        }
         let follows = self.views.follows(self.replicator.placed());
         for view in self.seats.iter_mut().flatten() {
             let changed = view.viewpoint_moved | std::mem::take(&mut view.explicit_changed);
+            self.views.weigh(view, &mut self.replicator);
             self.views.update(view, &mut self.replicator);
-            if view.is_live && (follows || changed && self.views.has_others()) {
+            let again = self.views.can_ask_again(view, &self.replicator);
+            if view.is_live && (follows || again || changed && self.views.has_others()) {
                 self.views.follow(view, &mut self.replicator);
             }
         }
+    }
+
+    fn set_allowance(&mut self, id: ConnectionId, bytes: usize) {
+        self.replicator.hub().set_allowance(id, bytes);
     }
 
     fn encode(&mut self, executor: &impl Executor) {
@@ -202,30 +299,30 @@ impl Replication for Channels {
         self.replicator.encode(executor);
     }
 
-    fn writers(&mut self) -> (Outgoing<'_, ObjectLog>, &mut [ConnectionSlot]) {
-        self.replicator.hub().writers()
+    fn writers(&mut self) -> (ObjectsOutgoing<'_>, &mut [ConnectionSlot]) {
+        self.replicator.writers()
     }
 
     #[inline]
-    fn begin_write(slot: &mut ConnectionSlot, outgoing: Outgoing<'_, ObjectLog>, budget_bytes: usize) {
+    fn begin_write(slot: &mut ConnectionSlot, outgoing: ObjectsOutgoing<'_>, budget_bytes: usize) {
         if let Some(connection) = &mut slot.connection {
-            connection.begin_write(outgoing, budget_bytes);
+            connection.begin_objects(outgoing, budget_bytes);
         }
     }
 
     #[inline]
     fn has_more(slot: &ConnectionSlot) -> bool {
-        slot.connection.as_ref().is_some_and(|connection| connection.has_more())
+        slot.connection.as_ref().is_some_and(|connection| connection.has_more_objects())
     }
 
     #[inline]
-    fn write_packet(
-        slot: &mut ConnectionSlot,
-        outgoing: Outgoing<'_, ObjectLog>,
-        sequence: u64,
-        room: &mut [u8],
-    ) -> usize {
-        slot.connection.as_mut().map_or(0, |connection| connection.write_packet(outgoing, sequence, room))
+    fn needs_full_packet(slot: &ConnectionSlot) -> bool {
+        slot.connection.as_ref().is_some_and(|connection| connection.needs_full_packet())
+    }
+
+    #[inline]
+    fn write_packet(slot: &mut ConnectionSlot, outgoing: ObjectsOutgoing<'_>, sequence: u64, room: &mut [u8]) -> usize {
+        slot.connection.as_mut().map_or(0, |connection| connection.write_objects(outgoing, sequence, room))
     }
 
     fn delivered(&mut self, id: ConnectionId, sequence: u64) {
@@ -237,6 +334,7 @@ impl Replication for Channels {
     }
 
     fn end_tick(&mut self) {
+        self.end_watches();
         self.replicator.sweep(SWEEP_CHANNELS);
         self.replicator.begin_tick();
     }

@@ -8,24 +8,23 @@ use std::time::Duration;
 use thiserror::Error;
 use throng_link::netcode::{
     ClientHandshake, ClientOutcome, ClientState, ConnectError, ConnectToken, DISCONNECT_REPEATS, Opener, PacketKind,
-    Sealer, TAG_LEN,
+    PathProbe, Sealer,
 };
 use throng_link::session::{
-    Blame, CloseCause, CloseCode, CloseReason, InputError, LaneId, LaneOptions, OptionsError, PacketPlan, Session,
+    Blame, CloseCause, CloseCode, CloseReason, InputError, LaneId, LaneOptions, OptionsError, Rest, Session,
     SessionOptions, Statistics,
 };
 use throng_net::{BindError, Driver, ReceiveError, Transmit, UdpDriver, UdpOptions};
-use throng_replica::{ClientOptions as ReplicaOptions, ReplicaClient};
+use throng_replica::{ClientOptions as ReplicaOptions, DespawnReason, LIMBO_SLACK_TICKS, ReplicaClient};
 use throng_schema::{FieldMask, Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
 use crate::decoder::{Decoder, ObjectView};
+use crate::greeting::CONTROL;
 use crate::handshake::{self, Welcome};
 use crate::message::{self, Received};
-use crate::options::{DATAGRAM_BYTES, default_lanes, session_options};
+use crate::options::{default_lanes, session_options};
 use crate::server::MessageError;
-
-const CONTROL: LaneId = LaneId(0);
 
 /// Messages kept for a game that has not polled them when the connection ends.
 const MAX_LATE_MESSAGES: usize = 4_096;
@@ -102,22 +101,32 @@ impl EndReason {
 pub enum ClientEvent {
     /// The server has let us in and speaks the same schema.
     Connected {
-        /// What the server calls us; objects that we own name it.
+        /// What the server calls us.
         connection: ConnectionId,
         /// Time between the server's ticks.
         tick_interval: Duration,
     },
-    /// An object is there.
+    /// An object is in sight, with all fields that this client may know.
     Spawned(ObjectId),
-    /// Fields of an object have new values: those marked `notify`, or any if the kind marks none.
+    /// An object belongs to this client from now on.
+    Owned(ObjectId),
+    /// An object that is still in sight belongs to this client no longer: the fields for its owner are forgotten.
+    Disowned(ObjectId),
+    /// Fields of an object have new values, or are no longer known: those marked `notify`, or any if the kind marks
+    /// none.
     Changed {
         /// The object.
         id: ObjectId,
         /// Which fields; compare with the constants of the type, as `Player::FIELD_HEALTH`.
         fields: FieldMask,
     },
-    /// An object is gone: ended, or out of sight.
-    Despawned(ObjectId),
+    /// An object is gone, and no longer this client's if it was.
+    Despawned {
+        /// The object.
+        id: ObjectId,
+        /// Whether the server has ended it, or tells nothing of it any more.
+        reason: DespawnReason,
+    },
     /// A message came.
     Message {
         /// On which lane, counted as in [`ClientOptions::lanes`].
@@ -164,6 +173,8 @@ struct Link {
     session: Session,
     sealer: Sealer,
     opener: Opener,
+    /// Proves our address again when it has changed.
+    probe: PathProbe,
     is_live: bool,
 }
 
@@ -207,6 +218,12 @@ impl<D: Decoder> ClientCore<D> {
 
     /// Takes in a datagram. Its content is undefined afterwards.
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) {
+        self.handle_arrived(now, now, from, datagram);
+    }
+
+    /// The same for a datagram that came to this machine at `arrived`, before it was read. The link is then measured
+    /// without that wait.
+    pub fn handle_arrived(&mut self, now: Time, arrived: Time, from: SocketAddr, datagram: &mut [u8]) {
         if self.ended.is_some() {
             return;
         }
@@ -218,7 +235,12 @@ impl<D: Decoder> ClientCore<D> {
             State::Open(link) if from == link.server => {
                 let Ok(opened) = link.opener.open(datagram) else { return };
                 match opened.kind {
-                    PacketKind::Payload => self.handle_payload(now, opened.sequence, opened.body),
+                    PacketKind::Payload => {
+                        link.probe.on_heard(now);
+                        self.handle_payload(now, arrived, opened.sequence, opened.body);
+                    }
+                    PacketKind::KeepAlive => link.probe.on_heard(now),
+                    PacketKind::Challenge => link.probe.on_challenge(now, opened.body),
                     PacketKind::Disconnect => {
                         let reason = CloseReason::new(CloseCode::DONE, "disconnected");
                         self.end(EndReason::Closed(CloseCause::Peer(reason)));
@@ -230,8 +252,15 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
+    /// Whether [`poll_transmit`](Self::poll_transmit) has to be called before more datagrams are taken in: more came at once
+    /// than one acknowledgement can name.
+    pub fn is_answer_due(&self) -> bool {
+        matches!(&self.state, State::Open(link) if link.session.is_answer_due())
+    }
+
     /// Writes the next datagram into `out`, sealed and ready to be sent to [`server`](Self::server). False when there
-    /// is nothing to send now.
+    /// is nothing to send now, or [`ClientOptions::bytes_per_s`] allows no more: after at most
+    /// [`MAX_PACKETS_PER_FLUSH`](throng_link::session::MAX_PACKETS_PER_FLUSH) datagrams for one value of `now`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         out.clear();
         match &mut self.state {
@@ -245,7 +274,10 @@ impl<D: Decoder> ClientCore<D> {
             State::Open(link) => {
                 link.session.handle_timeout(now);
                 while link.session.poll_delivery().is_some() {}
-                let sends = link.session.has_pending(now) && link.write(now, self.server_tick, out);
+                if !link.session.is_closing() && link.probe.poll_transmit(now, &mut link.sealer, out) {
+                    return true;
+                }
+                let sends = link.write(now, self.server_tick, out);
                 if let Some(cause) = link.session.poll_close() {
                     self.end(EndReason::Closed(cause));
                 }
@@ -281,7 +313,9 @@ impl<D: Decoder> ClientCore<D> {
             return Some(match event {
                 throng_replica::ClientEvent::Spawned(id) => ClientEvent::Spawned(id),
                 throng_replica::ClientEvent::Changed { id, fields } => ClientEvent::Changed { id, fields },
-                throng_replica::ClientEvent::Despawned(id) => ClientEvent::Despawned(id),
+                throng_replica::ClientEvent::Owned(id) => ClientEvent::Owned(id),
+                throng_replica::ClientEvent::Disowned(id) => ClientEvent::Disowned(id),
+                throng_replica::ClientEvent::Despawned { id, reason } => ClientEvent::Despawned { id, reason },
             });
         }
         if let Some(message) = self.poll_message() {
@@ -306,7 +340,15 @@ impl<D: Decoder> ClientCore<D> {
 
     /// Whether the server has let us in, speaks our schema, and it is not over.
     pub fn is_connected(&self) -> bool {
-        matches!(&self.state, State::Open(link) if link.is_live)
+        self.ended.is_none() && matches!(&self.state, State::Open(link) if link.is_live)
+    }
+
+    /// The address of this machine has changed, or may have: the server is asked at once to send to wherever this datagram
+    /// comes from. Without a call, a client finds out by itself after about a second without any word of the server.
+    pub fn on_address_changed(&mut self, now: Time) {
+        if let State::Open(link) = &mut self.state {
+            link.probe.on_address_changed(now);
+        }
     }
 
     /// Why it is over.
@@ -315,37 +357,102 @@ impl<D: Decoder> ClientCore<D> {
     }
 
     /// Queues an input; each packet carries the last few. Returns its number.
+    ///
+    /// # Errors
+    /// The client is not connected (from [`ClientEvent::Connected`] to [`ClientEvent::Ended`] it is), or the input has
+    /// more than 64 bytes.
     pub fn send_input(&mut self, input: &[u8]) -> Result<u32, InputError> {
         match &mut self.state {
-            State::Open(link) => link.session.push_input(input),
-            _ => Err(InputError::Closed),
+            State::Open(link) if link.is_live => link.session.push_input(input),
+            _ => Err(InputError::NotConnected),
         }
     }
 
     /// Queues an input of a type in the schema.
+    ///
+    /// # Errors
+    /// As [`send_input`](Self::send_input), or the type is not in the schema.
     pub fn send_typed_input<T: Replicate>(&mut self, input: &T) -> Result<u32, InputError> {
         let mut bytes = Vec::new();
         match message::encode(&self.schema, input, &mut bytes) {
             Some(()) => self.send_input(&bytes),
-            None => Err(InputError::TooLarge),
+            None => Err(InputError::UnknownKind),
         }
     }
 
-    /// The newest of our inputs whose effect is in the state that has come.
+    /// The number of the newest input that is in the state of this client's own objects: what
+    /// [`Server::acknowledge_input`](crate::Server::acknowledge_input) was told last before the tick whose state
+    /// [`get`](Self::get) returns for them.
+    ///
+    /// State and number change together, in the same [`handle`](Self::handle), whatever is lost, late or cut short by
+    /// the byte budget: play the inputs after this number once more on what `get` returns, and nothing is counted twice
+    /// or left out. An input that changed nothing is acknowledged too, and so are all if the client owns nothing.
+    ///
+    /// That is promised for all own objects together as long as their changes fit into one packet. If there are more,
+    /// this is the number of the object that was told of longest ago; [`input_acked_by`](Self::input_acked_by) is exact
+    /// for each. A number that is missing between two acknowledged ones is of an input that was lost
+    /// ([`ClientOptions::input_redundancy`]).
+    ///
+    /// `None` before the first, and always with [`Decode::Nothing`].
     pub fn input_acked(&self) -> Option<u32> {
+        if D::TELLS_INPUTS {
+            return self.replica.as_ref()?.input_acked();
+        }
         match &self.state {
             State::Open(link) => link.session.input_acked(),
             _ => None,
         }
     }
 
-    /// Sends a message on one of the lanes of [`ClientOptions::lanes`].
+    /// The number of the newest input that is in the state of this one object of this client.
+    pub fn input_acked_by(&self, id: ObjectId) -> Option<u32> {
+        self.replica.as_ref()?.input_acked_by(id)
+    }
+
+    /// The objects that belong to this client. All of them are in sight, however far away they are.
+    pub fn owned(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.replica.iter().flat_map(|replica| replica.owned()).map(|object| object.id)
+    }
+
+    /// The objects of one type that belong to this client, with their values.
+    pub fn owned_objects<T: Replicate>(&self) -> impl Iterator<Item = (ObjectId, T)> + '_ {
+        let objects = self.replica.iter().flat_map(|replica| replica.owned());
+        objects.filter_map(|object| Some((object.id, self.value_of(&object)?)))
+    }
+
+    /// Whether an object belongs to this client.
+    pub fn is_mine(&self, id: ObjectId) -> bool {
+        self.replica.as_ref().and_then(|replica| replica.view(id)).is_some_and(|object| object.is_own())
+    }
+
+    /// Whether an object has moved to a cell that is sent more seldom and has not said anything of it yet. It is in
+    /// sight, and as old as everything in that cell may be between two turns.
+    pub fn is_stale(&self, id: ObjectId) -> bool {
+        self.replica.as_ref().and_then(|replica| replica.view(id)).is_some_and(|object| object.is_awaited)
+    }
+
+    /// Sets the `skip_owner` fields of one of this client's own objects, which the server does not tell it, to what the
+    /// client has predicted: [`get`](Self::get) returns them. The other fields of `value` are passed over. False if the
+    /// object is not this client's, or of another type.
+    pub fn predict<T: Replicate>(&mut self, id: ObjectId, value: &T) -> bool {
+        let kind = self.schema.kind_id::<T>();
+        let Some(replica) = &mut self.replica else { return false };
+        let is_one = replica.view(id).is_some_and(|object| Some(object.kind) == kind);
+        is_one && replica.predict(id, |to| value.quantise(to))
+    }
+
+    /// Sends a message on one of the lanes of [`ClientOptions::lanes`]. On a reliable lane the game at the other end gets it
+    /// exactly once, or the connection ends.
+    ///
+    /// # Errors
+    /// The client is not connected (from [`ClientEvent::Connected`] to [`ClientEvent::Ended`] it is), the type is not in
+    /// the schema, or the lane does not exist or is full.
     pub fn send<T: Replicate>(&mut self, lane: u8, message: &T) -> Result<(), MessageError> {
         let mut bytes = Vec::new();
         message::encode(&self.schema, message, &mut bytes).ok_or(MessageError::UnknownKind)?;
         match &mut self.state {
-            State::Open(link) => link.session.send(LaneId(lane.saturating_add(1)), &bytes)?,
-            _ => return Err(MessageError::UnknownConnection),
+            State::Open(link) if link.is_live => link.session.send(LaneId(lane.saturating_add(1)), &bytes)?,
+            _ => return Err(MessageError::NotConnected),
         };
         Ok(())
     }
@@ -362,13 +469,14 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
-    /// The value of an object as the server had it, quantised; `None` if it is not there or of another type.
+    /// The value of an object as the server had it, quantised; `None` if it is not in sight or of another type. Fields that
+    /// this client may not know are those of `T::default()`.
     pub fn get<T: Replicate>(&self, id: ObjectId) -> Option<T> {
         let object = self.replica.as_ref()?.view(id)?;
         self.value_of(&object)
     }
 
-    /// All objects of a type.
+    /// All objects of a type that are in sight.
     pub fn objects<T: Replicate>(&self) -> impl Iterator<Item = (ObjectId, T)> + '_ {
         let objects = self.replica.iter().flat_map(|replica| replica.views());
         objects.filter_map(|object| Some((object.id, self.value_of(&object)?)))
@@ -379,7 +487,7 @@ impl<D: Decoder> ClientCore<D> {
         self.replica.as_deref()
     }
 
-    /// The newest tick that the server has spoken of.
+    /// The newest tick that the server has spoken of; `None` before [`ClientEvent::Connected`].
     pub fn server_tick(&self) -> Option<Tick> {
         self.server_tick
     }
@@ -423,33 +531,40 @@ impl<D: Decoder> ClientCore<D> {
     fn begin_session(&mut self, now: Time, connected: throng_link::netcode::Connected) {
         let mut session =
             Session::new(Arc::clone(&self.session_options), now).expect("the options were checked at the start");
+        session.assume_round_trip(connected.round_trip);
+        if let Some(timeout) = connected.timeout {
+            session.shorten_idle_timeout(timeout);
+        }
         // An empty lane takes one message.
-        let _ = session.send(CONTROL, &handshake::hello(&self.schema));
+        let _ = session.send(CONTROL, &handshake::hello(&self.schema, &self.options.lanes));
         self.state = State::Open(Box::new(Link {
             server: connected.server,
             session,
             sealer: connected.sealer,
             opener: connected.opener,
+            probe: connected.probe,
             is_live: false,
         }));
     }
 
-    fn handle_payload(&mut self, now: Time, sequence: u64, payload: &[u8]) {
+    fn handle_payload(&mut self, now: Time, arrived: Time, sequence: u64, payload: &[u8]) {
         let State::Open(link) = &mut self.state else { return };
-        let packet = match link.session.handle_packet(now, sequence, payload) {
+        let packet = match link.session.handle_packet_of(now, arrived, sequence, payload) {
             Ok(Some(packet)) => packet,
             Ok(None) => return,
             Err(error) if error.blame() == Blame::Limit => return,
             Err(error) => return self.abandon(now, error.to_string()),
         };
-        if self.server_tick.is_none_or(|newest| packet.tick.is_newer_than(newest)) {
-            self.server_tick = Some(packet.tick);
-        }
         self.replication_bytes += packet.rest.len() as u64;
-        if let Some(replica) = &mut self.replica
-            && let Err(error) = replica.apply(packet.tick, packet.rest)
-        {
-            return self.abandon(now, error);
+        // Before the welcome nobody knows which ticks are meant, and nothing is replicated.
+        if let Some(newest) = self.server_tick {
+            let tick = packet.tick.near(newest);
+            self.server_tick = Some(newest.newest(tick));
+            if let Some(replica) = &mut self.replica
+                && let Err(error) = replica.apply(tick, packet.rest)
+            {
+                return self.abandon(now, error);
+            }
         }
         if !link.is_live {
             self.take_control(now);
@@ -459,7 +574,7 @@ impl<D: Decoder> ClientCore<D> {
     /// Looks for the welcome, until it has come.
     fn take_control(&mut self, now: Time) {
         let State::Open(link) = &mut self.state else { return };
-        // Messages of the game can be here first, on lanes that do not wait. Nobody can want them yet.
+        // A server says nothing for the game before it knows that the welcome was read.
         let control = std::iter::from_fn(|| link.session.poll_message()).find(|&(lane, _)| lane == CONTROL);
         let Some((_, bytes)) = control else { return };
         let welcome = match Welcome::decode(&bytes) {
@@ -467,11 +582,14 @@ impl<D: Decoder> ClientCore<D> {
             Err(error) => return self.abandon(now, error.to_string()),
         };
         if self.options.decode == Decode::Objects {
-            match D::open(&self.schema, &welcome.grids, self.options.replica) {
+            let mut options = self.options.replica;
+            options.limbo_ticks.get_or_insert(welcome.slowest_ticks.saturating_add(LIMBO_SLACK_TICKS));
+            match D::open(&self.schema, &welcome.grids, options) {
                 Ok(replica) => self.replica = Some(Box::new(replica)),
                 Err(error) => return self.abandon(now, error),
             }
         }
+        self.server_tick = Some(welcome.tick);
         link.is_live = true;
         // An empty lane takes one message.
         let _ = link.session.send(CONTROL, &handshake::ready());
@@ -508,18 +626,8 @@ impl<D: Decoder> ClientCore<D> {
 
 impl Link {
     fn write(&mut self, now: Time, tick: Option<Tick>, out: &mut Vec<u8>) -> bool {
-        let header = self.sealer.header_len();
-        let room_bytes = DATAGRAM_BYTES - header - TAG_LEN;
-        let plan = PacketPlan {
-            sequence: self.sealer.next_sequence(),
-            tick: tick.unwrap_or_default(),
-            room_bytes,
-            message_bytes: room_bytes,
-        };
-        out.resize(header, 0);
-        let Ok(bytes) = self.session.begin_packet(now, plan, out) else { return false };
-        self.session.finish_packet(bytes);
-        out.resize(header + bytes + TAG_LEN, 0);
+        let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) else { return false };
+        plan.begin(tick.unwrap_or_default(), out).finish();
         self.sealer.seal_payload(out).is_ok()
     }
 }
@@ -543,11 +651,15 @@ pub enum ConnectStartError {
 pub struct Client<D = ReplicaClient> {
     core: ClientCore<D>,
     driver: Box<dyn Driver>,
+    /// The socket is our own, to be opened anew when it has to be.
+    has_socket: bool,
     out: Vec<u8>,
+    /// Written while datagrams were taken in; empty between calls.
+    answers: Vec<Vec<u8>>,
 }
 
 impl Client {
-    /// Begins to connect over UDP to the first server of the token.
+    /// Begins to connect over UDP, to the servers of the token in their order.
     pub fn connect(
         token: ConnectToken,
         schema: Arc<Schema>,
@@ -555,8 +667,9 @@ impl Client {
         now: Time,
     ) -> Result<Client, ConnectStartError> {
         let server = *token.servers().first().ok_or(ConnectStartError::NoServer)?;
-        let driver = UdpDriver::connect(server, &UdpOptions::client())?;
-        Ok(Client::new(Box::new(driver), token, schema, options, now)?)
+        let mut client = Client::new(open_socket(server)?, token, schema, options, now)?;
+        client.has_socket = true;
+        Ok(client)
     }
 
     /// Begins to connect over any driver.
@@ -581,13 +694,44 @@ impl<D: Decoder> Client<D> {
         now: Time,
     ) -> Result<Client<D>, OptionsError> {
         let core = ClientCore::with_decoder(token, schema, Arc::new(options), now)?;
-        Ok(Client { core, driver, out: Vec::new() })
+        Ok(Client { core, driver, has_socket: false, out: Vec::new(), answers: Vec::new() })
+    }
+
+    /// Goes on over another driver: the connection stays, once the server has seen that we are there.
+    pub fn replace_driver(&mut self, now: Time, driver: Box<dyn Driver>) {
+        self.driver = driver;
+        self.has_socket = false;
+        self.core.on_address_changed(now);
+    }
+
+    /// Goes on from a new UDP socket: for when the system says that the network has changed. The connection stays, once
+    /// the server has seen that we are there. A client that was not made with [`Client::connect`] keeps its driver.
+    ///
+    /// # Errors
+    /// The socket could not be opened; the client goes on with the one that it has.
+    pub fn rebind(&mut self, now: Time) -> Result<(), BindError> {
+        if let (true, Some(server)) = (self.has_socket, self.core.server()) {
+            self.driver = open_socket(server)?;
+        }
+        self.core.on_address_changed(now);
+        Ok(())
     }
 
     /// Takes in what has come and sends what is due.
     pub fn update(&mut self, now: Time) -> Result<(), ReceiveError> {
-        let core = &mut self.core;
-        let received = self.driver.receive(now, &mut |from, datagram| core.handle(now, from, datagram));
+        let (core, out, answers) = (&mut self.core, &mut self.out, &mut self.answers);
+        let received = self.driver.receive(now, &mut |arrived, from, datagram| {
+            core.handle_arrived(now, arrived, from, datagram);
+            // After a pause there may be more than one acknowledgement can name.
+            if core.is_answer_due() && core.poll_transmit(now, out) {
+                answers.push(std::mem::take(out));
+            }
+        });
+        for answer in self.answers.drain(..) {
+            let Some(to) = self.core.server() else { break };
+            // What cannot be sent is a lost packet; the driver counts it.
+            let _ = self.driver.send(now, &Transmit::single(to, &answer));
+        }
         self.flush(now);
         received.map(|_| ())
     }
@@ -596,11 +740,27 @@ impl<D: Decoder> Client<D> {
     pub fn flush(&mut self, now: Time) {
         while self.core.poll_transmit(now, &mut self.out) {
             let Some(to) = self.core.server() else { return };
+            // The next server of the token may be of another address family.
+            if self.has_socket
+                && to.is_ipv6() != self.driver.local_address().is_ipv6()
+                && let Ok(driver) = open_socket(to)
+            {
+                self.driver = driver;
+            }
             // What cannot be sent is a lost packet; the driver counts it.
             let _ = self.driver.send(now, &Transmit::single(to, &self.out));
         }
         let _ = self.driver.flush(now);
     }
+}
+
+/// A socket for whatever server of a token takes us, one after the other: connected to none.
+fn open_socket(server: SocketAddr) -> Result<Box<dyn Driver>, BindError> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    Ok(Box::new(UdpDriver::bind(any, &UdpOptions::client())?))
 }
 
 impl<D> std::ops::Deref for Client<D> {

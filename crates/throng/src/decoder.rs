@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use throng_replica::{ClientEvent, ClientOptions, GridShape, ReplicaClient};
-use throng_schema::{Facet, FieldMask, Schema, Values};
+use throng_schema::{Facet, FieldMask, Schema, Values, ValuesMut};
 use throng_wire::{KindId, ObjectId, Tick};
 
 /// Applies the replication part of packets, in whatever order they come.
@@ -18,14 +18,38 @@ pub trait Decoder: Send + Sized {
     /// The next event; poll until `None` after each batch of packets.
     fn poll_event(&mut self) -> Option<ClientEvent>;
 
-    /// The object of that id, if it is there.
+    /// The object of that id, if it is in sight.
     fn view(&self, id: ObjectId) -> Option<ObjectView<'_>>;
 
-    /// All objects that are there.
+    /// All objects that are in sight.
     fn views(&self) -> impl Iterator<Item = ObjectView<'_>>;
 
-    /// Number of objects that are there.
+    /// Number of objects that are in sight.
     fn count(&self) -> usize;
+
+    /// The objects that belong to this client.
+    fn owned(&self) -> impl Iterator<Item = ObjectView<'_>> {
+        self.views().filter(|view| view.is_own())
+    }
+
+    /// Whether [`input_acked`](Self::input_acked) is told with the state. Otherwise the number in the packets' headers
+    /// has to do.
+    const TELLS_INPUTS: bool = false;
+
+    /// The newest input whose effect is in the state of the client's own objects.
+    fn input_acked(&self) -> Option<u32> {
+        None
+    }
+
+    /// The newest input whose effect is in the state of one of its own objects.
+    fn input_acked_by(&self, _id: ObjectId) -> Option<u32> {
+        None
+    }
+
+    /// Replaces the `skip_owner` fields of an own object by those that `write` writes. False if it is not its own.
+    fn predict(&mut self, _id: ObjectId, _write: impl FnOnce(ValuesMut<'_>)) -> bool {
+        false
+    }
 }
 
 /// An object as a client knows it.
@@ -37,18 +61,20 @@ pub struct ObjectView<'a> {
     pub kind: KindId,
     /// Its quantised values; zero where nothing was told.
     pub values: Values<'a>,
-    /// The fields that were told at least once.
+    /// The fields that the client may know and was told.
     pub known_fields: FieldMask,
-    /// By [`Facet::index`]: whether the client is told of changes. None of them, if the object is only kept for a while.
+    /// By [`Facet::index`]: whether the client is told of changes.
     pub facets: [bool; Facet::ALL.len()],
+    /// It has moved to a cell whose next turn has not come yet.
+    pub is_awaited: bool,
     /// The tick of the newest news of it.
     pub newest_tick: Tick,
 }
 
 impl ObjectView<'_> {
-    /// Whether the client is still told anything of it.
-    pub fn is_followed(&self) -> bool {
-        self.facets.contains(&true)
+    /// Whether it belongs to this client.
+    pub fn is_own(&self) -> bool {
+        self.facets[Facet::Owner.index()]
     }
 }
 
@@ -76,6 +102,24 @@ impl Decoder for ReplicaClient {
     fn count(&self) -> usize {
         self.object_count()
     }
+
+    fn owned(&self) -> impl Iterator<Item = ObjectView<'_>> {
+        ReplicaClient::owned(self).map(view_of)
+    }
+
+    const TELLS_INPUTS: bool = true;
+
+    fn input_acked(&self) -> Option<u32> {
+        ReplicaClient::input_acked(self)
+    }
+
+    fn input_acked_by(&self, id: ObjectId) -> Option<u32> {
+        ReplicaClient::input_acked_by(self, id)
+    }
+
+    fn predict(&mut self, id: ObjectId, write: impl FnOnce(ValuesMut<'_>)) -> bool {
+        ReplicaClient::predict(self, id, write)
+    }
 }
 
 fn view_of(object: &throng_replica::ReplicaObject) -> ObjectView<'_> {
@@ -87,6 +131,7 @@ fn view_of(object: &throng_replica::ReplicaObject) -> ObjectView<'_> {
         values: object.values(),
         known_fields: object.known_fields(),
         facets,
+        is_awaited: object.is_awaited(),
         newest_tick: object.newest_tick(),
     }
 }

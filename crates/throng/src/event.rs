@@ -1,6 +1,6 @@
 //! What a server tells the game.
 
-use throng_link::netcode::USER_DATA_LEN;
+use throng_link::netcode::{Denial, USER_DATA_LEN};
 use throng_link::session::CloseCause;
 use throng_wire::ConnectionId;
 
@@ -20,7 +20,8 @@ pub enum ServerEvent {
         /// What the token's issuer said about it.
         user_data: Box<[u8; USER_DATA_LEN]>,
     },
-    /// A client is gone.
+    /// A client is gone. If a newer connection of the same client took its place, the cause is
+    /// [`CloseCode::REPLACED`](crate::CloseCode::REPLACED), and *connected* with the new name may follow.
     Disconnected {
         /// Its former name.
         connection: ConnectionId,
@@ -35,6 +36,14 @@ pub enum ServerEvent {
         client_id: u64,
         /// Why.
         error: OpenError,
+    },
+    /// A client with a genuine token was turned away at the door, and has been told why: the server is full, it refuses
+    /// second connections, or the token is for another protocol id. (Old tokens are only counted.)
+    Denied {
+        /// Who it is, from its token.
+        client_id: u64,
+        /// Why.
+        denial: Denial,
     },
     /// A message came.
     Message {

@@ -1,24 +1,33 @@
 //! What comes in: the door for strangers, and the table of those who passed it.
+//!
+//! Datagrams of connections are handled as they come. Those of strangers wait until everything that has come was looked at:
+//! no flood at the door puts off a player's input. So many wait at most, and so many are decrypted in a second; what is
+//! beyond is dropped and counted, and honest clients ask again after 100 ms.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use throng_link::netcode::{Accepted, Now, Outcome, Seats, ServerHandshake};
+use throng_link::netcode::{
+    Accepted, Denial, DropReason, Now, Outcome, REQUEST_LEN, Seats, ServerHandshake, is_response, move_seat,
+};
 use throng_link::session::{Session, SessionOptions};
 use throng_wire::{ConnectionId, Time};
 
+use crate::event::ServerEvent;
 use crate::peer::Peer;
 use crate::replication::Replication;
 
-/// Replies to strangers in one call of receive; further ones are dropped, as the network would.
-const REPLIES_MAX: usize = 4_096;
+/// Denials that the game is told of in one call of receive.
+const DENIALS_TOLD_MAX: usize = 64;
 
-/// The connections, by index and by address.
+/// The connections, by index, by address and by client.
 pub(crate) struct Peers {
     pub(crate) slots: Vec<Option<Box<Peer>>>,
     by_address: HashMap<SocketAddr, u32>,
-    client_ids: HashSet<u64>,
+    /// Addresses that connections may have moved to: one for each at most.
+    by_candidate: HashMap<SocketAddr, u32>,
+    by_client: HashMap<u64, u32>,
     free: Vec<u32>,
 }
 
@@ -27,13 +36,14 @@ impl Peers {
         Peers {
             slots: (0..max_clients).map(|_| None).collect(),
             by_address: HashMap::new(),
-            client_ids: HashSet::new(),
+            by_candidate: HashMap::new(),
+            by_client: HashMap::new(),
             free: (0..max_clients).rev().collect(),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_address.len()
+        self.slots.len() - self.free.len()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
@@ -50,18 +60,41 @@ impl Peers {
 
     pub(crate) fn remove(&mut self, index: usize) -> Option<Box<Peer>> {
         let peer = self.slots[index].take()?;
-        self.by_address.remove(&peer.address);
-        self.client_ids.remove(&peer.client_id);
-        self.free.push(index as u32);
+        let index = index as u32;
+        forget(&mut self.by_address, peer.address, index);
+        if let Some(candidate) = peer.candidate {
+            forget(&mut self.by_candidate, candidate.address, index);
+        }
+        if self.by_client.get(&peer.client_id) == Some(&index) {
+            self.by_client.remove(&peer.client_id);
+        }
+        self.free.push(index);
         Some(peer)
     }
 
     fn insert(&mut self, peer: Peer) {
         let index = self.free.pop().expect("the door was told of a free seat");
         debug_assert_eq!(index, peer.id.index);
+        // An address that belonged to another connection has been proved by this one since.
         self.by_address.insert(peer.address, index);
-        self.client_ids.insert(peer.client_id);
+        self.by_client.insert(peer.client_id, index);
         self.slots[index as usize] = Some(Box::new(peer));
+    }
+
+    fn seats(&self) -> (Option<u32>, u32) {
+        (self.free.last().copied(), self.slots.len() as u32)
+    }
+
+    fn of_client(&self, client_id: u64) -> Option<&Peer> {
+        let index = *self.by_client.get(&client_id)?;
+        self.slots[index as usize].as_deref()
+    }
+}
+
+/// Removes an address, unless somebody else has it by now.
+fn forget(table: &mut HashMap<SocketAddr, u32>, address: SocketAddr, index: u32) {
+    if table.get(&address) == Some(&index) {
+        table.remove(&address);
     }
 }
 
@@ -69,46 +102,100 @@ impl Peers {
 pub(crate) struct Inbound {
     pub(crate) door: ServerHandshake,
     session_options: Arc<SessionOptions>,
+    client_packets_per_s: u32,
+    /// Strangers' datagrams, one behind the other, and whose they are.
+    waiting: Vec<u8>,
+    strangers: VecDeque<(SocketAddr, usize)>,
+    strangers_max: usize,
     replies: Vec<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
-    /// Strangers' datagrams that were not looked at because too many replies were waiting.
-    pub(crate) replies_dropped: u64,
+    /// Connections whose clients have come back with a newer token, for the game to be told.
+    #[expect(clippy::vec_box, reason = "a peer lives in a box; to move it out and back in would copy it twice")]
+    pub(crate) replaced: Vec<Box<Peer>>,
+    /// Clients that were turned away, for the game to be told.
+    pub(crate) denied: Vec<ServerEvent>,
+    pub(crate) denials_untold: u64,
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
 }
 
 impl Inbound {
-    pub(crate) fn new(door: ServerHandshake, session_options: Arc<SessionOptions>) -> Inbound {
+    /// `strangers_max` datagrams of strangers are looked at in one call of receive.
+    pub(crate) fn new(
+        door: ServerHandshake,
+        session_options: Arc<SessionOptions>,
+        (client_packets_per_s, strangers_max): (u32, usize),
+    ) -> Inbound {
         Inbound {
             door,
             session_options,
+            client_packets_per_s,
+            waiting: Vec::new(),
+            strangers: VecDeque::new(),
+            strangers_max,
             replies: Vec::new(),
             spare: Vec::new(),
-            replies_dropped: 0,
+            replaced: Vec::new(),
+            denied: Vec::new(),
+            denials_untold: 0,
             datagrams: 0,
             bytes: 0,
         }
     }
 
-    /// Hands a datagram to the connection or the door that it is for.
+    /// Hands a datagram to its connection, or keeps it until [`serve_strangers`](Self::serve_strangers).
     pub(crate) fn handle(
         &mut self,
         now: Now,
-        from: SocketAddr,
+        (arrived, from): (Time, SocketAddr),
         datagram: &mut [u8],
         peers: &mut Peers,
-        replication: &mut impl Replication,
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
-        if let Some(&index) = peers.by_address.get(&from) {
-            let peer = peers.slots[index as usize].as_mut().expect("the address table names connections only");
-            if let Err(error) = peer.handle(now.time, datagram) {
-                self.door.counters_mut().drop(error);
+        match peers.by_address.get(&from) {
+            Some(&index) if !self.is_for_door(from, datagram, peers) => {
+                self.handle_peer((now.time, arrived), index, datagram, peers);
             }
-            return;
+            _ => self.keep(from, datagram),
         }
-        self.handle_stranger(now, from, datagram, peers, replication);
+    }
+
+    /// Whether a datagram from a connected address may be that of a newcomer or of a connection that moves.
+    fn is_for_door(&self, from: SocketAddr, datagram: &[u8], peers: &Peers) -> bool {
+        datagram.first() == Some(&0)
+            || move_seat(datagram).is_some()
+            || (is_response(datagram) && (peers.by_candidate.contains_key(&from) || self.door.is_pending(from)))
+    }
+
+    fn handle_peer(&mut self, (now, arrived): (Time, Time), index: u32, datagram: &mut [u8], peers: &mut Peers) {
+        let peer = peers.slots[index as usize].as_mut().expect("the address table names connections only");
+        if let Err(reason) = peer.handle(now, arrived, datagram) {
+            self.door.counters_mut().drop(reason);
+        }
+    }
+
+    fn keep(&mut self, from: SocketAddr, datagram: &[u8]) {
+        if self.strangers.len() == self.strangers_max {
+            return self.door.counters_mut().drop(DropReason::TooManyRequests);
+        }
+        // No packet for the door is longer than a request. Of a longer one, one byte more tells that it is.
+        let bytes = &datagram[..datagram.len().min(REQUEST_LEN + 1)];
+        self.strangers.push_back((from, bytes.len()));
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    /// Looks at the datagrams of strangers.
+    pub(crate) fn serve_strangers(&mut self, now: Now, peers: &mut Peers, replication: &mut impl Replication) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut start = 0;
+        while let Some((from, length)) = self.strangers.pop_front() {
+            let datagram = &mut waiting[start..start + length];
+            start += length;
+            self.handle_stranger(now, from, datagram, peers, replication);
+        }
+        waiting.clear();
+        self.waiting = waiting;
     }
 
     fn handle_stranger(
@@ -119,23 +206,55 @@ impl Inbound {
         peers: &mut Peers,
         replication: &mut impl Replication,
     ) {
-        if self.replies.len() == REPLIES_MAX {
-            self.replies_dropped += 1;
+        if let Some(seat) = move_seat(datagram) {
+            return self.handle_move(now.time, from, seat, datagram, peers);
+        }
+        if !is_response(datagram) {
+            return self.knock(now, from, datagram, peers, replication);
+        }
+        // Whoever cannot open a packet destroys it, and up to three could be meant.
+        let original = datagram.to_vec();
+        if peers.by_candidate.contains_key(&from) && self.finish_move(now.time, from, datagram, peers) {
             return;
         }
-        let mut reply = self.spare.pop().unwrap_or_default();
-        let seats = Seats {
-            free: peers.free.last().copied(),
-            max_clients: peers.slots.len() as u32,
-            is_connected: &|client_id| peers.client_ids.contains(&client_id),
-        };
-        match self.door.handle(now, from, datagram, &seats, &mut reply) {
-            Outcome::Accept(accepted) => {
-                self.accept(now.time, from, *accepted, peers, replication);
-                self.replies.push((from, reply));
+        datagram.copy_from_slice(&original);
+        match peers.by_address.get(&from) {
+            Some(&index) if !self.door.is_pending(from) => {
+                self.handle_peer((now.time, now.time), index, datagram, peers);
             }
-            Outcome::Reply => self.replies.push((from, reply)),
-            Outcome::Ignored(_) => self.spare.push(reply),
+            _ => self.knock(now, from, datagram, peers, replication),
+        }
+    }
+
+    /// A request, a response, or noise.
+    fn knock(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        peers: &mut Peers,
+        replication: &mut impl Replication,
+    ) {
+        let mut reply = self.spare.pop().unwrap_or_default();
+        let (free, max_clients) = peers.seats();
+        let seats = Seats { free, max_clients, held: &|client_id| peers.of_client(client_id).map(Peer::held) };
+        match self.door.handle(now, from, datagram, &seats, &mut reply) {
+            Outcome::Accept(accepted) => self.accept(now.time, from, *accepted, peers, replication),
+            Outcome::Reply => {}
+            Outcome::Denied { client_id, denial } => self.note_denial(client_id, denial),
+            Outcome::Ignored(_) => return self.spare.push(reply),
+        }
+        self.replies.push((from, reply));
+    }
+
+    /// Old tokens are nothing to tell: a request that was doubled on its way, or recorded, shows one.
+    fn note_denial(&mut self, client_id: u64, denial: Denial) {
+        if matches!(denial, Denial::TokenSpent | Denial::TokenExpired) {
+            return;
+        }
+        match self.denied.len() < DENIALS_TOLD_MAX {
+            true => self.denied.push(ServerEvent::Denied { client_id, denial }),
+            false => self.denials_untold += 1,
         }
     }
 
@@ -147,9 +266,50 @@ impl Inbound {
         peers: &mut Peers,
         replication: &mut impl Replication,
     ) {
+        let seat = accepted.client_index as usize;
+        if accepted.is_replacement
+            && let Some(old) = peers.remove(seat)
+        {
+            replication.disconnect(old.id);
+            self.replaced.push(old);
+        }
         let session = Session::new(Arc::clone(&self.session_options), now).expect("options were checked at the start");
-        let id = replication.connect(accepted.client_index as usize);
-        peers.insert(Peer::new(id, from, accepted, session, now));
+        let id = replication.connect(seat);
+        peers.insert(Peer::new(id, from, accepted, session, (self.client_packets_per_s, now)));
+    }
+
+    /// A connection may have moved to this address: asks it to prove that.
+    fn handle_move(&mut self, now: Time, from: SocketAddr, seat: u32, datagram: &mut [u8], peers: &mut Peers) {
+        let Some(peer) = peers.slots.get_mut(seat as usize).and_then(Option::as_mut) else {
+            return self.door.counters_mut().drop(DropReason::MoveNotOurs);
+        };
+        let before = peer.candidate.map(|candidate| candidate.address);
+        let mut reply = self.spare.pop().unwrap_or_default();
+        if self.door.handle_move(now, from, datagram, &mut peer.movable(), &mut reply).is_err() {
+            return self.spare.push(reply);
+        }
+        if let Some(before) = before {
+            forget(&mut peers.by_candidate, before, seat);
+        }
+        peers.by_candidate.insert(from, seat);
+        self.replies.push((from, reply));
+    }
+
+    /// A connection may have proved its new address. Whether it has.
+    fn finish_move(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8], peers: &mut Peers) -> bool {
+        let Some(&index) = peers.by_candidate.get(&from) else { return false };
+        let peer = peers.slots[index as usize].as_mut().expect("the table of candidates names connections only");
+        let Ok(round_trip) = self.door.handle_move_response(now, from, datagram, &mut peer.movable()) else {
+            return false;
+        };
+        peers.by_candidate.remove(&from);
+        if peer.address != from {
+            forget(&mut peers.by_address, peer.address, index);
+            peers.by_address.insert(from, index);
+            peer.address = from;
+            peer.session.on_new_path(now, Some(round_trip));
+        }
+        true
     }
 
     /// The replies to strangers, to be sent now.

@@ -31,9 +31,11 @@
 //! }
 //!
 //! let schema = Arc::new(Schema::builder().kind::<Player>().build()?);
-//! let key = random_key(); // shared with whoever issues tokens
-//! let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-//! let issuer = TokenIssuer::new(options.protocol_id, key);
+//! // A number of your own for the game and its version, and a key that is shared with whoever issues tokens.
+//! // Positions are cut into cells; which axis points up is yours to say.
+//! let grids = vec![GridOptions::new(Up::Y)];
+//! let options = ServerOptions { grids, ..ServerOptions::new(0x6D79_6761_6D65_0001, random_key()) };
+//! let issuer = options.token_issuer();
 //!
 //! // A network in memory, where time is what we say. `Server::bind` and `Client::connect` take UDP instead.
 //! let network = MemoryNetwork::new("wifi".parse::<Condition>()?, 7)?;
@@ -70,13 +72,53 @@
 //! | a thing that only chosen clients may see | [`Placement::Entity`], and [`Server::subscribe`] for each of them |
 //! | state without a place: score, weather | [`Placement::Channel`] with [`ChannelKey::Global`], and [`Server::subscribe`] |
 //! | state of a team or room | [`Placement::Channel`] with [`ChannelKey::Custom`], and [`Server::subscribe`] for its members |
-//! | fields for the owner, or for all but the owner | `owner_only`, `skip_owner` on the field, and [`Server::spawn_owned`] |
+//! | fields for the owner alone | `owner_only` on the field, and [`Server::spawn_owned`] |
+//! | fields that the owner predicts itself | `skip_owner` on the field; the owner's client passes over it, and keeps what [`ClientCore::predict`] is told |
+//! | a secret from the owner | `hide_from_owner` on the field: costs a subscription for each viewer of each such object |
+//! | "which one is me?" | [`ClientEvent::Owned`], [`ClientCore::owned`], [`ClientCore::is_mine`]; [`Server::owner`] |
 //! | something that happened, for one client | [`Server::send`] on a lane: it is delivered or the connection ends |
 //! | what a player does | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
-//! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`] |
+//! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`]; see below |
 //! | a test, or a world in one process | [`net::MemoryNetwork`] with [`Server::new`] and [`Client::new`] |
 //! | thousands of clients in one process | [`ClientCore`] with [`net::LightUdpSocket`], and [`Decode::Nothing`] |
 //! | to know where the time went | [`Server::last_tick`] |
+//!
+//! # What a client sees, and is told
+//!
+//! An object is *in sight* while its state reaches the client. Then, and only then, [`ClientCore::get`] and
+//! [`ClientCore::objects`] return it, with all fields that this client may know: never a part of it, never a place where it
+//! was not. In sight is
+//!
+//! - what the client owns, wherever it is. It is told in a record of its own, in each tick in which it changes, before
+//!   anything else and whatever the rings say, with public and owner's fields;
+//! - what lives in a channel that the client is subscribed to, by its viewpoint or by [`Server::subscribe`];
+//! - what has moved from such a channel into a neighbouring cell that the client is sent as well, until that cell's next
+//!   turn. [`ClientCore::is_stale`] says so. That lasts as long as the cell's interval, and at most as long as the slowest
+//!   ring's, which the server tells in its welcome, and [`LIMBO_SLACK_TICKS`](replica::LIMBO_SLACK_TICKS) more.
+//!
+//! An object that goes anywhere else, or whose channel the client is no longer sent, is out of sight at once. One that
+//! ends is gone as soon as any channel in which the client has known it tells so.
+//!
+//! Events tell the difference to what was polled before. For one object they come in this order:
+//!
+//! | event | means |
+//! |---|---|
+//! | [`Spawned`](ClientEvent::Spawned) | it is in sight, whole |
+//! | [`Owned`](ClientEvent::Owned) | it belongs to this client from now on; right after `Spawned` if it did from the start |
+//! | [`Changed`](ClientEvent::Changed) | fields have other values, or are no longer known; all changes since the last in one |
+//! | [`Disowned`](ClientEvent::Disowned) | it is still in sight, and not this client's. Owner's fields are forgotten, as the next `Changed` says |
+//! | [`Despawned`](ClientEvent::Despawned) | it is gone: *destroyed* is for ever; after *out of sight* it may be `Spawned` again |
+//!
+//! Different objects are told of in the order in which there was first something to tell. What comes and goes between two
+//! polls is not told. However long nobody polls, nothing is dropped: the queue is bounded by the objects. Messages are not
+//! in order with the state: one may name an object that is not there yet, or has gone.
+//!
+//! # Prediction
+//!
+//! The server calls [`Server::acknowledge_input`] in the tick in which an input takes effect, also if it has none. At the
+//! client, [`ClientCore::input_acked`] and the state of the objects that it owns change together: what `get` returns is
+//! the state after exactly that input. Each frame: take it, play the inputs after that number on it once more, and
+//! show the result. The example `prediction` does.
 //!
 //! Kinds, quantisers and conditions are described in [`schema`], drivers and network conditions in [`net`], what happens
 //! underneath in [`replica`]. The folder `examples` has one idea per file.
@@ -87,6 +129,8 @@ mod channels;
 mod client;
 mod decoder;
 mod event;
+mod farewell;
+mod greeting;
 mod handshake;
 mod inbound;
 mod message;
@@ -102,18 +146,21 @@ pub use channels::Channels;
 pub use client::{Client, ClientCore, ClientEvent, ClientOptions, ConnectStartError, Decode, EndReason};
 pub use decoder::{Decoder, ObjectView};
 pub use event::ServerEvent;
-pub use handshake::OpenError;
+pub use handshake::{LaneDifference, OpenError};
 pub use message::Received;
 pub use options::{GridOptions, ServerOptions, default_lanes};
 pub use replication::{Replicated, Replication};
 pub use server::{MessageError, Server, StartError};
 pub use throng_interest::Ring;
-pub use throng_link::netcode::{ConnectToken, Key};
-pub use throng_link::session::{CloseCause, CloseCode, CloseReason, Input, LaneKind, LaneOptions, Statistics};
+pub use throng_link as link;
+pub use throng_link::netcode::{ConnectError, ConnectToken, Denial, Key, NetcodeCounters, SecondConnection};
+pub use throng_link::session::{
+    CloseCause, CloseCode, CloseReason, Input, InputError, LaneKind, LaneOptions, SendError, Statistics,
+};
 pub use throng_meter as meter;
 pub use throng_net as net;
 pub use throng_replica as replica;
-pub use throng_replica::{ChannelKey, GridShape, Placement};
+pub use throng_replica::{ChannelKey, DespawnReason, GridShape, Placement, Up};
 pub use throng_schema as schema;
 pub use throng_schema::{Facet, FieldMask, Replicate, ReplicateEnum, Schema};
 pub use throng_wire::{ConnectionId, ObjectId, Tick, Time};
@@ -122,7 +169,8 @@ pub use token::{TokenIssuer, random_key};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        ChannelKey, Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, ObjectId, Placement, Replicate,
-        ReplicateEnum, Ring, Schema, Server, ServerEvent, ServerOptions, Tick, Time, TokenIssuer, random_key,
+        ChannelKey, Client, ClientEvent, ClientOptions, ConnectionId, DespawnReason, GridOptions, ObjectId, Placement,
+        Replicate, ReplicateEnum, Ring, Schema, Server, ServerEvent, ServerOptions, Tick, Time, TokenIssuer, Up,
+        random_key,
     };
 }

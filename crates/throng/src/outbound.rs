@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 use throng_link::session::{CloseCause, CloseCode, CloseReason, Delivery};
 use throng_meter::{Lap, Subsystem};
-use throng_net::{Driver, LightUdpSocket, Transmit};
+use throng_net::{Driver, DriverCounters, LightUdpSocket, SendError, Transmit};
 use throng_replica::Executor;
 use throng_wire::{Tick, Time};
 
-use crate::peer::{Peer, Span, Stage};
+use crate::greeting::Stage;
+use crate::peer::{Peer, Span};
 use crate::replication::Replication;
 
 /// Connections that are written before they are sealed, and sealed before they are sent.
@@ -54,6 +55,8 @@ pub(crate) struct Worker {
     sender: Option<LightUdpSocket>,
     keep_alive: Vec<u8>,
     pub(crate) send_errors: u64,
+    /// Datagrams that the driver or the kernel had no room for.
+    pub(crate) send_dropped: u64,
 }
 
 /// Where datagrams go.
@@ -108,10 +111,10 @@ impl Worker {
             self.write_group(job, peers, slots);
             self.seal_group(job, base, peers, first_span);
             match &mut way {
-                Way::Driver(driver) => self.send(job, base, peers, |transmit| driver.send(job.now, transmit).is_ok()),
+                Way::Driver(driver) => self.send(job, base, peers, |transmit| driver.send(job.now, transmit)),
                 Way::Own => {
                     if let Some(mut sender) = self.sender.take() {
-                        self.send(job, base, peers, |transmit| sender.send(job.now, transmit).is_ok());
+                        self.send(job, base, peers, |transmit| sender.send(job.now, transmit));
                         self.sender = Some(sender);
                     }
                 }
@@ -177,17 +180,21 @@ impl Worker {
         job: Job<'_, R>,
         base: usize,
         peers: &[Option<Box<Peer>>],
-        mut send: impl FnMut(&Transmit<'_>) -> bool,
+        mut send: impl FnMut(&Transmit<'_>) -> Result<usize, SendError>,
     ) {
         self.lap.enter(Subsystem::Send, job.stopwatch.ns());
         for batch in self.spans.chunk_by(|a, b| a.peer == b.peer) {
             let (first, last) = (batch[0], batch[batch.len() - 1]);
             let Some(peer) = &peers[first.peer as usize - base] else { continue };
             let bytes = &self.buffer[first.start as usize..(last.start + last.len) as usize];
-            self.lap.counters.packets_sent += batch.len() as u64;
-            self.lap.counters.bytes_sent += bytes.len() as u64;
             let transmit = Transmit { to: peer.address, bytes, segment_bytes: first.len as usize };
-            self.send_errors += u64::from(!send(&transmit));
+            let sent = send(&transmit).unwrap_or_else(|_| {
+                self.send_errors += 1;
+                0
+            });
+            self.send_dropped += (batch.len() - sent.min(batch.len())) as u64;
+            self.lap.counters.packets_sent += sent as u64;
+            self.lap.counters.bytes_sent += bytes.len().min(sent * first.len as usize) as u64;
         }
     }
 
@@ -198,8 +205,13 @@ impl Worker {
         peers: &[Option<Box<Peer>>],
         driver: &mut dyn Driver,
     ) {
-        self.send(job, 0, peers, |transmit| driver.send(job.now, transmit).is_ok());
+        self.send(job, 0, peers, |transmit| driver.send(job.now, transmit));
         self.lap.pause(job.stopwatch.ns());
+    }
+
+    /// What passed through this thread's own handle of the socket.
+    pub(crate) fn driver_counters(&self) -> DriverCounters {
+        self.sender.as_ref().map(|sender| *sender.counters()).unwrap_or_default()
     }
 
     pub(crate) fn keeps(&self) -> bool {

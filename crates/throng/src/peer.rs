@@ -2,23 +2,23 @@
 
 use std::net::SocketAddr;
 
-use throng_link::netcode::{Accepted, OpenError, Opener, PacketKind, SEND_INTERVAL, Sealer, TAG_LEN, USER_DATA_LEN};
-use throng_link::session::{Blame, CloseCause, CloseCode, CloseReason, PacketPlan, Session};
+use throng_link::netcode::{
+    Accepted, Candidate, DropReason, Held, Movable, Opener, PacketKind, SEND_INTERVAL, Sealer, USER_DATA_LEN,
+    WorkBudget,
+};
+use throng_link::session::{Blame, CLOSE_INTERVAL, CloseCause, CloseCode, CloseReason, Rest, Session};
 use throng_wire::{ConnectionId, Tick, Time};
 
-use crate::options::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES};
+use crate::greeting::Stage;
+use crate::options::ServerOptions;
 use crate::replication::Replication;
 
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The link is up; the client has not yet shown that it knows.
-    Unconfirmed,
-    /// Control messages are exchanged.
-    Greeting,
-    /// The client can read everything.
-    Live,
-}
+/// Of the budget for a peer's packets, an authentic one takes so many units and any other takes one. So whoever forges a
+/// client's packets needs many more of them than the client to use its budget up.
+const AUTHENTIC_UNITS: u32 = 8;
+
+/// Packets that tell an ended connection why, one with each interval of a close.
+const FAREWELLS: u32 = 3;
 
 pub(crate) struct Peer {
     pub(crate) id: ConnectionId,
@@ -31,18 +31,38 @@ pub(crate) struct Peer {
     pub(crate) next_keep_alive: Time,
     /// What the token's issuer said, until the game is told.
     pub(crate) user_data: Option<Box<[u8; USER_DATA_LEN]>>,
-    /// Our answer to its hello is on its way.
-    pub(crate) welcomed: bool,
-    /// The next piece needs a whole packet: wait until the budget allows one.
-    needs_full_packet: bool,
+    /// When its token expires: tells which of two tokens is newer.
+    expire_unix_s: u64,
+    /// When it was accepted, or welcomed.
+    pub(crate) since: Time,
+    /// Where it may have gone.
+    pub(crate) candidate: Option<Candidate>,
+    /// What may come from its address.
+    budget: WorkBudget,
+    /// What the game has not polled yet.
+    pub(crate) waiting: Waiting,
+    /// Which room the next piece of replication needs, when there is one.
+    rest: Rest,
     /// Why we are closing it, if we are.
     leaving: Option<CloseReason>,
     /// Ended without the session's doing.
     pub(crate) gone: Option<CloseCause>,
 }
 
-/// Below this many bytes of budget, no packet of replication is begun.
-const MIN_REPLICATION_ROOM_BYTES: usize = 440;
+/// What of one client waits for the game.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) inputs: usize,
+    pub(crate) messages: usize,
+    pub(crate) message_bytes: usize,
+}
+
+impl Waiting {
+    /// Whether another message may wait beside the others.
+    pub(crate) fn has_room(&self, options: &ServerOptions) -> bool {
+        self.messages < options.waiting_messages.max(1) && self.message_bytes < options.waiting_message_bytes.max(1)
+    }
+}
 
 /// Where one sealed datagram lies in the worker's buffer.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +73,18 @@ pub(crate) struct Span {
 }
 
 impl Peer {
-    pub(crate) fn new(id: ConnectionId, address: SocketAddr, accepted: Accepted, session: Session, now: Time) -> Peer {
+    pub(crate) fn new(
+        id: ConnectionId,
+        address: SocketAddr,
+        accepted: Accepted,
+        mut session: Session,
+        (packets_per_s, now): (u32, Time),
+    ) -> Peer {
+        session.assume_round_trip(accepted.round_trip);
+        if let Some(timeout) = accepted.timeout {
+            session.shorten_idle_timeout(timeout);
+        }
+        let units_per_s = packets_per_s.saturating_mul(AUTHENTIC_UNITS);
         Peer {
             id,
             address,
@@ -64,22 +95,30 @@ impl Peer {
             opener: accepted.opener,
             next_keep_alive: now.after(SEND_INTERVAL),
             user_data: Some(Box::new(accepted.user_data)),
-            welcomed: false,
-            needs_full_packet: false,
+            expire_unix_s: accepted.expire_unix_s,
+            since: now,
+            candidate: None,
+            budget: WorkBudget::new(units_per_s, units_per_s, now),
+            waiting: Waiting::default(),
+            rest: Rest::Waiting,
             leaving: None,
             gone: None,
         }
     }
 
-    /// Takes in a datagram from the client's address.
-    pub(crate) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> Result<(), OpenError> {
-        let opened = self.opener.open(datagram)?;
+    /// Takes in a datagram from the client's address, which came to this machine at `arrived`.
+    pub(crate) fn handle(&mut self, now: Time, arrived: Time, datagram: &mut [u8]) -> Result<(), DropReason> {
+        if !self.budget.has(now, AUTHENTIC_UNITS) {
+            return Err(DropReason::TooManyPackets);
+        }
+        let opened = self.opener.open(datagram).inspect_err(|_| self.budget.spend(1))?;
+        self.budget.spend(AUTHENTIC_UNITS);
         match opened.kind {
             PacketKind::Payload => {
                 if self.stage == Stage::Unconfirmed {
                     self.stage = Stage::Greeting;
                 }
-                if let Err(error) = self.session.handle_packet(now, opened.sequence, opened.body)
+                if let Err(error) = self.session.handle_packet_of(now, arrived, opened.sequence, opened.body)
                     && error.blame() != Blame::Limit
                 {
                     self.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
@@ -101,6 +140,38 @@ impl Peer {
         Ok(())
     }
 
+    /// The seat that the client holds.
+    pub(crate) fn held(&self) -> Held {
+        Held { seat: self.id.index, expire_unix_s: self.expire_unix_s }
+    }
+
+    /// The connection as far as a change of its address concerns it.
+    pub(crate) fn movable(&mut self) -> Movable<'_> {
+        Movable {
+            client_id: self.client_id,
+            address: self.address,
+            opener: &mut self.opener,
+            sealer: &self.sealer,
+            candidate: &mut self.candidate,
+        }
+    }
+
+    /// The last packets of a connection whose seat is needed: each tells why, and is to be sent at its time.
+    pub(crate) fn farewell(&mut self, now: Time, reason: CloseReason) -> Vec<(Time, Vec<u8>)> {
+        self.close(now, reason);
+        let mut packets = Vec::new();
+        for at in (0..FAREWELLS).map(|count| now.after(CLOSE_INTERVAL * count)) {
+            let mut packet = Vec::new();
+            let Some(plan) = self.session.poll_packet(at, self.sealer.envelope(0), Rest::Empty) else { break };
+            plan.begin(Tick(0), &mut packet).finish();
+            if self.sealer.seal_payload(&mut packet).is_err() {
+                break;
+            }
+            packets.push((at, packet));
+        }
+        packets
+    }
+
     /// Begins to end the connection; the client is told why.
     pub(crate) fn close(&mut self, now: Time, reason: CloseReason) {
         self.leaving.get_or_insert_with(|| reason.clone());
@@ -116,71 +187,50 @@ impl Peer {
         outgoing: R::Outgoing<'_>,
         (buffer, spans): (&mut Vec<u8>, &mut Vec<Span>),
     ) {
-        let mut allowance_bytes = self.session.sending_allowance_bytes(now);
-        R::begin_write(slot, outgoing, allowance_bytes);
-        let mut ahead = 0;
-        while let Some(kind) = self.next_packet(now, ahead, allowance_bytes, R::has_more(slot)) {
-            let header = self.sealer.header_len_ahead(ahead);
-            let full = DATAGRAM_BYTES - header - TAG_LEN;
-            let sequence = self.sealer.next_sequence() + ahead;
-            let room = match kind {
-                Packet::Replication => full.min(allowance_bytes),
-                Packet::Session | Packet::Urgent => full,
-            };
-            let message_bytes = match kind {
-                Packet::Replication => room / 2,
-                Packet::Session => room,
-                Packet::Urgent => 0,
-            };
-            let plan = PacketPlan { sequence, tick, room_bytes: room, message_bytes };
-            let start = buffer.len();
-            buffer.resize(start + header, 0);
-            let Ok(own) = self.session.begin_packet(now, plan, buffer) else {
-                buffer.truncate(start);
-                return;
-            };
-            let body = buffer.len();
-            buffer.resize(start + header + room, 0);
-            let mut written = 0;
-            if kind == Packet::Replication {
-                written = R::write_packet(slot, outgoing, sequence, &mut buffer[body..]);
-                self.needs_full_packet = written == 0 && R::has_more(slot);
-            }
-            ahead += 1;
-            allowance_bytes = allowance_bytes.saturating_sub(own + written + usize::from(DATAGRAM_OVERHEAD_BYTES));
-            let more = room == full && self.next_packet(now, ahead, allowance_bytes, R::has_more(slot)).is_some();
-            let payload = if more { full } else { own + written };
-            self.session.finish_packet(payload);
-            buffer.resize(start + header + payload + TAG_LEN, 0);
-            let len = (buffer.len() - start) as u32;
-            spans.push(Span { peer: self.id.index, start: start as u32, len });
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn next_packet(&self, now: Time, ahead: u64, allowance_bytes: usize, has_more: bool) -> Option<Packet> {
-        let needed = match self.needs_full_packet {
-            true => DATAGRAM_BYTES - TAG_LEN - self.sealer.header_len_ahead(ahead),
-            false => MIN_REPLICATION_ROOM_BYTES,
+        R::begin_write(slot, outgoing, self.session.sending_allowance_bytes(now));
+        let mut rest = match R::has_more(slot) {
+            false => Rest::Empty,
+            true if R::needs_full_packet(slot) => Rest::Large,
+            true => self.rest,
         };
-        if has_more && allowance_bytes >= needed {
-            return Some(Packet::Replication);
+        let mut ahead = 0;
+        while let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(ahead), rest) {
+            let start = buffer.len();
+            let takes_rest = plan.takes_rest();
+            let mut packet = plan.begin(tick, buffer);
+            if takes_rest && rest != Rest::Empty {
+                let sequence = packet.sequence();
+                let (out, end) = packet.rest();
+                let body = out.len();
+                out.resize(end, 0);
+                let written = R::write_packet(slot, outgoing, sequence, &mut out[body..]);
+                out.truncate(body + written);
+                rest = match R::has_more(slot) {
+                    false => Rest::Empty,
+                    // The next piece did not fit beside the session's part, or not into what the budget allowed.
+                    true if written == 0 || R::needs_full_packet(slot) => Rest::Large,
+                    true => Rest::Waiting,
+                };
+                // For the next tick: what needed a whole packet has had one.
+                self.rest = if rest == Rest::Large { Rest::Large } else { Rest::Waiting };
+            }
+            packet.finish_in_row(rest);
+            ahead += 1;
+            spans.push(Span { peer: self.id.index, start: start as u32, len: (buffer.len() - start) as u32 });
         }
-        if allowance_bytes >= MIN_REPLICATION_ROOM_BYTES {
-            return self.session.has_pending(now).then_some(Packet::Session);
-        }
-        (ahead == 0 && self.session.has_urgent(now)).then_some(Packet::Urgent)
     }
-}
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Packet {
-    /// With replication behind the session's part.
-    Replication,
-    /// The session's part alone.
-    Session,
-    /// What the session must say even though the budget is spent.
-    Urgent,
+    /// What replication may write in the coming tick, in bytes: nothing if there will be no packet for it.
+    ///
+    /// Who shares packets with messages, or waits for a whole one, always has something to write: otherwise messages would
+    /// take the room that it waits for.
+    pub(crate) fn replication_allowance_bytes(&mut self, now: Time) -> usize {
+        let is_alone = self.rest != Rest::Large && self.session.pending_message_bytes() == 0;
+        if is_alone
+            && self.session.poll_packet(now, self.sealer.envelope(0), Rest::Waiting).is_none_or(|p| !p.takes_rest())
+        {
+            return 0;
+        }
+        self.session.sending_allowance_bytes(now)
+    }
 }

@@ -16,6 +16,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 /// connect, admit, disconnect, delivered, lost      while datagrams are taken in
 /// spawn, update, despawn, set_*, subscribe ...     while the game plays; update again for what it touched
 /// look                                             who sees what
+/// set_allowance                                    what each connection can be sent
 /// encode                                           what all connections share
 /// writers, then for each connection, in parallel:  begin_write, (has_more, write_packet) until there is no room
 /// end_tick                                         the next tick begins
@@ -52,6 +53,10 @@ pub trait Replication: Send + Sized {
     /// Gives an object to another connection, or to none.
     fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached>;
 
+    /// The state of this tick includes the effect of this input of the connection. Does nothing in models that leave it to
+    /// the packets' headers.
+    fn acknowledge_input(&mut self, _id: ConnectionId, _number: u32) {}
+
     /// Moves an object to where `placement` says.
     fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached>;
 
@@ -79,6 +84,12 @@ pub trait Replication: Send + Sized {
     /// Follows the viewpoints.
     fn look(&mut self);
 
+    /// How much may be written to a connection in the coming tick, in bytes; 0 for nothing at all. A model that encodes for
+    /// many need not encode what nobody can be sent.
+    fn set_allowance(&mut self, id: ConnectionId, bytes: usize) {
+        let _ = (id, bytes);
+    }
+
     /// Decides what is due, and encodes what is encoded once for many.
     fn encode(&mut self, executor: &impl Executor);
 
@@ -90,6 +101,12 @@ pub trait Replication: Send + Sized {
 
     /// Whether there is anything left to write to the connection in this tick.
     fn has_more(slot: &Self::Slot) -> bool;
+
+    /// Whether what comes next needs a packet in which nothing else stands before it.
+    fn needs_full_packet(slot: &Self::Slot) -> bool {
+        let _ = slot;
+        false
+    }
 
     /// Writes what fits into `room`, and remembers that packet `sequence`, greater than any before, carries it. Returns
     /// the bytes written; 0 when nothing is left or the next thing does not fit.

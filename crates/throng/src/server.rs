@@ -8,12 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
 use throng_interest::{InterestError, RingsError};
-use throng_link::netcode::{NetcodeCounters, Now, ServerHandshake};
+use throng_link::netcode::{DropReason, NetcodeCounters, Now, ServerHandshake};
 use throng_link::session::{
     CloseCause, CloseCode, CloseReason, Input, LaneId, OptionsError, SendError, SessionOptions, Statistics,
 };
 use throng_meter::{Subsystem, TickMeter, TickRecord};
-use throng_net::{BindError, Driver, DriverCounters, ReceiveError, UdpDriver, UdpOptions};
+use throng_net::{BindError, Driver, DriverCounters, ReceiveError, SocketBuffers, UdpDriver, UdpOptions};
 use throng_replica::{
     ChannelKey, ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, Replicator,
 };
@@ -23,16 +23,15 @@ use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 use crate::arena::Values;
 use crate::channels::Channels;
 use crate::event::ServerEvent;
-use crate::handshake::{self, OpenError, Welcome};
+use crate::farewell::Farewells;
+use crate::greeting::{self, CONTROL, GREETING_TIMEOUT, Stage, Step};
+use crate::handshake::{OpenError, Welcome};
 use crate::inbound::{Inbound, Peers};
 use crate::message::{self, Received};
 use crate::options::{ServerOptions, session_options};
 use crate::outbound::{Job, Pool, Stopwatch, Way, Worker, is_delivered};
-use crate::peer::Stage;
+use crate::peer::Peer;
 use crate::replication::Replication;
-
-/// Our own lane for control messages; the game's lanes come after it.
-const CONTROL: LaneId = LaneId(0);
 
 /// Why a server could not be started.
 #[derive(Debug, Error)]
@@ -53,7 +52,18 @@ pub enum StartError {
     /// The rings and the grid do not fit together.
     #[error(transparent)]
     Interest(#[from] InterestError),
-    /// A kind is too long for a packet.
+    /// A client could not be subscribed to all cells that it may see.
+    #[error(
+        "a view can have {cells} cells, more than the {limit} subscriptions of a connection allow: use larger cells, \
+         smaller rings, or raise ReplicatorOptions::limits (16,383 at most)"
+    )]
+    View {
+        /// Cells that all grids' rings reach at most.
+        cells: usize,
+        /// Subscriptions of one connection.
+        limit: usize,
+    },
+    /// The replication model cannot replicate a kind of the schema.
     #[error(transparent)]
     Kind(#[from] EntryTooLong),
     /// The lanes or times are not possible.
@@ -62,6 +72,26 @@ pub enum StartError {
     /// The threads could not be started.
     #[error("the threads could not be started: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+    /// The private key is all zeros.
+    #[error(
+        "the private key is all zeros, so anybody could issue tokens: take one from random_key() or a secret store"
+    )]
+    ZeroKey,
+    /// The server is bound to all addresses of the machine, so no token can name the one that it has.
+    #[error(
+        "the server is bound to {local}, which is every address of the machine: set ServerOptions::public_addresses to \
+         the addresses that clients connect to"
+    )]
+    NoPublicAddress {
+        /// The address that it is bound to.
+        local: SocketAddr,
+    },
+    /// No client can connect to one of the public addresses.
+    #[error("{address} cannot be a public address: name an address of the server and a port other than 0")]
+    BadPublicAddress {
+        /// The address.
+        address: SocketAddr,
+    },
     /// A number is out of its range.
     #[error("{0}")]
     Options(&'static str),
@@ -72,8 +102,11 @@ pub enum StartError {
 #[non_exhaustive]
 pub enum MessageError {
     /// The connection is gone.
-    #[error("the connection does not exist")]
+    #[error("the connection does not exist: it has ended, or has not been told as connected yet")]
     UnknownConnection,
+    /// The client is not connected.
+    #[error("the client is not connected: messages can be sent from ClientEvent::Connected to ClientEvent::Ended")]
+    NotConnected,
     /// The type is not in the schema.
     #[error("the type is not in the schema: add it with Schema::builder().kind()")]
     UnknownKind,
@@ -101,6 +134,8 @@ pub struct Server<R = Channels> {
     pool: Option<ThreadPool>,
     events: VecDeque<ServerEvent>,
     events_dropped: u64,
+    greetings_timed_out: u64,
+    farewells: Farewells,
     inputs: VecDeque<(ConnectionId, Input)>,
     meter: TickMeter,
     metering: bool,
@@ -160,20 +195,16 @@ impl<R: Replication> Server<R> {
         check(&options)?;
         let sessions = Arc::new(sessions_of(&options));
         sessions.check()?;
-        let addresses = match options.public_addresses.is_empty() {
-            true => vec![driver.local_address()],
-            false => options.public_addresses.clone(),
-        };
-        let door =
-            throng_link::netcode::ServerOptions::new(options.protocol_id, options.private_key.clone(), addresses);
-        let door = ServerHandshake::new(door, &mut random);
+        let addresses = addresses_of(&options, driver.local_address())?;
+        let door = ServerHandshake::new(door_options(&options, addresses), &mut random);
+        let strangers_max = strangers_max(options.max_clients);
         senders.resize_with(options.threads.max(1), || None);
         let pool = match options.threads {
             0 | 1 => None,
             threads => Some(ThreadPoolBuilder::new().num_threads(threads).build()?),
         };
         Ok(Server {
-            inbound: Inbound::new(door, sessions),
+            inbound: Inbound::new(door, sessions, (options.client_packets_per_s, strangers_max as usize)),
             peers: Peers::new(options.max_clients),
             workers: senders.into_iter().map(Worker::with_sender).collect(),
             schema: Arc::clone(replication.schema()),
@@ -183,6 +214,8 @@ impl<R: Replication> Server<R> {
             pool,
             events: VecDeque::new(),
             events_dropped: 0,
+            greetings_timed_out: 0,
+            farewells: Farewells::default(),
             inputs: VecDeque::new(),
             meter: TickMeter::new(),
             metering: false,
@@ -226,9 +259,10 @@ impl<R: Replication> Server<R> {
         let clocks = Now { unix_s: unix_s(), time: now };
         let (inbound, peers, replication) = (&mut self.inbound, &mut self.peers, &mut self.replication);
         let (datagrams, bytes) = (inbound.datagrams, inbound.bytes);
-        let received = self.driver.receive(now, &mut |from, datagram| {
-            inbound.handle(clocks, from, datagram, peers, replication);
+        let received = self.driver.receive(now, &mut |arrived, from, datagram| {
+            inbound.handle(clocks, (arrived, from), datagram, peers);
         });
+        inbound.serve_strangers(clocks, peers, replication);
         let counters = self.meter.counters();
         counters.packets_received += inbound.datagrams - datagrams;
         counters.bytes_received += inbound.bytes - bytes;
@@ -237,6 +271,10 @@ impl<R: Replication> Server<R> {
             // A reply that cannot be sent is a lost packet; the driver counts it.
             let _ = driver.send(now, &throng_net::Transmit::single(to, reply));
         });
+        self.end_replaced(now);
+        for event in std::mem::take(&mut self.inbound.denied) {
+            self.tell(event);
+        }
         received.map(|_| ())
     }
 
@@ -247,12 +285,24 @@ impl<R: Replication> Server<R> {
 
     /// The next thing that happened, `None` when all have been told.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if let ServerEvent::Message { connection, message, .. } = &event
+            && let Some(peer) = self.peers.get_mut(*connection)
+        {
+            peer.waiting.messages -= 1;
+            peer.waiting.message_bytes -= message.bytes().len();
+        }
+        Some(event)
     }
 
-    /// The next input of a client. Inputs of one client come in order, each at most once.
+    /// The next input of a client. Inputs of one client come in order, each at most once, and no more in a tick than
+    /// [`ServerOptions::inputs_per_tick`].
     pub fn poll_input(&mut self) -> Option<(ConnectionId, Input)> {
-        self.inputs.pop_front()
+        let (connection, input) = self.inputs.pop_front()?;
+        if let Some(peer) = self.peers.get_mut(connection) {
+            peer.waiting.inputs -= 1;
+        }
+        Some((connection, input))
     }
 
     /// An input as the type that the client sent, if it is one.
@@ -260,8 +310,14 @@ impl<R: Replication> Server<R> {
         message::decode(&self.schema, input.bytes())
     }
 
-    /// Notes that the state sent from now on includes the effect of this input: the client's prediction needs to know.
+    /// Notes that the state of this tick includes the effect of this input and of all before it. The client is told the
+    /// number together with that state of the objects that it owns, as one piece: see
+    /// [`ClientCore::input_acked`](crate::ClientCore::input_acked).
+    ///
+    /// Call it in the tick in which the input takes effect, before [`tick`](Self::tick), also if it changes nothing; what
+    /// the input moves has to belong to the connection ([`spawn_owned`](Self::spawn_owned)).
     pub fn acknowledge_input(&mut self, connection: ConnectionId, number: u32) {
+        self.replication.acknowledge_input(connection, number);
         if let Some(peer) = self.peers.get_mut(connection) {
             peer.session.set_input_ack(number);
         }
@@ -269,13 +325,22 @@ impl<R: Replication> Server<R> {
 
     /// Adds an object that lives in the place that `placement` says.
     ///
+    /// # Errors
+    /// The fields of the type that go to the same audience can be longer together than a packet holds (such a type is for
+    /// messages), the placement names a grid that does not exist or needs a position that the type has not, or there is no
+    /// room for another object or channel.
+    ///
     /// # Panics
-    /// If the type is not in the schema, or the placement names a grid that does not exist.
+    /// If the type is not in the schema.
     pub fn spawn<T: Replicate>(&mut self, value: T, placement: Placement) -> Result<ObjectId, LimitReached> {
         self.spawn_owned(value, placement, None)
     }
 
-    /// Adds an object that belongs to a connection: only it gets the owner's fields.
+    /// Adds an object that belongs to a connection: only it gets the owner's fields, and it is told of the object in every
+    /// tick, wherever the object is, before anything else.
+    ///
+    /// # Errors
+    /// As [`Server::spawn`].
     ///
     /// # Panics
     /// As [`Server::spawn`].
@@ -307,12 +372,21 @@ impl<R: Replication> Server<R> {
         self.replication.despawn(id);
     }
 
+    /// Who owns an object; `None` too if it is gone.
+    pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
+        self.replication.object(id).and_then(|object| object.owner)
+    }
+
     /// Gives an object to another connection, or to none.
     pub fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
         self.replication.set_owner(id, owner)
     }
 
     /// Moves an object to where `placement` says.
+    ///
+    /// # Errors
+    /// The placement names a grid that does not exist or needs a position that the type has not, or there is no room for
+    /// another channel. The object stays where it is.
     pub fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
         self.replication.set_placement(id, placement)
     }
@@ -322,7 +396,12 @@ impl<R: Replication> Server<R> {
         self.replication.set_viewpoint(connection, position);
     }
 
-    /// Sends the client what lives in a channel, every `interval_ticks` ticks, from now on.
+    /// Sends the client what lives in a channel, every `interval_ticks` ticks (1 to 65,535), from now on. The subscription
+    /// to the channel of a single object ends some time after the object.
+    ///
+    /// # Errors
+    /// The interval is 0, the channel belongs to another owner, or names a grid or an object that does not exist, or a limit
+    /// is reached.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
@@ -337,13 +416,30 @@ impl<R: Replication> Server<R> {
         self.replication.unsubscribe(connection, channel);
     }
 
+    /// What one client may be sent from now on, in bytes per second with all headers down to IP: instead of
+    /// [`ServerOptions::client_bytes_per_s`], for phones beside desktops. At least 1; congestion control stays below it.
+    pub fn set_budget(&mut self, connection: ConnectionId, bytes_per_s: u32, now: Time) {
+        if let Some(peer) = self.peers.get_mut(connection) {
+            peer.session.set_rate_limit(now, bytes_per_s.max(1));
+        }
+    }
+
     /// Sends a message to one client, on one of the lanes of [`ServerOptions::lanes`].
     pub fn send<T: Replicate>(&mut self, connection: ConnectionId, lane: u8, message: &T) -> Result<(), MessageError> {
         self.scratch.clear();
         message::encode(&self.schema, message, &mut self.scratch).ok_or(MessageError::UnknownKind)?;
-        let peer = self.peers.get_mut(connection).ok_or(MessageError::UnknownConnection)?;
+        let peer = self.peers.get_mut(connection).filter(|peer| peer.stage == Stage::Live);
+        let peer = peer.ok_or(MessageError::UnknownConnection)?;
         peer.session.send(LaneId(lane.saturating_add(1)), &self.scratch)?;
         Ok(())
+    }
+
+    /// Changes what this client may be sent, in bytes per second with all headers down to IP, at least 1: a phone on mobile
+    /// data, a spectator. [`ServerOptions::client_bytes_per_s`] is what every connection begins with.
+    pub fn set_client_bytes_per_s(&mut self, connection: ConnectionId, now: Time, bytes_per_s: u32) {
+        if let Some(peer) = self.peers.get_mut(connection) {
+            peer.session.set_rate_limit(now, bytes_per_s.max(1));
+        }
     }
 
     /// Ends a connection; the client is told why.
@@ -429,19 +525,43 @@ impl<R: Replication> Server<R> {
         self.inbound.door.counters()
     }
 
-    /// What passed through the socket.
-    pub fn driver_counters(&self) -> &DriverCounters {
-        self.driver.counters()
+    /// What passed through the socket, by all threads.
+    pub fn driver_counters(&self) -> DriverCounters {
+        let mut total = *self.driver.counters();
+        for worker in &self.workers {
+            total += worker.driver_counters();
+        }
+        total
+    }
+
+    /// Datagrams that the kernel dropped because the socket's receive buffer was full; `None` where the system does not
+    /// tell. Costs a look at all sockets of the machine: ask once per second, not once per tick.
+    pub fn kernel_dropped(&self) -> Option<u64> {
+        self.driver.kernel_dropped()
+    }
+
+    /// What the kernel granted of the socket's buffers, if that is less than was asked for. Worth a warning at the start:
+    /// datagrams that come while the server is busy are lost sooner. On Linux raise `net.core.rmem_max` and
+    /// `net.core.wmem_max` to 4 MiB.
+    pub fn buffer_shortfall(&self) -> Option<SocketBuffers> {
+        self.driver.buffer_shortfall()
     }
 
     /// What was dropped because some limit was reached, by name.
     pub fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let own = [
             ("events_dropped", self.events_dropped),
-            ("replies_dropped", self.inbound.replies_dropped),
+            ("greetings_timed_out", self.greetings_timed_out),
+            ("denials_untold", self.inbound.denials_untold),
+            ("farewells_left_out", self.farewells.left_out),
             ("send_errors", self.workers.iter().map(|worker| worker.send_errors).sum()),
+            ("send_dropped", self.workers.iter().map(|worker| worker.send_dropped).sum()),
         ];
-        own.into_iter().chain(self.replication.refusals())
+        let door = self.inbound.door.counters();
+        let evicted = [("pending_evicted", door.pending_evicted), ("used_tokens_evicted", door.used_tokens_evicted)];
+        let flooded = [DropReason::TooManyRequests, DropReason::TooManyPackets];
+        let flooded = flooded.map(|reason| (reason.tag(), door.dropped(reason)));
+        own.into_iter().chain(evicted).chain(flooded).chain(self.replication.refusals())
     }
 
     fn begin_metering(&mut self) {
@@ -463,6 +583,10 @@ impl<R: Replication> Server<R> {
     }
 
     fn send_all(&mut self, now: Time) {
+        let driver = &mut self.driver;
+        self.farewells.drain(now, |to, packet| {
+            let _ = driver.send(now, &throng_net::Transmit::single(to, packet));
+        });
         self.meter.enter(Subsystem::Write, self.stopwatch.ns());
         let tick = self.replication.now();
         let max_clients = self.options.max_clients;
@@ -505,19 +629,15 @@ impl<R: Replication> Server<R> {
                     None => {}
                 }
             }
-            while let Some(input) = peer.session.poll_input() {
-                if self.inputs.len() < self.options.event_limit {
-                    self.inputs.push_back((peer.id, input));
-                } else {
-                    self.events_dropped += 1;
-                }
-            }
-            while let Some((lane, bytes)) =
-                self.peers.slots[index].as_mut().and_then(|peer| peer.session.poll_message())
-            {
+            self.take_inputs(index);
+            while let Some((lane, bytes)) = self.next_message(index) {
                 self.take_message(index, now, lane, bytes);
             }
+            self.end_late_greeting(index, now);
             let Some(peer) = &mut self.peers.slots[index] else { continue };
+            if peer.stage == Stage::Live {
+                self.replication.set_allowance(peer.id, peer.replication_allowance_bytes(now));
+            }
             let cause = peer.session.poll_close().or_else(|| peer.gone.take());
             if let Some(cause) = cause {
                 self.end(index, cause);
@@ -525,53 +645,152 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    fn take_message(&mut self, index: usize, now: Time, lane: LaneId, bytes: Vec<u8>) {
-        let Some(peer) = &mut self.peers.slots[index] else { return };
-        if lane != CONTROL {
-            if peer.stage == Stage::Live {
-                let message = Received::new(bytes);
-                let event = ServerEvent::Message { connection: peer.id, lane: lane.0 - 1, message };
-                if self.events.len() < self.options.event_limit {
-                    self.events.push_back(event);
-                } else {
-                    self.events_dropped += 1;
-                }
-            }
-            return;
-        }
-        if handshake::is_ready(&bytes) {
-            self.begin_replication(index);
-        } else if peer.stage != Stage::Live {
-            let (client_id, checked) = (peer.client_id, handshake::check_hello(&bytes, &self.schema));
-            match checked {
-                Ok(()) => self.welcome(index),
-                Err(error) => self.refuse(index, now, client_id, error),
-            }
+    /// Whether a peer may become live: the game has to be told, and has to poll what it is told.
+    fn may_go_live(&self) -> bool {
+        self.events.len() < self.options.event_limit
+    }
+
+    /// Inputs come after *connected*. Those of a welcomed client say that it has read the welcome.
+    fn take_inputs(&mut self, index: usize) {
+        loop {
+            let may_go_live = self.may_go_live();
+            let Some(peer) = &mut self.peers.slots[index] else { return };
+            // What the game has no use for yet waits in the session, which is bounded.
+            let may_wait = peer.waiting.inputs < self.options.inputs_per_tick;
+            let is_readable = may_wait && (peer.stage == Stage::Live || (peer.stage == Stage::Welcomed && may_go_live));
+            let Some(input) = is_readable.then(|| peer.session.poll_input()).flatten() else { return };
+            let id = peer.id;
+            self.go_live(index);
+            self.tell_input(id, input);
         }
     }
 
-    fn welcome(&mut self, index: usize) {
+    /// The next message of a peer. That of a welcomed client makes it live, so it waits until the game can be told.
+    fn next_message(&mut self, index: usize) -> Option<(LaneId, Vec<u8>)> {
+        let may_go_live = self.may_go_live();
+        let peer = self.peers.slots[index].as_mut()?;
+        let is_readable = peer.waiting.has_room(&self.options) && (peer.stage != Stage::Welcomed || may_go_live);
+        is_readable.then(|| peer.session.poll_message()).flatten()
+    }
+
+    fn take_message(&mut self, index: usize, now: Time, lane: LaneId, bytes: Vec<u8>) {
+        let Some(peer) = &mut self.peers.slots[index] else { return };
+        let id = peer.id;
+        let step = greeting::step(peer.stage, lane, &bytes, &self.schema, &self.options.lanes);
+        match step {
+            Step::Nothing => {}
+            Step::Misbehaved(why) => peer.close(now, CloseReason::new(CloseCode::PROTOCOL, why)),
+            Step::Welcome => self.welcome(index, now),
+            Step::Refuse(error) => self.refuse(index, now, error),
+            Step::GoLive => self.go_live(index),
+            Step::GoLiveAndDeliver => {
+                self.go_live(index);
+                self.tell_message(id, lane, bytes);
+            }
+            Step::Deliver => self.tell_message(id, lane, bytes),
+        }
+    }
+
+    fn tell_message(&mut self, connection: ConnectionId, lane: LaneId, bytes: Vec<u8>) {
+        if let Some(peer) = self.peers.get_mut(connection) {
+            peer.waiting.messages += 1;
+            peer.waiting.message_bytes += bytes.len();
+        }
+        self.events.push_back(ServerEvent::Message { connection, lane: lane.0 - 1, message: Received::new(bytes) });
+    }
+
+    fn tell_input(&mut self, connection: ConnectionId, input: Input) {
+        if let Some(peer) = self.peers.get_mut(connection) {
+            peer.waiting.inputs += 1;
+        }
+        self.inputs.push_back((connection, input));
+    }
+
+    /// Tells the game something that it can do without if it does not poll. (*Connected* and *disconnected* are told in
+    /// any case: there are at most as many as [`ServerOptions::event_limit`] and the seats together.)
+    fn tell(&mut self, event: ServerEvent) {
+        if self.events.len() < self.options.event_limit {
+            self.events.push_back(event);
+        } else {
+            self.events_dropped += 1;
+        }
+    }
+
+    /// Ends a connection that does not become live in time.
+    fn end_late_greeting(&mut self, index: usize, now: Time) {
+        let Some(peer) = &mut self.peers.slots[index] else { return };
+        let is_late = peer.stage != Stage::Live && now.since(peer.since) >= GREETING_TIMEOUT;
+        if is_late && !peer.session.is_closing() {
+            self.greetings_timed_out += 1;
+            peer.close(now, CloseReason::new(CloseCode::PROTOCOL, "the greeting did not come in time"));
+        }
+    }
+
+    /// Tells the game and the old programs of connections whose seats were taken by newer ones of the same clients.
+    fn end_replaced(&mut self, now: Time) {
+        for mut old in std::mem::take(&mut self.inbound.replaced) {
+            let reason = CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client");
+            if old.stage == Stage::Live {
+                // What it had said before is heard.
+                while let Some(input) = old.session.poll_input() {
+                    self.tell_input(old.id, input);
+                }
+                while let Some((lane, bytes)) = old.session.poll_message() {
+                    if lane != CONTROL {
+                        self.tell_message(old.id, lane, bytes);
+                    }
+                }
+                let (connection, client_id, cause) = (old.id, old.client_id, CloseCause::Local(reason.clone()));
+                self.events.push_back(ServerEvent::Disconnected { connection, client_id, cause });
+            }
+            self.say_farewell(now, &mut old, reason);
+        }
+    }
+
+    /// The address may be the same, if the old program is gone: whoever is there now cannot open these packets.
+    fn say_farewell(&mut self, now: Time, old: &mut Peer, reason: CloseReason) {
+        if old.stage != Stage::Unconfirmed {
+            self.farewells.add(old.address, old.farewell(now, reason));
+            let driver = &mut self.driver;
+            self.farewells.drain(now, |to, packet| {
+                let _ = driver.send(now, &throng_net::Transmit::single(to, packet));
+            });
+        }
+    }
+
+    fn welcome(&mut self, index: usize, now: Time) {
         let Some(peer) = &mut self.peers.slots[index] else { return };
         let welcome = Welcome {
             connection: peer.id,
             tick_interval: self.options.tick_interval,
             tick: self.replication.now(),
+            slowest_ticks: self
+                .options
+                .grids
+                .iter()
+                .flat_map(|grid| &grid.rings)
+                .map(|ring| ring.interval_ticks)
+                .max()
+                .unwrap_or(1),
             grids: self.options.grids.iter().map(|grid| grid.shape).collect(),
         };
-        peer.welcomed = true;
+        peer.stage = Stage::Welcomed;
+        peer.since = now;
         // The control lane holds more than the handshake needs; a client that floods it only harms itself.
         let _ = peer.session.send(CONTROL, &welcome.encode());
     }
 
-    fn refuse(&mut self, index: usize, now: Time, client_id: u64, error: OpenError) {
+    fn refuse(&mut self, index: usize, now: Time, error: OpenError) {
         let Some(peer) = self.peers.slots[index].as_mut().filter(|peer| !peer.session.is_closing()) else { return };
         peer.close(now, CloseReason::new(CloseCode::INCOMPATIBLE, &error.to_string()));
-        self.events.push_back(ServerEvent::Refused { client_id, error });
+        let client_id = peer.client_id;
+        self.tell(ServerEvent::Refused { client_id, error });
     }
 
-    fn begin_replication(&mut self, index: usize) {
+    /// A welcomed client has read the welcome.
+    fn go_live(&mut self, index: usize) {
         let Some(peer) = &mut self.peers.slots[index] else { return };
-        if peer.stage == Stage::Live || !peer.welcomed {
+        if peer.stage != Stage::Welcomed {
             return;
         }
         peer.stage = Stage::Live;
@@ -593,11 +812,18 @@ impl<R: Replication> Server<R> {
 }
 
 fn check(options: &ServerOptions) -> Result<(), StartError> {
+    let keys = std::iter::once(&options.private_key).chain(&options.previous_private_key);
+    if keys.into_iter().any(|key| key.as_bytes().iter().all(|&byte| byte == 0)) {
+        return Err(StartError::ZeroKey);
+    }
     if !(1..=65_536).contains(&options.max_clients) {
         return Err(StartError::Options("a server takes 1 to 65,536 clients"));
     }
     if options.tick_interval.is_zero() {
         return Err(StartError::Options("the time between ticks must be above 0"));
+    }
+    if options.client_packets_per_s == 0 {
+        return Err(StartError::Options("a client must be allowed at least 1 packet per second"));
     }
     if options.threads > 256 {
         return Err(StartError::Options("more than 256 threads are not possible"));
@@ -608,8 +834,41 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     Ok(())
 }
 
+/// The addresses that tokens must name.
+fn addresses_of(options: &ServerOptions, local: SocketAddr) -> Result<Vec<SocketAddr>, StartError> {
+    let public = &options.public_addresses;
+    if let Some(&address) = public.iter().find(|address| address.ip().is_unspecified() || address.port() == 0) {
+        return Err(StartError::BadPublicAddress { address });
+    }
+    match public.is_empty() {
+        true if local.ip().is_unspecified() => Err(StartError::NoPublicAddress { local }),
+        true => Ok(vec![local]),
+        false => Ok(public.clone()),
+    }
+}
+
+/// Strangers that are looked at in one call of receive: a restart brings back everybody at once.
+fn strangers_max(max_clients: u32) -> u32 {
+    (4 * max_clients).clamp(1_024, 32_768)
+}
+
+fn door_options(options: &ServerOptions, addresses: Vec<SocketAddr>) -> throng_link::netcode::ServerOptions {
+    let max_clients = options.max_clients as usize;
+    throng_link::netcode::ServerOptions {
+        previous_private_key: options.previous_private_key.clone(),
+        second_connection: options.second_connection,
+        pending_max: (2 * max_clients).max(1_024),
+        used_tokens_max: (8 * max_clients).max(65_536),
+        requests_burst: strangers_max(options.max_clients),
+        ..throng_link::netcode::ServerOptions::new(options.protocol_id, options.private_key.clone(), addresses)
+    }
+}
+
 fn sessions_of(options: &ServerOptions) -> SessionOptions {
-    session_options(&options.lanes, options.client_bytes_per_s, options.idle_timeout, options.input_redundancy)
+    let sessions =
+        session_options(&options.lanes, options.client_bytes_per_s, options.idle_timeout, options.input_redundancy);
+    // The client asks first; while it does, the server need not.
+    SessionOptions { keep_alive_interval: sessions.keep_alive_interval * 3 / 2, ..sessions }
 }
 
 pub(crate) fn random(bytes: &mut [u8]) {

@@ -13,9 +13,10 @@ pub struct TokenIssuer {
     pub protocol_id: u64,
     /// The key shared with the servers.
     pub private_key: Key,
-    /// Seconds for which a token lets somebody in.
+    /// Seconds for which a token lets somebody in. Servers add 10 s, because clocks differ.
     pub lifetime_s: u64,
-    /// Seconds of silence after which either side gives up.
+    /// Seconds of silence after which either side gives up; 0 leaves it to the idle timeouts of both, which count if they
+    /// are shorter.
     pub timeout_s: i32,
 }
 
@@ -25,8 +26,25 @@ impl TokenIssuer {
         TokenIssuer { protocol_id, private_key, lifetime_s: 30, timeout_s: 10 }
     }
 
-    /// A token for one connection of this client to one of these servers.
+    /// A token for one connection of this client to one of these servers, which are tried in this order.
+    ///
+    /// # Errors
+    /// None, or more than 32 servers.
     pub fn issue(&self, client_id: u64, servers: &[SocketAddr]) -> Result<ConnectToken, TokenError> {
+        self.issue_with(client_id, servers, &[0; USER_DATA_LEN])
+    }
+
+    /// The same, with something that the server should know about the player: it finds `user_data` in
+    /// [`ServerEvent::Connected`](crate::ServerEvent::Connected). The client can neither read nor change it.
+    ///
+    /// # Errors
+    /// As [`TokenIssuer::issue`].
+    pub fn issue_with(
+        &self,
+        client_id: u64,
+        servers: &[SocketAddr],
+        user_data: &[u8; USER_DATA_LEN],
+    ) -> Result<ConnectToken, TokenError> {
         let create_unix_s = unix_s();
         let options = ConnectTokenOptions {
             protocol_id: self.protocol_id,
@@ -35,7 +53,7 @@ impl TokenIssuer {
             expire_unix_s: create_unix_s.saturating_add(self.lifetime_s),
             timeout_s: self.timeout_s,
             servers: servers.to_vec(),
-            user_data: [0; USER_DATA_LEN],
+            user_data: *user_data,
         };
         ConnectToken::generate(&options, &self.private_key, &mut random)
     }

@@ -6,8 +6,40 @@ use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
-/// The tag of a cell whose subscription could not be made because a limit was reached.
+use crate::options::GridOptions;
+
+/// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
+
+/// The weight of what only its owner may know, and of the channels in which its objects live; that of others is 1.
+pub(crate) const OWN_WEIGHT: u8 = 8;
+
+/// The objects that a connection owns, and the channels in which they live: those come first when the budget is short.
+#[derive(Default)]
+pub(crate) struct Own {
+    objects: Vec<ObjectId>,
+    /// Where their public facets lived at the last look, in order.
+    channels: Vec<ChannelKey>,
+    /// One of them has come, gone, or gone to another channel since.
+    pub(crate) has_moved: bool,
+}
+
+impl Own {
+    pub(crate) fn add(&mut self, id: ObjectId) {
+        self.objects.push(id);
+        self.has_moved = true;
+    }
+
+    pub(crate) fn remove(&mut self, id: ObjectId) {
+        self.objects.retain(|&own| own != id);
+        self.has_moved = true;
+    }
+
+    /// The weight of a channel for this connection.
+    pub(crate) fn weight(&self, key: ChannelKey) -> u8 {
+        if self.channels.binary_search(&key).is_ok() { OWN_WEIGHT } else { 1 }
+    }
+}
 
 /// What one connection looks at.
 pub(crate) struct View {
@@ -18,11 +50,16 @@ pub(crate) struct View {
     viewers: Vec<Viewer>,
     pub(crate) viewpoint: Option<[f64; 3]>,
     pub(crate) viewpoint_moved: bool,
+    /// A cell in view has no subscription.
+    has_refused: bool,
+    /// An object in view lacks the subscription to its facet for others.
+    lacks_others: bool,
     /// What the game subscribed to by hand, and the client's own channel, and the interval asked for. A cell that is in
     /// view as well has one subscription for both reasons: two of one channel would be at odds over who lives there.
     pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     /// `explicit` is not what it was when `followed` was worked out.
     pub(crate) explicit_changed: bool,
+    pub(crate) own: Own,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
     followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
 }
@@ -41,10 +78,14 @@ impl View {
 /// The grids' rings, and how often a subscription was refused.
 pub(crate) struct Views {
     interests: Vec<RingInterest>,
+    /// Where each grid's world ends, in metres.
+    bounds_m: Vec<Option<[[f64; 3]; 2]>>,
     scratch: Scratch,
     /// Whether any kind has fields for everyone but the owner.
     has_others: bool,
     wanted: Vec<(ObjectId, u16)>,
+    /// Scratch of [`Views::weigh`].
+    own_channels: Vec<ChannelKey>,
     /// Objects have changed hands since the last look.
     owners_changed: bool,
     pub(crate) refused: u64,
@@ -57,8 +98,18 @@ impl Views {
         self.interests.get(usize::from(grid)).map_or(1, |interest| interest.rings().interval_ticks(ring) as u16)
     }
 
-    pub(crate) fn new(interests: Vec<RingInterest>, has_others: bool) -> Views {
-        Views { interests, scratch: Scratch::new(), has_others, wanted: Vec::new(), owners_changed: false, refused: 0 }
+    pub(crate) fn new(interests: Vec<RingInterest>, grids: &[GridOptions], has_others: bool) -> Views {
+        let bounds_m = grids.iter().map(|grid| grid.bounds_m).collect();
+        Views {
+            interests,
+            bounds_m,
+            scratch: Scratch::new(),
+            has_others,
+            wanted: Vec::new(),
+            own_channels: Vec::new(),
+            owners_changed: false,
+            refused: 0,
+        }
     }
 
     /// The view of a connection that sees nothing yet.
@@ -69,28 +120,86 @@ impl Views {
             viewers: vec![Viewer::new(); self.interests.len()],
             viewpoint: None,
             viewpoint_moved: false,
+            has_refused: false,
+            lacks_others: false,
             explicit: FxHashMap::default(),
             explicit_changed: false,
+            own: Own::default(),
             followed: FxHashMap::default(),
         }
     }
 
-    /// Subscribes the connection to the cells around its viewpoint, if that has moved.
-    pub(crate) fn update(&mut self, view: &mut View, replicator: &mut Replicator) {
-        let Some(viewpoint) = view.viewpoint.filter(|_| view.viewpoint_moved && view.is_live) else {
+    /// Gives the channels in which the connection's own objects live their weight, if one of them has moved.
+    pub(crate) fn weigh(&mut self, view: &mut View, replicator: &mut Replicator) {
+        if !std::mem::take(&mut view.own.has_moved) {
             return;
-        };
-        view.viewpoint_moved = false;
+        }
+        let hub = replicator.hub_ref();
+        let homes = view.own.objects.iter().filter_map(|&id| replicator.home(id, Facet::Public));
+        self.own_channels.clear();
+        self.own_channels.extend(homes.map(|home| hub.key(home)));
+        self.own_channels.sort_unstable();
+        self.own_channels.dedup();
+        std::mem::swap(&mut view.own.channels, &mut self.own_channels);
+        let (now, before) = (&view.own.channels, &self.own_channels);
+        let differs = |key: &&ChannelKey| now.binary_search(key).is_ok() != before.binary_search(key).is_ok();
+        for &key in now.iter().chain(before).filter(differs) {
+            let by_hand = view.explicit.get(&key).map(|&(subscription, _)| subscription);
+            let subscription = by_hand.or(view.in_view(key).map(|(subscription, _)| subscription));
+            if let (Some(subscription), Some(connection)) =
+                (subscription, replicator.hub().connection_mut(view.connection))
+            {
+                connection.set_weight(subscription, view.own.weight(key));
+            }
+        }
+    }
+
+    /// Subscribes the connection to the cells around its viewpoint, if that has moved, and to those that were refused.
+    pub(crate) fn update(&mut self, view: &mut View, replicator: &mut Replicator) {
+        self.follow_viewpoint(view, replicator);
+        let has_room =
+            || replicator.hub_ref().connection(view.connection).is_some_and(|connection| connection.has_room());
+        if view.has_refused && has_room() {
+            self.ask_again(view, replicator);
+        }
+    }
+
+    /// Tries the cells in view that have no subscription, nearest ring first.
+    fn ask_again(&mut self, view: &mut View, replicator: &mut Replicator) {
+        view.has_refused = false;
         for (grid, (interest, viewer)) in self.interests.iter().zip(&mut view.viewers).enumerate() {
             let mut sink = CellSink {
                 connection: view.connection,
                 grid: grid as u8,
                 interest,
                 explicit: &view.explicit,
+                own: &view.own,
                 replicator,
                 refused: &mut self.refused,
             };
+            view.has_refused |= viewer.offer_again(NO_SUBSCRIPTION, |cell, ring| sink.try_enter(cell, ring));
+        }
+    }
+
+    fn follow_viewpoint(&mut self, view: &mut View, replicator: &mut Replicator) {
+        let Some(viewpoint) = view.viewpoint.filter(|_| view.viewpoint_moved && view.is_live) else {
+            return;
+        };
+        view.viewpoint_moved = false;
+        let refused = self.refused;
+        for (grid, (interest, viewer)) in self.interests.iter().zip(&mut view.viewers).enumerate() {
+            let mut sink = CellSink {
+                connection: view.connection,
+                grid: grid as u8,
+                interest,
+                explicit: &view.explicit,
+                own: &view.own,
+                replicator,
+                refused: &mut self.refused,
+            };
+            let viewpoint = within(viewpoint, self.bounds_m[grid]);
             interest.update(viewer, viewpoint, &mut self.scratch, &mut sink);
+            view.has_refused |= self.refused > refused;
         }
     }
 
@@ -105,6 +214,12 @@ impl Views {
         self.has_others && changed
     }
 
+    /// Whether a facet that was refused can be subscribed to now.
+    pub(crate) fn can_ask_again(&self, view: &View, replicator: &Replicator) -> bool {
+        let connection = replicator.hub_ref().connection(view.connection);
+        view.lacks_others && connection.is_some_and(|connection| connection.has_room())
+    }
+
     /// Whether any kind has fields for everyone but the owner.
     pub(crate) fn has_others(&self) -> bool {
         self.has_others
@@ -114,6 +229,7 @@ impl Views {
     /// sees, and ends what it no longer sees.
     pub(crate) fn follow(&mut self, view: &mut View, replicator: &mut Replicator) {
         self.wanted.clear();
+        view.lacks_others = false;
         for viewer in view.viewers.iter().zip(&self.interests).enumerate() {
             let (grid, (viewer, interest)) = viewer;
             for held in viewer.held() {
@@ -123,8 +239,8 @@ impl Views {
                 collect_others(replicator, key, interval, view.connection, &mut self.wanted);
             }
         }
-        for &key in view.explicit.keys() {
-            collect_others(replicator, key, 1, view.connection, &mut self.wanted);
+        for (&key, &(_, interval)) in &view.explicit {
+            collect_others(replicator, key, interval, view.connection, &mut self.wanted);
         }
         self.wanted.sort_unstable();
         // Seen in several ways: the shortest interval counts.
@@ -143,7 +259,7 @@ impl Views {
                 if *present != interval
                     && let Some(connection) = replicator.hub().connection_mut(view.connection)
                 {
-                    connection.set_rate(*subscription, interval, 1);
+                    connection.set_interval(*subscription, interval);
                     *present = interval;
                 }
                 continue;
@@ -153,10 +269,19 @@ impl Views {
                 Some(subscription) => {
                     view.followed.insert(object, (subscription, interval));
                 }
-                None => self.refused += 1,
+                None => {
+                    self.refused += 1;
+                    view.lacks_others = true;
+                }
             }
         }
     }
+}
+
+/// What lies beyond the world's end is shown at the border, so who looks from there looks from the border.
+fn within(viewpoint: [f64; 3], bounds_m: Option<[[f64; 3]; 2]>) -> [f64; 3] {
+    let Some([low, high]) = bounds_m else { return viewpoint };
+    std::array::from_fn(|axis| viewpoint[axis].min(high[axis]).max(low[axis]))
 }
 
 fn collect_others(
@@ -194,6 +319,7 @@ struct CellSink<'a> {
     grid: u8,
     interest: &'a RingInterest,
     explicit: &'a FxHashMap<ChannelKey, (SubscriptionId, u16)>,
+    own: &'a Own,
     replicator: &'a mut Replicator,
     refused: &'a mut u64,
 }
@@ -203,39 +329,43 @@ impl CellSink<'_> {
         ChannelKey::Cell { grid: self.grid, cell: [cell.x, cell.y, cell.z] }
     }
 
-    fn set_rate(&mut self, subscription: SubscriptionId, interval_ticks: u16) {
+    fn set_interval(&mut self, subscription: SubscriptionId, interval_ticks: u16) {
         if let Some(connection) = self.replicator.hub().connection_mut(self.connection) {
-            connection.set_rate(subscription, interval_ticks, 1);
+            connection.set_interval(subscription, interval_ticks);
         }
+    }
+}
+
+impl CellSink<'_> {
+    fn try_enter(&mut self, cell: CellId, ring: u8) -> Option<u32> {
+        let (key, interval) = (self.key(cell), self.interest.rings().interval_ticks(ring) as u16);
+        if let Some(&(subscription, by_hand)) = self.explicit.get(&key) {
+            self.set_interval(subscription, interval.min(by_hand));
+            return Some(u32::from(subscription.number()));
+        }
+        let subscription = subscribe(self.replicator, self.connection, key, interval, self.own.weight(key))?;
+        Some(u32::from(subscription.number()))
     }
 }
 
 impl Sink for CellSink<'_> {
     fn enter(&mut self, cell: CellId, ring: u8) -> u32 {
-        let (key, interval) = (self.key(cell), self.interest.rings().interval_ticks(ring) as u16);
-        if let Some(&(subscription, by_hand)) = self.explicit.get(&key) {
-            self.set_rate(subscription, interval.min(by_hand));
-            return u32::from(subscription.number());
-        }
-        match subscribe(self.replicator, self.connection, key, interval, 1) {
-            Some(subscription) => u32::from(subscription.number()),
-            None => {
-                *self.refused += 1;
-                NO_SUBSCRIPTION
-            }
-        }
+        self.try_enter(cell, ring).unwrap_or_else(|| {
+            *self.refused += 1;
+            NO_SUBSCRIPTION
+        })
     }
 
     fn change(&mut self, cell: CellId, tag: u32, ring: u8) {
         let interval = self.interest.rings().interval_ticks(ring) as u16;
         let by_hand = self.explicit.get(&self.key(cell)).map_or(interval, |&(_, by_hand)| by_hand);
-        self.set_rate(SubscriptionId::from_number(tag as u16), interval.min(by_hand));
+        self.set_interval(SubscriptionId::from_number(tag as u16), interval.min(by_hand));
     }
 
     fn leave(&mut self, cell: CellId, tag: u32) {
         let subscription = SubscriptionId::from_number(tag as u16);
         match self.explicit.get(&self.key(cell)) {
-            Some(&(by_hand, interval)) if by_hand == subscription => self.set_rate(subscription, interval),
+            Some(&(by_hand, interval)) if by_hand == subscription => self.set_interval(subscription, interval),
             _ => self.replicator.hub().unsubscribe(self.connection, subscription),
         }
     }

@@ -3,10 +3,8 @@
 //! The storms of `convergence.rs` are audited in the same way. `THRONG_SEED=<seed> cargo test -p throng --test budget`
 //! replays a seed.
 
-mod harness;
-
-use harness::storm::burst_bytes;
-use harness::{World, WorldOptions};
+use crate::harness::storm::burst_bytes;
+use crate::harness::{World, WorldOptions};
 use throng::{ChannelKey, Facet, ObjectId, Placement};
 use throng_testkit::{Beacon, BudgetAudit, Steering, for_seeds};
 
@@ -99,4 +97,37 @@ fn with_a_tenth_of_the_budget_needed_everybody_still_gets_a_turn() {
         assert!(wait > 15, "the budget is short: the longest wait is {wait} ticks");
         Ok(())
     });
+}
+
+/// A phone beside a desktop.
+#[test]
+fn one_client_can_be_given_less_than_the_others() {
+    const RATES: [u32; 2] = [40_000, 6_000];
+    let mut options = WorldOptions::new(1);
+    options.server.client_bytes_per_s = RATES[0];
+    let mut world = World::with_guests(options, 2);
+    let (phone, now) = (world.connection(1), world.now);
+    world.server.set_client_bytes_per_s(phone, now, RATES[1]);
+    world.steps(60);
+    world.tap.open();
+    let addresses = [0, 1].map(|guest| world.guests[guest].address);
+    let mut audits = RATES.map(BudgetAudit::new);
+    for guest in 0..2 {
+        let text = "x".repeat(900);
+        for _ in 0..200 {
+            let message = throng_testkit::Chat { number: 0, text: text.clone() };
+            world.server.send(world.connection(guest), 0, &message).expect("room");
+        }
+    }
+    for _ in 0..120 {
+        world.step();
+        for wire in world.tap.take() {
+            let guest = addresses.iter().position(|address| *address == wire.to).expect("one of the two");
+            audits[guest].note(wire.at, wire.bytes.len());
+        }
+    }
+    for (audit, rate) in audits.iter().zip(RATES) {
+        assert!(audit.burst_bytes() <= burst_bytes(rate), "{} bytes beyond {rate} B/s", audit.burst_bytes());
+        assert!(audit.total_bytes() as f64 > 3.0 * f64::from(rate), "{} bytes in 4 s", audit.total_bytes());
+    }
 }

@@ -2,10 +2,8 @@
 //!
 //! A failure names its seed: `THRONG_SEED=<seed> cargo test -p throng --test convergence` plays it again alone.
 
-mod harness;
-
-use harness::WorldOptions;
-use harness::storm::{Storm, StormOptions};
+use crate::harness::WorldOptions;
+use crate::harness::storm::{Storm, StormOptions};
 use throng::Tick;
 use throng_testkit::for_seeds;
 
@@ -30,7 +28,7 @@ fn clients_converge_with_little_budget_and_short_memory() {
 fn clients_converge_across_the_wrap_of_the_tick() {
     for_seeds(COMMAND, 60, |seed| {
         let mut options = WorldOptions::new(seed);
-        options.server.replicator.first_tick = Tick(u32::MAX - 80);
+        options.server.replicator.first_tick = Tick((1 << 32) - 80);
         Storm::new(options, StormOptions::default()).run().map(drop)
     });
 }

@@ -1,11 +1,9 @@
 //! How connections end, or never begin: both ends learn the right reason.
 
-mod harness;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::{World, WorldOptions};
+use crate::harness::{World, WorldOptions};
 use throng::net::Condition;
 use throng::{ClientEvent, CloseCause, CloseCode, EndReason, Key, OpenError, Replicate, Schema, ServerEvent};
 use throng_link::netcode::ConnectError;
@@ -92,7 +90,7 @@ fn a_full_server_says_so() {
     let mut world = World::with_guests(options, 2);
     let guest = world.join();
     world.steps(60);
-    assert_eq!(end_of(&world, guest), EndReason::Connect(ConnectError::Denied));
+    assert_eq!(end_of(&world, guest), EndReason::Connect(ConnectError::Denied(throng::Denial::Full)));
     assert_eq!(world.server.connection_count(), 2);
 
     // A place that becomes free is given away.
@@ -178,14 +176,13 @@ fn a_shutdown_reaches_everybody() {
 fn the_last_words_of_a_server_are_heard_before_the_end() {
     use std::net::SocketAddr;
     use throng::net::MemoryNetwork;
-    use throng::{Client, ClientOptions, Server, ServerOptions, Time, TokenIssuer};
+    use throng::{Client, ClientOptions, Server, ServerOptions, Time};
 
     let schema = Arc::new(Schema::builder().kind::<Score>().build().expect("good kinds"));
     let network = MemoryNetwork::new(Condition::NONE, 1).expect("no condition");
     let home: SocketAddr = "10.0.0.1:1".parse().expect("an address");
-    let key = Key::new([3; 32]);
-    let options = ServerOptions { private_key: key.clone(), ..ServerOptions::default() };
-    let issuer = TokenIssuer::new(options.protocol_id, key);
+    let options = ServerOptions::new(3, Key::new([3; 32]));
+    let issuer = options.token_issuer();
     let driver = network.endpoint(home).expect("free");
     let mut server = Server::new(Box::new(driver), Arc::clone(&schema), options).expect("a server");
     let driver = network.endpoint("10.0.0.2:1".parse().expect("an address")).expect("free");

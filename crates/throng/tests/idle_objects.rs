@@ -1,8 +1,6 @@
 //! Objects that do not change cost nothing: counted in work, not in time.
 
-mod harness;
-
-use harness::{World, WorldOptions};
+use crate::harness::{World, WorldOptions};
 use throng::meter::Counters;
 use throng::{ObjectId, Placement};
 use throng_testkit::Beacon;

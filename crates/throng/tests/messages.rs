@@ -2,9 +2,7 @@
 //!
 //! `THRONG_SEED=<seed> cargo test -p throng --test messages` replays a seed.
 
-mod harness;
-
-use harness::{World, WorldOptions};
+use crate::harness::{World, WorldOptions};
 use throng::net::Condition;
 use throng::{ClientEvent, ServerEvent};
 use throng_testkit::{Chat, Score, Steering, for_seeds, storm};

@@ -3,12 +3,10 @@
 //! Private fields carry patterns that nothing else contains; every datagram is opened with its receiver's key and
 //! searched for them at every alignment of bits. `THRONG_SEED=<seed> cargo test -p throng --test no_leak` replays.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use harness::{PROTOCOL_ID, World, WorldOptions};
+use crate::harness::{PROTOCOL_ID, World, WorldOptions};
 use throng::net::Condition;
 use throng::{ChannelKey, ConnectToken, ConnectionId, ObjectId, Placement};
 use throng_link::netcode::{KEY_LEN, Key, Opener, PacketKind, Side};
@@ -55,7 +53,8 @@ impl Marked {
             Audience::Owner => owns,
             Audience::Others => !owns && (is_member || !self.in_room),
             Audience::Nobody => false,
-            Audience::Room => is_member && self.in_room,
+            // Whoever owns an object is told of it wherever it is.
+            Audience::Room => (is_member || owns) && self.in_room,
         }
     }
 }

@@ -3,13 +3,11 @@
 //! The oracle is [`throng_testkit::NaiveSender`]: it remembers what each connection was sent, and encodes for each one
 //! what differs, from scratch. `THRONG_SEED=<seed> cargo test -p throng --test shared_equals_private` replays a seed.
 
-mod harness;
-
 use std::collections::BTreeMap;
 
-use harness::WorldOptions;
-use harness::oracle::{Sight, Verdict, sights};
-use harness::storm::{Storm, StormOptions};
+use crate::harness::WorldOptions;
+use crate::harness::oracle::{Sight, Verdict, sights};
+use crate::harness::storm::{Storm, StormOptions};
 use throng::{GridOptions, GridShape, Ring};
 use throng_testkit::{NaiveReplica, NaiveSender, NaiveSight, for_seeds};
 
@@ -19,9 +17,9 @@ const COMMAND: &str = "cargo test -p throng --test shared_equals_private";
 fn plain(seed: u64) -> WorldOptions {
     let mut options = WorldOptions::new(seed);
     let rings = vec![Ring { radius_m: 20.0, interval_ticks: 1 }];
-    options.server.grids = vec![GridOptions { shape: GridShape::stacked([8.0; 3]), rings, ..GridOptions::default() }];
+    options.server.grids =
+        vec![GridOptions { shape: GridShape::stacked([8.0; 3]), rings, ..GridOptions::new(throng::Up::Z) }];
     options.server.client_bytes_per_s = 2_000_000;
-    options.client.replica.limbo_ticks = 3;
     options
 }
 

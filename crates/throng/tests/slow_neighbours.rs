@@ -3,12 +3,10 @@
 //! "Nothing" is meant to the letter: every datagram that a healthy client is sent is the same, byte for byte, with and
 //! without the sick one. What follows from bytes, like the age of what it sees, is then the same too.
 
-mod harness;
-
 use std::net::SocketAddr;
 
-use harness::oracle::{Audience, compare};
-use harness::{World, WorldOptions};
+use crate::harness::oracle::{Audience, compare};
+use crate::harness::{World, WorldOptions};
 use throng::net::{Condition, RateLimit};
 use throng::{ChannelKey, ObjectId, Placement};
 use throng_testkit::{Beacon, Wire};

@@ -2,10 +2,8 @@
 //!
 //! `THRONG_SEED=<seed> cargo test -p throng --test thread_count` replays a seed.
 
-mod harness;
-
-use harness::WorldOptions;
-use harness::storm::{Storm, StormOptions};
+use crate::harness::WorldOptions;
+use crate::harness::storm::{Storm, StormOptions};
 use throng_testkit::{Wire, for_seeds};
 
 const COMMAND: &str = "cargo test -p throng --test thread_count";

@@ -38,8 +38,8 @@ fn packet<S: throng::replica::ChannelState>(
 fn the_packets_of_the_example_are_those_of_the_document() {
     let schema = Arc::new(Schema::builder().kind::<Walker>().build().unwrap());
     let kind = schema.kind_id::<Walker>().unwrap();
-    let grid = GridShape::flat([10.0, 10.0, 20.0]);
-    let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default()).unwrap();
+    let grid = GridShape::flat(throng::Up::Z, [10.0, 10.0, 20.0]);
+    let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default());
     server.add_grid(grid).unwrap();
     let mut client = ReplicaClient::new(schema, &[grid], ClientOptions::default()).unwrap();
 

@@ -68,12 +68,15 @@ fn main() {
     let schema = Schema::builder().kind::<Character>().kind::<Chest>().build();
     let schema = Arc::new(schema.expect("the kinds are possible"));
     let options = options(&World::new(arguments.workload, arguments.players));
-    let issuer = TokenIssuer::new(options.protocol_id, options.private_key.clone());
+    let issuer = options.token_issuer();
     let numbers = Numbers::default();
     let host = Host::new(Arc::clone(&schema), options, Arc::clone(&numbers));
     let players = arguments.players;
     run(&arguments, &terms, host, move || Crowd::new(players, &schema, &issuer, numbers));
 }
+
+/// Names the benchmark.
+const PROTOCOL_ID: u64 = 1;
 
 fn options(world: &World) -> ServerOptions {
     let side_m = world.side_m();
@@ -83,18 +86,17 @@ fn options(world: &World) -> ServerOptions {
     };
     let height_m = f64::from(HEIGHT_M);
     let grid = GridOptions {
-        shape: GridShape::flat([cell_m, cell_m, height_m]),
+        shape: GridShape::flat(throng::Up::Z, [cell_m, cell_m, height_m]),
         bounds_m: Some([[0.0; 3], [side_m, side_m, height_m]]),
         rings: vec![Ring { radius_m, interval_ticks: 1 }],
     };
     ServerOptions {
-        private_key: random_key(),
         tick_interval: std::time::Duration::from_micros(TICK_US),
         max_clients: world.players(),
         client_bytes_per_s: kbit_per_s * 125,
         grids: vec![grid],
         threads: 1,
-        ..ServerOptions::default()
+        ..ServerOptions::new(PROTOCOL_ID, random_key())
     }
 }
 
@@ -144,12 +146,12 @@ impl Driver for Wire {
         Ok(transmit.datagrams())
     }
 
-    fn receive(&mut self, _: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
         let mut ports = lock(&self.shared);
         for packet in ports.incoming.iter() {
             self.scratch.clear();
             self.scratch.extend_from_slice(packet.bytes);
-            sink(client_address(packet.client), &mut self.scratch);
+            sink(now, client_address(packet.client), &mut self.scratch);
         }
         let received = ports.incoming.len();
         ports.incoming.clear();

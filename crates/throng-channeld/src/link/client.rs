@@ -22,7 +22,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use throng_link::netcode::{ClientHandshake, ClientOutcome, ConnectToken, Connected};
+use throng_link::netcode::{ClientHandshake, ClientOutcome, ClientState, ConnectError, ConnectToken, Connected};
 use throng_wire::Time;
 
 use super::{LinkEnd, LinkError};
@@ -51,6 +51,9 @@ pub enum LinkClientError {
     /// The gateway sent a message whose body is something else.
     #[error(transparent)]
     Body(#[from] prost::DecodeError),
+    /// The handshake failed: the gateway turned us away and said why, or none of the token's gateways answers.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The gateway did not answer in time, or not with what was waited for.
     #[error("nothing of type {msg_type} came in time")]
     Late {
@@ -68,6 +71,7 @@ impl LinkClientError {
         match self {
             LinkClientError::Io(_) => "client_io",
             LinkClientError::Link(error) => error.tag(),
+            LinkClientError::Connect(error) => error.tag(),
             LinkClientError::Body(_) => "client_body",
             LinkClientError::Late { .. } => "client_late",
             LinkClientError::Refused(_) => "client_refused",
@@ -130,6 +134,7 @@ impl LinkClient {
         let auth = AuthMessage {
             player_identifier_token: player_identifier_token.to_owned(),
             login_token: login_token.to_owned(),
+            ..AuthMessage::default()
         };
         self.send(Header::new(0, message_type::AUTH), &auth)?;
         let result: AuthResultMessage = self.wait_for(message_type::AUTH, deadline)?.decode()?;
@@ -268,7 +273,11 @@ fn shake_hands(
     let mut bytes = [0; DATAGRAM_BYTES_MAX];
     while Instant::now() < deadline {
         if let Some(server) = handshake.poll_transmit(since(began), &mut datagram) {
-            socket.send_to(&datagram, server)?;
+            // What cannot be sent is a lost packet: the token may name another gateway.
+            let _ = socket.send_to(&datagram, server);
+        }
+        if let ClientState::Failed(error) = handshake.state() {
+            return Err(error.into());
         }
         socket.set_read_timeout(Some(WAIT_MAX))?;
         match socket.recv_from(&mut bytes) {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throng_link::netcode::{Connected, Opener, PacketKind, Sealer, TAG_LEN};
+use throng_link::netcode::{Connected, Opener, PacketKind, Sealer};
 use throng_link::session::{
-    Blame, CloseCode, CloseReason, Delivery, OptionsError, PacketError, PacketPlan, SendError, Session,
+    Blame, CloseCode, CloseReason, Delivery, OptionsError, PacketError, Rest, SendError, Session,
 };
 use throng_wire::{Tick, Time};
 
@@ -18,10 +18,6 @@ use crate::packet::{self, Header, Message, Messages, entry_len, put_message};
 const WAITING_MAX: usize = 64;
 /// Messages that may wait to be polled; until then, datagrams are not taken in, and come again.
 const RECEIVED_MAX: usize = 16_384;
-/// Below this much allowance, no packet is begun for messages.
-const ALLOWANCE_BYTES_MIN: usize = 440;
-/// Without movement: what a section of a client takes that only says that it understands them.
-const WANTED_BYTES: usize = 1;
 
 /// Why an end of the link cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,8 +87,8 @@ pub struct LinkEnd {
     takes_movement: bool,
     /// The gateway has had a packet of ours, and so the wish.
     is_wish_known: bool,
-    /// The last packet was for movement; the next one is for messages, if there are any.
-    was_movement: bool,
+    /// Which room the oldest movement needs, when there is some.
+    rest: Rest,
     counters: MovementCounters,
     has_ended: bool,
 }
@@ -113,7 +109,7 @@ impl LinkEnd {
             spare: Vec::new(),
             takes_movement,
             is_wish_known: false,
-            was_movement: false,
+            rest: Rest::Waiting,
             counters: MovementCounters::default(),
             has_ended: false,
         })
@@ -256,58 +252,47 @@ impl LinkEnd {
     /// Writes the next datagram that is to be sent now. False if there is none.
     pub fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> bool {
         self.take_verdicts(now);
-        let allowance_bytes = self.session.sending_allowance_bytes(now);
-        // The longest has to fit.
-        let is_room = allowance_bytes >= DATAGRAM_BYTES && !self.session.is_closing();
-        let has_movement = is_room && !self.movement.is_empty();
-        let has_messages = self.session.has_pending(now);
-        let is_movement = has_movement && !(self.was_movement && has_messages);
-        let message_bytes = match allowance_bytes >= ALLOWANCE_BYTES_MIN && (has_messages || has_movement) {
-            true if is_movement => 0,
-            true => DATAGRAM_BYTES.min(allowance_bytes),
-            false if self.session.has_urgent(now) => 0,
-            false => return false,
-        };
-        self.was_movement = is_movement;
-        self.write(now, message_bytes, allowance_bytes, datagram)
-    }
-
-    fn write(&mut self, now: Time, message_bytes: usize, allowance_bytes: usize, datagram: &mut Vec<u8>) -> bool {
-        let header = self.sealer.header_len();
-        let room_bytes = DATAGRAM_BYTES - header - TAG_LEN;
-        let plan = PacketPlan {
-            room_bytes: room_bytes - WANTED_BYTES,
-            message_bytes,
-            ..PacketPlan::new(self.sealer.next_sequence(), Tick(0))
-        };
         datagram.clear();
-        datagram.resize(header, 0);
-        let Ok(_) = self.session.begin_packet(now, plan, datagram) else { return false };
-        if !self.session.is_closing() {
-            self.write_section(header + room_bytes.min(allowance_bytes), datagram);
+        let rest = if self.movement.is_empty() { Rest::Empty } else { self.rest };
+        let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return false };
+        let takes_rest = plan.takes_rest();
+        let mut packet = plan.begin(Tick(0), datagram);
+        if takes_rest {
+            let (out, end) = packet.rest();
+            let has_wish = self.takes_movement && !self.is_wish_known;
+            let is_written = write_section(&mut self.movement, &mut self.spare, has_wish, end, out);
+            // What did not fit beside the messages gets a packet of its own.
+            self.rest = if is_written || self.movement.is_empty() { Rest::Waiting } else { Rest::Large };
         }
-        self.session.finish_packet(datagram.len() - header);
-        datagram.resize(datagram.len() + TAG_LEN, 0);
+        packet.finish();
         self.has_ended |= self.sealer.seal_payload(datagram).is_err();
         !self.has_ended
     }
+}
 
-    /// Appends the movement that fits, up to `end` bytes in all.
-    fn write_section(&mut self, end: usize, datagram: &mut Vec<u8>) {
-        let has_room = self.movement.front().is_some_and(|entry| datagram.len() + HEAD_BYTES + entry.len() <= end);
-        let has_wish = self.takes_movement && !self.is_wish_known;
-        if !has_room {
-            if has_wish {
-                put_wanted(datagram);
-            }
-            return;
+/// Appends the movement that fits, up to `end` bytes in all. Returns whether any did.
+fn write_section(
+    movement: &mut VecDeque<Vec<u8>>,
+    spare: &mut Vec<Vec<u8>>,
+    has_wish: bool,
+    end: usize,
+    datagram: &mut Vec<u8>,
+) -> bool {
+    let has_room = movement.front().is_some_and(|entry| datagram.len() + HEAD_BYTES + entry.len() <= end);
+    if !has_room {
+        if has_wish && datagram.len() < end {
+            put_wanted(datagram);
         }
-        begin_movement(datagram, 0, has_wish);
-        while let Some(entry) = self.movement.front().filter(|entry| datagram.len() + entry.len() <= end) {
-            datagram.extend_from_slice(entry);
-            self.drop_oldest();
-        }
+        return false;
     }
+    begin_movement(datagram, 0, has_wish);
+    while movement.front().is_some_and(|entry| datagram.len() + entry.len() <= end) {
+        let Some(mut entry) = movement.pop_front() else { break };
+        datagram.extend_from_slice(&entry);
+        entry.clear();
+        spare.push(entry);
+    }
+    true
 }
 
 // Beside the longest header of a session and what seals a datagram, the longest entry has room.

@@ -32,8 +32,10 @@ pub const DATAGRAM_BYTES: usize = 1_200;
 pub const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 /// The most that one end sends per second. Congestion lowers it.
 const RATE_BYTES_PER_S: u32 = 2_000_000;
-/// Clients look at their sockets once in a frame, some slowly; that is no queue in the network.
-const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(500);
+/// What both ends send per second before they know what the path carries.
+const INITIAL_BYTES_PER_S: u32 = 128_000;
+/// Clients look at their sockets once in a frame, and do not know when packets came; that is no queue in the network.
+const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(100);
 
 /// What both ends of the link's sessions have to be told: one lane, reliable and ordered.
 pub fn session_options() -> SessionOptions {
@@ -46,7 +48,7 @@ pub fn session_options() -> SessionOptions {
     SessionOptions {
         lanes: vec![lane],
         rate_bytes_per_s: RATE_BYTES_PER_S,
-        initial_rate_bytes_per_s: RATE_BYTES_PER_S / 4,
+        initial_rate_bytes_per_s: INITIAL_BYTES_PER_S,
         packet_overhead_bytes: DATAGRAM_OVERHEAD_BYTES,
         queue_delay_tolerance: QUEUE_DELAY_TOLERANCE,
         ..SessionOptions::default()

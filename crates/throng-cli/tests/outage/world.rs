@@ -67,7 +67,7 @@ impl World {
     /// Starts it: this program, asked for nothing but [`play`].
     pub(crate) fn start(gateway: &GatewayProcess) -> World {
         let mut process = Command::new(std::env::current_exe().expect("this program has a path"))
-            .args(["--exact", "world_server", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "gateway_killed::world_server", "--ignored", "--nocapture", "--test-threads=1"])
             .env(ADDRESS, gateway.servers.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

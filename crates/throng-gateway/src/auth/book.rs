@@ -1,72 +1,89 @@
 //! Failed logins: who has guessed too often, and for how long that is remembered.
 //!
 //! What is counted is a player's name together with an address, never the name alone: otherwise whoever knows a
-//! player's name could lock that player out.
+//! player's name could lock that player out. Of an IPv6 address the first 64 bits count, as at the door.
 
-use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use throng_wire::Time;
 
-/// Of a longer name only the beginning counts.
-const NAME_BYTES: usize = 64;
+use crate::recent::Recent;
+use crate::serve::place_of;
 
-/// Who guesses at whose token.
-type Guesser = (IpAddr, Box<[u8]>);
+/// Who guesses at whose token: an address, and a keyed hash of the name.
+type Guesser = (IpAddr, u64);
 
 /// Failed logins by player and address.
 #[derive(Debug)]
 pub(crate) struct Book {
     failures_max: u32,
     ban: Duration,
-    remembered: usize,
-    /// Hashed with the standard library's keyed hash: peers choose their names.
-    failures: HashMap<Guesser, (u32, Time)>,
+    hasher: RandomState,
+    failures: Recent<Guesser, Failures>,
+}
+
+/// How many, and until when they count.
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    until: Time,
 }
 
 impl Book {
-    /// `failures_max` 0 never shuts anybody out. When `remembered` pairs are remembered, those whose time is over are
-    /// forgotten first, and then nothing new is remembered.
+    /// `failures_max` 0 never shuts anybody out. When `remembered` pairs are remembered, the oldest are forgotten.
     pub(crate) fn new(failures_max: u32, ban: Duration, remembered: usize) -> Book {
-        Book { failures_max, ban, remembered, failures: HashMap::new() }
+        Book { failures_max, ban, hasher: RandomState::new(), failures: Recent::new(remembered, ban) }
     }
 
     /// Other bounds from now on, as for [`Book::new`]. What was noted stays.
     pub(crate) fn set_limits(&mut self, failures_max: u32, ban: Duration, remembered: usize) {
-        (self.failures_max, self.ban, self.remembered) = (failures_max, ban, remembered);
+        (self.failures_max, self.ban) = (failures_max, ban);
+        self.failures.set_bounds(remembered, ban);
     }
 
-    pub(crate) fn is_banned(&mut self, now: Time, address: IpAddr, player: &str) -> bool {
-        let entry = (address, name(player));
-        match self.failures.get(&entry) {
-            Some(&(_, until)) if until <= now => {
-                self.failures.remove(&entry);
-                false
-            }
-            Some(&(count, _)) => self.failures_max > 0 && count >= self.failures_max,
-            None => false,
-        }
+    pub(crate) fn is_banned(&self, now: Time, address: IpAddr, player: &str) -> bool {
+        self.failures.get(&self.guesser(address, player)).is_some_and(|failures| self.are_too_many(now, &failures))
     }
 
     pub(crate) fn failed(&mut self, now: Time, address: IpAddr, player: &str) {
-        if self.failures.len() >= self.remembered {
-            self.failures.retain(|_, &mut (_, until)| until > now);
-            if self.failures.len() >= self.remembered {
-                return;
-            }
-        }
-        let entry = self.failures.entry((address, name(player))).or_insert((0, now));
-        *entry = (entry.0.saturating_add(1), now.after(self.ban));
+        let guesser = self.guesser(address, player);
+        let former = self.failures.get(&guesser).filter(|failures| failures.until > now);
+        let count = former.map_or(0, |failures| failures.count).saturating_add(1);
+        self.failures.insert(now, guesser, Failures { count, until: now.after(self.ban) });
     }
 
     pub(crate) fn succeeded(&mut self, address: IpAddr, player: &str) {
-        self.failures.remove(&(address, name(player)));
+        let guesser = self.guesser(address, player);
+        self.failures.remove(&guesser);
     }
-}
 
-fn name(player: &str) -> Box<[u8]> {
-    player.as_bytes()[..player.len().min(NAME_BYTES)].into()
+    /// Who has guessed too often, and for how long that counts from now.
+    pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = (IpAddr, Duration)> {
+        let shut_out = self.failures.iter().filter(move |&(_, failures)| self.are_too_many(now, failures));
+        shut_out.map(move |(&(address, _), failures)| (address, failures.until.since(now)))
+    }
+
+    /// Forgets everything about an address. Whether there was anything. An operator's call: it looks at all.
+    pub(crate) fn forgive(&mut self, address: IpAddr) -> bool {
+        let place = place_of(address);
+        let all: Vec<Guesser> =
+            self.failures.iter().map(|(&guesser, _)| guesser).filter(|guesser| guesser.0 == place).collect();
+        for guesser in &all {
+            self.failures.remove(guesser);
+        }
+        !all.is_empty()
+    }
+
+    fn are_too_many(&self, now: Time, failures: &Failures) -> bool {
+        self.failures_max > 0 && failures.until > now && failures.count >= self.failures_max
+    }
+
+    fn guesser(&self, address: IpAddr, player: &str) -> Guesser {
+        (place_of(address), self.hasher.hash_one(player))
+    }
 }
 
 #[cfg(test)]
@@ -86,9 +103,10 @@ mod tests {
         }
         assert!(book.is_banned(now, HERE, "ada"));
         assert!(!book.is_banned(now, HERE, "bob") && !book.is_banned(now, THERE, "ada"));
+        assert_eq!(book.bans(now).map(|(address, _)| address).collect::<Vec<_>>(), [HERE]);
         now = now.after(Duration::from_secs(60));
         assert!(!book.is_banned(now, HERE, "ada"));
-        assert!(book.failures.is_empty());
+        assert_eq!(book.bans(now).count(), 0);
     }
 
     #[test]
@@ -101,13 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn another_address_of_the_same_ipv6_network_is_no_new_guesser() {
+        let mut book = Book::new(3, Duration::from_secs(60), 100);
+        let address = |last: u16| IpAddr::from(std::net::Ipv6Addr::new(0x2001, 0xDB8, 0, 1, 0, 0, 0, last));
+        (0..3).for_each(|last| book.failed(Time(0), address(last), "ada"));
+        assert!(book.is_banned(Time(0), address(1_000), "ada"));
+        assert!(book.forgive(address(7)) && !book.is_banned(Time(0), address(1_000), "ada"));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_a_flood_costs_no_sweeps() {
         let mut book = Book::new(2, Duration::from_secs(60), 100);
-        for number in 0..110 {
+        for number in 0..10_000 {
             book.failed(Time(0), HERE, &number.to_string());
+            assert!(book.failures.iter().count() <= 100);
         }
-        assert_eq!(book.failures.len(), 100);
-        book.failed(Time::from_secs(61), HERE, &"long".repeat(100));
-        assert_eq!(book.failures.len(), 1);
     }
 }

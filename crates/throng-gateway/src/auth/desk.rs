@@ -1,26 +1,40 @@
 //! Asks the provider, and remembers who guessed wrong.
+//!
+//! ```text
+//!   ask --> banned? share of the address? --> Provider::check --> at once: answered
+//!                                                          '--> later: a task of the runtime, so many at one time;
+//!                                                               the others wait, address by address in turn
+//! ```
+//! Nobody is at fault who waits for us or for a provider that cannot decide: such a question is answered with *not now*,
+//! which counts as no failed login.
 
-use std::io;
-use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use throng_wire::Time;
+use tokio::runtime::Handle;
 
 use super::book::Book;
-use super::{Credentials, Provider};
+use super::{Check, Credentials, Deciding, Provider};
 use crate::engine::port::{AuthRequest, AuthVerdict, Key};
+use crate::serve::place_of;
 
 /// What the desk may take on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeskLimits {
-    /// Threads that ask a provider that may block.
-    pub workers: usize,
-    /// Questions that wait for a worker. Beyond, they are answered with a refusal.
+    /// Questions that a provider which takes its time is asked at one time.
+    pub calls: usize,
+    /// Questions that wait for that. Beyond, they are answered with *not now*.
     pub waiting: usize,
+    /// Questions of one address, asked or waiting. 0: no limit of its own. As room runs out, whoever has many already is
+    /// given less of it than those who have few.
+    pub per_address: usize,
+    /// How long a question may wait until it is asked. Then it is answered with *not now*.
+    pub patience: Duration,
     /// Failed logins of one player from one address after which no more are tried. 0: no limit.
     pub failures: u32,
     /// How long failures are remembered.
@@ -31,7 +45,15 @@ pub struct DeskLimits {
 
 impl Default for DeskLimits {
     fn default() -> DeskLimits {
-        DeskLimits { workers: 16, waiting: 1_024, failures: 5, ban: Duration::from_secs(300), remembered: 1 << 16 }
+        DeskLimits {
+            calls: 256,
+            waiting: 4_096,
+            per_address: 32,
+            patience: Duration::from_secs(30),
+            failures: 5,
+            ban: Duration::from_secs(300),
+            remembered: 1 << 16,
+        }
     }
 }
 
@@ -43,66 +65,65 @@ pub(crate) struct Answer {
     pub(crate) player: String,
     /// `None`: it could not decide.
     pub(crate) verdict: Option<AuthVerdict>,
+    /// The provider was asked for it by a task.
+    is_late: bool,
 }
 
+/// A question, and the provider's way to an answer, which begins when it is first waited for.
 struct Question {
-    key: Key,
-    credentials: Credentials,
-}
-
-/// Who decides: a provider, with threads that ask it if it may block.
-pub(crate) struct Staff {
-    provider: Arc<dyn Provider>,
-    workers: Option<SyncSender<Question>>,
-}
-
-impl Staff {
-    /// Threads, if `provider` needs some, give their answers to `reply`. They end when the staff is gone and all that
-    /// waits is answered.
-    ///
-    /// # Errors
-    /// The system gives no more threads.
-    pub(crate) fn hire(
-        provider: Arc<dyn Provider>,
-        limits: &DeskLimits,
-        reply: impl Fn(Answer) + Send + Clone + 'static,
-    ) -> io::Result<Staff> {
-        if !provider.may_block() {
-            return Ok(Staff { provider, workers: None });
-        }
-        let (sender, receiver) = sync_channel(limits.waiting);
-        let receiver = Arc::new(Mutex::new(receiver));
-        for _ in 0..limits.workers.max(1) {
-            let (provider, receiver, reply) = (Arc::clone(&provider), Arc::clone(&receiver), reply.clone());
-            thread::Builder::new().name("auth".into()).spawn(move || work(&*provider, &receiver, &reply))?;
-        }
-        Ok(Staff { provider, workers: Some(sender) })
-    }
+    answer: Answer,
+    deciding: Deciding,
+    since: Time,
 }
 
 /// Where the engine's questions go.
 pub(crate) struct Desk {
-    staff: Staff,
+    provider: Arc<dyn Provider>,
+    limits: DeskLimits,
+    runtime: Handle,
+    /// Where answers go that come later.
+    reply: Arc<dyn Fn(Answer) + Send + Sync>,
     book: Book,
+    line: Line<Question>,
+    /// Questions that the provider is asked at present.
+    calls: usize,
+    /// Questions of each address, asked or waiting. Hashed with the standard library's keyed hash: peers choose addresses.
+    shares: HashMap<IpAddr, usize>,
 }
 
 impl Desk {
-    pub(crate) fn new(staff: Staff, limits: &DeskLimits) -> Desk {
-        Desk { staff, book: Book::new(limits.failures, limits.ban, limits.remembered) }
+    /// Answers that come later go to `reply`, from tasks of `runtime`.
+    pub(crate) fn new(
+        provider: Arc<dyn Provider>,
+        limits: &DeskLimits,
+        runtime: Handle,
+        reply: impl Fn(Answer) + Send + Sync + 'static,
+    ) -> Desk {
+        Desk {
+            provider,
+            runtime,
+            reply: Arc::new(reply),
+            book: Book::new(limits.failures, limits.ban, limits.remembered),
+            line: Line::default(),
+            calls: 0,
+            shares: HashMap::new(),
+            limits: limits.clone(),
+        }
     }
 
-    /// Others decide from now on. What the former were asked they answer; who guessed wrong stays noted.
-    pub(crate) fn take_over(&mut self, staff: Staff, limits: &DeskLimits) {
-        self.staff = staff;
+    /// Another provider decides from now on. What the former was asked, it answers; who guessed wrong stays noted.
+    pub(crate) fn take_over(&mut self, provider: Arc<dyn Provider>, limits: &DeskLimits) {
+        self.provider = provider;
         self.book.set_limits(limits.failures, limits.ban, limits.remembered);
+        self.limits = limits.clone();
     }
 
-    /// Asks. `None` if the answer comes later, from a worker.
+    /// Asks. `None` if the answer comes later.
     pub(crate) fn ask(&mut self, now: Time, request: AuthRequest, address: SocketAddr) -> Option<Answer> {
         let player = request.player_identifier_token.clone();
-        let answer = |verdict| Some(Answer { key: request.key, address, player: player.clone(), verdict });
+        let answer = |verdict| Answer { key: request.key, address, player: player.clone(), verdict, is_late: false };
         if self.book.is_banned(now, address.ip(), &player) {
-            return answer(Some(AuthVerdict::InvalidIdentifier));
+            return Some(answer(Some(AuthVerdict::InvalidIdentifier)));
         }
         let credentials = Credentials {
             side: request.side,
@@ -110,58 +131,190 @@ impl Desk {
             player_identifier_token: request.player_identifier_token,
             login_token: request.login_token,
         };
-        let Some(workers) = &self.staff.workers else {
-            return answer(self.staff.provider.check(&credentials).ok());
+        let deciding = match self.provider.check(credentials) {
+            Check::Now(decision) => return Some(answer(decision.ok())),
+            Check::Later(deciding) => deciding,
         };
-        match workers.try_send(Question { key: request.key, credentials }) {
-            Ok(()) => None,
-            Err(_) => answer(None),
+        let place = place_of(address.ip());
+        if !self.has_share(place) {
+            return Some(answer(None));
         }
+        *self.shares.entry(place).or_default() += 1;
+        let question = Question { answer: Answer { is_late: true, ..answer(None) }, deciding, since: now };
+        match self.calls < self.limits.calls.max(1) {
+            true => self.call(question),
+            false => self.line.push(place, question),
+        }
+        None
     }
 
     /// Takes note of an answer, and says what to tell the engine.
     pub(crate) fn settle(&mut self, now: Time, answer: &Answer) -> AuthVerdict {
         let address = answer.address.ip();
+        if answer.is_late {
+            self.calls = self.calls.saturating_sub(1);
+            self.give_back(address);
+        }
         match answer.verdict {
             Some(AuthVerdict::Accepted) => {
                 self.book.succeeded(address, &answer.player);
                 AuthVerdict::Accepted
             }
+            None | Some(AuthVerdict::Unavailable) => AuthVerdict::Unavailable,
             Some(verdict) => {
                 self.book.failed(now, address, &answer.player);
                 verdict
             }
-            None => AuthVerdict::InvalidLogin,
         }
+    }
+
+    /// Asks those who wait, as far as the provider may be asked now. What comes out has waited too long; who is not there
+    /// any more is not asked for.
+    pub(crate) fn next(&mut self, now: Time, is_there: impl Fn(Key) -> bool) -> Option<Answer> {
+        while self.calls < self.limits.calls.max(1) {
+            let question = self.line.pop()?;
+            if !is_there(question.answer.key) {
+                self.give_back(question.answer.address.ip());
+                continue;
+            }
+            if now.since(question.since) > self.limits.patience {
+                self.give_back(question.answer.address.ip());
+                return Some(Answer { is_late: false, ..question.answer });
+            }
+            self.call(question);
+        }
+        None
+    }
+
+    /// Logins that are being decided, and those that wait for that.
+    pub(crate) fn pending(&self) -> [usize; 2] {
+        [self.calls, self.line.len()]
+    }
+
+    /// Who has guessed too often: address, and for how long from now.
+    pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = (IpAddr, Duration)> {
+        self.book.bans(now)
+    }
+
+    /// Forgives an address. Whether there was anything to forgive.
+    pub(crate) fn unban(&mut self, address: IpAddr) -> bool {
+        self.book.forgive(address)
+    }
+
+    /// Whether an address may have one more question. The fewer places are free, the fewer of them one address may have:
+    /// so somebody new always finds one, however many have filled the line (Choudhury and Hahne, Dynamic Queue Length
+    /// Thresholds for Shared-Memory Packet Switches, 1998).
+    fn has_share(&self, place: IpAddr) -> bool {
+        let own = self.shares.get(&place).copied().unwrap_or_default();
+        let room = self.limits.calls + self.limits.waiting;
+        let free = room.saturating_sub(self.calls + self.line.len());
+        let limit = if self.limits.per_address > 0 { self.limits.per_address } else { usize::MAX };
+        free > 0 && own < limit.min(free.div_ceil(SHARE_PARTS))
+    }
+
+    fn give_back(&mut self, address: IpAddr) {
+        let place = place_of(address);
+        if let Some(own) = self.shares.get_mut(&place) {
+            *own -= 1;
+            if *own == 0 {
+                self.shares.remove(&place);
+            }
+        }
+    }
+
+    fn call(&mut self, question: Question) {
+        self.calls += 1;
+        let reply = Arc::clone(&self.reply);
+        let Question { mut answer, deciding, .. } = question;
+        self.runtime.spawn(async move {
+            // A provider that panics has not decided.
+            let decision = AssertUnwindSafe(deciding).catch_unwind().await;
+            answer.verdict = decision.ok().and_then(Result::ok);
+            reply(answer);
+        });
     }
 }
 
-/// One worker: ends when the desk is gone.
-fn work(provider: &dyn Provider, questions: &Mutex<Receiver<Question>>, reply: &impl Fn(Answer)) {
-    loop {
-        let question = questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Question { key, credentials }) = question else { return };
-        // A provider that panics has not decided. The worker goes on: otherwise some bad logins would be the end of all.
-        let verdict = catch_unwind(AssertUnwindSafe(|| provider.check(&credentials).ok())).ok().flatten();
-        let Credentials { address, player_identifier_token: player, .. } = credentials;
-        reply(Answer { key, address, player, verdict });
+/// One address gets at most one of so many parts of the places that are free.
+const SHARE_PARTS: usize = 8;
+
+/// Who waits, address by address in turn: somebody who asks once does not wait behind a thousand of somebody else.
+struct Line<T> {
+    turns: VecDeque<IpAddr>,
+    /// Hashed with the standard library's keyed hash: peers choose their addresses.
+    waiting: HashMap<IpAddr, VecDeque<T>>,
+    len: usize,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Line<T> {
+        Line { turns: VecDeque::new(), waiting: HashMap::new(), len: 0 }
+    }
+}
+
+impl<T> Line<T> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn push(&mut self, place: IpAddr, item: T) {
+        let waiting = self.waiting.entry(place).or_default();
+        if waiting.is_empty() {
+            self.turns.push_back(place);
+        }
+        waiting.push_back(item);
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let place = self.turns.pop_front()?;
+        let waiting = self.waiting.get_mut(&place)?;
+        let item = waiting.pop_front()?;
+        match waiting.is_empty() {
+            true => drop(self.waiting.remove(&place)),
+            false => self.turns.push_back(place),
+        }
+        self.len -= 1;
+        Some(item)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use tokio::sync::oneshot;
 
     use super::*;
-    use crate::auth::{AcceptAll, FixedPassword, Unavailable};
+    use crate::auth::{AcceptAll, Decision, FixedPassword, Unavailable};
     use crate::engine::port::Side;
 
-    fn desk(
-        provider: impl Provider + 'static,
-        limits: &DeskLimits,
-        reply: impl Fn(Answer) + Send + Clone + 'static,
-    ) -> Desk {
-        Desk::new(Staff::hire(Arc::new(provider), limits, reply).expect("there are threads"), limits)
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A desk with its runtime, and the answers that come later.
+    struct Office {
+        desk: Desk,
+        answers: Receiver<Answer>,
+        _runtime: tokio::runtime::Runtime,
+    }
+
+    fn office(provider: impl Provider + 'static, limits: &DeskLimits) -> Office {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let (reply, answers) = channel();
+        let reply = move |answer| reply.send(answer).expect("somebody listens");
+        let desk = Desk::new(Arc::new(provider), limits, runtime.handle().clone(), reply);
+        Office { desk, answers, _runtime: runtime }
+    }
+
+    impl Office {
+        /// The next answer that comes later, and what the engine is told.
+        fn settle(&mut self, now: Time) -> (Key, AuthVerdict) {
+            let answer = self.answers.recv_timeout(SOON).expect("an answer");
+            (answer.key, self.desk.settle(now, &answer))
+        }
     }
 
     const KEY: Key = Key { index: 1, generation: 2 };
@@ -175,21 +328,29 @@ mod tests {
         }
     }
 
+    fn numbered(index: u32) -> AuthRequest {
+        AuthRequest { key: Key { index, generation: 1 }, ..request("x") }
+    }
+
+    fn from(address: [u8; 4]) -> SocketAddr {
+        SocketAddr::from((address, 9))
+    }
+
     fn here() -> SocketAddr {
-        SocketAddr::from(([203, 0, 113, 1], 9))
+        from([203, 0, 113, 1])
     }
 
     #[test]
     fn a_quick_provider_is_asked_at_once() {
-        let mut desk = desk(AcceptAll, &DeskLimits::default(), |_| {});
-        let answer = desk.ask(Time(0), request("x"), here()).expect("at once");
-        assert_eq!(desk.settle(Time(0), &answer), AuthVerdict::Accepted);
+        let mut office = office(AcceptAll, &DeskLimits::default());
+        let answer = office.desk.ask(Time(0), request("x"), here()).expect("at once");
+        assert_eq!(office.desk.settle(Time(0), &answer), AuthVerdict::Accepted);
     }
 
     #[test]
     fn who_fails_too_often_is_not_tried_any_more() {
         let limits = DeskLimits { failures: 2, ..DeskLimits::default() };
-        let mut desk = desk(FixedPassword("open".into()), &limits, |_| {});
+        let Office { mut desk, .. } = office(FixedPassword("open".into()), &limits);
         let mut verdicts = Vec::new();
         for login in ["a", "b", "open"] {
             let answer = desk.ask(Time(0), request(login), here()).expect("at once");
@@ -202,73 +363,132 @@ mod tests {
         assert_eq!(desk.settle(later, &answer), AuthVerdict::Accepted);
     }
 
-    /// Decides when it is told to.
-    struct Slow(Mutex<Receiver<Result<AuthVerdict, Unavailable>>>);
+    /// Decides when it is told to, in the order in which it is asked.
+    #[derive(Clone, Default)]
+    struct Slow(Arc<Mutex<VecDeque<oneshot::Sender<Decision>>>>);
 
     impl Provider for Slow {
-        fn check(&self, _: &Credentials) -> Result<AuthVerdict, Unavailable> {
-            self.0.lock().expect("one worker").recv().expect("a decision")
+        fn check(&self, _: Credentials) -> Check {
+            let asked = Arc::clone(&self.0);
+            Check::later(async move {
+                let (decide, decision) = oneshot::channel();
+                asked.lock().expect("sound").push_back(decide);
+                decision.await.unwrap_or_else(|_| Err(Unavailable("gone".into())))
+            })
+        }
+    }
+
+    impl Slow {
+        /// Decides the oldest question, as soon as there is one.
+        fn decide(&self, decision: Decision) {
+            loop {
+                if let Some(decide) = self.0.lock().expect("sound").pop_front() {
+                    return decide.send(decision).expect("somebody waits");
+                }
+                std::thread::yield_now();
+            }
         }
     }
 
     #[test]
-    fn a_slow_provider_holds_nobody_up_and_too_many_questions_are_refused() {
-        let (decide, decisions) = channel();
-        let (reply, answers) = channel();
-        let limits = DeskLimits { workers: 1, waiting: 1, ..DeskLimits::default() };
-        let mut desk = desk(Slow(Mutex::new(decisions)), &limits, move |answer| {
-            reply.send(answer).expect("somebody listens");
-        });
-        // One may be with the worker, one waits: of three, one at least is refused.
-        let refused = (0..3).filter_map(|_| desk.ask(Time(0), request("x"), here())).collect::<Vec<_>>();
-        assert!(!refused.is_empty() && refused.iter().all(|answer| answer.verdict.is_none()));
-        decide.send(Ok(AuthVerdict::Accepted)).expect("the worker waits");
-        let answer = answers.recv().expect("an answer");
-        assert_eq!((answer.key, desk.settle(Time(0), &answer)), (KEY, AuthVerdict::Accepted));
-        if refused.len() == 1 {
-            decide.send(Err(Unavailable("down".into()))).expect("the worker waits");
-            let answer = answers.recv().expect("an answer");
-            assert_eq!(desk.settle(Time(0), &answer), AuthVerdict::InvalidLogin);
+    fn a_slow_provider_holds_nobody_up_and_too_many_questions_are_not_held_against_those_who_ask() {
+        let slow = Slow::default();
+        let limits = DeskLimits { calls: 1, waiting: 1, ..DeskLimits::default() };
+        let mut office = office(slow.clone(), &limits);
+        let asked: Vec<Option<Answer>> =
+            (1..=3).map(|last| office.desk.ask(Time(0), numbered(last), from([203, 0, 113, last as u8]))).collect();
+        assert!(asked[0].is_none() && asked[1].is_none(), "one is asked, one waits");
+        let refused = asked[2].as_ref().expect("there is no room for a third");
+        assert_eq!(office.desk.settle(Time(0), refused), AuthVerdict::Unavailable);
+        slow.decide(Ok(AuthVerdict::Accepted));
+        assert_eq!(office.settle(Time(0)), (numbered(1).key, AuthVerdict::Accepted));
+        assert!(office.desk.next(Time(0), |_| true).is_none());
+        slow.decide(Err(Unavailable("down".into())));
+        assert_eq!(office.settle(Time(0)), (numbered(2).key, AuthVerdict::Unavailable));
+        assert_eq!(office.desk.pending(), [0, 0]);
+        assert!(office.desk.shares.is_empty());
+    }
+
+    #[test]
+    fn who_has_waited_too_long_is_told_so_and_who_has_left_is_not_asked_for() {
+        let slow = Slow::default();
+        let limits = DeskLimits { calls: 1, patience: Duration::from_secs(3), ..DeskLimits::default() };
+        let mut office = office(slow.clone(), &limits);
+        for number in 1..=3 {
+            assert!(office.desk.ask(Time(0), numbered(number), here()).is_none());
         }
+        slow.decide(Ok(AuthVerdict::Accepted));
+        office.settle(Time(0));
+        let late = office.desk.next(Time::from_secs(4), |key| key != numbered(2).key).expect("it has waited");
+        assert_eq!((late.key, office.desk.settle(Time(0), &late)), (numbered(3).key, AuthVerdict::Unavailable));
+        assert_eq!(office.desk.pending(), [0, 0]);
+        assert!(office.desk.shares.is_empty());
+    }
+
+    #[test]
+    fn sixteen_addresses_that_ask_all_the_time_leave_room_for_everybody_else() {
+        let limits = DeskLimits { calls: 16, waiting: 1_024, ..DeskLimits::default() };
+        let mut office = office(Slow::default(), &limits);
+        for number in 0..64 * 16 {
+            let _ = office.desk.ask(Time(0), numbered(number), from([203, 0, 113, (number % 16) as u8]));
+        }
+        for number in 0..200 {
+            let address = Ipv4Addr::from(0x0A00_0000 + number).octets();
+            assert!(office.desk.ask(Time(0), numbered(2_000 + number), from(address)).is_none(), "address {number}");
+        }
+    }
+
+    #[test]
+    fn addresses_take_turns() {
+        let mut line = Line::default();
+        let [many, one] = [[203, 0, 113, 1], [203, 0, 113, 2]].map(IpAddr::from);
+        (0..100).for_each(|number| line.push(many, number));
+        line.push(one, 1_000);
+        assert_eq!([(); 4].map(|()| line.pop()), [Some(0), Some(1_000), Some(1), Some(2)]);
+        assert_eq!(line.len(), 97);
+        assert_eq!(std::iter::from_fn(|| line.pop()).count(), 97);
+        assert!(line.waiting.is_empty() && line.turns.is_empty());
     }
 
     /// Panics when it is asked about somebody without a token.
     struct Brittle;
 
     impl Provider for Brittle {
-        fn check(&self, credentials: &Credentials) -> Result<AuthVerdict, Unavailable> {
-            assert!(!credentials.login_token.is_empty());
-            Ok(AuthVerdict::Accepted)
+        fn check(&self, credentials: Credentials) -> Check {
+            Check::later(async move {
+                assert!(!credentials.login_token.is_empty());
+                Ok(AuthVerdict::Accepted)
+            })
         }
     }
 
     #[test]
-    fn a_worker_outlives_a_provider_that_panics() {
-        let (reply, answers) = channel();
-        let limits = DeskLimits { workers: 1, ..DeskLimits::default() };
-        let mut desk = desk(Brittle, &limits, move |answer| reply.send(answer).expect("somebody listens"));
-        assert!(desk.ask(Time(0), request(""), here()).is_none() && desk.ask(Time(0), request("x"), here()).is_none());
-        let verdicts = [(); 2].map(|()| answers.recv().expect("an answer").verdict);
-        assert_eq!(verdicts, [None, Some(AuthVerdict::Accepted)]);
+    fn a_provider_that_panics_has_not_decided_and_goes_on() {
+        let mut office = office(Brittle, &DeskLimits { calls: 1, ..DeskLimits::default() });
+        assert!(office.desk.ask(Time(0), request(""), here()).is_none());
+        assert!(office.desk.ask(Time(0), request("x"), here()).is_none());
+        assert_eq!(office.settle(Time(0)).1, AuthVerdict::Unavailable);
+        assert!(office.desk.next(Time(0), |_| true).is_none());
+        assert_eq!(office.settle(Time(0)).1, AuthVerdict::Accepted);
     }
 
     #[test]
     fn when_others_take_over_the_book_is_kept_and_what_was_asked_is_answered() {
-        let (decide, decisions) = channel();
-        let (reply, answers) = channel();
-        let limits = DeskLimits { workers: 1, failures: 1, ..DeskLimits::default() };
-        let mut desk = desk(Slow(Mutex::new(decisions)), &limits, move |answer| {
-            reply.send(answer).expect("somebody listens");
-        });
-        assert!(desk.ask(Time(0), request("x"), here()).is_none());
-        desk.take_over(Staff::hire(Arc::new(AcceptAll), &limits, |_| {}).expect("it needs no threads"), &limits);
-        decide.send(Ok(AuthVerdict::InvalidLogin)).expect("the former worker still asks");
-        let late = answers.recv().expect("an answer");
-        assert_eq!(desk.settle(Time(0), &late), AuthVerdict::InvalidLogin);
-        let shut_out = desk.ask(Time(0), request("x"), here()).expect("at once");
+        let slow = Slow::default();
+        let limits = DeskLimits { failures: 1, ..DeskLimits::default() };
+        let mut office = office(slow.clone(), &limits);
+        assert!(office.desk.ask(Time(0), request("x"), here()).is_none());
+        office.desk.take_over(Arc::new(AcceptAll), &limits);
+        slow.decide(Ok(AuthVerdict::InvalidLogin));
+        assert_eq!(office.settle(Time(0)), (KEY, AuthVerdict::InvalidLogin));
+        let shut_out = office.desk.ask(Time(0), request("x"), here()).expect("at once");
         assert_eq!(shut_out.verdict, Some(AuthVerdict::InvalidIdentifier));
-        let other = SocketAddr::from(([203, 0, 113, 2], 9));
-        let accepted = desk.ask(Time(0), request("x"), other).expect("at once");
+        let accepted = office.desk.ask(Time(0), request("x"), from([203, 0, 113, 2])).expect("at once");
         assert_eq!(accepted.verdict, Some(AuthVerdict::Accepted));
+        assert!(office.desk.unban(here().ip()));
+        assert_eq!(
+            office.desk.ask(Time(0), request("x"), here()).and_then(|answer| answer.verdict),
+            Some(AuthVerdict::Accepted)
+        );
     }
 }

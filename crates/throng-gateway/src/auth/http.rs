@@ -8,20 +8,32 @@
 //! 401, 403     the login token is wrong
 //! other        the service cannot decide now: not let in, and not held against the player
 //! ```
+//! Questions are tasks of the runtime that is there, over connections that are kept: a service that is slow costs memory
+//! for each question, and no thread.
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
-use ureq::Agent;
+use tokio::time::timeout;
+use tokio_rustls::rustls;
 
-use super::{Credentials, Provider, Unavailable};
+use super::{Check, Credentials, Decision, Provider, ProviderError, Unavailable};
 use crate::engine::port::AuthVerdict;
 
 /// Asks an HTTP service.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HttpProvider {
-    agent: Agent,
-    url: String,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    uri: Uri,
+    timeout: Duration,
 }
 
 #[derive(Serialize)]
@@ -33,32 +45,62 @@ struct Question<'a> {
     address: String,
 }
 
+/// Connections to the service that are kept when nobody is asked about.
+const KEPT_CONNECTIONS: usize = 64;
+const KEPT_FOR: Duration = Duration::from_secs(30);
+
 impl HttpProvider {
     /// How long an answer may take, if nothing else is said.
     pub const TIMEOUT: Duration = Duration::from_secs(3);
 
     /// Asks `url`, and waits for up to `timeout`.
-    pub fn new(url: String, timeout: Duration) -> HttpProvider {
-        let config = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false).max_redirects(0);
-        HttpProvider { agent: config.build().into(), url }
+    ///
+    /// # Errors
+    /// It is no address of a service.
+    pub fn new(url: &str, timeout: Duration) -> Result<HttpProvider, ProviderError> {
+        let uri: Uri = url.parse().map_err(|_| ProviderError::Url(url.to_owned()))?;
+        if uri.authority().is_none() {
+            return Err(ProviderError::Url(url.to_owned()));
+        }
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_webpki_roots(rustls::crypto::ring::default_provider())
+            .map_err(ProviderError::Tls)?
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(KEPT_CONNECTIONS)
+            .pool_idle_timeout(KEPT_FOR)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        Ok(HttpProvider { client, uri, timeout })
     }
-}
 
-impl Provider for HttpProvider {
-    fn check(&self, credentials: &Credentials) -> Result<AuthVerdict, Unavailable> {
+    async fn ask(self, credentials: Credentials) -> Decision {
         let question = Question {
             player_identifier_token: &credentials.player_identifier_token,
             login_token: &credentials.login_token,
             side: credentials.side.tag(),
             address: credentials.address.to_string(),
         };
-        let answer = self.agent.post(&self.url).send_json(&question);
-        match answer.map_err(|error| Unavailable(error.to_string()))?.status().as_u16() {
+        let failed = |error: &dyn std::error::Error| Unavailable(error.to_string());
+        let body = serde_json::to_vec(&question).map_err(|error| failed(&error))?;
+        let request = Request::post(self.uri).header(CONTENT_TYPE, "application/json").body(Full::from(body));
+        let answer = self.client.request(request.map_err(|error| failed(&error))?);
+        let answer = timeout(self.timeout, answer).await.map_err(|late| failed(&late))?;
+        // What the service says besides its status is nothing that anybody reads: the connection ends with it.
+        match answer.map_err(|error| failed(&error))?.status().as_u16() {
             200 | 204 => Ok(AuthVerdict::Accepted),
             404 => Ok(AuthVerdict::InvalidIdentifier),
             401 | 403 => Ok(AuthVerdict::InvalidLogin),
             status => Err(Unavailable(format!("status {status}"))),
         }
+    }
+}
+
+impl Provider for HttpProvider {
+    fn check(&self, credentials: Credentials) -> Check {
+        Check::later(self.clone().ask(credentials))
     }
 }
 
@@ -68,7 +110,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use super::super::tests::credentials;
+    use super::super::tests::{credentials, decide};
     use super::*;
 
     /// A service that answers once, and says what it was asked.
@@ -89,6 +131,10 @@ mod tests {
         (url, asked)
     }
 
+    fn provider(url: &str, timeout: Duration) -> HttpProvider {
+        HttpProvider::new(url, timeout).expect("an address")
+    }
+
     #[test]
     fn the_status_is_the_verdict() {
         for (status, verdict) in [
@@ -99,8 +145,8 @@ mod tests {
             ("500 Internal Server Error", None),
         ] {
             let (url, asked) = service(status);
-            let provider = HttpProvider::new(url, Duration::from_secs(5));
-            assert_eq!(provider.check(&credentials("ada", "secret")).ok(), verdict, "{status}");
+            let provider = provider(&url, Duration::from_secs(20));
+            assert_eq!(decide(&provider, credentials("ada", "secret")).ok(), verdict, "{status}");
             let asked = asked.join().expect("it was asked");
             assert!(asked.starts_with("POST /check HTTP/1.1"), "{asked}");
             let body: serde_json::Value =
@@ -114,7 +160,14 @@ mod tests {
     fn a_service_that_does_not_answer_in_time_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
-        let provider = HttpProvider::new(url, Duration::from_millis(50));
-        assert!(provider.check(&credentials("ada", "secret")).is_err());
+        let provider = provider(&url, Duration::from_millis(50));
+        assert!(decide(&provider, credentials("ada", "secret")).is_err());
+    }
+
+    #[test]
+    fn what_is_no_address_of_a_service_is_said_at_the_start() {
+        for wrong in ["http://", "https:///check", "http://a b/", "/check"] {
+            assert!(HttpProvider::new(wrong, HttpProvider::TIMEOUT).is_err(), "{wrong}");
+        }
     }
 }

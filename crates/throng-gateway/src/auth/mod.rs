@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   engine: poll_auth()  -->  Desk  -->  at once: accept-all, tokens, fixed password, always-fail
-//!                              |   \-->  by a worker: HTTP call-out, anything else that may block
+//!                              |   \-->  later, by a task: HTTP call-out, anything else that takes its time
 //!   engine: authenticated() <--+--------------'
 //! ```
 //! Without a provider a gateway does not start, except for development. World servers are let in without question
@@ -14,6 +14,7 @@ mod http;
 mod tokens;
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::engine::port::{AuthVerdict, Side};
 use crate::settings::{AuthProvider, Settings};
 
 pub use desk::DeskLimits;
-pub(crate) use desk::{Answer, Desk, Staff};
+pub(crate) use desk::{Answer, Desk};
 pub use http::HttpProvider;
 pub use tokens::{TokenError, Tokens};
 
@@ -45,18 +46,40 @@ pub struct Credentials {
 #[error("the authentication provider does not answer: {0}")]
 pub struct Unavailable(pub String);
 
+/// What a provider says in the end.
+pub type Decision = Result<AuthVerdict, Unavailable>;
+
+/// A provider's way to a decision. It begins when it is first polled.
+pub type Deciding = Pin<Box<dyn Future<Output = Decision> + Send>>;
+
+/// How a provider decides.
+pub enum Check {
+    /// It knows.
+    Now(Decision),
+    /// It has to ask somebody. Must come to an end within a bound of its own. Polled by the gateway's runtime, which is
+    /// tokio's.
+    Later(Deciding),
+}
+
+impl Check {
+    /// A decision that takes its time, without holding a thread.
+    pub fn later(deciding: impl Future<Output = Decision> + Send + 'static) -> Check {
+        Check::Later(Box::pin(deciding))
+    }
+
+    /// The same where it does hold a thread: one of the runtime's that may be held.
+    pub fn blocking(decide: impl FnOnce() -> Decision + Send + 'static) -> Check {
+        Check::later(async move {
+            let decided = tokio::task::spawn_blocking(decide).await;
+            decided.unwrap_or_else(|error| Err(Unavailable(error.to_string())))
+        })
+    }
+}
+
 /// Knows who may come in.
 pub trait Provider: Send + Sync {
-    /// Decides. Must come to an end within a bound of its own if it [may block](Provider::may_block).
-    ///
-    /// # Errors
-    /// It cannot decide now.
-    fn check(&self, credentials: &Credentials) -> Result<AuthVerdict, Unavailable>;
-
-    /// Whether deciding takes time: then a worker does it, and otherwise the engine's thread.
-    fn may_block(&self) -> bool {
-        true
-    }
+    /// Decides, now or later. It is the engine's thread that calls it: nothing here may wait.
+    fn check(&self, credentials: Credentials) -> Check;
 }
 
 /// Lets everybody in. For development.
@@ -64,12 +87,8 @@ pub trait Provider: Send + Sync {
 pub struct AcceptAll;
 
 impl Provider for AcceptAll {
-    fn check(&self, _: &Credentials) -> Result<AuthVerdict, Unavailable> {
-        Ok(AuthVerdict::Accepted)
-    }
-
-    fn may_block(&self) -> bool {
-        false
+    fn check(&self, _: Credentials) -> Check {
+        Check::Now(Ok(AuthVerdict::Accepted))
     }
 }
 
@@ -78,12 +97,8 @@ impl Provider for AcceptAll {
 pub struct AlwaysFail;
 
 impl Provider for AlwaysFail {
-    fn check(&self, _: &Credentials) -> Result<AuthVerdict, Unavailable> {
-        Ok(AuthVerdict::InvalidLogin)
-    }
-
-    fn may_block(&self) -> bool {
-        false
+    fn check(&self, _: Credentials) -> Check {
+        Check::Now(Ok(AuthVerdict::InvalidLogin))
     }
 }
 
@@ -92,15 +107,11 @@ impl Provider for AlwaysFail {
 pub struct FixedPassword(pub String);
 
 impl Provider for FixedPassword {
-    fn check(&self, credentials: &Credentials) -> Result<AuthVerdict, Unavailable> {
-        Ok(match is_same(&self.0, &credentials.login_token) {
+    fn check(&self, credentials: Credentials) -> Check {
+        Check::Now(Ok(match is_same(&self.0, &credentials.login_token) {
             true => AuthVerdict::Accepted,
             false => AuthVerdict::InvalidLogin,
-        })
-    }
-
-    fn may_block(&self) -> bool {
-        false
+        }))
     }
 }
 
@@ -138,6 +149,12 @@ pub enum ProviderError {
     /// The file of tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokenError),
+    /// The address of a service is none.
+    #[error("-auth={0}: this is no address of a service, as https://accounts.example/check is one")]
+    Url(String),
+    /// There is no cryptography to ask a service with.
+    #[error("-auth: TLS cannot be used: {0}")]
+    Tls(tokio_rustls::rustls::Error),
 }
 
 impl ProviderError {
@@ -146,6 +163,8 @@ impl ProviderError {
         match self {
             ProviderError::Missing => "provider_missing",
             ProviderError::Tokens(error) => error.tag(),
+            ProviderError::Url(_) => "provider_url",
+            ProviderError::Tls(_) => "provider_tls",
         }
     }
 }
@@ -162,7 +181,7 @@ pub fn provider(options: Option<&ProviderOptions>, is_dev: bool) -> Result<Arc<d
         Some(ProviderOptions::AlwaysFail) => Arc::new(AlwaysFail),
         Some(ProviderOptions::FixedPassword(password)) => Arc::new(FixedPassword(password.clone())),
         Some(ProviderOptions::Tokens(path)) => Arc::new(Tokens::load(Path::new(path))?),
-        Some(ProviderOptions::Http { url, timeout }) => Arc::new(HttpProvider::new(url.clone(), *timeout)),
+        Some(ProviderOptions::Http { url, timeout }) => Arc::new(HttpProvider::new(url, *timeout)?),
     })
 }
 
@@ -182,7 +201,7 @@ pub fn from_settings(settings: &Settings) -> Result<Arc<dyn Provider>, ProviderE
 }
 
 /// Compares secrets in a time that says nothing about where they differ.
-fn is_same(secret: &str, guess: &str) -> bool {
+pub(crate) fn is_same(secret: &str, guess: &str) -> bool {
     let difference = secret.bytes().zip(guess.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     (secret.len() == guess.len()) & (std::hint::black_box(difference) == 0)
 }
@@ -200,21 +219,32 @@ mod tests {
         }
     }
 
+    /// What a provider says, however long that takes.
+    pub(super) fn decide(provider: &(impl Provider + ?Sized), credentials: Credentials) -> Decision {
+        match provider.check(credentials) {
+            Check::Now(decision) => decision,
+            Check::Later(deciding) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(deciding)
+            }
+        }
+    }
+
     #[test]
     fn without_a_provider_only_development_starts() {
         let error = provider(None, false).err().expect("nobody would be checked");
         assert_eq!(error.tag(), "provider_missing");
         assert!(error.to_string().contains("-dev"));
         let provider = provider(None, true).expect("development");
-        assert_eq!(provider.check(&credentials("any", "thing")), Ok(AuthVerdict::Accepted));
+        assert_eq!(decide(&*provider, credentials("any", "thing")), Ok(AuthVerdict::Accepted));
     }
 
     #[test]
     fn a_password_lets_in_whoever_knows_it() {
         let provider = provider(Some(&ProviderOptions::FixedPassword("open".into())), false).expect("it is one");
-        assert_eq!(provider.check(&credentials("ada", "open")), Ok(AuthVerdict::Accepted));
+        assert_eq!(decide(&*provider, credentials("ada", "open")), Ok(AuthVerdict::Accepted));
         for wrong in ["", "ope", "opened", "Open"] {
-            assert_eq!(provider.check(&credentials("ada", wrong)), Ok(AuthVerdict::InvalidLogin));
+            assert_eq!(decide(&*provider, credentials("ada", wrong)), Ok(AuthVerdict::InvalidLogin));
         }
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{Credentials, Provider, Unavailable, is_same};
+use super::{Check, Credentials, Provider, is_same};
 use crate::engine::port::AuthVerdict;
 
 /// The longest file that is read.
@@ -84,22 +84,18 @@ impl Tokens {
 }
 
 impl Provider for Tokens {
-    fn check(&self, credentials: &Credentials) -> Result<AuthVerdict, Unavailable> {
-        Ok(match self.by_player.get(&credentials.player_identifier_token) {
+    fn check(&self, credentials: Credentials) -> Check {
+        Check::Now(Ok(match self.by_player.get(&credentials.player_identifier_token) {
             Some(secret) if is_same(secret, &credentials.login_token) => AuthVerdict::Accepted,
             Some(_) => AuthVerdict::InvalidLogin,
             None => AuthVerdict::InvalidIdentifier,
-        })
-    }
-
-    fn may_block(&self) -> bool {
-        false
+        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::credentials;
+    use super::super::tests::{credentials, decide};
     use super::*;
 
     fn load(name: &str, text: &str) -> Result<Tokens, TokenError> {
@@ -113,9 +109,9 @@ mod tests {
     fn both_formats_say_the_same() {
         for (name, text) in [("t.toml", "[tokens]\nada = 'secret'"), ("t.json", r#"{"tokens": {"ada": "secret"}}"#)] {
             let tokens = load(name, text).expect("it is sound");
-            assert_eq!(tokens.check(&credentials("ada", "secret")), Ok(AuthVerdict::Accepted));
-            assert_eq!(tokens.check(&credentials("ada", "guess")), Ok(AuthVerdict::InvalidLogin));
-            assert_eq!(tokens.check(&credentials("bob", "secret")), Ok(AuthVerdict::InvalidIdentifier));
+            assert_eq!(decide(&tokens, credentials("ada", "secret")), Ok(AuthVerdict::Accepted));
+            assert_eq!(decide(&tokens, credentials("ada", "guess")), Ok(AuthVerdict::InvalidLogin));
+            assert_eq!(decide(&tokens, credentials("bob", "secret")), Ok(AuthVerdict::InvalidIdentifier));
         }
     }
 

@@ -1,13 +1,32 @@
 //! Who misbehaved and is not let in for a while.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use throng_wire::Time;
 
 use super::port::Side;
 
-/// A door, and who somebody said it was there.
-pub(super) type Who = (Side, String);
+/// A door, who somebody said it was there, and where it came from. Never the name alone: whoever knows a player's name
+/// could shut that player out by misbehaving under it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Who {
+    pub(super) side: Side,
+    pub(super) name: String,
+    /// An IPv4 address, or the 64 bits of an IPv6 address that a subscriber of a network has.
+    network: IpAddr,
+}
+
+impl Who {
+    pub(super) fn new(side: Side, name: &str, address: SocketAddr) -> Who {
+        let network = match address.ip().to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        };
+        Who { side, name: name.to_owned(), network }
+    }
+}
 
 /// Names that are refused. Hashed with the standard library's keyed hash: peers choose their names.
 #[derive(Debug, Default)]
@@ -35,6 +54,19 @@ impl Blocked {
         self.until.get(who).is_some_and(|&until| until > now)
     }
 
+    /// The names that are refused now, and for how long yet.
+    pub(super) fn iter(&self, now: Time) -> impl Iterator<Item = (&Who, Duration)> {
+        let refused = self.until.iter().filter(move |&(_, &until)| until > now);
+        refused.map(move |(who, until)| (who, until.since(now)))
+    }
+
+    /// Refuses a name at a door no longer, wherever it comes from. Whether it was refused.
+    pub(super) fn forgive(&mut self, side: Side, name: &str) -> bool {
+        let before = self.until.len();
+        self.until.retain(|who, _| who.side != side || who.name != name);
+        self.until.len() < before
+    }
+
     fn forget_first(&mut self) {
         let Some((until, who)) = self.order.pop_front() else { return };
         if self.until.get(&who) == Some(&until) {
@@ -47,8 +79,23 @@ impl Blocked {
 mod tests {
     use super::*;
 
+    fn at(side: Side, name: &str, address: &str) -> Who {
+        Who::new(side, name, address.parse().expect("an address"))
+    }
+
     fn who(name: &str) -> Who {
-        (Side::Client, name.to_owned())
+        at(Side::Client, name, "203.0.113.7:4711")
+    }
+
+    #[test]
+    fn a_player_is_not_shut_out_by_who_misbehaves_elsewhere_under_its_name() {
+        let mut blocked = Blocked::default();
+        blocked.add(who("ada"), Time(100), 10);
+        assert!(!blocked.contains(&at(Side::Client, "ada", "203.0.113.8:4711"), Time(1)));
+        assert!(blocked.contains(&at(Side::Client, "ada", "203.0.113.7:1"), Time(1)), "another port is nobody else");
+        blocked.add(at(Side::Client, "bob", "[2001:db8::1]:1"), Time(100), 10);
+        assert!(blocked.contains(&at(Side::Client, "bob", "[2001:db8::2]:1"), Time(1)), "nor is the same network");
+        assert!(!blocked.contains(&at(Side::Client, "bob", "[2001:db8:0:1::1]:1"), Time(1)));
     }
 
     #[test]
@@ -57,7 +104,7 @@ mod tests {
         blocked.add(who("ada"), Time(100), 10);
         blocked.add(who("ada"), Time(200), 10);
         assert!(blocked.contains(&who("ada"), Time(150)) && !blocked.contains(&who("bob"), Time(150)));
-        assert!(!blocked.contains(&(Side::Server, "ada".into()), Time(150)), "that is another door");
+        assert!(!blocked.contains(&at(Side::Server, "ada", "203.0.113.7:4711"), Time(150)), "that is another door");
         assert!(!blocked.contains(&who("ada"), Time(200)));
         assert!(blocked.until.is_empty() && blocked.order.is_empty());
     }

@@ -6,12 +6,14 @@ use throng_channeld::proto::{ChannelDataAccess, ChannelDataMergeOptions, Channel
 use throng_replica::{SubscriptionId, Variant};
 use throng_wire::Tick;
 
-use super::port::Key;
+use super::port::{Key, Side};
 use crate::settings::ChannelSettings;
 
 /// A channel beside what the hub keeps of it.
 pub(crate) struct Channel {
     pub(crate) id: u32,
+    /// No other channel has or had this number, whatever its id.
+    pub(crate) birth: u64,
     pub(crate) kind: ChannelType,
     pub(crate) metadata: String,
     pub(crate) settings: Arc<ChannelSettings>,
@@ -21,9 +23,16 @@ pub(crate) struct Channel {
     pub(crate) subscribers: Subscribers,
     pub(crate) merge: ChannelDataMergeOptions,
     /// The connection that created it and has it counted; it may be gone.
-    pub(crate) creator: Option<Key>,
+    pub(crate) creator: Option<Creator>,
     /// Its owner was lost and may come back.
     pub(crate) is_awaited: bool,
+}
+
+/// Who created a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Creator {
+    pub(crate) key: Key,
+    pub(crate) side: Side,
 }
 
 /// The subscriptions of one channel by place of the connection: a sorted list, 16 bytes each, where a hash map would
@@ -55,6 +64,10 @@ impl Subscribers {
         self.0.iter().map(|(place, _)| place)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Subscriber)> + '_ {
+        self.0.iter().copied()
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &Subscriber> {
         self.0.iter().map(|(_, subscriber)| subscriber)
     }
@@ -64,9 +77,10 @@ impl Subscribers {
     }
 }
 
-/// One connection's subscription. 12 bytes: there are millions where many see many. What the hub knows of it, its
+/// One connection's subscription. 16 bytes: there are millions where many see many. What the hub knows of it, its
 /// interval, is kept there alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub(crate) struct Subscriber {
     /// When it began.
     pub(crate) since: Tick,
@@ -244,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_takes_16_bytes_with_the_place_of_its_connection() {
-        assert_eq!(size_of::<(u32, Subscriber)>(), 16);
+    fn a_subscriber_takes_20_bytes_with_the_place_of_its_connection() {
+        assert_eq!(size_of::<(u32, Subscriber)>(), 20);
     }
 }

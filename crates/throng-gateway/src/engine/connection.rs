@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use throng_channeld::{Header, put_body, put_message};
 use throng_replica::{ChannelIndex, Frame};
 use throng_wire::Time;
@@ -25,6 +26,8 @@ pub(crate) enum Stage {
     Asked {
         /// The number that the answer has to repeat.
         stub_id: u32,
+        /// What was left of the patience with it. While it waits for us, none is used up.
+        patience: Option<Duration>,
     },
     /// It is let in.
     Member,
@@ -51,10 +54,16 @@ pub(crate) struct Connection {
     /// For state that may get lost on its way, once there is some.
     pub(crate) movement: Option<Box<Movement>>,
     /// Channels that it owns.
-    pub(crate) owned: Vec<ChannelIndex>,
+    pub(crate) owned: FxHashSet<ChannelIndex>,
     /// Channels that it has created and that still exist.
     pub(crate) created: usize,
     pub(crate) failed_logins: u32,
+    /// It is told of what is refused.
+    pub(crate) wants_refusals: bool,
+    /// What clients have sent to it, as the owner of channels, and it has not taken.
+    pub(crate) from_clients: FromClients,
+    /// Memory of the states of the channels that it has created.
+    pub(crate) state_bytes: u64,
     /// Messages that its state machine forbids.
     pub(crate) violations: Tally,
     /// Messages that make no sense.
@@ -114,14 +123,89 @@ pub(crate) struct Allowance {
 impl Allowance {
     /// Takes one, if it is there.
     pub(crate) fn take(&mut self, now: Time, per_s: u32) -> bool {
+        let is_there = self.has(now, per_s);
+        if is_there {
+            self.charge(Cost::ONE);
+        }
+        is_there
+    }
+
+    /// Whether one is there.
+    pub(crate) fn has(&mut self, now: Time, per_s: u32) -> bool {
         let drained = now.micros_since(self.since).saturating_mul(per_s.into());
         self.since = now;
         self.level = self.level.saturating_sub(drained);
-        let is_there = self.level + 1_000_000 <= u64::from(per_s) * 1_000_000;
-        if is_there {
-            self.level += 1_000_000;
+        self.level + 1_000_000 <= u64::from(per_s) * 1_000_000
+    }
+
+    /// Takes what something turned out to cost, whether it is there or not: who has done something dear waits until it
+    /// is paid for.
+    pub(crate) fn charge(&mut self, cost: Cost) {
+        self.level = self.level.saturating_add(cost.0);
+    }
+}
+
+/// What a request costs, in millionths of an ordinary one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost(u64);
+
+impl Cost {
+    /// An ordinary request.
+    pub(crate) const ONE: Cost = Cost(1_000_000);
+
+    /// One for each `unit` of `amount`, and parts of it.
+    pub(crate) fn each(amount: u64, unit: u64) -> Cost {
+        Cost(amount.saturating_mul(1_000_000) / unit)
+    }
+
+    pub(crate) fn and(self, other: Cost) -> Cost {
+        Cost(self.0.saturating_add(other.0))
+    }
+}
+
+/// How much of what waits for a connection clients have sent.
+#[derive(Debug, Default)]
+pub(crate) struct FromClients {
+    /// In the order in which it was handed over: the byte after it, counted from the first one, and how much it is.
+    flushed: VecDeque<(u64, u64)>,
+    /// What is in `flushed`.
+    flushed_bytes: u64,
+    /// What was not handed over yet.
+    fresh_bytes: u64,
+}
+
+/// Stretches of client messages that are told apart. Beyond, the last ones count as one: as long as the last byte of it
+/// waits, all of it does.
+const STRETCHES_MAX: usize = 64;
+
+impl FromClients {
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.fresh_bytes += bytes as u64;
+    }
+
+    /// Everything so far was handed over; `end` is the byte after it.
+    fn hand_over(&mut self, end: u64) {
+        let bytes = std::mem::take(&mut self.fresh_bytes);
+        if bytes == 0 {
+            return;
         }
-        is_there
+        self.flushed_bytes += bytes;
+        let is_full = self.flushed.len() >= STRETCHES_MAX;
+        match self.flushed.back_mut().filter(|_| is_full) {
+            Some(last) => *last = (end, last.1 + bytes),
+            None => self.flushed.push_back((end, bytes)),
+        }
+    }
+
+    /// Bytes that wait, if everything before the byte `taken` was taken.
+    fn waiting_bytes(&mut self, taken: u64) -> u64 {
+        while let Some(&(end, bytes)) = self.flushed.front()
+            && end <= taken
+        {
+            self.flushed.pop_front();
+            self.flushed_bytes -= bytes;
+        }
+        self.flushed_bytes + self.fresh_bytes
     }
 }
 
@@ -171,9 +255,12 @@ impl Connection {
             out: Vec::new(),
             flushed_bytes: 0,
             movement: None,
-            owned: Vec::new(),
+            owned: FxHashSet::default(),
             created: 0,
             failed_logins: 0,
+            wants_refusals: false,
+            from_clients: FromClients::default(),
+            state_bytes: 0,
             violations: Tally::default(),
             malformed: Tally::default(),
             requests: Allowance::default(),
@@ -276,6 +363,7 @@ impl Connection {
         self.held_since = None;
         if bytes > 0 && !self.is_closing {
             self.flushed_bytes += bytes as u64;
+            self.from_clients.hand_over(self.flushed_bytes);
             self.outbox.send(&mut self.out);
         }
         self.out.clear();
@@ -353,9 +441,28 @@ impl Connection {
         is_over(self.behind_since, limits.max_backlog_ms).then_some("backlog_ms")
     }
 
+    /// Whether there is room for one more message of a client among what waits for it. Clients have a share of their own,
+    /// far below the bound at which the connection would be ended: nobody but who does not read is to blame for that.
+    pub(crate) fn has_room_for_clients(&mut self, limits: &Limits) -> bool {
+        let share = match self.side {
+            Side::Server => limits.server_queue_client_bytes,
+            Side::Client => limits.server_queue_client_bytes.min(limits.queue_hard_bytes / 4),
+        };
+        if self.from_clients.fresh_bytes + self.from_clients.flushed_bytes < u64::from(share) {
+            return true;
+        }
+        let taken = self.flushed_bytes.saturating_sub(self.outbox.queued_bytes() as u64);
+        self.from_clients.waiting_bytes(taken) < u64::from(share)
+    }
+
     /// What the kernel has not taken yet.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.outbox.queued_bytes()
+    }
+
+    /// What is queued is not to go out: the connection is to end at once.
+    pub(crate) fn abandon(&self) {
+        self.outbox.abandon();
     }
 
     /// Says good-bye: what is queued goes out, then the connection ends. The bytes that were queued.

@@ -36,6 +36,8 @@ pub struct Counters {
     pub renewed: u64,
     /// Lost connections that came back.
     pub recovered: u64,
+    /// Connections whose place was taken by a newcomer under the same name.
+    pub superseded: u64,
     /// Entities that went to another cell.
     pub handovers: u64,
     /// Frames that were sent on ways where things get lost, and arrived.
@@ -89,8 +91,12 @@ pub struct Occupancy {
     pub clients: usize,
     /// Channels by type.
     pub channels: BTreeMap<u32, usize>,
-    /// Bytes that no kernel has taken yet, of all connections.
-    pub queued_bytes: u64,
+    /// Bytes of the states of all channels.
+    pub state_bytes: u64,
+    /// What these may be.
+    pub state_limit_bytes: u64,
+    /// Lost servers and clients that are waited for.
+    pub awaited: usize,
 }
 
 /// One connection, as an operator sees it.

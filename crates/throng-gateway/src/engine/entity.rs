@@ -14,7 +14,6 @@ use super::port::Side;
 use super::refusal::Refusal;
 use crate::group::GroupKind;
 use crate::spatial::Position;
-use crate::state::{DataState, VectorPath, message_name};
 
 /// What is known of an entity beside its channel.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +81,9 @@ impl Engine {
         self.check_may_create(from, &wanted.metadata)?;
         let channel = self.add_channel(wanted.entity_id, ChannelType::Entity, wanted.metadata.clone())?;
         self.count_created(from, channel);
-        self.entities.insert(wanted.entity_id, Entity::default());
+        // It may have been spawned before: then it is known where it is, and how it is named.
+        self.unborn.remove(&wanted.entity_id);
+        self.entities.entry(wanted.entity_id).or_default();
         let begun = self.begin_entity(from, message, (channel, through_id), wanted);
         if begun.is_err() {
             self.remove_channel(channel);
@@ -104,8 +105,10 @@ impl Engine {
             Some(data) => self.begin_data(channel, from, data)?,
             None => self.begin_empty(channel),
         }
+        self.tell_object(wanted.entity_id);
+        let spawned_in = self.entities.get(&wanted.entity_id).and_then(|entity| entity.cell);
         let cell = match through {
-            GLOBAL_CHANNEL => self.cell_of_data(channel),
+            GLOBAL_CHANNEL => self.cell_of_data(channel).or(spawned_in),
             cell => Some(cell),
         };
         let cell_owner = cell.and_then(|cell| self.by_channel_id.get(&cell)).and_then(|&cell| self.channel(cell).owner);
@@ -184,10 +187,11 @@ impl Engine {
     /// An entity's channel is removed, or any other.
     pub(super) fn forget_entity(&mut self, id: u32, index: ChannelIndex) {
         self.forget_for_recovery(id);
+        if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+            self.unlist(cell, id);
+        }
         if let Some(entity) = self.entities.remove(&id) {
-            if let Some(cell) = entity.cell {
-                self.unlist(cell, id);
-            }
+            self.strays.remove(&id);
             self.groups.entity_gone(id);
             if entity.is_well_known {
                 self.well_known.retain(|&known| known != index);
@@ -251,16 +255,23 @@ impl Engine {
         }
         let id = self.channel(channel).id;
         let Some(destination) = self.cell_of_data(channel) else {
-            if self.hub.state(channel).data().and_then(position).is_some() {
+            match self.position_of(channel) {
                 // It stays where it is listed.
-                self.count(OUTSIDE);
+                Some(_) => _ = self.count(OUTSIDE),
+                None => self.miss_position(channel),
             }
             return;
         };
         let listed = self.entity_mut(id).cell;
         match listed {
-            Some(source) if source == destination => {}
-            Some(source) => self.hand_over(id, source, destination, context),
+            Some(source) if source == destination => {
+                self.strays.remove(&id);
+            }
+            Some(source) => {
+                self.hand_over(id, source, destination, context);
+                // It may be locked, or have to wait, or nobody is there to take it.
+                self.note_whether_astray(id);
+            }
             None => {
                 self.list(destination, id);
                 self.find_home(channel);
@@ -271,8 +282,7 @@ impl Engine {
     /// The cell at the position that a channel's state gives.
     pub(super) fn cell_of_data(&self, channel: ChannelIndex) -> Option<u32> {
         let world = self.world.as_ref()?;
-        let data = self.hub.state(channel).data()?;
-        world.grid.channel_at(position(data)?)
+        world.grid.channel_at(self.position_of(channel)?)
     }
 
     /// A read-only look at whether a subscriber may write.
@@ -285,21 +295,3 @@ impl Engine {
         self.world.as_ref()?.grid.channel_at(position)
     }
 }
-
-/// Where an entity says that it is: the location of an Unreal actor, or the position of a `TransformState`.
-fn position(data: &DataState) -> Option<Position> {
-    if message_name(data.type_url()) == TRANSFORM {
-        let path = VectorPath::resolve(TRANSFORM_POSITION, None).ok()?;
-        let [x, y, z] = data.vector(&path)?;
-        return Some(Position { x, y, z });
-    }
-    // Unreal's z is up; the grid's y.
-    let [x, y, z] = data.unreal_location()?;
-    Some(Position { x, y: z, z: y })
-}
-
-/// What Unity's entities are.
-const TRANSFORM: &str = "channeldpb.TransformState";
-
-/// `TransformState.position`.
-const TRANSFORM_POSITION: &str = "2";

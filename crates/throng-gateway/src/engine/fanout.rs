@@ -24,9 +24,6 @@ struct Share<'a> {
     lag_ms: u32,
 }
 
-/// However quiet it is, there is a plan now and then: ticks that are 24 days apart could not be told before from after.
-const HEARTBEAT: Duration = Duration::from_secs(3_600);
-
 impl Engine {
     pub(super) fn is_fan_out_due(&self) -> bool {
         self.next_fan_out().is_some_and(|due| due <= self.now)
@@ -41,7 +38,7 @@ impl Engine {
         // Nobody tells when the kernel has taken something.
         let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN));
         let turn = self.hub.next_turn().map(|turn| self.time_of(turn).max(step));
-        [Some(self.last_plan.after(HEARTBEAT)), look, turn].into_iter().flatten().min()
+        [look, turn].into_iter().flatten().min()
     }
 
     /// Plans are made once between two points of a lattice: as channels' ticks are mostly multiples of its steps, a plan
@@ -52,11 +49,9 @@ impl Engine {
         Time(self.start.0 + steps * step_micros)
     }
 
-    /// When a tick near the present one begins. Ticks wrap around after 49 days.
+    /// When a tick begins.
     pub(super) fn time_of(&self, tick: Tick) -> Time {
-        let now_ms = self.now.micros_since(self.start) / 1_000;
-        let ahead_ms = i64::from(tick.0.wrapping_sub(now_ms as u32) as i32);
-        Time(self.start.0 + now_ms.saturating_add_signed(ahead_ms) * 1_000)
+        Time(self.start.0.saturating_add(tick.0.saturating_mul(1_000)))
     }
 
     pub(super) fn fan_out(&mut self) {
@@ -210,11 +205,7 @@ impl Engine {
         let turn_ms = limits.max_interval_ms.saturating_add(limits.max_delay_ms.unsigned_abs());
         let path_ms = limits.max_slow_ms.saturating_add(limits.max_backlog_ms);
         let retention = turn_ms.saturating_add(path_ms).saturating_add(MARGIN_MS);
-        self.state_bytes = 0;
-        for state in self.hub.states_quietly_mut() {
-            state.forget(tick.before(retention));
-            self.state_bytes += state.size_bytes() as u64;
-        }
+        self.forget_removals_until(tick.before(retention));
     }
 }
 

@@ -43,8 +43,10 @@ impl Engine {
     fn forward_to_owner(&mut self, from: usize, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
         let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
         let client_conn_id = self.connection(from).id;
+        // What a server does not read in time is its clients' loss, never its own end.
+        self.check_room_for_clients(owner)?;
         let wrapped = ServerForwardMessage { client_conn_id, payload: message.body.clone() };
-        self.send(owner, message.header(), &wrapped);
+        self.send_from(from, owner, message.header(), &wrapped);
         Ok(())
     }
 

@@ -7,14 +7,16 @@ use bytes::Bytes;
 use prost::Message as _;
 use rustc_hash::FxHashSet;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState};
-use throng_channeld::proto::{Any, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions};
+use throng_channeld::proto::{
+    Any, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions, ChannelType,
+};
 use throng_channeld::{Header, message_type, put_body};
 use throng_replica::ChannelIndex;
 use throng_wire::Time;
 
 use super::Engine;
 use super::channel::Access;
-use super::entity::Entity;
+use super::connection::Cost;
 use super::refusal::Refusal;
 use crate::group::Movable;
 use crate::spatial::{Action, Announced, Grant, HandoverPlan, HandoverView};
@@ -45,11 +47,16 @@ const NOTICE_PART_OF_QUEUE: usize = 16;
 /// Bytes around an entity in a notice: its id twice, tags and lengths.
 const NOTICE_ENTITY_OVERHEAD_BYTES: usize = 24;
 
+/// Subscriptions, ends of them and notices of handovers that cost a client as much as an ordinary request.
+const ACTIONS_PER_REQUEST: u64 = 32;
+
 /// How many handovers there were in the present second, and who has to wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     second: u64,
     moves: u32,
+    /// Subscriptions, ends of them and notices that the moves took.
+    actions: u32,
     /// In the order in which they wanted to move. Each is in here once, unless its channel is removed and made anew.
     late: VecDeque<u32>,
     /// When they are looked at again.
@@ -82,6 +89,28 @@ impl Notices {
 }
 
 impl Engine {
+    /// As [`Engine::entity_moved`], because of what `from` wrote. A client pays for the handovers that it causes: one that
+    /// carries an entity to and fro across a border makes everybody there subscribe and unsubscribe.
+    pub(super) fn entity_moved_by(&mut self, from: usize, channel: ChannelIndex, context: u32) {
+        if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
+            return;
+        }
+        if self.connection(from).is_server() {
+            return self.entity_moved(channel, context);
+        }
+        let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
+        let id = self.channel(channel).id;
+        let crosses = self.cell_of_data(channel) != self.entities.get(&id).and_then(|entity| entity.cell);
+        if crosses && !self.connection_mut(from).requests.has(now, per_s) {
+            self.count(Refusal::Limit("client_requests"));
+            return self.postpone(id, context);
+        }
+        let before = self.handover_actions;
+        self.entity_moved(channel, context);
+        let actions = self.handover_actions - before;
+        self.connection_mut(from).requests.charge(Cost::each(actions, ACTIONS_PER_REQUEST));
+    }
+
     /// Moves an entity, and all that go with it, from one cell to another.
     pub(super) fn hand_over(&mut self, entity: u32, source: u32, destination: u32, context: u32) {
         let movers: Vec<u32> = match self.groups.movable_with(entity) {
@@ -89,7 +118,7 @@ impl Engine {
             Movable::Alone => vec![entity],
             Movable::Together(all) => all.to_vec(),
         };
-        if let Err(refusal) = self.check_pace(entity) {
+        if let Err(refusal) = self.check_pace(entity, movers.len()) {
             self.count(refusal);
             self.postpone(entity, context);
             return;
@@ -98,7 +127,7 @@ impl Engine {
         match handovers.plan(self, source, destination, &movers) {
             Ok(plan) => {
                 self.counters.handovers += plan.moved().len() as u64;
-                self.note_moves(plan.moved());
+                self.note_moves(plan.moved(), plan.actions().len());
                 self.carry_out(plan, context);
             }
             Err(refusal) => {
@@ -115,7 +144,8 @@ impl Engine {
         self.now.micros_since(self.start) / 1_000_000
     }
 
-    fn check_pace(&self, entity: u32) -> Result<(), Refusal> {
+    /// Whether an entity may move now, and with it so many as go with it.
+    fn check_pace(&self, entity: u32, movers: usize) -> Result<(), Refusal> {
         let (limits, second) = (&self.settings.limits, self.second());
         let moves = |window: u64, moves: u32| if window == second { moves } else { 0 };
         let pace = self.entities.get(&entity).map(|entity| entity.pace).unwrap_or_default();
@@ -123,20 +153,28 @@ impl Engine {
             return Err(Refusal::Limit("entity_handovers_per_s"));
         }
         let Some(world) = &self.world else { return Ok(()) };
-        match moves(world.pace.second, world.pace.moves) >= limits.max_handovers_per_s {
-            true => Err(Refusal::Limit("handovers_per_s")),
+        let done = moves(world.pace.second, world.pace.moves);
+        // A group that is larger than a second's worth has a second for itself.
+        if done > 0 && u64::from(done) + movers as u64 > u64::from(limits.max_handovers_per_s) {
+            return Err(Refusal::Limit("handovers_per_s"));
+        }
+        match moves(world.pace.second, world.pace.actions) >= limits.max_handover_actions_per_s {
+            true => Err(Refusal::Limit("handover_actions_per_s")),
             false => Ok(()),
         }
     }
 
-    fn note_moves(&mut self, moved: &[u32]) {
+    fn note_moves(&mut self, moved: &[u32], actions: usize) {
+        self.handover_actions += actions as u64;
         let second = self.second();
         let add = |window: &mut u64, moves: &mut u32, more: u32| {
             *moves = if *window == second { moves.saturating_add(more) } else { more };
             *window = second;
         };
-        if let Some(Pace { second: window, moves, .. }) = self.world.as_mut().map(|world| &mut world.pace) {
-            add(window, moves, moved.len() as u32);
+        if let Some(pace) = self.world.as_mut().map(|world| &mut world.pace) {
+            let mut window = pace.second;
+            add(&mut window, &mut pace.actions, actions as u32);
+            add(&mut pace.second, &mut pace.moves, moved.len() as u32);
         }
         for entity in moved {
             if let Some(entity) = self.entities.get_mut(entity) {
@@ -184,28 +222,48 @@ impl Engine {
     /// stay on another list goes over.
     pub(super) fn settle_cells(&mut self, cells: &[ChannelIndex]) {
         let ids: FxHashSet<u32> = cells.iter().map(|&cell| self.channel(cell).id).collect();
-        let is_here = |entity: &Entity| entity.cell.filter(|cell| ids.contains(cell));
-        let mut listed: Vec<(u32, u32)> =
-            self.entities.iter().filter_map(|(&id, entity)| Some((is_here(entity)?, id))).collect();
-        listed.sort_unstable();
-        for of_cell in listed.chunk_by(|a, b| a.0 == b.0) {
-            let cell = of_cell[0].0;
+        let mut in_order: Vec<u32> = ids.iter().copied().collect();
+        in_order.sort_unstable();
+        for cell in in_order {
+            let here = self.by_cell.get(&cell);
+            let entities: Vec<u32> = here.into_iter().flatten().copied().collect();
             let present = self.listed_in(cell);
-            let entities: Vec<u32> = of_cell.iter().map(|&(_, entity)| entity).collect();
             for &entity in entities.iter().filter(|entity| present.binary_search(entity).is_err()) {
                 self.list(cell, entity);
             }
             self.adopt(cell, &entities);
         }
-        let is_stray = |id: u32, entity: &Entity| {
-            self.stands_in(id).is_some_and(|at| ids.contains(&at) && entity.cell != Some(at))
-        };
-        let strays = self.entities.iter().filter(|&(&id, entity)| is_stray(id, entity));
-        let mut strays: Vec<u32> = strays.map(|(&id, _)| id).collect();
-        strays.sort_unstable();
+        let stands_here = |id: &u32| self.stands_in(*id).is_some_and(|at| ids.contains(&at));
+        let strays: Vec<u32> = self.strays.iter().copied().filter(stands_here).collect();
         for entity in strays {
             self.entity_moved_itself(entity, 0);
         }
+    }
+
+    /// Remembers an entity that is listed in another cell than the one in which it stands, or forgets it.
+    pub(super) fn note_whether_astray(&mut self, entity: u32) {
+        let listed = self.entities.get(&entity).and_then(|known| known.cell);
+        let at = self.stands_in(entity);
+        match listed.is_some() && at.is_some() && listed != at {
+            true => _ = self.strays.insert(entity),
+            false => _ = self.strays.remove(&entity),
+        }
+    }
+
+    /// An entity is listed in another cell now, or in none.
+    fn note_cell(&mut self, entity: u32, (former, present): (Option<u32>, Option<u32>)) {
+        if let Some(former) = former
+            && let Some(there) = self.by_cell.get_mut(&former)
+        {
+            there.remove(&entity);
+            if there.is_empty() {
+                self.by_cell.remove(&former);
+            }
+        }
+        if let Some(present) = present {
+            self.by_cell.entry(present).or_default().insert(entity);
+        }
+        self.note_whether_astray(entity);
     }
 
     /// The cell at the position that an entity's state gives.
@@ -376,6 +434,7 @@ impl Engine {
     /// Puts an entity on a cell's list.
     pub(super) fn list(&mut self, cell: u32, entity: u32) {
         let former = self.entity_mut(entity).cell.replace(cell);
+        self.note_cell(entity, (former, Some(cell)));
         if let Some(former) = former.filter(|&former| former != cell) {
             self.unlist(former, entity);
         }
@@ -389,6 +448,7 @@ impl Engine {
     pub(super) fn unlist(&mut self, cell: u32, entity: u32) {
         if let Some(known) = self.entities.get_mut(&entity).filter(|known| known.cell == Some(cell)) {
             known.cell = None;
+            self.note_cell(entity, (Some(cell), None));
         }
         self.change_list(cell, |data, tick| {
             data.remove_entry(ENTITIES_FIELD, &MapKey::Number(entity.into()), &FAREWELL, GATEWAY, tick)
@@ -404,19 +464,35 @@ impl Engine {
         ) -> Result<crate::state::Merged, crate::state::MergeError>,
     ) {
         let Some(&channel) = self.by_channel_id.get(&cell) else { return };
-        let (tick, limits) = (self.change_tick(), self.state_limits());
         let Some(schema) = self.schemas.find(CELL_STATE).cloned() else { return };
         let present = self.hub.state(channel).type_url();
         if !present.is_empty() && message_name(present) != CELL_STATE {
             return;
         }
+        self.change_state(channel, &schema, change);
+    }
+
+    /// Changes the state of a channel on the gateway's own behalf; an empty one of this type is made if there is none.
+    pub(super) fn change_state(
+        &mut self,
+        channel: ChannelIndex,
+        schema: &std::sync::Arc<crate::state::Schema>,
+        change: impl FnOnce(
+            &mut crate::state::DataState,
+            throng_wire::Tick,
+        ) -> Result<crate::state::Merged, crate::state::MergeError>,
+    ) {
+        let (tick, limits) = (self.change_tick(), self.state_limits());
         let log = self.hub.state_mut(channel);
+        let before = log.size_bytes() as u64;
         let tick = log.date(tick);
-        match change(log.data_or_new(&schema, limits, tick), tick) {
-            Ok(_) => log.unseal(),
-            Err(error) => {
-                self.count(Refusal::Data(error.tag()));
-            }
+        let changed = change(log.data_or_new(schema, limits, tick), tick);
+        if changed.is_ok() {
+            log.unseal();
+        }
+        self.state_was_changed(channel, before);
+        if let Err(error) = changed {
+            self.count(Refusal::Data(error.tag()));
         }
     }
 

@@ -1,15 +1,20 @@
 //! Channels are made, listed and removed.
 
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+
 use throng_channeld::proto::list_channel_result_message::ChannelInfo;
 use throng_channeld::proto::{
     ChannelType, CreateChannelMessage, CreateChannelResultMessage, ListChannelMessage, ListChannelResultMessage,
-    RemoveChannelMessage,
+    RefusedMessage, RemoveChannelMessage,
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
-use super::channel::Channel;
+use super::channel::{Channel, Creator};
+use super::connection::Cost;
+use super::port::Side;
 use super::refusal::Refusal;
 
 impl Engine {
@@ -37,7 +42,11 @@ impl Engine {
         if self.channel(global).owner.is_some_and(|owner| owner != from) || self.channel(global).is_awaited {
             return Err(Refusal::ChannelExists);
         }
-        self.begin_channel(from, message, global, wanted)
+        self.check_metadata(&wanted.metadata)?;
+        let metadata = wanted.metadata.clone();
+        self.begin_channel(from, message, global, wanted)?;
+        self.channel_mut(global).metadata = metadata;
+        Ok(())
     }
 
     fn create_ordinary(
@@ -51,8 +60,19 @@ impl Engine {
             return Err(Refusal::NotAllowed);
         }
         self.check_may_create(from, &wanted.metadata)?;
-        let id = self.free_channel_id().ok_or(Refusal::Limit("channel_ids"))?;
-        let channel = self.add_channel(id, kind, wanted.metadata.clone())?;
+        let is_client = !self.connection(from).is_server();
+        if is_client && let Some(master) = self.master() {
+            self.check_room_for_clients(master)?;
+        }
+        let reserved = if is_client { self.settings.limits.reserved_server_channel_ids } else { 0 };
+        let taken = |id: u32| self.by_channel_id.contains_key(&id);
+        let id = self.channel_ids.take(self.settings.spatial_channel_start, reserved, taken);
+        let id = id.ok_or(Refusal::Limit("channel_ids"))?;
+        let added = self.add_channel(id, kind, wanted.metadata.clone());
+        if added.is_err() {
+            self.channel_ids.give_back(id);
+        }
+        let channel = added?;
         self.count_created(from, channel);
         let begun = self.begin_channel(from, message, channel, wanted);
         if begun.is_err() {
@@ -68,14 +88,20 @@ impl Engine {
         if connection.created >= limit as usize {
             return Err(Refusal::Limit("channels_created"));
         }
-        match metadata.len() > limits.max_metadata_bytes as usize {
+        self.check_metadata(metadata)
+    }
+
+    fn check_metadata(&self, metadata: &str) -> Result<(), Refusal> {
+        match metadata.len() > self.settings.limits.max_metadata_bytes as usize {
             true => Err(Refusal::Limit("metadata_bytes")),
             false => Ok(()),
         }
     }
 
     pub(super) fn count_created(&mut self, from: usize, channel: ChannelIndex) {
-        self.channel_mut(channel).creator = Some(self.connection(from).key);
+        let creator = self.connection(from);
+        let creator = Creator { key: creator.key, side: creator.side };
+        self.channel_mut(channel).creator = Some(creator);
         self.connection_mut(from).created += 1;
     }
 
@@ -129,10 +155,10 @@ impl Engine {
             return;
         }
         if let Some(former) = former.filter(|&former| self.connections[former].is_some()) {
-            self.connection_mut(former).owned.retain(|&owned| owned != channel);
+            self.connection_mut(former).owned.remove(&channel);
         }
         if let Some(owner) = owner {
-            self.connection_mut(owner).owned.push(channel);
+            self.connection_mut(owner).owned.insert(channel);
         }
     }
 
@@ -167,14 +193,29 @@ impl Engine {
         if let Some(owner) = channel.owner
             && let Some(owner) = &mut self.connections[owner]
         {
-            owner.owned.retain(|&owned| owned != index);
+            owner.owned.remove(&index);
         }
-        if let Some(creator) = channel.creator.and_then(|creator| self.place(creator)) {
-            self.connection_mut(creator).created -= 1;
+        if let Some(creator) = channel.creator.and_then(|creator| self.place(creator.key)) {
+            let bytes = self.hub.state(index).size_bytes() as u64;
+            let creator = self.connection_mut(creator);
+            creator.created = creator.created.saturating_sub(1);
+            creator.state_bytes = creator.state_bytes.saturating_sub(bytes);
         }
-        self.state_bytes = self.state_bytes.saturating_sub(self.hub.state(index).size_bytes() as u64);
+        // Its memory is free now, and not when another channel takes the place.
+        let state = self.hub.state_mut(index);
+        let bytes = state.size_bytes() as u64;
+        state.clear();
+        self.memory.forget(bytes, channel.creator.is_some_and(|creator| creator.side == Side::Client));
         self.by_channel_id.remove(&channel.id);
-        self.next_channel_id = self.next_channel_id.min(channel.id.max(1));
+        if let Entry::Occupied(mut count) = self.channels_by_type.entry(channel.kind as i32 as u32) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if channel.id < self.settings.spatial_channel_start {
+            self.channel_ids.give_back(channel.id);
+        }
         self.hub.remove(index);
         self.forget_entity(channel.id, index);
     }
@@ -183,10 +224,27 @@ impl Engine {
     /// are too many for one packet.
     pub(super) fn on_list(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
         let wanted: ListChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
-        let is_wanted = |kind: i32, metadata: &str| {
-            (wanted.type_filter == 0 || wanted.type_filter == kind)
-                && (wanted.metadata_filters.is_empty()
-                    || wanted.metadata_filters.iter().any(|filter| metadata.contains(filter.as_str())))
+        let limits = self.settings.limits;
+        let is_too_long = |filter: &String| filter.len() > limits.max_list_filter_bytes as usize;
+        if wanted.metadata_filters.len() > limits.max_list_filters as usize
+            || wanted.metadata_filters.iter().any(is_too_long)
+        {
+            return Err(Refusal::Limit("list_filters"));
+        }
+        let mut looked_at_bytes = 0;
+        // Servers may look at everything; they are trusted with what it costs.
+        let look_at_bytes_max = if self.connection(from).is_server() { u64::MAX } else { LOOK_AT_BYTES_MAX };
+        let mut is_wanted = |kind: i32, metadata: &str| {
+            looked_at_bytes += 16;
+            if wanted.type_filter != 0 && wanted.type_filter != kind || looked_at_bytes > look_at_bytes_max {
+                return false;
+            }
+            let mut filters = wanted.metadata_filters.iter();
+            wanted.metadata_filters.is_empty()
+                || filters.any(|filter| {
+                    looked_at_bytes += metadata.len() as u64;
+                    metadata.contains(filter.as_str())
+                })
         };
         let all = self.channels.iter().flatten();
         let mut found: Vec<&Channel> =
@@ -198,8 +256,11 @@ impl Engine {
             bytes <= self.settings.limits.max_list_bytes as usize
         });
         let fitting = fitting.count();
-        let is_cut = fitting < found.len();
+        let is_cut = fitting < found.len() || looked_at_bytes > look_at_bytes_max;
         let answers = listed(&found[..fitting]);
+        let cost = Cost::each(looked_at_bytes, LOOK_AT_BYTES_PER_REQUEST)
+            .and(Cost::each(bytes as u64, LIST_BYTES_PER_REQUEST));
+        self.connection_mut(from).requests.charge(cost);
         if is_cut {
             self.count(Refusal::Limit("list_bytes"));
         }
@@ -210,39 +271,86 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells the sender of a request that it gets nothing: the answer's usual message, with nothing in it.
+    /// Tells the sender of a message that it was not done, and why, if it has asked to be told.
     ///
-    /// Logins, lists and queries are always answered. What creates, subscribes and unsubscribes is answered to a stub
-    /// only: without one the same message is news of something that has happened. An empty answer to REMOVE would say
-    /// that GLOBAL is gone, so there is none.
+    /// To everybody else a refusal is silent, as in channeld: existing clients take an empty result for a success on
+    /// channel 0. Logins are answered in any case, because their answer can say *no*; on another channel than 0 they are
+    /// no logins.
     pub(super) fn answer_refusal(&mut self, from: usize, message: &Message, refusal: Refusal) {
-        if matches!(refusal, Refusal::Closing | Refusal::StateMachine) {
+        if refusal == Refusal::Closing {
             return;
         }
-        let has_answer = match message.msg_type {
-            message_type::AUTH => return self.answer_refused_login(from, message.stub_id),
-            message_type::LIST_CHANNEL | message_type::QUERY_SPATIAL_CHANNEL => true,
-            message_type::CREATE_CHANNEL
-            | message_type::CREATE_SPATIAL_CHANNEL
-            | message_type::CREATE_ENTITY_CHANNEL
-            | message_type::SUB_TO_CHANNEL
-            | message_type::UNSUB_FROM_CHANNEL => message.stub_id != 0,
-            _ => false,
-        };
-        if has_answer {
-            // All of these are empty when all of their fields are what proto3 leaves out.
-            let header = Header::new(message.channel_id, message.msg_type).with_stub(message.stub_id);
-            self.send_bytes(from, header, &[]);
+        if message.msg_type == message_type::AUTH && refusal != Refusal::StateMachine {
+            match message.channel_id {
+                GLOBAL_CHANNEL => self.answer_refused_login(from, message.stub_id),
+                _ => self.note_failed_login(from),
+            }
+        }
+        if self.connection(from).wants_refusals {
+            let header = Header::new(message.channel_id, message_type::REFUSED).with_stub(message.stub_id);
+            self.send(from, header, &RefusedMessage { msg_type: message.msg_type, reason: refusal.tag().to_owned() });
         }
     }
 
-    fn free_channel_id(&mut self) -> Option<u32> {
-        let end = self.settings.spatial_channel_start;
-        let id = (self.next_channel_id.max(1)..end).find(|id| !self.by_channel_id.contains_key(id))?;
-        self.next_channel_id = id + 1;
-        Some(id)
+    /// Whether an owner can be told of one more thing that a client does.
+    pub(super) fn check_room_for_clients(&mut self, owner: usize) -> Result<(), Refusal> {
+        let limits = self.settings.limits;
+        match self.connection_mut(owner).has_room_for_clients(&limits) {
+            true => Ok(()),
+            false => Err(Refusal::Limit("owner_queue")),
+        }
     }
 }
+
+/// The ids of ordinary channels: 1 and up, below the first cell.
+#[derive(Debug, Default)]
+pub(super) struct ChannelIds {
+    /// All from here on are free.
+    next: u32,
+    /// Those below that are.
+    free: BTreeSet<u32>,
+}
+
+impl ChannelIds {
+    /// The first free id below `end`, if more than `reserved` are free. `is_taken` tells of those that somebody else has
+    /// given out.
+    fn take(&mut self, end: u32, reserved: u32, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
+        self.next = self.next.max(1);
+        let room = self.free.len() + end.saturating_sub(self.next) as usize;
+        // Never more than half is kept for others.
+        if room <= reserved.min(end / 2) as usize {
+            return None;
+        }
+        while let Some(id) = self.free.pop_first() {
+            if id < end && !is_taken(id) {
+                return Some(id);
+            }
+        }
+        while self.next < end {
+            let id = self.next;
+            self.next += 1;
+            if !is_taken(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn give_back(&mut self, id: u32) {
+        if id > 0 && id < self.next {
+            self.free.insert(id);
+        }
+    }
+}
+
+/// Bytes of metadata that are searched for one list of a client at most.
+const LOOK_AT_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of metadata to be searched that cost a client as much as an ordinary request: some ten microseconds.
+const LOOK_AT_BYTES_PER_REQUEST: u64 = 64 << 10;
+
+/// Bytes of an answer that cost as much.
+const LIST_BYTES_PER_REQUEST: u64 = 32 << 10;
 
 /// A list as messages, each of which fits into a packet; one at least.
 fn listed(channels: &[&Channel]) -> Vec<ListChannelResultMessage> {

@@ -8,7 +8,7 @@
 //! A segment is one message. A state that does not fit into one is cut into several, to be merged in order.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -21,11 +21,12 @@ use throng_wire::Tick;
 use super::meters::{ChannelMeters, Stopwatch};
 use super::refusal::Refusal;
 use crate::state::{
-    Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Schema, Schemas, StateLimits, put_varint, varint_len,
+    Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Merged, Schema, Schemas, StateLimits, put_varint,
+    varint_len,
 };
 
 /// Value bytes of one message: with everything around it, it fits into a packet of 65,535 bytes.
-const VALUE_MAX_BYTES: usize = 60_000;
+pub(super) const VALUE_MAX_BYTES: usize = 60_000;
 
 /// The writer of [`FramePart`]s that say where a segment's value lies. No connection has this number.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -37,7 +38,7 @@ pub(crate) struct ChannelLog {
     kind: ChannelType,
     /// Updates merged since anybody was served, and the tick of the first of them.
     waiting: AtomicU32,
-    waiting_since: AtomicU32,
+    waiting_since: AtomicU64,
     data: Option<Box<DataState>>,
     /// Somebody stands at the tick of the last change, so no other change may be dated to it.
     is_sealed: AtomicBool,
@@ -160,7 +161,7 @@ impl ChannelLog {
             id,
             kind,
             waiting: AtomicU32::new(0),
-            waiting_since: AtomicU32::new(0),
+            waiting_since: AtomicU64::new(0),
             data: None,
             is_sealed: AtomicBool::new(false),
         }
@@ -170,7 +171,11 @@ impl ChannelLog {
         self.data.as_deref()
     }
 
-    /// About how many bytes the state has.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Bytes of memory that the state takes.
     pub(super) fn size_bytes(&self) -> usize {
         self.data.as_ref().map_or(0, |data| data.size_bytes())
     }
@@ -219,27 +224,29 @@ impl ChannelLog {
         (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
         writer: u32,
         tick: Tick,
-    ) -> Result<(), MergeError> {
+    ) -> Result<Merged, MergeError> {
         let came_at = tick;
         let tick = self.date(tick);
-        match &mut self.data {
+        let merged = match &mut self.data {
             Some(data) => {
-                data.merge(&update.value, &update.type_url, writer, tick)?;
+                data.set_state_bytes_limit(limits.state_bytes);
+                data.merge(&update.value, &update.type_url, writer, tick)?
             }
             None => {
                 let schema = schemas.find(&update.type_url).cloned();
                 let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
-                data.merge(&update.value, &update.type_url, writer, tick)?;
+                let merged = data.merge(&update.value, &update.type_url, writer, tick)?;
                 self.data = Some(Box::new(data));
+                merged
             }
-        }
+        };
         self.unseal();
         let waiting = self.waiting.get_mut();
         if *waiting == 0 {
             *self.waiting_since.get_mut() = came_at.0;
         }
         *waiting = waiting.saturating_add(1);
-        Ok(())
+        Ok(merged)
     }
 
     /// Counts a turn that serves somebody who stands at `since`: the updates that have waited for it.
@@ -250,7 +257,7 @@ impl ChannelLog {
         }
         // What had come before anybody stood there has waited for nobody.
         let began = Tick(self.waiting_since.load(Ordering::Relaxed)).newest(since);
-        let lag_ms = if now.is_newer_than(began) { now.since(began) } else { 0 };
+        let lag_ms = now.since(began);
         let meters = meters.of(self.kind);
         meters.lag.record(u64::from(lag_ms) * 1_000, waiting.into());
         meters.depth.record(waiting.into(), 1);

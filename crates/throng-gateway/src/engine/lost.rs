@@ -1,6 +1,6 @@
 //! Those who were lost and may come back, and until when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use throng_wire::{Tick, Time};
@@ -8,8 +8,8 @@ use throng_wire::{Tick, Time};
 use super::channel::Wanted;
 use super::port::Side;
 
-/// What a lost connection had, by the ids of channels. What is removed meanwhile, or goes to another owner, is taken
-/// out: an id that is used again is another channel.
+/// What a lost connection had, by the ids of channels. What goes to another owner meanwhile is taken out. What is removed
+/// stays in here, and is told from a channel that has its id by when that was made.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) connection_id: u32,
@@ -22,6 +22,8 @@ pub(super) struct Lost {
 /// A subscription that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
+    /// Which of the channels that had this id.
+    pub(super) birth: u64,
     pub(super) wanted: Wanted,
     pub(super) since: Tick,
 }
@@ -32,12 +34,15 @@ pub(super) type LostKey = (Side, String);
 /// All of them. Whoever is lost last under a name is the one who can come back.
 #[derive(Debug, Default)]
 pub(super) struct LostOnes {
-    by_name: FxHashMap<LostKey, (u64, Lost)>,
+    /// Hashed with the standard library's keyed hash: peers choose their names.
+    by_name: HashMap<LostKey, (u64, Lost)>,
     /// Those who are given up one day, by that day and the number of their loss.
     by_end: BTreeMap<(Time, u64), LostKey>,
     /// All, in the order in which they were lost.
     by_age: BTreeMap<u64, LostKey>,
     connection_ids: FxHashSet<u32>,
+    /// Who waits to own a channel again: the number of the loss, by the id of the channel.
+    owners: FxHashMap<u32, u64>,
     losses: u64,
 }
 
@@ -60,6 +65,7 @@ impl LostOnes {
         let former = self.take(&key);
         self.losses += 1;
         self.connection_ids.insert(lost.connection_id);
+        self.owners.extend(lost.owned.iter().map(|&id| (id, self.losses)));
         self.by_age.insert(self.losses, key.clone());
         if let Some(until) = lost.until {
             self.by_end.insert((until, self.losses), key.clone());
@@ -72,6 +78,11 @@ impl LostOnes {
     pub(super) fn take(&mut self, key: &LostKey) -> Option<Lost> {
         let (number, lost) = self.by_name.remove(key)?;
         self.connection_ids.remove(&lost.connection_id);
+        for id in &lost.owned {
+            if self.owners.get(id) == Some(&number) {
+                self.owners.remove(id);
+            }
+        }
         self.by_age.remove(&number);
         if let Some(until) = lost.until {
             self.by_end.remove(&(until, number));
@@ -105,8 +116,11 @@ impl LostOnes {
         self.by_name.values().map(|(_, lost)| lost)
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Lost> {
-        self.by_name.values_mut().map(|(_, lost)| lost)
+    /// Takes a channel away from the one who waits to own it again; who that is.
+    pub(super) fn disown(&mut self, id: u32) -> Option<&mut Lost> {
+        let key = self.by_age.get(&self.owners.remove(&id)?)?;
+        let (_, lost) = self.by_name.get_mut(key)?;
+        lost.owned.remove(&id).then_some(lost)
     }
 }
 

@@ -14,9 +14,10 @@
 //!        +--------------------------------------------+--> Outbox, at the end of advance()
 //! ```
 //!
-//! One tick of the hub is a millisecond. Between two turns nothing is planned, so connections that have nothing to do cost
+//! One tick of the hub is a millisecond since the gateway's start. Between two turns nothing is planned, so connections that have nothing to do cost
 //! nothing.
 
+mod absent;
 mod backlog;
 mod blocked;
 mod buffers;
@@ -31,21 +32,26 @@ mod hold;
 mod lifecycle;
 mod log;
 mod lost;
+mod memory;
 mod meters;
 mod movement;
 pub mod port;
+mod position;
 mod recovery;
 mod refusal;
 mod session;
 mod spatial;
+mod state_memory;
 mod subscribe;
 mod threads;
 mod unreal;
 mod update;
+mod view;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -58,22 +64,29 @@ use crate::fsm::Fsm;
 use crate::group::{EntityGroupLimits, EntityGroups};
 use crate::settings::{Limits, Settings};
 use crate::state::Schemas;
-use blocked::Blocked;
+use blocked::{Blocked, Who};
 use buffers::Buffers;
 use channel::{Channel, Subscribers};
 use connection::Connection;
+pub(crate) use connection::Tally;
 pub use counters::{ConnectionInfo, Counters, Occupancy, SideCounters};
 use entity::Entity;
 pub use entity::EntityInfo;
 use hold::Held;
+use lifecycle::ChannelIds;
 use log::{ChannelLog, Forms};
 use lost::LostOnes;
+use memory::Counted;
+pub use memory::Pressure;
 pub use meters::{ChannelMeters, Stopwatch, TypeMeters};
 use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
+use position::Positions;
 pub use refusal::Refusal;
 pub use spatial::CellInfo;
 use spatial::World;
+use state_memory::StateMemory;
 use threads::Threads;
+pub use view::{BlockedName, CellRow, ChannelRow, ConnectionRow, EntityRow, Row, Slice, Subject};
 
 /// More channels, connections and subscriptions of one connection than any setting allows.
 const HUB_MAX: usize = 1 << 21;
@@ -107,8 +120,14 @@ pub struct Engine {
     next_writer: u32,
     channels: Vec<Option<Box<Channel>>>,
     by_channel_id: FxHashMap<u32, ChannelIndex>,
-    /// No lower id of an ordinary channel is free.
-    next_channel_id: u32,
+    /// How many channels of each type there are.
+    channels_by_type: BTreeMap<u32, usize>,
+    /// Channels made so far.
+    births: u64,
+    channel_ids: ChannelIds,
+    /// Who is inside under which name: the last one of a name. Hashed with the standard library's keyed hash: peers choose
+    /// their names.
+    bearers: HashMap<(Side, String), Key>,
     auth_requests: VecDeque<AuthRequest>,
     notices: VecDeque<Notice>,
     /// Connections that have not said who they are, with the time at which patience ends.
@@ -128,13 +147,25 @@ pub struct Engine {
     last_reclaim: Tick,
     /// When it was last looked how much is kept for those who are behind.
     last_backlog_look: Tick,
-    /// Bytes of the state of all channels, about.
-    state_bytes: u64,
+    memory: StateMemory,
+    /// Who gets nothing new, because there is little memory left.
+    pressure: Pressure,
+    counted: Counted,
     /// Who is not let in for a while.
     blocked: Blocked,
     world: Option<World>,
     /// By the id of its channel.
     entities: FxHashMap<u32, Entity>,
+    /// The entities that cells list, by cell.
+    by_cell: FxHashMap<u32, BTreeSet<u32>>,
+    /// Entities that are listed in another cell than the one in which they stand: what keeps them there may end.
+    strays: BTreeSet<u32>,
+    /// Entities that were spawned and have no channel yet.
+    unborn: FxHashSet<u32>,
+    /// Where states of each type say where an entity is.
+    positions: Positions,
+    /// Subscriptions, ends of them and notices that handovers took.
+    handover_actions: u64,
     /// Channels of entities that all clients see.
     well_known: Vec<ChannelIndex>,
     groups: EntityGroups,
@@ -145,6 +176,10 @@ pub struct Engine {
     concerned: ChannelType,
     random: fastrand::Rng,
     scratch: Vec<u8>,
+    /// Stand-ins, and how often they were needed.
+    no_connection: Box<Connection>,
+    no_channel: Box<Channel>,
+    absences: AtomicU64,
 }
 
 impl Engine {
@@ -168,7 +203,10 @@ impl Engine {
             next_writer: 0,
             channels: Vec::new(),
             by_channel_id: FxHashMap::default(),
-            next_channel_id: 1,
+            channels_by_type: BTreeMap::new(),
+            births: 0,
+            channel_ids: ChannelIds::default(),
+            bearers: HashMap::new(),
             auth_requests: VecDeque::new(),
             notices: VecDeque::new(),
             strangers: BTreeSet::new(),
@@ -181,10 +219,17 @@ impl Engine {
             last_forget: Tick(0),
             last_reclaim: Tick(0),
             last_backlog_look: Tick(0),
-            state_bytes: 0,
+            memory: StateMemory::default(),
+            pressure: Pressure::default(),
+            counted: Counted::default(),
             blocked: Blocked::default(),
             world: settings.spatial.as_ref().map(|spatial| World::new(Arc::new(spatial.grid.clone()))),
             entities: FxHashMap::default(),
+            by_cell: FxHashMap::default(),
+            strays: BTreeSet::new(),
+            unborn: FxHashSet::default(),
+            positions: Positions::default(),
+            handover_actions: 0,
             well_known: Vec::new(),
             groups: EntityGroups::new(group_limits(&settings.limits)),
             lost: LostOnes::default(),
@@ -192,6 +237,9 @@ impl Engine {
             concerned: ChannelType::Unknown,
             random: fastrand::Rng::with_seed(seed),
             scratch: Vec::new(),
+            no_connection: absent::connection(&settings),
+            no_channel: absent::channel(&settings),
+            absences: AtomicU64::new(0),
             settings,
         };
         engine.counters.channels = Arc::clone(&engine.forms.meters);
@@ -236,14 +284,8 @@ impl Engine {
             self.connections.resize_with(index + 1, || None);
         }
         let numbers = (id, self.free_writer());
-        let mut connection = Box::new(Connection::new(key, numbers, side, address, outbox, fsm));
-        let patience_ms = self.settings.limits.max_unauthenticated_ms;
-        if patience_ms > 0 {
-            let end = now.after(Duration::from_millis(patience_ms.into()));
-            connection.patience_end = Some(end);
-            self.strangers.insert((end, key));
-        }
-        self.connections[index] = Some(connection);
+        self.connections[index] = Some(Box::new(Connection::new(key, numbers, side, address, outbox, fsm)));
+        self.begin_patience(index, self.login_patience());
         self.by_connection_id.insert(id, index);
         self.counters.side(side).opened += 1;
         Ok(key)
@@ -288,6 +330,10 @@ impl Engine {
     /// Does what is due: patience that ends, fan-out, and hands everything that is queued to the outboxes.
     pub fn advance(&mut self, now: Time) {
         self.now = now;
+        match std::mem::take(self.absences.get_mut()) {
+            0 => {}
+            count => *self.counters.refused.entry("not_there").or_default() += count,
+        }
         self.end_patience();
         self.surrender();
         self.make_up_for_moves();
@@ -344,7 +390,10 @@ impl Engine {
             };
             self.hub.set_turn_grid(index, settings.tick_interval_ms);
             self.channel_mut(index).settings = settings;
+            let options = self.merge_options(index);
+            self.hub.state_mut(index).set_options(options);
         }
+        self.learn_positions_anew();
     }
 
     /// The connections that are there, in no particular order.
@@ -359,9 +408,19 @@ impl Engine {
         })
     }
 
+    /// The number under which the protocol knows a connection.
+    pub fn number_of(&self, key: Key) -> Option<u32> {
+        self.place(key).map(|index| self.connection(index).id)
+    }
+
     /// Whether somebody owns the GLOBAL channel.
     pub fn has_master(&self) -> bool {
         self.master().is_some()
+    }
+
+    /// Bytes of memory that the states of all channels take, tombstones included. True within a fifth.
+    pub fn state_bytes(&self) -> u64 {
+        self.memory.bytes()
     }
 
     /// What was done and refused so far.
@@ -371,18 +430,18 @@ impl Engine {
 
     /// What is there now.
     pub fn occupancy(&self) -> Occupancy {
-        let mut occupancy = Occupancy::default();
-        for connection in self.connections.iter().flatten() {
-            match connection.side {
-                Side::Server => occupancy.servers += 1,
-                Side::Client => occupancy.clients += 1,
-            }
-            occupancy.queued_bytes += connection.queued_bytes() as u64;
+        let open = |side| {
+            let counters = self.counters.of(side);
+            counters.opened.saturating_sub(counters.closed) as usize
+        };
+        Occupancy {
+            servers: open(Side::Server),
+            clients: open(Side::Client),
+            channels: self.channels_by_type.clone(),
+            state_bytes: self.state_bytes(),
+            state_limit_bytes: self.settings.limits.max_total_state_bytes,
+            awaited: self.lost.len(),
         }
-        for channel in self.channels.iter().flatten() {
-            *occupancy.channels.entry(channel.kind as i32 as u32).or_default() += 1;
-        }
-        occupancy
     }
 
     /// Ends all connections, after the newest state and what is queued for them has gone out.
@@ -402,6 +461,7 @@ impl Engine {
             // Whatever a state machine says: nobody acts before it is known who it is.
             return Err(Refusal::StateMachine);
         }
+        self.check_memory(from, message.msg_type)?;
         let channel = *self.by_channel_id.get(&message.channel_id).ok_or(Refusal::UnknownChannel)?;
         let is_global = message.channel_id == GLOBAL_CHANNEL;
         let globally = || if is_global { Ok(()) } else { Err(Refusal::WrongChannel) };
@@ -474,7 +534,7 @@ impl Engine {
         let connection = self.connection(index);
         let key = connection.key;
         if connection.is_member() && !connection.identifier.is_empty() {
-            let who = (connection.side, connection.identifier.clone());
+            let who = Who::new(connection.side, &connection.identifier, connection.address);
             let limits = &self.settings.limits;
             let until = self.now.after(Duration::from_millis(limits.block_ms.into()));
             self.blocked.add(who, until, limits.max_blocked as usize);
@@ -485,8 +545,8 @@ impl Engine {
     /// Leaves a note about a connection for the log.
     fn notice(&mut self, index: usize, identifier: String, reason: &'static str) {
         if self.notices.len() < NOTICES_MAX {
-            let Connection { side, address, .. } = *self.connection(index);
-            self.notices.push_back(Notice { side, address, identifier, reason });
+            let Connection { side, address, id, .. } = *self.connection(index);
+            self.notices.push_back(Notice { side, address, connection: id, identifier, reason });
         }
     }
 
@@ -547,7 +607,7 @@ impl Engine {
     }
 
     fn tick(&self) -> Tick {
-        Tick((self.now.micros_since(self.start) / 1_000) as u32)
+        Tick(self.now.micros_since(self.start) / 1_000)
     }
 
     /// The tick that changes made now belong to: later than all that was sent.
@@ -566,11 +626,20 @@ impl Engine {
     }
 
     fn connection(&self, index: usize) -> &Connection {
-        self.connections[index].as_ref().expect("connections are ended here alone")
+        self.connections.get(index).and_then(Option::as_deref).unwrap_or_else(|| {
+            self.absences.fetch_add(1, Ordering::Relaxed);
+            &self.no_connection
+        })
     }
 
     fn connection_mut(&mut self, index: usize) -> &mut Connection {
-        self.connections[index].as_mut().expect("connections are ended here alone")
+        match self.connections.get_mut(index).and_then(Option::as_deref_mut) {
+            Some(connection) => connection,
+            None => {
+                *self.absences.get_mut() += 1;
+                &mut self.no_connection
+            }
+        }
     }
 
     fn hub_id(&self, index: usize) -> ConnectionId {
@@ -579,11 +648,20 @@ impl Engine {
     }
 
     fn channel(&self, index: ChannelIndex) -> &Channel {
-        self.channels[index.number()].as_ref().expect("channels are removed here alone")
+        self.channels.get(index.number()).and_then(Option::as_deref).unwrap_or_else(|| {
+            self.absences.fetch_add(1, Ordering::Relaxed);
+            &self.no_channel
+        })
     }
 
     fn channel_mut(&mut self, index: ChannelIndex) -> &mut Channel {
-        self.channels[index.number()].as_mut().expect("channels are removed here alone")
+        match self.channels.get_mut(index.number()).and_then(Option::as_deref_mut) {
+            Some(channel) => channel,
+            None => {
+                *self.absences.get_mut() += 1;
+                &mut self.no_channel
+            }
+        }
     }
 
     fn global(&self) -> ChannelIndex {
@@ -613,10 +691,15 @@ impl Engine {
         }
     }
 
-    /// The same with a body that is encoded already, for somebody who asked.
-    fn send_bytes(&mut self, to: usize, header: Header, body: &[u8]) {
-        self.dirty.insert(to);
-        self.forward(to, header, body);
+    /// The same on behalf of `from`: what clients make a connection hear of is counted.
+    fn send_from(&mut self, from: usize, to: usize, header: Header, body: &impl prost::Message) {
+        let is_client = self.connections[from].as_ref().is_some_and(|from| !from.is_server());
+        let before = self.connections[to].as_ref().map_or(0, |to| to.out_bytes());
+        self.send(to, header, body);
+        if let Some(connection) = self.connections[to].as_mut().filter(|_| is_client) {
+            let bytes = connection.out_bytes().saturating_sub(before);
+            connection.from_clients.add(bytes);
+        }
     }
 
     /// Passes on what somebody has sent. It may [wait](hold) for state that goes out soon.
@@ -670,8 +753,10 @@ impl Engine {
             .channel_or_insert(ChannelKey::Custom(id), || ChannelLog::new(id, kind))
             .map_err(|_| Refusal::Limit("channels"))?;
         self.hub.set_turn_grid(index, settings.tick_interval_ms);
+        self.births += 1;
         let channel = Channel {
             id,
+            birth: self.births,
             kind,
             metadata,
             settings,
@@ -686,6 +771,7 @@ impl Engine {
         }
         self.channels[index.number()] = Some(Box::new(channel));
         self.by_channel_id.insert(id, index);
+        *self.channels_by_type.entry(kind as i32 as u32).or_default() += 1;
         Ok(index)
     }
 }

@@ -59,6 +59,11 @@ pub trait Outbox: Send + Sync {
     /// Ends the connection, after what is queued has gone out.
     fn close(&self);
 
+    /// Ends the connection, and gives back the memory of what is queued at once.
+    fn abandon(&self) {
+        self.close();
+    }
+
     /// The way beside it on which things may get lost, if the transport has one and the peer has asked for it. Once
     /// there, it stays.
     fn datagrams(&self) -> Option<&dyn Datagrams> {
@@ -116,9 +121,10 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndCause {
-    /// The peer closed it in an orderly way.
+    /// The peer said good-bye, in a way that a process which is killed does not: a close frame, the end of a TLS session.
+    /// That a TCP connection has ended does not tell one from the other.
     PeerClosed,
-    /// The transport failed: reset, timeout, a frame that makes no sense.
+    /// The transport failed or just ended: reset, timeout, a frame that makes no sense.
     Lost,
     /// It took less than it was sent, for too long or by too much: whoever it was hangs, or cannot be reached any more.
     /// It may come back, as one that was lost.
@@ -134,6 +140,8 @@ pub struct Notice {
     pub side: Side,
     /// Where it comes from.
     pub address: SocketAddr,
+    /// Its number in the protocol.
+    pub connection: u32,
     /// Who it says it is. Anything that a peer may say.
     pub identifier: String,
     /// A stable name of why.
@@ -162,4 +170,6 @@ pub enum AuthVerdict {
     InvalidIdentifier,
     /// The login token does not fit the identifier.
     InvalidLogin,
+    /// It could not decide now. Not let in, and not held against whoever asked.
+    Unavailable,
 }

@@ -37,7 +37,12 @@ impl Engine {
     /// same name before, and is to be given up when this one has gone.
     pub(super) fn remember_for_recovery(&mut self, index: usize, cause: EndCause) -> (bool, Option<Lost>) {
         let connection = self.connection(index);
-        let is_lost = matches!(cause, EndCause::Lost | EndCause::PeerClosed | EndCause::Stalled);
+        let is_lost = match cause {
+            EndCause::Lost | EndCause::Stalled => true,
+            // A server that says good-bye has left its channels; a client that does may reload its page.
+            EndCause::PeerClosed => connection.side == Side::Client,
+            EndCause::Ours => false,
+        };
         let Some(patience) = self.patience(connection.side).filter(|_| is_lost) else { return (false, None) };
         if connection.identifier.is_empty() || !connection.is_member() {
             return (false, None);
@@ -47,7 +52,8 @@ impl Engine {
         let subscription = |&channel: &ChannelIndex| {
             let channel = self.channel(channel);
             let subscriber = *channel.subscriber(index)?;
-            Some((channel.id, Kept { wanted: self.granted(index, subscriber), since: subscriber.since }))
+            let (birth, since) = (channel.birth, subscriber.since);
+            Some((channel.id, Kept { birth, wanted: self.granted(index, subscriber), since }))
         };
         let lost = Lost {
             connection_id: connection.id,
@@ -153,8 +159,8 @@ impl Engine {
         let is_server = self.connection(index).is_server();
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
-        for (id, Kept { wanted, since }) in subscriptions {
-            let Some(&channel) = self.by_channel_id.get(&id) else { continue };
+        for (id, Kept { birth, wanted, since }) in subscriptions {
+            let Some(channel) = self.kept_channel(id, birth) else { continue };
             if !is_server {
                 // It finds the state in its first update, and may have kept what was removed meanwhile.
                 self.subscribe_anew(index, channel, (wanted, since));
@@ -177,26 +183,27 @@ impl Engine {
     /// that sees the cell.
     pub(super) fn take_from_lost(&mut self, id: u32) {
         let cell = self.entities.get(&id).and_then(|entity| entity.cell);
-        for lost in self.lost.values_mut() {
-            if !lost.owned.remove(&id) {
-                continue;
-            }
-            let sees_cell = cell.is_some_and(|cell| lost.subscriptions.contains_key(&cell));
-            match lost.subscriptions.get_mut(&id) {
-                Some(kept) if sees_cell => kept.wanted.access = Access::Read,
-                _ => {
-                    lost.subscriptions.remove(&id);
-                }
+        let cell = cell.and_then(|cell| Some((cell, self.channel(*self.by_channel_id.get(&cell)?).birth)));
+        let Some(lost) = self.lost.disown(id) else { return };
+        let sees = |(cell, birth)| lost.subscriptions.get(&cell).is_some_and(|kept| kept.birth == birth);
+        let sees_cell = cell.is_some_and(sees);
+        match lost.subscriptions.get_mut(&id) {
+            Some(kept) if sees_cell => kept.wanted.access = Access::Read,
+            _ => {
+                lost.subscriptions.remove(&id);
             }
         }
     }
 
-    /// A channel is removed: nobody who comes back finds it.
+    /// A channel is removed: nobody who comes back owns it.
     pub(super) fn forget_for_recovery(&mut self, id: u32) {
-        for lost in self.lost.values_mut() {
-            lost.owned.remove(&id);
-            lost.subscriptions.remove(&id);
-        }
+        self.lost.disown(id);
+    }
+
+    /// The channel that somebody who was lost had subscribed to, if it is still there.
+    fn kept_channel(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
+        let channel = *self.by_channel_id.get(&id)?;
+        (self.channel(channel).birth == birth).then_some(channel)
     }
 
     /// The channel has an owner again.
@@ -281,7 +288,7 @@ impl Engine {
     }
 
     fn unix_ns_at(&self, tick: Tick) -> i64 {
-        self.unix_start_ns.saturating_add(i64::from(tick.0) * 1_000_000)
+        self.unix_start_ns.saturating_add((tick.0 as i64).saturating_mul(1_000_000))
     }
 
     /// Gives up those who have not come back in time.
@@ -294,8 +301,8 @@ impl Engine {
 
     /// The owners of what a lost connection had subscribed to were not told while it could have come back.
     fn tell_owners_of_loss(&mut self, side: Side, lost: &Lost) {
-        for id in lost.subscriptions.keys() {
-            let Some(&channel) = self.by_channel_id.get(id) else { continue };
+        for (id, kept) in &lost.subscriptions {
+            let Some(channel) = self.kept_channel(*id, kept.birth) else { continue };
             let Some(owner) = self.channel(channel).owner else { continue };
             let result = UnsubscribedFromChannelResultMessage {
                 conn_id: lost.connection_id,

@@ -1,5 +1,7 @@
 //! Coming in, and going.
 
+use std::time::Duration;
+
 use throng_channeld::proto::auth_result_message::AuthResult;
 use throng_channeld::proto::{
     AuthMessage, AuthResultMessage, ConnectionType, DisconnectMessage, UnsubscribedFromChannelResultMessage,
@@ -9,9 +11,11 @@ use throng_replica::ChannelIndex;
 use throng_wire::Time;
 
 use super::Engine;
+use super::blocked::Who;
 use super::connection::Stage;
 use super::port::{AuthRequest, AuthVerdict, EndCause, Key, Side};
 use super::refusal::Refusal;
+use crate::settings::AuthProvider;
 
 impl Engine {
     pub(super) fn on_auth(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
@@ -19,22 +23,24 @@ impl Engine {
             return Err(Refusal::StateMachine);
         }
         let auth: AuthMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        self.connection_mut(from).wants_refusals = auth.wants_refusals;
         let token_bytes = auth.player_identifier_token.len().max(auth.login_token.len());
         if token_bytes > self.settings.limits.max_token_bytes as usize {
             return Err(Refusal::Limit("token_bytes"));
         }
-        let who = (self.connection(from).side, auth.player_identifier_token.clone());
+        let who = Who::new(self.connection(from).side, &auth.player_identifier_token, self.connection(from).address);
         if self.blocked.contains(&who, self.now) {
-            self.notice(from, who.1, "blocked");
+            self.notice(from, who.name, "blocked");
             return Err(Refusal::Limit("blocked"));
         }
         // There is never more than one question for each connection.
+        let patience = self.stop_patience(from);
         let connection = self.connection_mut(from);
-        connection.stage = Stage::Asked { stub_id: message.stub_id };
+        connection.stage = Stage::Asked { stub_id: message.stub_id, patience };
         connection.identifier.clone_from(&auth.player_identifier_token);
         let (key, side) = (connection.key, connection.side);
         if side == Side::Server && self.settings.server_bypass_auth {
-            self.decide(key, AuthVerdict::Accepted);
+            self.decide(key, AuthVerdict::Accepted, false);
             return Ok(());
         }
         self.auth_requests.push_back(AuthRequest {
@@ -49,24 +55,27 @@ impl Engine {
     /// The authentication provider has answered. An answer for a connection that has gone meanwhile does no harm.
     pub fn authenticated(&mut self, now: Time, key: Key, verdict: AuthVerdict) {
         self.now = now;
-        self.decide(key, verdict);
+        let is_proven = matches!(self.settings.auth, AuthProvider::Tokens(_) | AuthProvider::Http(_));
+        self.decide(key, verdict, is_proven);
     }
 
-    fn decide(&mut self, key: Key, verdict: AuthVerdict) {
+    /// `is_proven`: the provider has seen something that only the bearer of the name knows.
+    fn decide(&mut self, key: Key, verdict: AuthVerdict, is_proven: bool) {
         let Some(index) = self.place(key) else { return };
-        let Stage::Asked { stub_id } = self.connection(index).stage else { return };
+        let Stage::Asked { stub_id, patience } = self.connection(index).stage else { return };
         let result = match verdict {
             AuthVerdict::Accepted => AuthResult::Successful,
             AuthVerdict::InvalidIdentifier => AuthResult::InvalidPit,
-            AuthVerdict::InvalidLogin => AuthResult::InvalidLt,
+            // The protocol has no word for *not now*.
+            AuthVerdict::InvalidLogin | AuthVerdict::Unavailable => AuthResult::InvalidLt,
         };
-        let recovers = match result {
-            AuthResult::Successful => self.admit(index),
-            _ => {
-                self.turn_away(index);
-                false
-            }
-        };
+        if result == AuthResult::Successful {
+            self.supersede(index, is_proven);
+        }
+        let recovers = result == AuthResult::Successful && self.admit(index);
+        if result != AuthResult::Successful {
+            self.turn_away(index, verdict, patience);
+        }
         let answer = AuthResultMessage {
             result: result.into(),
             conn_id: self.connection(index).id,
@@ -89,23 +98,81 @@ impl Engine {
         let connection = self.connection_mut(index);
         connection.admit();
         let side = connection.side;
-        if let Some(end) = connection.patience_end.take() {
-            let key = connection.key;
-            self.strangers.remove(&(end, key));
-        }
         self.counters.side(side).admitted += 1;
+        let connection = self.connection(index);
+        if !connection.identifier.is_empty() {
+            let name = (side, connection.identifier.clone());
+            self.bearers.insert(name, connection.key);
+        }
         self.take_over(index)
     }
 
-    fn turn_away(&mut self, index: usize) {
+    /// Who comes in under a name that somebody inside bears takes the place of that one, which is ended. Usually it is the
+    /// same peer: its network has changed or its machine was restarted, and nobody has told us of the end of the old
+    /// connection.
+    ///
+    /// A client has to have proven its name. A server's name counts if it is what lost servers are found by (`-scr`):
+    /// without that, servers may share one.
+    fn supersede(&mut self, index: usize, is_proven: bool) {
+        let connection = self.connection(index);
+        let is_identity = match connection.side {
+            Side::Server => self.settings.server_recovery,
+            Side::Client => is_proven,
+        };
+        if !is_identity || connection.identifier.is_empty() {
+            return;
+        }
+        let name = (connection.side, connection.identifier.clone());
+        let former = self.bearers.get(&name).and_then(|&key| self.place(key)).filter(|&former| former != index);
+        if let Some(former) = former {
+            self.notice(former, name.1, "superseded");
+            self.counters.superseded += 1;
+            // What it had is kept for whom it may be, as for one that was lost.
+            self.end(former, EndCause::Lost);
+        }
+    }
+
+    fn turn_away(&mut self, index: usize, verdict: AuthVerdict, patience: Option<Duration>) {
         let connection = self.connection_mut(index);
         connection.stage = Stage::Stranger;
         connection.identifier.clear();
+        if verdict == AuthVerdict::Unavailable {
+            // It may try again for as long as if it had just come.
+            self.begin_patience(index, self.login_patience());
+            self.count(Refusal::Limit("login_undecided"));
+            return;
+        }
+        self.begin_patience(index, patience);
         self.count(Refusal::Limit("login_failed"));
         self.note_failed_login(index);
     }
 
-    fn note_failed_login(&mut self, index: usize) {
+    /// How long a newcomer is waited for, if it is not for ever.
+    pub(super) fn login_patience(&self) -> Option<Duration> {
+        let ms = self.settings.limits.max_unauthenticated_ms;
+        (ms > 0).then(|| Duration::from_millis(ms.into()))
+    }
+
+    /// Sees to it that a connection is ended unless it has said in time who it is.
+    pub(super) fn begin_patience(&mut self, index: usize, patience: Option<Duration>) {
+        let Some(patience) = patience else { return };
+        let end = self.now.after(patience);
+        let connection = self.connection_mut(index);
+        let key = connection.key;
+        connection.patience_end = Some(end);
+        self.strangers.insert((end, key));
+    }
+
+    /// Takes that back. What is left of the patience.
+    fn stop_patience(&mut self, index: usize) -> Option<Duration> {
+        let now = self.now;
+        let connection = self.connection_mut(index);
+        let (end, key) = (connection.patience_end.take()?, connection.key);
+        self.strangers.remove(&(end, key));
+        Some(end.since(now))
+    }
+
+    pub(super) fn note_failed_login(&mut self, index: usize) {
         let limit = self.settings.limits.max_failed_auth;
         let connection = self.connection_mut(index);
         connection.failed_logins += 1;
@@ -152,6 +219,12 @@ impl Engine {
         let hub = self.hub_id(index);
         self.hub.disconnect(hub);
         let Some(mut connection) = self.connections[index].take() else { return };
+        if !connection.identifier.is_empty() {
+            let name = (connection.side, std::mem::take(&mut connection.identifier));
+            if self.bearers.get(&name) == Some(&connection.key) {
+                self.bearers.remove(&name);
+            }
+        }
         let bytes = connection.close();
         self.counters.side(connection.side).bytes_out += bytes as u64;
         self.by_connection_id.remove(&connection.id);
@@ -191,7 +264,9 @@ impl Engine {
     /// What becomes of the channels of an owner that has gone. None has an owner any more before the first is given up:
     /// so none is given back to who goes.
     fn lose_owner(&mut self, index: usize, may_return: bool) {
-        let mut owned = std::mem::take(&mut self.connection_mut(index).owned);
+        let owned = std::mem::take(&mut self.connection_mut(index).owned);
+        let mut owned: Vec<ChannelIndex> = owned.into_iter().collect();
+        owned.sort_unstable_by_key(|channel| channel.number());
         owned.retain(|channel| {
             let state = self.channels[channel.number()].as_mut().filter(|state| state.owner == Some(index));
             state.map(|state| state.owner = None).is_some()

@@ -13,10 +13,17 @@ use throng_wire::Tick;
 
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
+use super::connection::Cost;
 use super::refusal::Refusal;
 use super::session::connection_type;
 use crate::settings::AccessLevel;
 use crate::state::Schema;
+
+/// Subscriptions and their ends that cost a client as much as an ordinary request: one in a crowd makes hundreds at once.
+const SUBSCRIPTIONS_PER_REQUEST: u64 = 256;
+
+/// Bytes of memory of a state that cost as much if a client is sent all of it: some hundred microseconds of encoding.
+const STATE_BYTES_PER_REQUEST: u64 = 1 << 20;
 
 /// How often forms that nobody uses are looked for, at most.
 const RECLAIM_EVERY_MS: u32 = 1_000;
@@ -46,7 +53,34 @@ impl Engine {
         if wants_to_write && !self.connection(from).is_server() && !self.settings.client_rights.write {
             return Err(Refusal::NoWriteAccess);
         }
-        self.subscribe_and_tell(from, target, channel, &options, message.stub_id)
+        self.check_may_churn(from, channel)?;
+        let former = self.channel(channel).subscriber(target).map(|former| former.id);
+        self.subscribe_and_tell(from, target, channel, &options, message.stub_id)?;
+        let present = self.channel(channel).subscriber(target).map(|present| present.id);
+        if former != present && !options.skip_first_fan_out() {
+            // The whole state is encoded for it.
+            let bytes = self.hub.state(channel).size_bytes() as u64;
+            self.connection_mut(from).requests.charge(Cost::each(bytes, STATE_BYTES_PER_REQUEST));
+        }
+        Ok(())
+    }
+
+    /// Whether a connection may subscribe now, and there is room to tell the owner. For clients it costs little, unless they
+    /// do it all the time or to large channels.
+    fn check_may_churn(&mut self, from: usize, channel: ChannelIndex) -> Result<(), Refusal> {
+        let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
+        let connection = self.connection_mut(from);
+        if connection.is_server() {
+            return Ok(());
+        }
+        if !connection.requests.has(now, per_s) {
+            return Err(Refusal::Limit("client_requests"));
+        }
+        connection.requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
+        match self.channel(channel).owner.filter(|&owner| owner != from) {
+            Some(owner) => self.check_room_for_clients(owner),
+            None => Ok(()),
+        }
     }
 
     /// Clients speak for themselves; servers may name anybody.
@@ -163,7 +197,7 @@ impl Engine {
             self.send(target, header, result);
         }
         if let Some(owner) = owner.filter(|&owner| owner != from && owner != target) {
-            self.send(owner, header, result);
+            self.send_from(from, owner, header, result);
         }
     }
 
@@ -224,6 +258,25 @@ impl Engine {
         }
         self.reclaim_forms();
         self.forms.add(masks, schema.as_deref())
+    }
+
+    /// It is known now of what type a channel's state is: masks that were asked for by name show what they name.
+    pub(super) fn resolve_masks_anew(&mut self, channel: ChannelIndex) {
+        let masked = |&(_, subscriber): &(u32, Subscriber)| subscriber.variant != Variant::default();
+        let masked: Vec<(u32, Subscriber)> = self.channel(channel).subscribers.iter().filter(masked).collect();
+        let schema = if masked.is_empty() { None } else { self.schema_of(channel) };
+        for (place, subscriber) in masked {
+            let paths = self.forms.paths(subscriber.variant).to_vec();
+            let Ok(variant) = self.forms.add(&paths, schema.as_deref()) else { continue };
+            if variant == subscriber.variant {
+                continue;
+            }
+            let wanted = Wanted { variant, ..self.granted(place as usize, subscriber) };
+            let hub = self.hub_id(place as usize);
+            self.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
+            let subscriber = Subscriber::new(subscriber.id, wanted, subscriber.since);
+            self.channel_mut(channel).subscribers.insert(place, subscriber);
+        }
     }
 
     /// If there is no room for another form, forgets those that nobody uses, nor will when it comes back. Not all the
@@ -349,6 +402,8 @@ impl Engine {
         message: &Message,
     ) -> Result<(), Refusal> {
         let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        // To leave is never refused: it can only make things better. But it counts.
+        self.connection_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
         let target = self.named_or_self(from, wanted.conn_id)?;
         if target != from && !self.is_allowed(self.channel(channel).settings.acl.unsub, from, channel) {
             return Err(Refusal::NotAllowed);

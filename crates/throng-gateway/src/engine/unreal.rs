@@ -16,11 +16,16 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::entity::OUTSIDE;
+use super::handover::GATEWAY;
 use super::refusal::Refusal;
 use crate::spatial::Position;
 
 /// `SpawnObjectMessage.obj`.
 const OBJECT_FIELD: u32 = 1;
+
+/// Where the state of an entity's channel keeps the reference of the object.
+const OBJECT_REFERENCE: &str = "objRef";
+const OBJECT_REFERENCE_TYPE: &str = "unrealpb.UnrealObjectRef";
 
 /// References in one recovery message.
 const REFERENCES_MAX_BYTES: usize = 20_000;
@@ -58,10 +63,9 @@ impl Engine {
         let Ok(forward) = ServerForwardMessage::decode(message.body.clone()) else { return Ok(None) };
         let Ok(spawn) = SpawnObjectMessage::decode(forward.payload.clone()) else { return Ok(None) };
         let Some(entity) = spawn.obj.as_ref().and_then(|object| object.net_guid) else { return Ok(None) };
-        if let Some(object) = raw_field(&forward.payload, OBJECT_FIELD)
-            && self.entities.contains_key(&entity)
-        {
-            self.entity_mut(entity).object = Bytes::copy_from_slice(&object);
+        let object = raw_field(&forward.payload, OBJECT_FIELD);
+        if let Some(object) = &object {
+            self.note_object(entity, object);
         }
         let Some(location) = spawn.location else {
             let cell = self.channel(channel);
@@ -82,6 +86,12 @@ impl Engine {
             return Ok(None);
         };
         let Some(&cell) = self.by_channel_id.get(&id) else { return Ok(None) };
+        if !self.entities.contains_key(&entity)
+            && self.expect_entity(entity)
+            && let Some(object) = &object
+        {
+            self.note_object(entity, object);
+        }
         self.spawn_in(id, entity, forward.client_conn_id);
         // The last of several values of a field counts: so the rest stays as it was sent, byte for byte.
         let mut payload = forward.payload.to_vec();
@@ -97,11 +107,42 @@ impl Engine {
         let Some(known) = self.entities.get(&entity) else { return };
         let decides = |cell: u32| self.by_channel_id.get(&cell).and_then(|&cell| self.channel(cell).owner);
         match known.cell {
-            Some(former) if former != cell && decides(former) != decides(cell) => {
+            Some(former)
+                if former != cell && decides(former) != decides(cell) && self.by_channel_id.contains_key(&entity) =>
+            {
                 self.hand_over(entity, former, cell, context);
             }
             _ => self.list(cell, entity),
         }
+    }
+
+    /// Makes room for what is known of an object whose channel does not exist yet. Whether there is room.
+    fn expect_entity(&mut self, entity: u32) -> bool {
+        // As many as there may be channels for.
+        if self.unborn.len() >= self.settings.limits.max_channels as usize {
+            self.count(Refusal::Limit("spawned_objects"));
+            return false;
+        }
+        self.unborn.insert(entity);
+        self.entity_mut(entity);
+        true
+    }
+
+    /// Keeps how an object is named, in the state of its channel as well.
+    fn note_object(&mut self, entity: u32, object: &Bytes) {
+        let Some(known) = self.entities.get_mut(&entity).filter(|known| known.object != *object) else { return };
+        // Not the whole message that it came in.
+        known.object = Bytes::copy_from_slice(object);
+        self.tell_object(entity);
+    }
+
+    /// Writes the reference of an object into the state of its channel, if that has a place for it: `objRef`.
+    pub(super) fn tell_object(&mut self, entity: u32) {
+        let object = self.object_of(entity);
+        let Some(&channel) = self.by_channel_id.get(&entity).filter(|_| !object.is_empty()) else { return };
+        let Some(schema) = self.hub.state(channel).data().and_then(|data| data.schema().cloned()) else { return };
+        let Some(number) = schema.message_field(OBJECT_REFERENCE, OBJECT_REFERENCE_TYPE) else { return };
+        self.change_state(channel, &schema, |data, tick| data.set_message(number, &object, GATEWAY, tick));
     }
 
     /// The channel is removed when the message has been passed on: see [`Engine::after_forward`].
@@ -119,6 +160,12 @@ impl Engine {
             return;
         }
         let Some(id) = destroyed(message) else { return };
+        if self.unborn.remove(&id) {
+            if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+                self.unlist(cell, id);
+            }
+            self.entities.remove(&id);
+        }
         if let Some(&channel) = self.by_channel_id.get(&id)
             && self.channel(channel).kind == ChannelType::Entity
         {

@@ -6,8 +6,9 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Access;
+use super::log::VALUE_MAX_BYTES;
 use super::refusal::Refusal;
-use crate::state::{MergeOptions, StateLimits};
+use crate::state::{MergeError, MergeOptions, StateLimits};
 
 impl Engine {
     pub(super) fn on_update(&mut self, from: usize, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
@@ -20,7 +21,7 @@ impl Engine {
         };
         self.merge(channel, writer, &data)?;
         self.counters.updates += 1;
-        self.entity_moved(channel, context);
+        self.entity_moved_by(from, channel, context);
         Ok(())
     }
 
@@ -38,7 +39,9 @@ impl Engine {
     /// The state that a channel begins with. A type that was only expected gives way to the one that comes.
     pub(super) fn begin_data(&mut self, channel: ChannelIndex, from: usize, data: &Any) -> Result<(), Refusal> {
         if self.hub.state(channel).is_untouched() {
+            let before = self.hub.state(channel).size_bytes() as u64;
             self.hub.state_mut(channel).clear();
+            self.state_was_changed(channel, before);
         }
         self.merge(channel, from, data)
     }
@@ -47,44 +50,69 @@ impl Engine {
     pub(super) fn begin_empty(&mut self, channel: ChannelIndex) {
         let settings = &self.channel(channel).settings;
         let Some(name) = settings.data_msg_full_name.clone() else { return };
-        let options = merge_options(&self.channel(channel).merge);
+        let options = self.merge_options(channel);
         let (tick, limits) = (self.change_tick(), self.state_limits());
         let schema = self.schemas.find(&name).cloned();
+        let before = self.hub.state(channel).size_bytes() as u64;
         self.hub.state_mut(channel).begin_empty(&name, (schema, options, limits), tick);
+        self.state_was_changed(channel, before);
+        self.learn_position(channel);
     }
 
     /// How updates are merged from now on.
     pub(super) fn set_merge_options(&mut self, channel: ChannelIndex, options: ChannelDataMergeOptions) {
         self.channel_mut(channel).merge = options;
-        self.hub.state_mut(channel).set_options(merge_options(&options));
+        let options = self.merge_options(channel);
+        self.hub.state_mut(channel).set_options(options);
     }
 
     /// What a state may grow to.
     pub(super) fn state_limits(&self) -> StateLimits {
         let bytes = usize::try_from(self.settings.limits.max_state_bytes).unwrap_or(usize::MAX);
-        StateLimits { state_bytes: bytes, ..StateLimits::default() }
+        StateLimits { state_bytes: bytes, unit_bytes: VALUE_MAX_BYTES, ..StateLimits::default() }
     }
 
     pub(super) fn merge(&mut self, channel: ChannelIndex, from: usize, data: &Any) -> Result<(), Refusal> {
-        let options = merge_options(&self.channel(channel).merge);
-        let (tick, limits) = (self.change_tick(), self.state_limits());
+        let options = self.merge_options(channel);
+        let (tick, mut limits) = (self.change_tick(), self.state_limits());
         let writer = self.connection(from).writer;
-        if self.state_bytes + data.value.len() as u64 > self.settings.limits.max_total_state_bytes {
-            return Err(Refusal::Limit("total_state_bytes"));
-        }
+        let is_short = self.pressure.is_on(self.connection(from).side);
+        let (room, state_bytes) = (self.room_for_state(channel), limits.state_bytes);
         let state = self.hub.state_mut(channel);
+        let had_data = state.data().is_some();
         let before = state.size_bytes() as u64;
+        // What only takes the place of something needs no room.
+        limits.state_bytes = state_bytes.min(usize::try_from(before + room.bytes).unwrap_or(usize::MAX));
+        if is_short {
+            limits.state_bytes = limits.state_bytes.min(state.size_bytes());
+        }
+        let is_room_short = limits.state_bytes < state_bytes;
         let merged = state.merge(data, (&self.schemas, options, limits), writer, tick);
-        self.state_bytes = (self.state_bytes + state.size_bytes() as u64).saturating_sub(before);
-        merged.map_err(|error| Refusal::Data(error.tag()))
+        self.state_was_changed(channel, before);
+        let merged = merged.map_err(|error| match error {
+            MergeError::TooLarge { .. } if is_short => Refusal::Limit("memory"),
+            MergeError::TooLarge { .. } if is_room_short => room.refusal,
+            error => Refusal::Data(error.tag()),
+        })?;
+        if merged.dropped > 0 {
+            self.count(Refusal::Data("values_dropped"));
+        }
+        if !had_data {
+            self.resolve_masks_anew(channel);
+            self.learn_position(channel);
+        }
+        Ok(())
     }
-}
 
-fn merge_options(options: &ChannelDataMergeOptions) -> MergeOptions {
-    MergeOptions {
-        replace_lists: options.should_replace_list,
-        list_size_limit: options.list_size_limit,
-        truncate_top: options.truncate_top,
-        remove_map_entries: options.should_check_removable_map_field,
+    /// How a channel's updates are merged: as its creator said, and its type.
+    pub(super) fn merge_options(&self, channel: ChannelIndex) -> MergeOptions {
+        let channel = self.channel(channel);
+        MergeOptions {
+            replace_lists: channel.merge.should_replace_list,
+            list_size_limit: channel.merge.list_size_limit,
+            truncate_top: channel.merge.truncate_top,
+            remove_map_entries: channel.merge.should_check_removable_map_field,
+            merge_map_entries: channel.settings.merge_map_entries,
+        }
     }
 }

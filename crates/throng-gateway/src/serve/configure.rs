@@ -26,14 +26,15 @@ impl ServeOptions {
         let servers = std::iter::once(&settings.server).chain(&settings.more_servers);
         let clients = std::iter::once(&settings.client).chain(&settings.more_clients);
         let doors = servers.map(|door| (Side::Server, door)).chain(clients.map(|door| (Side::Client, door)));
-        let http = match settings.http_address.as_str() {
-            "" => None,
-            address => Some(resolve(address)?),
-        };
+        let page = |address: &str| (!address.is_empty()).then(|| resolve(address)).transpose();
+        let (http, admin) = (page(&settings.http_address)?, page(&settings.admin_address)?);
         Ok(ServeOptions {
             doors: doors.map(|(side, listener)| door(settings, side, listener)).collect::<Result<_, _>>()?,
             http,
+            admin,
+            memory_bytes: settings.limits.max_memory_bytes,
             inbound_bytes: settings.limits.max_inbound_events as usize * EVENT_BYTES,
+            lame_duck: Duration::from_millis(settings.limits.lame_duck_ms.into()),
             drain: Duration::from_millis(settings.limits.drain_ms.into()),
             io_threads: 0,
             waits_for_master: settings.client_waits_for_master,
@@ -42,6 +43,7 @@ impl ServeOptions {
                 session_bytes: settings.limits.max_recording_bytes,
                 sessions: settings.limits.max_recordings as usize,
             }),
+            ..ServeOptions::new()
         })
     }
 }
@@ -51,8 +53,10 @@ impl DeskLimits {
     pub fn from_settings(settings: &Settings) -> DeskLimits {
         let limits = &settings.limits;
         DeskLimits {
-            workers: limits.auth_workers as usize,
+            calls: limits.max_auth_calls as usize,
             waiting: limits.max_pending_auth as usize,
+            per_address: limits.max_pending_auth_per_address as usize,
+            patience: Duration::from_millis(limits.max_auth_wait_ms.into()),
             failures: limits.max_failed_auth,
             ban: Duration::from_millis(limits.block_ms.into()),
             remembered: limits.max_blocked as usize,
@@ -87,6 +91,9 @@ impl DoorLimits {
             Side::Client => DoorLimits {
                 connections_per_address: limits.max_connections_per_address as usize,
                 arrivals_per_s: limits.max_new_connections_per_address_per_s,
+                all_arrivals_per_s: limits.max_new_connections_per_s,
+                handshakes_per_s: limits.max_handshakes_per_s,
+                strikes: limits.max_strikes,
                 messages_per_s: limits.max_client_messages_per_s,
                 burst_messages: limits.client_burst_messages,
                 bytes_per_s: limits.max_client_bytes_per_s,
@@ -118,7 +125,8 @@ fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOpti
             return Err(ServeError::Door { transport: listener.network.tag(), address, what });
         }
     };
-    Ok(DoorOptions { side, transport, address, tls, limits: DoorLimits::from_limits(&settings.limits, side) })
+    let proxies = listener.proxies.clone();
+    Ok(DoorOptions { side, transport, address, tls, proxies, limits: DoorLimits::from_limits(&settings.limits, side) })
 }
 
 fn link(settings: &Settings) -> Result<LinkOptions, ServeError> {

@@ -1,7 +1,9 @@
 //! What the shell has done and refused.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::memory::Memory;
 use crate::Histogram;
 use crate::engine::port::Side;
 
@@ -55,11 +57,21 @@ pub enum Reason {
     Accept,
     /// A datagram that no honest peer could have sent. Its address may be somebody else's.
     BadDatagram,
+    /// Came to a TLS or WebSocket door and left again, or asked for a page, without doing any harm: health checks do.
+    Probe,
+    /// Came to a door for proxies, and is none of those that are trusted.
+    UntrustedProxy,
+    /// A trusted proxy did not say for whom it speaks, or not in a way that can be read.
+    BadProxyHeader,
+    /// More connections or encrypted handshakes in a second than allowed, of all addresses together.
+    Busy,
+    /// There is no memory left for it: see [`Memory`].
+    NoMemory,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 28] = [
         Reason::TooManyConnections,
         Reason::TooManyFromAddress,
         Reason::ArrivesTooFast,
@@ -83,6 +95,11 @@ impl Reason {
         Reason::NoMaster,
         Reason::Accept,
         Reason::BadDatagram,
+        Reason::Probe,
+        Reason::UntrustedProxy,
+        Reason::BadProxyHeader,
+        Reason::Busy,
+        Reason::NoMemory,
     ];
 
     /// A stable name, for metric labels.
@@ -111,6 +128,11 @@ impl Reason {
             Reason::NoMaster => "no_master",
             Reason::Accept => "accept",
             Reason::BadDatagram => "bad_datagram",
+            Reason::Probe => "probe",
+            Reason::UntrustedProxy => "untrusted_proxy",
+            Reason::BadProxyHeader => "bad_proxy_header",
+            Reason::Busy => "busy",
+            Reason::NoMemory => "no_memory",
         }
     }
 
@@ -188,11 +210,20 @@ pub struct ShellCounters {
     pub recordings_failed: AtomicU64,
     /// Sessions that were not recorded, or not to their end, because of a limit.
     pub recordings_limited: AtomicU64,
+    /// Recordings that ended early because the disk did not keep up.
+    pub recordings_slow: AtomicU64,
+    /// The budget of memory.
+    pub memory: Arc<Memory>,
     servers: SideCounters,
     clients: SideCounters,
 }
 
 impl ShellCounters {
+    /// Counts of a gateway that may use so much memory.
+    pub(crate) fn new(memory: Memory) -> ShellCounters {
+        ShellCounters { memory: Arc::new(memory), ..ShellCounters::default() }
+    }
+
     /// The counts of one side.
     pub fn of(&self, side: Side) -> &SideCounters {
         match side {

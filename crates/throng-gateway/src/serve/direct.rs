@@ -145,7 +145,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let stream = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
         let (_reader, writer) = stream.into_split();
-        let (queue, manner) = (Queue::new(Arc::new(1_000.into())), Arc::<Manner>::default());
+        let (queue, manner) =
+            (Queue::new(Arc::new(1_000.into()), None, (&Arc::default(), 0)), Arc::<Manner>::default());
         queue.attach(Direct::new(writer, Door::alone(Side::Client), Arc::clone(&manner)));
         let outbox = Outbox(Arc::clone(&queue));
         manner.learn(Dialect::Fixed, Compression::None);

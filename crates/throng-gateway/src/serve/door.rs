@@ -1,7 +1,7 @@
 //! What the tasks of one door share, and the life of a connection from the door to its end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +15,13 @@ use tracing::{debug, error};
 
 use super::counters::{Reason, ShellCounters, SideCounters, add};
 use super::event::{Event, Events};
-use super::gate::Gate;
+use super::gate::{Ban, Claim, Gate};
 use super::intake::Intake;
-use super::options::{DoorLimits, DoorOptions};
+use super::memory::{Holding, Memory, Part};
+use super::options::{DoorLimits, DoorOptions, Transport};
 use super::outbox::{Ending, Queue};
-use super::ration::Ration;
+use super::rate::Throttle;
+use super::ration::{Party, Ration};
 use super::record::Recorder;
 use crate::engine::port::{EndCause, Key, Side};
 
@@ -54,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) waits_for_master: Arc<AtomicBool>,
     /// Records what clients say.
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// How fast clients come, whatever their addresses.
+    pub(crate) arrivals: Arc<Throttle>,
+    /// How fast encrypted connections of clients are begun.
+    pub(crate) handshakes: Arc<Throttle>,
     /// Turns true when nothing more is to be let in.
     pub(crate) closing: watch::Receiver<bool>,
     /// How long connections may take to end when the gateway does.
@@ -72,8 +78,24 @@ pub(crate) struct Door {
     limits: watch::Sender<Arc<DoorLimits>>,
     /// [`DoorLimits::queued_bytes`], for the queues: they look at it whenever something is sent.
     queue_limit_bytes: Arc<AtomicUsize>,
+    /// What a connection costs that says nothing.
+    connection_bytes: usize,
+    /// What the kernel keeps for a peer who does not read.
+    kernel_bytes: AtomicUsize,
     gate: Mutex<Gate>,
     shared: Shared,
+}
+
+/// What a connection costs that is open and says nothing, as measured by a test ("memory" of the command's tests): its
+/// task, what the engine and the socket's driver keep of it, and the buffers of its transport.
+fn connection_bytes(options: &DoorOptions) -> usize {
+    let transport = match &options.transport {
+        Transport::Tcp => 9 << 10,
+        Transport::WebSocket(_) => 12 << 10,
+        Transport::Kcp => 16 << 10,
+        Transport::Link(_) => 32 << 10,
+    };
+    transport + if options.tls.is_some() { 18 << 10 } else { 0 }
 }
 
 /// How a connection came to its end.
@@ -91,12 +113,28 @@ pub(crate) enum End {
     Gone,
 }
 
+impl End {
+    /// A stable name for logs.
+    fn tag(self) -> &'static str {
+        match self {
+            End::PeerClosed => "closed_by_peer",
+            End::Lost => "lost",
+            End::Refused(reason) => reason.tag(),
+            End::Done => "closed_by_us",
+            End::Gone => "shut_down",
+        }
+    }
+}
+
 impl Door {
     pub(crate) fn new(options: &DoorOptions, shared: Shared) -> Arc<Door> {
         let limits = Arc::new(options.limits.clone());
         let gate = Mutex::new(Gate::new(Arc::clone(&limits)));
         let queue_limit_bytes = Arc::new(AtomicUsize::new(limits.queued_bytes));
-        Arc::new(Door { side: options.side, gate, limits: watch::Sender::new(limits), queue_limit_bytes, shared })
+        let connection_bytes = connection_bytes(options);
+        let kernel_bytes = AtomicUsize::new(0);
+        let limits = watch::Sender::new(limits);
+        Arc::new(Door { side: options.side, gate, limits, queue_limit_bytes, connection_bytes, kernel_bytes, shared })
     }
 
     /// A door of no gateway.
@@ -105,11 +143,13 @@ impl Door {
         let options = DoorOptions::new(side, super::options::Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)));
         let shared = Shared {
             clock: Clock::start(),
-            events: super::event::events(0).0,
+            events: super::event::events(0, Arc::default()).0,
             counters: Arc::default(),
             ration: Arc::default(),
             waits_for_master: Arc::default(),
             recorder: None,
+            arrivals: Arc::new(Throttle::new()),
+            handshakes: Arc::new(Throttle::new()),
             closing: watch::channel(false).1,
             drain: Duration::ZERO,
             has_cut_off: Arc::default(),
@@ -139,6 +179,21 @@ impl Door {
 
     pub(crate) fn counters(&self) -> &SideCounters {
         self.shared.counters.of(self.side)
+    }
+
+    /// What the kernel keeps for a peer who does not read: known once there is a socket.
+    pub(crate) fn kernel_bytes(&self) -> usize {
+        self.kernel_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that.
+    pub(crate) fn set_kernel_bytes(&self, bytes: usize) {
+        self.kernel_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The budget of memory.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.shared.counters.memory
     }
 
     pub(crate) fn events(&self) -> &Events {
@@ -189,28 +244,87 @@ impl Door {
 
     /// Lets a peer through, unless there are too many or it misbehaved.
     pub(crate) fn enter(self: &Arc<Door>, address: SocketAddr) -> Option<Pass> {
+        let mut pass = self.enter_unnamed(address)?;
+        pass.claim(address).then_some(pass)
+    }
+
+    /// The same for a proxy, which will say for whom it speaks.
+    pub(crate) fn enter_unnamed(self: &Arc<Door>, address: SocketAddr) -> Option<Pass> {
         // There is none any more once the gateway waits for the last to leave.
         let alive = self.shared.alive.upgrade()?;
-        if self.side == Side::Client && self.shared.waits_for_master.load(Ordering::Relaxed) {
-            self.refuse(address, Reason::NoMaster);
-            return None;
-        }
-        match self.gate().enter(self.now(), address.ip()) {
+        let waits_for_master = self.side == Side::Client && self.shared.waits_for_master.load(Ordering::Relaxed);
+        let entered = match self.memory().has_room(self.side) {
+            _ if waits_for_master => Err(Reason::NoMaster),
+            false => Err(Reason::NoMemory),
+            true => self.gate().enter(),
+        };
+        match entered {
             Ok(()) => {
-                add(&self.counters().accepted, 1);
-                Some(Pass { door: Arc::clone(self), address, _alive: alive })
+                let holding = Holding::new(self.memory(), Part::Connections, self.connection_bytes);
+                let door = Arc::clone(self);
+                Some(Pass { door, address, claim: None, is_accepted: false, _holding: holding, _alive: alive })
             }
             Err(reason) => {
-                self.refuse(address, reason);
+                self.refuse(&Party::of(self.side, address), reason);
                 None
             }
         }
     }
 
+    /// How long the next connection is not to be accepted, because clients come too fast.
+    pub(crate) fn arrival_pause(&self) -> Duration {
+        match self.side {
+            Side::Server => Duration::ZERO,
+            Side::Client => {
+                let per_s = self.limits().all_arrivals_per_s;
+                self.shared.arrivals.take(self.now(), per_s, Duration::MAX).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The same for who knocks again if nobody opens: false, and a knock less is looked at.
+    pub(crate) fn may_arrive(&self, address: SocketAddr) -> bool {
+        let per_s = self.limits().all_arrivals_per_s;
+        let may = self.side == Side::Server || self.shared.arrivals.take(self.now(), per_s, Duration::ZERO).is_some();
+        if !may {
+            self.refuse(&Party::of(self.side, address), Reason::Busy);
+        }
+        may
+    }
+
+    /// How long an encrypted handshake has to wait for its turn. `None`: longer than it may take.
+    pub(crate) fn handshake_pause(&self) -> Option<Duration> {
+        let limits = self.limits();
+        match self.side {
+            Side::Server => Some(Duration::ZERO),
+            Side::Client => self.shared.handshakes.take(self.now(), limits.handshakes_per_s, limits.handshake / 2),
+        }
+    }
+
+    /// Whether there is room for another connection.
+    pub(crate) fn has_room(&self) -> bool {
+        self.gate().has_room()
+    }
+
+    /// The addresses that are shut out, as many as `limit`.
+    pub(crate) fn bans(&self, limit: usize) -> Vec<Ban> {
+        self.gate().bans(self.now()).take(limit).collect()
+    }
+
+    /// How many addresses are shut out.
+    pub(crate) fn ban_count(&self) -> usize {
+        self.gate().ban_count(self.now())
+    }
+
+    /// Forgives an address. Whether there was anything to forgive.
+    pub(crate) fn unban(&self, address: IpAddr) -> bool {
+        self.gate().unban(address)
+    }
+
     /// Counts what was refused, and writes it down.
-    pub(crate) fn refuse(&self, address: SocketAddr, reason: Reason) {
+    pub(crate) fn refuse(&self, party: &Party<'_>, reason: Reason) {
         self.counters().refuse(reason);
-        self.shared.ration.refused(self.now(), (self.side, address), reason.tag(), "");
+        self.shared.ration.refused(self.now(), party, reason.tag());
     }
 
     /// A connection could not be accepted: the machine lacks something, most often file descriptors.
@@ -229,32 +343,75 @@ impl Door {
 /// A connection that was let through the door. Its place is free again when this is dropped.
 pub(crate) struct Pass {
     pub(crate) door: Arc<Door>,
+    /// The client's, if a proxy said it.
     pub(crate) address: SocketAddr,
+    claim: Option<Claim>,
+    /// It counts as accepted.
+    is_accepted: bool,
+    /// What it costs.
+    _holding: Holding,
     _alive: mpsc::Sender<()>,
 }
 
 impl Pass {
-    /// Counts what the peer did, and remembers it if it was more than bad luck.
+    /// Takes a place among those of an address, which may be shut out or have none left. A proxy that speaks for itself
+    /// needs none.
+    pub(crate) fn claim(&mut self, address: SocketAddr) -> bool {
+        self.address = address;
+        let claimed = self.door.gate().claim(self.door.now(), address.ip());
+        match claimed {
+            Ok(claim) => {
+                self.claim = claim;
+                self.accept();
+                true
+            }
+            Err(reason) => {
+                self.refuse(reason);
+                false
+            }
+        }
+    }
+
+    /// Counts it as accepted.
+    pub(crate) fn accept(&mut self) {
+        self.is_accepted = true;
+        add(&self.door.counters().accepted, 1);
+    }
+
+    /// Counts what a peer did that was not let in, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
-        self.door.refuse(self.address, reason);
+        self.refuse_as(&Party::of(self.door.side, self.address), reason, false);
+    }
+
+    fn refuse_as(&self, party: &Party<'_>, reason: Reason, is_member: bool) {
+        self.door.refuse(party, reason);
         if matches!(reason, Reason::FlushLate | Reason::TooSlow) {
             self.door.note_cut_off();
         }
         if reason.is_strike() {
-            self.door.gate().strike(self.door.now(), self.address.ip());
+            let now = self.door.now();
+            let is_shut_out = self.door.gate().strike(now, self.claim.as_ref(), is_member);
+            if is_shut_out {
+                self.door.shared.ration.shut_out(now, party);
+            }
         }
     }
 
     /// Announces the connection to the engine.
     pub(crate) async fn open(self) -> Option<Opened> {
-        let queue = Queue::new(Arc::clone(&self.door.queue_limit_bytes));
+        let members = self.claim.as_ref().map(|claim| Arc::clone(&claim.members));
+        let queue = Queue::new(
+            Arc::clone(&self.door.queue_limit_bytes),
+            members,
+            (self.door.memory(), self.door.kernel_bytes()),
+        );
         let (reply, answer) = oneshot::channel();
         let event = Event::Open { side: self.door.side, address: self.address, queue: Arc::clone(&queue), reply };
         self.door.events().send(event).ok()?;
         match answer.await {
-            Ok(Ok(key)) => {
-                debug!(side = self.door.side.tag(), address = %self.address, %key, "a connection has come");
-                Some(Opened { pass: self, key, queue, manner: Arc::default() })
+            Ok(Ok((key, connection))) => {
+                debug!(side = self.door.side.tag(), address = %self.address, connection, "a connection has come");
+                Some(Opened { pass: self, key, connection, queue, manner: Arc::default() })
             }
             Ok(Err(_)) => {
                 self.refuse(Reason::NoRoom);
@@ -267,8 +424,10 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        add(&self.door.counters().closed, 1);
-        self.door.gate().leave(self.address.ip());
+        if self.is_accepted {
+            add(&self.door.counters().closed, 1);
+        }
+        self.door.gate().leave(self.claim.as_ref());
     }
 }
 
@@ -276,13 +435,15 @@ impl Drop for Pass {
 pub(crate) struct Opened {
     pub(crate) pass: Pass,
     pub(crate) key: Key,
+    /// The number under which the protocol knows it.
+    pub(crate) connection: u32,
     pub(crate) queue: Arc<Queue>,
     pub(crate) manner: Arc<Manner>,
 }
 
 impl Opened {
     pub(crate) fn intake(&self) -> Intake {
-        Intake::new(&self.pass, (self.key, Arc::clone(&self.queue)), Arc::clone(&self.manner))
+        Intake::new(self)
     }
 
     /// Reads and writes until one of the two ends, or the engine wants an end; then tells the engine.
@@ -302,15 +463,21 @@ impl Opened {
         };
         // The writer may have seen first that there is nothing more to write.
         let end = self.queue.ended_now().map_or(end, End::Refused);
-        match end {
-            End::Refused(reason) => self.pass.refuse(reason),
+        let is_stranger = self.pass.door.side == Side::Client && !self.queue.is_admitted();
+        let reason = match end {
+            // It has waited for us, or for a provider that could not decide.
+            End::Refused(Reason::Stranger) | End::Done if is_stranger && self.queue.is_excused() => None,
+            End::Refused(reason) => Some(reason),
             // The engine turned away a client before it had said who it is, or after it had guessed too often.
-            End::Done
-                if self.pass.door.side == Side::Client && !self.queue.is_admitted() && !self.pass.door.is_closing() =>
-            {
-                self.pass.refuse(Reason::Stranger);
-            }
-            _ => {}
+            End::Done if is_stranger && !self.pass.door.is_closing() => Some(Reason::Stranger),
+            // Or it left in time, to go on guessing with another connection. To mistype once is no crime.
+            End::PeerClosed | End::Lost if is_stranger && self.queue.failed_logins() > 1 => Some(Reason::Stranger),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            let party =
+                Party { connection: Some(self.connection), ..Party::of(self.pass.door.side, self.pass.address) };
+            self.pass.refuse_as(&party, reason, self.queue.is_admitted());
         }
         let cause = match end {
             End::PeerClosed => EndCause::PeerClosed,
@@ -318,8 +485,11 @@ impl Opened {
             End::Refused(Reason::TooSlow) => EndCause::Stalled,
             End::Lost | End::Refused(_) => EndCause::Lost,
         };
-        debug!(side = self.pass.door.side.tag(), address = %self.pass.address, ?end, "a connection has ended");
-        let _ = self.pass.door.events().send(Event::Closed { key: self.key, cause });
+        let _ = self.pass.door.events().send(Event::Closed {
+            key: self.key,
+            cause,
+            reason: reason.map_or(end.tag(), Reason::tag),
+        });
         // The engine holds the queue a little longer; the peer need not wait for that.
         drop(self.queue.take_socket());
         Ended { pass: self.pass, end }

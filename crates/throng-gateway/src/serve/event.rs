@@ -11,11 +11,13 @@ use smallvec::SmallVec;
 use throng_channeld::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::auth::{Answer, DeskLimits, Staff};
+use crate::auth::{Answer, DeskLimits, Provider};
 use crate::engine::port::{EndCause, Key, Side};
 use crate::engine::{Counters, Occupancy, Refusal};
 use crate::settings::Settings;
 
+use super::admin::Ask;
+use super::memory::{Memory, Part};
 use super::outbox::Queue;
 
 const UNIT_BYTES: usize = 1 << 10;
@@ -26,18 +28,26 @@ pub(crate) type Batch = SmallVec<[Message; 2]>;
 /// Something that has come.
 pub(crate) enum Event {
     /// A connection came through a door.
-    Open { side: Side, address: std::net::SocketAddr, queue: Arc<Queue>, reply: oneshot::Sender<Result<Key, Refusal>> },
+    /// Its key and its number in the protocol are the answer.
+    Open {
+        side: Side,
+        address: std::net::SocketAddr,
+        queue: Arc<Queue>,
+        reply: oneshot::Sender<Result<(Key, u32), Refusal>>,
+    },
     /// A connection sent messages.
     Messages { key: Key, batch: Batch, _room: OwnedSemaphorePermit },
     /// Some of what a connection was sent on the way for what may get lost was lost. At most one for each connection,
     /// until the engine has looked.
     Settled { key: Key },
-    /// A connection has ended.
-    Closed { key: Key, cause: EndCause },
+    /// A connection has ended; `reason` is a stable name of why.
+    Closed { key: Key, cause: EndCause, reason: &'static str },
     /// The authentication provider has answered.
     Answer(Answer),
     /// Somebody wants to know how things are.
     Report(oneshot::Sender<Report>),
+    /// An operator looks at something, or wants something.
+    Admin(Ask),
     /// The settings have changed.
     Reload(Box<Reload>),
     /// All connections are to end; nothing more is let in.
@@ -46,20 +56,35 @@ pub(crate) enum Event {
     End,
 }
 
+impl Event {
+    /// Messages of peers in it.
+    pub(crate) fn message_count(&self) -> usize {
+        match self {
+            Event::Messages { batch, .. } => batch.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// What has changed for the engine's thread.
 pub(crate) struct Reload {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) staff: Staff,
+    pub(crate) provider: Arc<dyn Provider>,
     pub(crate) desk: DeskLimits,
 }
 
 /// How things are in the engine.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// What was done so far.
     pub counters: Counters,
     /// What is there now.
     pub occupancy: Occupancy,
+    /// Logins that are being decided, and those that wait for that.
+    pub auth_pending: [usize; 2],
+    /// Addresses that are shut out.
+    pub bans: usize,
 }
 
 /// The tasks' end.
@@ -68,6 +93,7 @@ pub(crate) struct Events {
     sender: Sender<Event>,
     room: Arc<Semaphore>,
     units: u32,
+    memory: Arc<Memory>,
 }
 
 /// The engine's thread has ended: the gateway is going down.
@@ -75,10 +101,10 @@ pub(crate) struct Events {
 pub(crate) struct Gone;
 
 /// A queue that holds `limit_bytes` of messages.
-pub(crate) fn events(limit_bytes: usize) -> (Events, Inlet) {
+pub(crate) fn events(limit_bytes: usize, memory: Arc<Memory>) -> (Events, Inlet) {
     let (sender, receiver) = channel();
     let units = (limit_bytes / UNIT_BYTES).clamp(256, Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
-    let events = Events { sender, room: Arc::new(Semaphore::new(units as usize)), units };
+    let events = Events { sender, room: Arc::new(Semaphore::new(units as usize)), units, memory };
     (events, Inlet { receiver })
 }
 
@@ -87,7 +113,14 @@ impl Events {
     pub(crate) async fn messages(&self, key: Key, batch: Batch, bytes: usize) -> Result<(), Gone> {
         let units = u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX).min(self.units);
         let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| Gone)?;
+        self.count_waiting();
         self.send(Event::Messages { key, batch, _room: room })
+    }
+
+    /// Tells how much waits for the engine.
+    pub(crate) fn count_waiting(&self) {
+        let units = (self.units as usize).saturating_sub(self.room.available_permits());
+        self.memory.set_part(Part::Waiting, (units * UNIT_BYTES) as u64);
     }
 
     /// Hands over anything else. There are never more of these than connections.

@@ -1,6 +1,9 @@
 //! What operators look at: `/healthz`, `/readyz`, `/metrics`.
+//!
+//! The first two are for probes: they look at atomics, cost nothing, and wait for nobody. What they say leads to a
+//! restart, and with it the world that is in memory is gone: so a gateway that is only busy is alive and ready.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
@@ -12,9 +15,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Duration, timeout};
 
 use super::counters::ShellCounters;
+use super::door::{Clock, Door};
 use super::event::{Event, Events, Report};
+use super::health::Heart;
 
-/// An engine that does not answer for so long is not healthy.
+/// Figures of an engine that does not answer for so long are those of the last time.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// Makes the text of `/metrics`, in Prometheus' format.
@@ -25,7 +30,41 @@ pub(crate) struct Pages {
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
     pub(crate) render: RenderMetrics,
-    pub(crate) closing: watch::Receiver<bool>,
+    pub(crate) health: Health,
+    /// What the engine last said.
+    pub(crate) last: Arc<Mutex<Option<Report>>>,
+}
+
+/// What probes look at.
+#[derive(Clone)]
+pub(crate) struct Health {
+    pub(crate) clock: Clock,
+    pub(crate) heart: Arc<Heart>,
+    pub(crate) stuck_after: Duration,
+    /// Ends when the engine's thread does.
+    pub(crate) engine_end: watch::Receiver<()>,
+    pub(crate) leaving: watch::Receiver<bool>,
+    pub(crate) doors: Arc<[Arc<Door>]>,
+}
+
+impl Health {
+    /// Why this process should be replaced by another one, if it should.
+    fn illness(&self) -> Option<&'static str> {
+        if self.engine_end.has_changed().is_err() {
+            return Some("the engine has ended\n");
+        }
+        (self.heart.silence(self.clock.now()) > self.stuck_after).then_some("the engine is stuck\n")
+    }
+
+    /// Why nobody should be sent here now, if nobody should.
+    fn reluctance(&self) -> Option<&'static str> {
+        if *self.leaving.borrow() {
+            return Some("shutting down\n");
+        }
+        let is_full = |door: &Arc<Door>| !door.has_room() || !door.memory().has_room(door.side);
+        let is_full = self.doors.iter().any(is_full);
+        self.illness().or(is_full.then_some("there is no room for another connection\n"))
+    }
 }
 
 /// Answers until the runtime ends.
@@ -39,32 +78,41 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
     let _ = axum::serve(listener, router).await;
 }
 
-/// The engine's thread is alive and keeps up.
+/// The engine's thread is alive.
 async fn health(State(pages): State<Pages>) -> Response {
-    match report(&pages).await {
-        Some(_) => (StatusCode::OK, "ok\n").into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
-    }
+    said(pages.health.illness())
 }
 
 /// New connections are welcome.
 async fn readiness(State(pages): State<Pages>) -> Response {
-    if *pages.closing.borrow() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response();
+    said(pages.health.reluctance())
+}
+
+fn said(trouble: Option<&'static str>) -> Response {
+    match trouble {
+        None => (StatusCode::OK, "ok\n").into_response(),
+        Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble).into_response(),
     }
-    health(State(pages)).await
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {
-    let Some(report) = report(&pages).await else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response();
+    let Some(mut report) = report(&pages).await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the engine has not answered yet\n").into_response();
     };
+    report.bans = pages.health.doors.iter().map(|door| door.ban_count()).sum();
+    pages.events.count_waiting();
     let text = (pages.render)(&report, &pages.counters);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-async fn report(pages: &Pages) -> Option<Report> {
+/// What the engine says, or said last if it is busy.
+pub(crate) async fn report(pages: &Pages) -> Option<Report> {
+    let last = || pages.last.lock().unwrap_or_else(PoisonError::into_inner);
     let (reply, answer) = oneshot::channel();
     pages.events.send(Event::Report(reply)).ok()?;
-    timeout(ANSWER, answer).await.ok()?.ok()
+    if let Ok(Ok(report)) = timeout(ANSWER, answer).await {
+        *last() = Some(report.clone());
+        return Some(report);
+    }
+    last().clone()
 }

@@ -12,7 +12,6 @@
 //! all. What does not fit is refused if nothing came before, and otherwise has to wait until the peer is let in: some
 //! peers go on talking behind their login without waiting for the answer.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,18 +21,22 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::counters::{Reason, add};
-use super::door::{Door, End, Manner, Pass};
+use super::door::{Door, End, Manner, Opened};
 use super::event::Batch;
+use super::memory::{Holding, Part};
 use super::options::DoorLimits;
 use super::outbox::Queue;
 use super::rate::Rate;
+use super::ration::Party;
 use super::record::Recording;
-use crate::engine::port::Key;
+use crate::engine::port::{Key, Side};
 
 /// The most messages that the engine is handed at once.
 const BATCH_MESSAGES: usize = 64;
 /// Bytes of messages after which a batch is handed over. One message may be longer.
 const BATCH_BYTES: usize = 64 << 10;
+/// A buffer of so much is part of what a connection costs.
+const FREE_BYTES: usize = 4 << 10;
 /// The longest sleep in one piece: after it, limits that have changed meanwhile count.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How long a peer that has said more than a stranger may is waited for. No provider takes longer to decide, and the
@@ -43,7 +46,7 @@ const ADMISSION_MAX: Duration = Duration::from_secs(60);
 /// The reading half of a connection.
 pub(crate) struct Intake {
     door: Arc<Door>,
-    address: SocketAddr,
+    party: Party<'static>,
     key: Key,
     queue: Arc<Queue>,
     manner: Arc<Manner>,
@@ -59,11 +62,13 @@ pub(crate) struct Intake {
     batch_bytes: usize,
     recording: Option<Recording>,
     has_recorded: bool,
+    /// What its buffer and the packet that is taken apart cost.
+    holding: Holding,
 }
 
 impl Intake {
-    pub(crate) fn new(pass: &Pass, (key, queue): (Key, Arc<Queue>), manner: Arc<Manner>) -> Intake {
-        let door = Arc::clone(&pass.door);
+    pub(crate) fn new(opened: &Opened) -> Intake {
+        let door = Arc::clone(&opened.pass.door);
         let now = door.now();
         let mut changes = door.follow_limits();
         let limits = Arc::clone(&changes.borrow_and_update());
@@ -78,11 +83,15 @@ impl Intake {
             batch_bytes: 0,
             recording: None,
             has_recorded: false,
-            address: pass.address,
+            holding: Holding::new(door.memory(), Part::Inbound, 0),
+            party: Party {
+                connection: Some(opened.connection),
+                ..Party::of(opened.pass.door.side, opened.pass.address)
+            },
             door,
-            key,
-            queue,
-            manner,
+            key: opened.key,
+            queue: Arc::clone(&opened.queue),
+            manner: Arc::clone(&opened.manner),
         }
     }
 
@@ -103,12 +112,27 @@ impl Intake {
         while let Some(frame) = self.next_frame().await? {
             self.manner.learn(self.reader.dialect(), frame.compression);
             let packet = self.unpack(frame).await?;
+            self.holding.set(packet.len());
             self.take_packet(packet).await?;
         }
         if self.reader.buffered_bytes() > 0 {
             add(&self.door.counters().packets_frag, 1);
         }
-        self.hand_over().await
+        self.hand_over().await?;
+        self.count_buffer()
+    }
+
+    /// Counts what waits for the rest of its frame. No client begins a long one while there is no memory for it. A world
+    /// server is never ended for that: there are few, and the world hangs on each.
+    fn count_buffer(&mut self) -> Result<(), End> {
+        let buffered_bytes = self.reader.buffered_bytes();
+        let counted_bytes = if buffered_bytes > FREE_BYTES { buffered_bytes } else { 0 };
+        self.holding.set(counted_bytes);
+        let is_client = self.door.side == Side::Client;
+        match is_client && counted_bytes > 0 && !self.door.memory().has_room(Side::Client) {
+            true => Err(End::Refused(Reason::NoMemory)),
+            false => Ok(()),
+        }
     }
 
     /// The same for a transport that keeps packets apart by itself: one payload, not packed.
@@ -214,7 +238,7 @@ impl Intake {
         let mut is_counted = false;
         while let Some(wait) = self.messages.wait(now).max(self.bytes.wait(now)) {
             if !std::mem::replace(&mut is_counted, true) {
-                self.door.refuse(self.address, Reason::TooFast);
+                self.door.refuse(&self.party, Reason::TooFast);
             }
             sleep(wait.min(SLEEP_MAX)).await;
             self.follow_limits();
@@ -232,7 +256,7 @@ impl Intake {
     }
 
     /// Recordings begin with the first packet: who says nothing leaves no file.
-    fn record(&mut self, packet: &[u8]) {
+    fn record(&mut self, packet: &Bytes) {
         let Some(recorder) = self.door.recorder() else { return };
         let now = self.door.now();
         if !std::mem::replace(&mut self.has_recorded, true) {

@@ -14,18 +14,22 @@
 //! Nothing here polls: tasks wait for sockets and queues, the engine's thread for events and its next deadline. A
 //! connection that is silent costs memory and nothing else.
 
+mod admin;
 mod configure;
 mod counters;
 mod direct;
 mod door;
 mod event;
 mod gate;
+mod health;
 mod http;
 mod intake;
 mod kcp;
 mod link;
+mod memory;
 mod options;
 mod outbox;
+mod proxy;
 mod rate;
 mod ration;
 mod record;
@@ -34,6 +38,7 @@ mod stream;
 mod tcp;
 mod tls;
 mod turn;
+mod udp;
 mod wake;
 mod websocket;
 
@@ -46,27 +51,36 @@ use std::thread;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use socket2::SockRef;
 use thiserror::Error;
+use throng_wire::Time;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::error;
 
-use crate::auth::{Desk, DeskLimits, Provider, Staff};
+use crate::auth::{Desk, DeskLimits, Provider};
 use crate::engine::Engine;
 use crate::settings::Settings;
 
 pub use counters::{Reason, ShellCounters, SideCounters};
 pub use event::Report;
+pub(crate) use gate::place_of;
 pub use http::RenderMetrics;
+pub use memory::{Memory, Part};
 pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+pub use proxy::{ProxyError, ProxyHeader};
 pub use record::RecordingOptions;
 pub use throng_channeld::link::session_options as link_session_options;
 pub use tls::TlsError;
 
+use admin::{Admin, ReloadRequest};
 use door::{Clock, Door, Shared};
 use event::{Event, Events, Reload, events};
+use health::Heart;
+use http::Health;
+use rate::Throttle;
 use ration::Ration;
 use record::Recorder;
 use tcp::Above;
@@ -78,7 +92,7 @@ use turn::Turn;
 #[non_exhaustive]
 pub enum ServeError {
     /// An address cannot be listened at.
-    #[error("cannot listen at {address}: {cause}")]
+    #[error("cannot listen at {address}: {}", listen_advice(cause))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -113,6 +127,14 @@ pub enum ServeError {
     /// The system's signals cannot be listened to.
     #[error("signals cannot be listened to: {0}")]
     Signals(io::Error),
+    /// The system has no random numbers.
+    #[error("the system has no random numbers: {0}")]
+    Chance(getrandom::Error),
+    /// The page for operators is to be on this machine alone.
+    #[error(
+        "-admin={0}: the page for operators asks nobody who they are, so it is for a loopback address: 127.0.0.1:8081"
+    )]
+    AdminAddress(SocketAddr),
     /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
@@ -133,6 +155,8 @@ impl ServeError {
             ServeError::Recordings(_) => "recordings",
             ServeError::Engine(_) => "engine",
             ServeError::Signals(_) => "signals",
+            ServeError::Chance(_) => "chance",
+            ServeError::AdminAddress(_) => "admin_address",
             ServeError::Threads(_) => "threads",
             ServeError::Ended => "ended",
         }
@@ -147,9 +171,17 @@ pub struct Gateway {
     engine_end: watch::Receiver<()>,
     addresses: Vec<SocketAddr>,
     http_address: Option<SocketAddr>,
+    admin_address: Option<SocketAddr>,
+    /// Operators who want the settings to be read again, until somebody [runs](Gateway::run) this.
+    reloads: mpsc::Receiver<ReloadRequest>,
+    reload_sender: mpsc::Sender<ReloadRequest>,
     counters: Arc<ShellCounters>,
     events: Events,
     closing: watch::Sender<bool>,
+    recorder: Option<Arc<Recorder>>,
+    /// Turns true a while before: nobody is to be sent here any more.
+    leaving: watch::Sender<bool>,
+    lame_duck: Duration,
     /// As long as it is held, connections are let in.
     is_open: Option<mpsc::Sender<()>>,
     alive: mpsc::Receiver<()>,
@@ -178,14 +210,21 @@ impl Gateway {
     /// # Errors
     /// A door cannot be opened. None is open then.
     pub fn start(options: &ServeOptions, parts: Parts) -> Result<Gateway, ServeError> {
+        if let Some(address) = options.admin.filter(|address| !address.ip().is_loopback()) {
+            return Err(ServeError::AdminAddress(address));
+        }
         let runtime = runtime(options.io_threads)?;
-        let (events, inlet) = events(options.inbound_bytes);
+        let counters = Arc::new(ShellCounters::new(Memory::new(budget_bytes(options.memory_bytes))));
+        let (events, inlet) = events(options.inbound_bytes, Arc::clone(&counters.memory));
         let (closing, is_closing) = watch::channel(false);
         let (alive_sender, alive) = mpsc::channel(1);
+        let (reload_sender, reloads) = mpsc::channel(1);
         let clock = Clock::start();
-        let counters = Arc::new(ShellCounters::default());
         let ration = Arc::new(Ration::default());
+        let recorder = recorder(options, &counters)?;
         let (engine_lives, engine_end) = watch::channel(());
+        let heart = Arc::new(Heart::new());
+        let leaving = watch::Sender::new(false);
         let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
         let has_cut_off = Arc::new(AtomicBool::new(false));
         let shared = Shared {
@@ -194,7 +233,9 @@ impl Gateway {
             counters: Arc::clone(&counters),
             ration: Arc::clone(&ration),
             waits_for_master: Arc::clone(&waits_for_master),
-            recorder: recorder(options, &counters)?,
+            recorder: recorder.clone(),
+            arrivals: Arc::new(Throttle::new()),
+            handshakes: Arc::new(Throttle::new()),
             closing: is_closing.clone(),
             drain: options.drain,
             has_cut_off: Arc::clone(&has_cut_off),
@@ -207,9 +248,15 @@ impl Gateway {
             engine_end,
             addresses: Vec::new(),
             http_address: None,
+            admin_address: None,
+            reloads,
+            reload_sender,
             counters: Arc::clone(&counters),
             events: events.clone(),
             closing,
+            recorder,
+            leaving: leaving.clone(),
+            lame_duck: options.lame_duck,
             is_open: Some(alive_sender),
             alive,
             tls: Vec::new(),
@@ -222,17 +269,39 @@ impl Gateway {
             let address = gateway.open(door, shared.clone())?;
             gateway.addresses.push(address);
         }
+        let pages = http::Pages {
+            events: events.clone(),
+            counters: Arc::clone(&counters),
+            render: parts.render,
+            last: Arc::default(),
+            health: Health {
+                clock,
+                heart: Arc::clone(&heart),
+                stuck_after: options.stuck_after,
+                engine_end: gateway.engine_end.clone(),
+                leaving: leaving.subscribe(),
+                doors: gateway.doors.clone().into(),
+            },
+        };
         if let Some(address) = options.http {
-            let pages = http::Pages {
-                events: events.clone(),
-                counters: Arc::clone(&counters),
-                render: parts.render,
-                closing: is_closing,
-            };
-            gateway.http_address = Some(open_http(&runtime, address, pages)?);
+            let _inside = runtime.enter();
+            let (listener, bound) = listen_for_pages(address)?;
+            gateway.http_address = Some(bound);
+            runtime.spawn(http::serve(listener, pages.clone()));
         }
-        let staff = hire(parts.provider, &parts.desk, &events)?;
-        let desk = Desk::new(staff, &parts.desk);
+        if let Some(address) = options.admin {
+            let _inside = runtime.enter();
+            let (listener, bound) = listen_for_pages(address)?;
+            gateway.admin_address = Some(bound);
+            let token = admin::new_token().map_err(ServeError::Chance)?;
+            let reload = gateway.reload_sender.clone();
+            runtime.spawn(admin::serve(listener, Admin { pages, reload, token }));
+        }
+        let replies = events.clone();
+        let reply = move |answer| {
+            let _ = replies.send(Event::Answer(answer));
+        };
+        let desk = Desk::new(parts.provider, &parts.desk, runtime.handle().clone(), reply);
         let turn = Turn {
             engine: parts.engine,
             inlet,
@@ -244,6 +313,8 @@ impl Gateway {
             is_closing: false,
             waits_for_master,
             last_turn: clock.now(),
+            heart,
+            next_shed: Time(0),
         };
         let engine = thread::Builder::new().name("engine".into()).spawn(move || {
             // Dropped at the end, a panic's too.
@@ -263,6 +334,11 @@ impl Gateway {
     /// Where the pages for operators are.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
+    }
+
+    /// Where the page for operators of this machine is.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// What the shell has done and refused so far.
@@ -289,10 +365,10 @@ impl Gateway {
     pub fn take_over(&self, settings: Arc<Settings>, provider: Arc<dyn Provider>) -> Result<(), ServeError> {
         let certificates = self.tls.iter().map(|tls| tls.read_again()).collect::<Result<Vec<_>, _>>()?;
         let desk = DeskLimits::from_settings(&settings);
-        let staff = hire(provider, &desk, &self.events)?;
         let limits = settings.limits;
+        self.counters.memory.set_limit(budget_bytes(limits.max_memory_bytes));
         // Nothing fails from here on, unless the engine is gone.
-        let reload = Box::new(Reload { settings, staff, desk });
+        let reload = Box::new(Reload { settings, provider, desk });
         self.events.send(Event::Reload(reload)).map_err(|_| ServeError::Ended)?;
         for (tls, certificate) in self.tls.iter().zip(certificates) {
             tls.exchange(certificate);
@@ -307,6 +383,7 @@ impl Gateway {
     /// Lets nobody in any more, gives everybody the newest state and what is queued for them, and ends. Takes no longer
     /// than [`ServeOptions::drain`] and a moment. False if somebody had to be cut off.
     pub fn shut_down(mut self) -> bool {
+        self.leaving.send_replace(true);
         let _ = self.closing.send(true);
         self.is_open = None;
         let is_alive = self.events.send(Event::ShutDown).is_ok();
@@ -314,12 +391,14 @@ impl Gateway {
         if !is_alive {
             // Nobody is left who could give anybody anything.
             runtime.shutdown_timeout(RUNTIME_END);
+            self.end_recordings();
             return false;
         }
         // Connections hold the other end until they are written out.
         let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
         runtime.shutdown_timeout(RUNTIME_END);
         self.end_engine();
+        self.end_recordings();
         is_drained && !self.has_cut_off.load(Ordering::Relaxed)
     }
 
@@ -330,6 +409,13 @@ impl Gateway {
         error!(%text, "the engine has failed");
         self.shut_down();
         ServeError::Engine(text)
+    }
+
+    /// What waits for the disk is written.
+    fn end_recordings(&mut self) {
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish();
+        }
     }
 
     fn end_engine(&mut self) {
@@ -343,6 +429,11 @@ impl Gateway {
         let door = Door::new(options, shared);
         self.doors.push(Arc::clone(&door));
         let listen_error = |cause| ServeError::Listen { address: options.address, cause };
+        let is_udp = matches!(options.transport, Transport::Kcp | Transport::Link(_));
+        if is_udp && !options.proxies.is_empty() {
+            let (transport, address) = (options.transport.tag(), options.address);
+            return Err(ServeError::Door { transport, address, what: "cannot be reached through proxies" });
+        }
         let websocket = match &options.transport {
             Transport::Tcp => None,
             Transport::WebSocket(websocket) => Some(Arc::new(websocket.clone())),
@@ -357,7 +448,9 @@ impl Gateway {
         self.tls.extend(tls.clone());
         let listener = tcp::listen(options.address, options.side).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
-        tokio::spawn(tcp::accept(door, listener, Above { tls, websocket }));
+        // Sockets that are accepted have the listener's buffers; what the system says is what it counts.
+        door.set_kernel_bytes(SockRef::from(&listener).send_buffer_size().unwrap_or(0));
+        tokio::spawn(tcp::accept(door, listener, Above { tls, websocket, proxies: options.proxies.clone() }));
         Ok(address)
     }
 }
@@ -368,6 +461,7 @@ impl Drop for Gateway {
             runtime.shutdown_timeout(RUNTIME_END);
         }
         self.end_engine();
+        self.end_recordings();
     }
 }
 
@@ -376,19 +470,33 @@ const REPORT: Duration = Duration::from_secs(2);
 /// How long tasks may take to notice that they are to end. They never block.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
+/// What went wrong, and what to do about it.
+fn listen_advice(cause: &io::Error) -> String {
+    let advice = match cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there already: stop it, or choose another port (0 lets the system choose)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "that takes rights that this process does not have: choose a port above 1023"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address: leave the host out for all interfaces",
+        _ => return cause.to_string(),
+    };
+    advice.to_owned()
+}
+
+/// 0 is what is usual.
+fn budget_bytes(memory_bytes: u64) -> u64 {
+    match memory_bytes {
+        0 => memory::usual_limit_bytes(),
+        bytes => bytes,
+    }
+}
+
 /// What a panic says, as far as it is text.
 fn panic_text(cause: &(dyn Any + Send)) -> String {
     let text = cause.downcast_ref::<&str>().copied();
     text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without text").to_owned()
-}
-
-/// Who asks `provider`, with answers that come as events.
-fn hire(provider: Arc<dyn Provider>, limits: &DeskLimits, events: &Events) -> Result<Staff, ServeError> {
-    let replies = events.clone();
-    let reply = move |answer| {
-        let _ = replies.send(Event::Answer(answer));
-    };
-    Staff::hire(provider, limits, reply).map_err(ServeError::Threads)
 }
 
 /// What records clients, if they are to be recorded.
@@ -408,13 +516,10 @@ fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
     builder.worker_threads(threads).thread_name("io").enable_all().build().map_err(ServeError::Threads)
 }
 
-fn open_http(runtime: &Runtime, address: SocketAddr, pages: http::Pages) -> Result<SocketAddr, ServeError> {
-    let _inside = runtime.enter();
+fn listen_for_pages(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
     let listener = std::net::TcpListener::bind(address)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .and_then(TcpListener::from_std)
-        .map_err(|cause| ServeError::Listen { address, cause })?;
-    let bound = listener.local_addr().map_err(|cause| ServeError::Listen { address, cause })?;
-    runtime.spawn(http::serve(listener, pages));
-    Ok(bound)
+        .and_then(TcpListener::from_std);
+    let bound = listener.and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
+    bound.map_err(|cause| ServeError::Listen { address, cause })
 }

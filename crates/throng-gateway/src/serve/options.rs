@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
+use super::health::STUCK_AFTER;
 use super::record::RecordingOptions;
 use crate::engine::port::Side;
 
@@ -91,6 +94,9 @@ pub struct DoorOptions {
     pub address: SocketAddr,
     /// Encrypts TCP and WebSocket. The other transports do not take it.
     pub tls: Option<TlsFiles>,
+    /// Where proxies stand that say for whom they speak (PROXY protocol, version 1 or 2). Empty: peers come themselves.
+    /// Otherwise nobody else is let in here, and each connection has to begin with that. Not for UDP.
+    pub proxies: Vec<IpNet>,
     /// What a peer may do.
     pub limits: DoorLimits,
 }
@@ -98,7 +104,7 @@ pub struct DoorOptions {
 impl DoorOptions {
     /// A door with the limits for its side.
     pub fn new(side: Side, transport: Transport, address: SocketAddr) -> DoorOptions {
-        DoorOptions { side, transport, address, tls: None, limits: DoorLimits::new(side) }
+        DoorOptions { side, transport, address, tls: None, proxies: Vec::new(), limits: DoorLimits::new(side) }
     }
 }
 
@@ -111,14 +117,19 @@ pub struct DoorLimits {
     pub connections_per_address: usize,
     /// Whether the limits by address hold for this machine's own addresses too.
     pub counts_loopback: bool,
-    /// How often an address may misbehave before it is shut out. 0: never shut out.
+    /// How often an address may misbehave within [`ban`](Self::ban) before it is shut out. 0: never shut out.
     pub strikes: u32,
-    /// How long an address is shut out, and how long a strike is remembered.
+    /// How long an address is shut out, and in which time as many strikes as are too many are forgotten, one by one.
     pub ban: Duration,
     /// Addresses that are remembered for their strikes, and for how fast they come.
     pub remembered: usize,
     /// New connections per second from one address. 0: any number.
     pub arrivals_per_s: u32,
+    /// New connections per second from all addresses, over all doors for clients together. The others are accepted
+    /// later. 0: any number.
+    pub all_arrivals_per_s: u32,
+    /// TLS handshakes begun per second, over all doors for clients together. 0: any number.
+    pub handshakes_per_s: u32,
     /// Messages per second of one connection; more are read later. 0: any number.
     pub messages_per_s: u32,
     /// Messages that may come at once before the rate counts.
@@ -157,6 +168,8 @@ impl DoorLimits {
             ban: Duration::from_secs(300),
             remembered: 1 << 16,
             arrivals_per_s: 20,
+            all_arrivals_per_s: 2_000,
+            handshakes_per_s: 500,
             messages_per_s: 500,
             burst_messages: 2_000,
             bytes_per_s: 256 << 10,
@@ -176,6 +189,8 @@ impl DoorLimits {
                 connections_per_address: 0,
                 strikes: 0,
                 arrivals_per_s: 0,
+                all_arrivals_per_s: 0,
+                handshakes_per_s: 0,
                 messages_per_s: 0,
                 bytes_per_s: 0,
                 queued_bytes: 64 << 20,
@@ -192,10 +207,20 @@ pub struct ServeOptions {
     pub doors: Vec<DoorOptions>,
     /// Where `/healthz`, `/readyz` and `/metrics` are. `None`: nowhere.
     pub http: Option<SocketAddr>,
+    /// Where the page for operators is: an address of this machine that no other reaches. `None`: nowhere.
+    pub admin: Option<SocketAddr>,
+    /// Bytes that peers can make the gateway hold, all in all. 0: three quarters of what the machine has, or the control
+    /// group that the process is in.
+    pub memory_bytes: u64,
     /// Bytes of messages that may wait for the engine. Beyond, peers are read later.
     pub inbound_bytes: usize,
-    /// How long a shut-down may take.
+    /// How long a gateway that is told to end goes on as before, except that it says it is not ready: whoever sends
+    /// clients here has to hear of it first.
+    pub lame_duck: Duration,
+    /// How long a shut-down may take after that.
     pub drain: Duration,
+    /// After how long with one and the same thing the engine counts as stuck, and the gateway as dead.
+    pub stuck_after: Duration,
     /// Threads that read, and write what the engine leaves over. 0: one for each two cores.
     pub io_threads: usize,
     /// Whether clients are turned away until a server owns the GLOBAL channel.
@@ -214,8 +239,12 @@ impl ServeOptions {
                 DoorOptions::new(Side::Client, Transport::Tcp, any(12_108)),
             ],
             http: Some(SocketAddr::from(([127, 0, 0, 1], 8_080))),
+            admin: None,
+            memory_bytes: 0,
             inbound_bytes: 32 << 20,
+            lame_duck: Duration::ZERO,
             drain: Duration::from_secs(10),
+            stuck_after: STUCK_AFTER,
             io_threads: 0,
             waits_for_master: false,
             recordings: None,

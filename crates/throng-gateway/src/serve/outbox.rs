@@ -1,14 +1,16 @@
 //! What waits to be written to one connection: filled by the engine, emptied by the connection's task.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
 use super::counters::Reason;
 use super::direct::Direct;
+use super::gate::Members;
 use super::link::DatagramQueue;
+use super::memory::{Holding, Memory, Part};
 use crate::engine::port;
 
 /// A buffer that grew beyond this is given back to the allocator once it is empty.
@@ -24,7 +26,14 @@ pub(crate) struct Queue {
     unwritten_bytes: AtomicUsize,
     /// The door's bound, as it is now.
     limit_bytes: Arc<AtomicUsize>,
+    /// What the kernel keeps before anything waits here.
+    kernel_bytes: usize,
     is_admitted: AtomicBool,
+    /// Counts those of its address that were let in.
+    members: Option<Members>,
+    /// If it is ended before it is let in, that is not its fault: it waits for us, or was not let in because of us.
+    is_excused: AtomicBool,
+    failed_logins: AtomicU32,
     /// The peer was let in.
     admission: Notify,
     /// The way beside it for what may get lost.
@@ -35,9 +44,14 @@ pub(crate) struct Queue {
     end: Notify,
 }
 
-#[derive(Default)]
 struct State {
     entries: Vec<u8>,
+    /// Bytes of entries that the task has taken and is not done with.
+    taken_bytes: usize,
+    /// What all of it costs.
+    holding: Holding,
+    /// What the kernel keeps as long as it takes no more.
+    kernel: Holding,
     ending: Option<Ending>,
     /// The socket, if entries need not wait for a task and the task does not have it.
     direct: Option<Direct>,
@@ -55,9 +69,21 @@ pub(crate) enum Ending {
 impl Queue {
     /// A queue that is never longer than `limit_bytes`, which may change at any time: what waits then is measured by it
     /// with the next that is sent.
-    pub(crate) fn new(limit_bytes: Arc<AtomicUsize>) -> Arc<Queue> {
+    /// `members` counts it as long as it is there and was let in.
+    pub(crate) fn new(
+        limit_bytes: Arc<AtomicUsize>,
+        members: Option<Members>,
+        (memory, kernel_bytes): (&Arc<Memory>, usize),
+    ) -> Arc<Queue> {
+        let holding = Holding::new(memory, Part::Queues, 0);
+        let kernel = Holding::new(memory, Part::Sockets, 0);
+        let state = State { entries: Vec::new(), taken_bytes: 0, holding, kernel, ending: None, direct: None };
         Arc::new(Queue {
-            state: Mutex::default(),
+            kernel_bytes,
+            members,
+            is_excused: AtomicBool::new(false),
+            failed_logins: AtomicU32::new(0),
+            state: Mutex::new(state),
             unwritten_bytes: AtomicUsize::new(0),
             limit_bytes,
             is_admitted: AtomicBool::new(false),
@@ -71,7 +97,10 @@ impl Queue {
     /// From now on, what is sent goes to the socket at once if it can. The task is [`write_behind`](super::direct); it
     /// gives the socket back in this way when it has written a backlog.
     pub(crate) fn attach(&self, direct: Direct) {
-        self.lock().direct = Some(direct);
+        let mut state = self.lock();
+        state.direct = Some(direct);
+        state.taken_bytes = 0;
+        self.count(&mut state);
     }
 
     /// Waits until something is left over, and takes it with the socket. `None` once all is written and the connection is
@@ -82,6 +111,7 @@ impl Queue {
                 let mut state = self.lock();
                 let waits = !state.entries.is_empty() || state.direct.as_ref().is_some_and(|d| d.rest_bytes() > 0);
                 if waits && let Some(direct) = state.direct.take() {
+                    state.taken_bytes = state.entries.len() + direct.rest_bytes();
                     return Some((direct, mem::take(&mut state.entries)));
                 }
                 if state.ending.is_some() {
@@ -104,9 +134,15 @@ impl Queue {
         loop {
             {
                 let mut state = self.lock();
+                // What was taken before is written.
+                state.taken_bytes = 0;
                 if !state.entries.is_empty() {
-                    return Some(mem::replace(&mut state.entries, spare.unwrap_or_default()));
+                    let taken = mem::replace(&mut state.entries, spare.unwrap_or_default());
+                    state.taken_bytes = taken.len();
+                    self.count(&mut state);
+                    return Some(taken);
                 }
+                self.count(&mut state);
                 if state.ending.is_some() {
                     return None;
                 }
@@ -159,6 +195,7 @@ impl Queue {
         }
         if ending != Ending::Flush {
             state.entries = Vec::new();
+            self.count(&mut state);
         }
         drop(state);
         self.wake.notify_one();
@@ -167,7 +204,11 @@ impl Queue {
 
     /// Notes that the peer has said who it is, and was believed.
     fn admit(&self) {
-        self.is_admitted.store(true, Ordering::Relaxed);
+        if !self.is_admitted.swap(true, Ordering::Relaxed)
+            && let Some(members) = &self.members
+        {
+            members.fetch_add(1, Ordering::Relaxed);
+        }
         self.admission.notify_one();
     }
 
@@ -181,6 +222,26 @@ impl Queue {
     /// Whether the peer was believed.
     pub(crate) fn is_admitted(&self) -> bool {
         self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    /// From now on it is, or is not, our fault that the peer was not let in.
+    pub(crate) fn excuse(&self, is_excused: bool) {
+        self.is_excused.store(is_excused, Ordering::Relaxed);
+    }
+
+    /// The peer has guessed wrong.
+    pub(crate) fn note_failed_login(&self) {
+        self.failed_logins.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the peer has guessed wrong.
+    pub(crate) fn failed_logins(&self) -> u32 {
+        self.failed_logins.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is our fault that the peer was not let in.
+    pub(crate) fn is_excused(&self) -> bool {
+        self.is_excused.load(Ordering::Relaxed)
     }
 
     /// Notes the way for what may get lost. The first one counts.
@@ -225,13 +286,36 @@ impl Queue {
             state.entries.extend_from_slice(&entries[done_bytes..]);
             entries.clear();
         }
+        self.count(&mut state);
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Counts what the queue costs: bytes, which are those that were touched, not the room that they may grow into. What a
+    /// session of the link has taken and not delivered is nowhere else.
+    fn count(&self, state: &mut State) {
+        let rest_bytes = state.direct.as_ref().map_or(0, Direct::rest_bytes);
+        let bytes = (state.entries.len() + state.taken_bytes + rest_bytes).max(match self.datagrams.get() {
+            Some(_) if state.ending.is_none() => self.queued_bytes(),
+            _ => 0,
+        });
+        state.holding.set(bytes);
+        state.kernel.set(if bytes > 0 { self.kernel_bytes } else { 0 });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held; should it ever, what is inside is still a list of entries.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if *self.is_admitted.get_mut()
+            && let Some(members) = &self.members
+        {
+            members.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -255,6 +339,10 @@ impl port::Outbox for Outbox {
         self.0.end(Ending::Flush);
     }
 
+    fn abandon(&self) {
+        self.0.end(Ending::Now(Reason::NoMemory));
+    }
+
     fn datagrams(&self) -> Option<&dyn port::Datagrams> {
         let datagrams = self.0.datagrams.get().filter(|datagrams| datagrams.is_wanted())?;
         Some(&**datagrams)
@@ -276,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_taken_in_order_and_buffers_change_hands() {
-        let queue = Queue::new(bound(100));
+        let queue = Queue::new(bound(100), None, (&Arc::default(), 0));
         let outbox = Outbox(Arc::clone(&queue));
         let mut buffer = vec![1, 2];
         let place = buffer.as_ptr();
@@ -295,8 +383,28 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_counted_once_whether_the_task_has_it_or_not() {
+        let memory = Arc::<Memory>::default();
+        let queue = Queue::new(bound(1_000), None, (&memory, 70));
+        let outbox = Outbox(Arc::clone(&queue));
+        let counted = || [Part::Queues, Part::Sockets].map(|part| memory.part_bytes(part));
+        outbox.send(&mut vec![1; 100]);
+        assert_eq!(counted(), [100, 70]);
+        let mut taken = block_on(queue.next(Vec::new())).expect("it waits");
+        assert_eq!(counted(), [100, 70], "the task has it");
+        outbox.send(&mut vec![2; 50]);
+        assert_eq!(counted(), [150, 70]);
+        taken.clear();
+        let taken = block_on(queue.next(taken)).expect("it waits");
+        assert_eq!(counted(), [50, 70]);
+        outbox.abandon();
+        drop((taken, outbox, queue));
+        assert_eq!(counted(), [0, 0]);
+    }
+
+    #[test]
     fn what_was_sent_before_the_end_goes_out() {
-        let queue = Queue::new(bound(100));
+        let queue = Queue::new(bound(100), None, (&Arc::default(), 0));
         let outbox = Outbox(Arc::clone(&queue));
         outbox.send(&mut vec![1]);
         outbox.close();
@@ -308,7 +416,7 @@ mod tests {
 
     #[test]
     fn more_than_the_limit_ends_the_connection_at_once() {
-        let queue = Queue::new(bound(10));
+        let queue = Queue::new(bound(10), None, (&Arc::default(), 0));
         let outbox = Outbox(Arc::clone(&queue));
         outbox.send(&mut vec![0; 6]);
         outbox.send(&mut vec![0; 6]);
@@ -320,7 +428,7 @@ mod tests {
     #[test]
     fn another_limit_holds_for_what_waits_already() {
         let limit = bound(10);
-        let queues = [Queue::new(Arc::clone(&limit)), Queue::new(Arc::clone(&limit))];
+        let queues = [(); 2].map(|()| Queue::new(Arc::clone(&limit), None, (&Arc::default(), 0)));
         let outboxes = queues.clone().map(Outbox);
         outboxes.iter().for_each(|outbox| outbox.send(&mut vec![0; 8]));
         limit.store(20, Ordering::Relaxed);

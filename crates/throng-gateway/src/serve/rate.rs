@@ -1,5 +1,6 @@
 //! How fast one connection may send: a bucket that drains with time.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use throng_wire::Time;
@@ -29,6 +30,17 @@ impl Rate {
         }
     }
 
+    /// Takes `count` if that needs no waiting. False: nothing was taken.
+    pub(crate) fn try_take(&mut self, now: Time, count: usize) -> bool {
+        self.drain(now);
+        let level = self.level.saturating_add((count as u64).saturating_mul(1_000_000));
+        let is_there = self.per_s == 0 || level <= self.burst * 1_000_000;
+        if is_there && self.per_s > 0 {
+            self.level = level;
+        }
+        is_there
+    }
+
     /// How long what was taken last has to wait from `now` on. `None`: it may pass.
     pub(crate) fn wait(&mut self, now: Time) -> Option<Duration> {
         self.drain(now);
@@ -51,6 +63,34 @@ impl Rate {
         self.level = self.level.saturating_sub(drained);
     }
 }
+
+/// A rate that all connections of the gateway share: each takes its turn, or hears that it would have to wait too long.
+#[derive(Debug)]
+pub(crate) struct Throttle(Mutex<Rate>);
+
+impl Throttle {
+    pub(crate) fn new() -> Throttle {
+        Throttle(Mutex::new(Rate::new(0, 0, Time(0))))
+    }
+
+    /// Takes one at `per_s`, 0 for any number, a tenth of which may come at once. How long it has to wait for its turn;
+    /// `None` if that is longer than `patience`: then nothing was taken.
+    pub(crate) fn take(&self, now: Time, per_s: u32, patience: Duration) -> Option<Duration> {
+        let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.set(per_s, per_s / BURST_PARTS, now);
+        let before = *rate;
+        rate.take(now, 1);
+        let wait = rate.wait(now).unwrap_or_default();
+        if wait > patience {
+            *rate = before;
+            return None;
+        }
+        Some(wait)
+    }
+}
+
+/// Of a second's number, so many parts may come at once.
+const BURST_PARTS: u32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -106,6 +146,18 @@ mod tests {
         let mut rate = Rate::new(0, 0, Time(0));
         rate.take(Time(0), 1 << 40);
         assert_eq!(rate.wait(Time(0)), None);
+    }
+
+    #[test]
+    fn many_who_share_a_rate_take_turns_and_who_would_wait_too_long_is_told_at_once() {
+        let (throttle, now, patience) = (Throttle::new(), Time::from_secs(5), Duration::from_secs(1));
+        let waits: Vec<_> = (0..1_000).map(|_| throttle.take(now, 100, patience)).collect();
+        let taken: Vec<Duration> = waits.iter().flatten().copied().collect();
+        assert!((109..=110).contains(&taken.len()), "the burst and a second of the rate: {}", taken.len());
+        assert!(taken.is_sorted() && taken[9].is_zero() && !taken[10].is_zero());
+        let later = now.after(Duration::from_secs(2));
+        assert_eq!(throttle.take(later, 100, patience), Some(Duration::ZERO));
+        assert!((0..1_000).all(|_| throttle.take(later, 0, patience) == Some(Duration::ZERO)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use throng_wire::Time;
-use tracing::warn;
+use tracing::{field, info, warn};
 
 use crate::engine::port::Side;
 
@@ -45,19 +45,56 @@ impl Ration {
         Some(std::mem::take(&mut share.left_out))
     }
 
-    /// Writes down that a peer was refused something. `player` is who it says it is, possibly nothing.
-    pub(crate) fn refused(&self, now: Time, (side, address): (Side, SocketAddr), reason: &'static str, player: &str) {
-        let Some(left_out) = self.take(now, reason) else { return };
-        let player: String = player.chars().take(NAME_CHARS).collect();
-        let side = side.tag();
+    /// Writes down that a peer was refused something.
+    pub(crate) fn refused(&self, now: Time, party: &Party<'_>, reason: &'static str) {
+        let Some(left_out) = self.take(now, reason).map(some_of) else { return };
+        let Party { side, address, connection, .. } = *party;
+        let (side, player) = (side.tag(), party.player());
         // What comes from a peer is written with its control characters escaped: it cannot make lines of its own.
-        match (player.is_empty(), left_out) {
-            (true, 0) => warn!(target: "security", side, %address, reason, "refused"),
-            (true, _) => warn!(target: "security", side, %address, reason, left_out, "refused"),
-            (false, 0) => warn!(target: "security", side, %address, reason, ?player, "refused"),
-            (false, _) => warn!(target: "security", side, %address, reason, ?player, left_out, "refused"),
-        }
+        let player = player.as_deref().map(field::debug);
+        warn!(target: "security", side, %address, connection, reason, player, left_out, "refused");
     }
+
+    /// Writes down that an address is not let in for a while.
+    pub(crate) fn shut_out(&self, now: Time, party: &Party<'_>) {
+        let Some(left_out) = self.take(now, "shut_out").map(some_of) else { return };
+        warn!(target: "security", side = party.side.tag(), address = %party.address.ip(), left_out, "shut out");
+    }
+
+    /// Writes down that a connection has ended in a way that is not usual.
+    pub(crate) fn ended(&self, now: Time, party: &Party<'_>, reason: &'static str) {
+        let Some(left_out) = self.take(now, reason).map(some_of) else { return };
+        let Party { side, address, connection, .. } = *party;
+        let (side, player) = (side.tag(), party.player());
+        let player = player.as_deref().map(field::debug);
+        info!(side, %address, connection, reason, player, left_out, "a connection has ended");
+    }
+}
+
+/// Who a line of the log is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Party<'a> {
+    pub(crate) side: Side,
+    pub(crate) address: SocketAddr,
+    /// Its number in the protocol, if it has one.
+    pub(crate) connection: Option<u32>,
+    /// Who it says it is, possibly nothing. Anything that a peer may say.
+    pub(crate) player: &'a str,
+}
+
+impl Party<'_> {
+    /// Somebody of whom no more is known.
+    pub(crate) fn of(side: Side, address: SocketAddr) -> Party<'static> {
+        Party { side, address, connection: None, player: "" }
+    }
+
+    fn player(&self) -> Option<String> {
+        (!self.player.is_empty()).then(|| self.player.chars().take(NAME_CHARS).collect())
+    }
+}
+
+fn some_of(left_out: u64) -> Option<u64> {
+    Some(left_out).filter(|&left_out| left_out > 0)
 }
 
 #[cfg(test)]

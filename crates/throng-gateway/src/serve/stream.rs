@@ -1,6 +1,6 @@
 //! Connections that are streams of bytes: TCP, TLS over it, KCP.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,18 @@ use throng_channeld::{PacketWriter, Packets, frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::counters::SideCounters;
 use super::direct::{Direct, write_behind};
 use super::door::{End, Ended, Manner, Opened, Pass};
 use super::intake::Intake;
 use super::outbox::Queue;
+use crate::engine::port::Side;
 
-/// The life of a connection, until it is over for the engine. `None`: the engine had no room for it.
-pub(crate) async fn serve<R, W>(pass: Pass, reader: &mut R, mut writer: W) -> Option<Ended>
+/// The life of a connection, until it is over for the engine. `None`: the engine had no room for it. `at_end` is what it
+/// means that nothing more can be read.
+pub(crate) async fn serve<R, W>(pass: Pass, reader: &mut R, mut writer: W, at_end: End) -> Option<Ended>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -26,7 +29,7 @@ where
     let door = Arc::clone(&opened.pass.door);
     let mut intake = opened.intake();
     let out = Out { queue: Arc::clone(&opened.queue), manner: Arc::clone(&opened.manner), counters: door.counters() };
-    let read = pin!(read(reader, &mut intake));
+    let read = pin!(read(reader, &mut intake, at_end));
     let write = pin!(write(&mut writer, &out));
     Some(Opened::run(opened, read, write).await)
 }
@@ -37,7 +40,8 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    if let Some(ended) = serve(pass, &mut reader, writer).await {
+    // Sessions of TLS have an end of their own.
+    if let Some(ended) = serve(pass, &mut reader, writer, End::PeerClosed).await {
         ended.linger(discard(&mut reader, ended.patience())).await;
     }
 }
@@ -50,11 +54,20 @@ pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
     let ended = {
         let mut intake = opened.intake();
         let queue = Arc::clone(&opened.queue);
-        let read = pin!(read(&mut reader, &mut intake));
+        let read = pin!(read(&mut reader, &mut intake, end_without_farewell(opened.pass.door.side)));
         let write = pin!(write_behind(&queue));
         Opened::run(opened, read, write).await
     };
     ended.linger(discard(&mut reader, ended.patience())).await;
+}
+
+/// What it means that a connection without sessions of its own has ended. The kernel of a process that is killed ends its
+/// connections in the same way as one that closes them: a server may come back. For clients that makes no difference.
+pub(crate) fn end_without_farewell(side: Side) -> End {
+    match side {
+        Side::Server => End::Lost,
+        Side::Client => End::PeerClosed,
+    }
 }
 
 /// Reads to the end, or until nothing comes for so long, and throws away what comes.
@@ -67,10 +80,10 @@ async fn discard<R: AsyncRead + Unpin>(reader: &mut R, silence: Duration) {
 /// Bytes that are thrown away at once.
 const DISCARDED_BYTES: usize = 1 << 10;
 
-async fn read<R: AsyncRead + Unpin>(reader: &mut R, intake: &mut Intake) -> End {
+async fn read<R: AsyncRead + Unpin>(reader: &mut R, intake: &mut Intake, at_end: End) -> End {
     loop {
         let result = match reader.read_buf(intake.room()).await {
-            Ok(0) => return End::PeerClosed,
+            Ok(0) => return at_end,
             Ok(bytes) => intake.take(bytes).await,
             Err(error) => return end_of(&error),
         };
@@ -134,8 +147,7 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: &Out<'_>) -> End {
 const KEPT_BYTES: usize = 16 << 10;
 
 fn end_of(error: &io::Error) -> End {
-    match error.kind() {
-        ErrorKind::UnexpectedEof => End::PeerClosed,
-        _ => End::Lost,
-    }
+    // Of TLS also that the connection has ended and the session has not, as if the process was killed.
+    debug!(%error, "a connection has failed");
+    End::Lost
 }

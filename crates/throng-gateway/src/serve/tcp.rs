@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -12,7 +13,9 @@ use tokio::time::{sleep, timeout};
 use super::counters::Reason;
 use super::door::{Door, Pass};
 use super::options::WebSocketOptions;
-use super::tls::Tls;
+use super::proxy::{self, Said};
+use super::ration::Party;
+use super::tls::{self, Tls};
 use super::{stream, websocket};
 use crate::engine::port::Side;
 
@@ -28,6 +31,8 @@ const PROBES: u32 = 4;
 const PROBE_MIN: Duration = Duration::from_secs(1);
 /// After a failed accept, most often for want of file descriptors, it is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// However many have come, a door is not deaf for longer: limits may have changed.
+const ARRIVAL_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Binds a listener.
 pub(crate) fn listen(address: SocketAddr, side: Side) -> io::Result<TcpListener> {
@@ -62,6 +67,8 @@ fn notice_silence(stream: &TcpStream, unreachable: Duration) -> io::Result<()> {
 pub(crate) struct Above {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) websocket: Option<Arc<WebSocketOptions>>,
+    /// See [`DoorOptions::proxies`](super::options::DoorOptions::proxies).
+    pub(crate) proxies: Vec<IpNet>,
 }
 
 /// Accepts connections until the gateway closes its doors.
@@ -75,8 +82,12 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
         };
         match accepted {
             Ok((stream, address)) => {
-                if let Some(pass) = door.enter(address) {
-                    tokio::spawn(serve(pass, stream, Arc::clone(&above)));
+                let Some(pass) = let_in(&door, address, &above.proxies) else { continue };
+                tokio::spawn(serve(pass, stream, Arc::clone(&above)));
+                // The others wait in the kernel's queue. Who was refused at once has cost next to nothing.
+                let pause = door.arrival_pause();
+                if !pause.is_zero() {
+                    sleep(pause.min(ARRIVAL_PAUSE_MAX)).await;
                 }
             }
             Err(cause) => {
@@ -87,11 +98,27 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
     }
 }
 
-async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
+/// Who comes through a proxy is not known yet.
+fn let_in(door: &Arc<Door>, address: SocketAddr, proxies: &[IpNet]) -> Option<Pass> {
+    if proxies.is_empty() {
+        return door.enter(address);
+    }
+    let ip = address.ip().to_canonical();
+    if proxies.iter().any(|network| network.contains(&ip)) {
+        return door.enter_unnamed(address);
+    }
+    door.refuse(&Party::of(door.side, address), Reason::UntrustedProxy);
+    None
+}
+
+async fn serve(mut pass: Pass, mut stream: TcpStream, above: Arc<Above>) {
     let _ = stream.set_nodelay(true);
     // Without it the connection is as good; it only takes longer to notice that nobody is there.
     let _ = notice_silence(&stream, pass.door.limits().unreachable);
     // The others have boxes of their own, so that the task of a plain connection has no room for them.
+    if !above.proxies.is_empty() && !Box::pin(ask_for_whom(&mut pass, &mut stream)).await {
+        return;
+    }
     match (&above.tls, &above.websocket) {
         (None, None) => stream::serve_socket(pass, stream).await,
         (None, Some(options)) => Box::pin(websocket::serve(pass, stream, options)).await,
@@ -99,9 +126,52 @@ async fn serve(pass: Pass, stream: TcpStream, above: Arc<Above>) {
     }
 }
 
+/// Hears from a proxy for whom it speaks. False if the connection is over.
+async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
+    let said = match timeout(pass.door.limits().handshake, proxy::read(stream)).await {
+        Ok(Ok(Ok(said))) => said,
+        Ok(Ok(Err(_)) | Err(_)) | Err(_) => {
+            pass.refuse(Reason::BadProxyHeader);
+            return false;
+        }
+    };
+    match said {
+        Said::Client(Some(client)) => pass.claim(client),
+        // A proxy that speaks for itself has no share of places that it could use up, and cannot be shut out.
+        Said::Client(None) => {
+            pass.accept();
+            true
+        }
+        Said::Nothing => {
+            pass.refuse(Reason::Probe);
+            false
+        }
+    }
+}
+
+/// Waits for the first byte. Who leaves before, or is reset, did no harm: false.
+async fn has_begun(pass: &Pass, stream: &TcpStream) -> Result<bool, Reason> {
+    match timeout(pass.door.limits().handshake, stream.peek(&mut [0])).await {
+        Ok(Ok(bytes)) => Ok(bytes > 0),
+        Ok(Err(_)) => Ok(false),
+        Err(_) => Err(Reason::HandshakeLate),
+    }
+}
+
 async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&WebSocketOptions>) {
+    match has_begun(&pass, &stream).await {
+        Ok(true) => {}
+        Ok(false) => return pass.refuse(Reason::Probe),
+        Err(reason) => return pass.refuse(reason),
+    }
+    match pass.door.handshake_pause() {
+        Some(pause) if pause.is_zero() => {}
+        Some(pause) => sleep(pause).await,
+        None => return pass.refuse(Reason::Busy),
+    }
     let stream = match timeout(pass.door.limits().handshake, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if tls::is_harmless(&error) => return pass.refuse(Reason::Probe),
         Ok(Err(_)) => return pass.refuse(Reason::Handshake),
         Err(_) => return pass.refuse(Reason::HandshakeLate),
     };

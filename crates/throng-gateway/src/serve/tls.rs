@@ -68,6 +68,17 @@ impl Tls {
     }
 }
 
+/// Whether a handshake has failed in a way that says nothing bad about the peer: it left, or it speaks TLS and does not like
+/// what it was offered.
+pub(crate) fn is_harmless(error: &io::Error) -> bool {
+    use rustls::Error::{AlertReceived, PeerIncompatible};
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(cause) => matches!(cause, AlertReceived(_) | PeerIncompatible(_)),
+        None => true,
+    }
+}
+
 fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = CertificateDer::pem_file_iter(&files.certificates)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)

@@ -4,22 +4,54 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
+use super::admin::Ask;
 use super::counters::{Reason, ShellCounters};
 use super::door::Clock;
 use super::event::{Event, Gone, Inlet, Report};
+use super::health::Heart;
+use super::memory::Part;
 use super::outbox::{Outbox, Queue};
-use super::ration::Ration;
+use super::ration::{Party, Ration};
 use crate::auth::{Answer, Desk};
-use crate::engine::port::{AuthVerdict, EndCause, Key, Side};
+use crate::engine::port::{AuthVerdict, EndCause, Key, Notice, Side};
 use crate::engine::{Engine, Refusal};
 use throng_wire::Time;
-use tracing::info;
+use tracing::{debug, info, warn};
 
-/// After as many events the engine gets to do what is due, however many more have come.
-const EVENTS_PER_TURN: usize = 4_096;
+/// What the engine takes in before it does what is due, however much more has come.
+struct Budget {
+    events: usize,
+    messages: usize,
+    until: Time,
+}
+
+impl Budget {
+    /// Events of a turn. Most are cheap: a connection that opens, one that closes.
+    const EVENTS: usize = 4_096;
+
+    /// Messages of a turn, at some microseconds each.
+    const MESSAGES: usize = 4_096;
+
+    /// How long they may take together: a step of the fan-out.
+    const TIME: Duration = Duration::from_millis(5);
+
+    fn new(begin: Time) -> Budget {
+        Budget { events: Budget::EVENTS, messages: Budget::MESSAGES, until: begin.after(Budget::TIME) }
+    }
+
+    /// Notes an event with so many messages. Whether there is room for another one at `now`.
+    fn spend(&mut self, messages: usize, now: Time) -> bool {
+        self.events = self.events.saturating_sub(1);
+        self.messages = self.messages.saturating_sub(messages);
+        self.events > 0 && self.messages > 0 && now < self.until
+    }
+}
+
+/// What was ended gives its memory back within this time.
+const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Turns do not begin closer to each other than this.
 const TURN_MIN: Duration = Duration::from_millis(1);
@@ -37,13 +69,46 @@ pub(crate) struct Turn {
     /// See [`Shared`](super::door::Shared).
     pub(crate) waits_for_master: Arc<AtomicBool>,
     pub(crate) last_turn: Time,
+    pub(crate) heart: Arc<Heart>,
+    /// When connections may be ended again for want of memory.
+    pub(crate) next_shed: Time,
 }
 
 /// What the shell remembers of a connection.
 pub(crate) struct Member {
     side: Side,
     address: SocketAddr,
+    /// Its number in the protocol.
+    connection: u32,
+    /// Who it last said it is: the beginning of that. Servers that are let in unasked are known to the engine alone.
+    player: Box<str>,
+    queue: Weak<Queue>,
 }
+
+impl Member {
+    fn party(&self) -> Party<'_> {
+        let Member { side, address, connection, ref player, .. } = *self;
+        Party { side, address, connection: Some(connection), player }
+    }
+
+    /// If it is not let in, that is our fault from now on, or not.
+    fn excuse(&self, is_excused: bool) {
+        if let Some(queue) = self.queue.upgrade() {
+            queue.excuse(is_excused);
+        }
+    }
+
+    /// It has guessed wrong, and that is its own fault.
+    fn note_failed_login(&self) {
+        if let Some(queue) = self.queue.upgrade() {
+            queue.excuse(false);
+            queue.note_failed_login();
+        }
+    }
+}
+
+/// Of longer names the beginning is kept for the log.
+const NAME_CHARS: usize = 64;
 
 impl Turn {
     /// Runs until it is told to end.
@@ -54,23 +119,27 @@ impl Turn {
     fn turn(&mut self) -> Result<(), Gone> {
         let deadline = self.engine.next_deadline();
         let wait = deadline.map(|deadline| deadline.since(self.clock.now()));
+        self.heart.rest();
         let mut event = self.inlet.wait(wait)?;
         self.gather();
         let begin = self.clock.now();
+        self.heart.beat(begin);
         self.last_turn = begin;
-        let mut left = EVENTS_PER_TURN;
+        let mut budget = Budget::new(begin);
         while let Some(next) = event {
+            let messages = next.message_count();
             self.handle(next)?;
-            left -= 1;
-            event = if left > 0 { self.inlet.next() } else { None };
+            event = if budget.spend(messages, self.clock.now()) { self.inlet.next() } else { None };
         }
-        self.engine.advance(self.clock.now());
+        self.advance();
         if self.waits_for_master.load(Ordering::Relaxed) && self.engine.has_master() {
             self.waits_for_master.store(false, Ordering::Relaxed);
         }
         self.ask();
         while let Some(notice) = self.engine.poll_notice() {
-            self.ration.refused(begin, (notice.side, notice.address), notice.reason, &notice.identifier);
+            let Notice { side, address, connection, identifier, reason } = &notice;
+            let party = Party { connection: Some(*connection), player: identifier, ..Party::of(*side, *address) };
+            self.ration.refused(begin, &party, reason);
         }
         self.counters.step.record(self.clock.now().micros_since(begin), 1);
         Ok(())
@@ -85,12 +154,38 @@ impl Turn {
         }
     }
 
+    fn advance(&mut self) {
+        let now = self.clock.now();
+        self.heart.beat(now);
+        self.engine.advance(now);
+        self.keep_to_the_budget();
+    }
+
+    /// Sees to it that no more memory is used than allowed.
+    fn keep_to_the_budget(&mut self) {
+        let memory = Arc::clone(&self.counters.memory);
+        memory.set_part(Part::Engine, self.engine.memory_bytes());
+        self.engine.set_pressure(memory.pressure());
+        let surplus_bytes = memory.surplus_bytes();
+        if surplus_bytes == 0 || self.clock.now() < self.next_shed {
+            return;
+        }
+        let now = self.clock.now();
+        self.next_shed = now.after(SHED_PAUSE);
+        let ended = self.engine.shed(now, surplus_bytes);
+        if ended > 0 {
+            warn!(ended, surplus_bytes, "more memory is used than max_memory_bytes: the longest queues were ended");
+            self.engine.advance(now);
+        }
+    }
+
     fn handle(&mut self, event: Event) -> Result<(), Gone> {
         let now = self.clock.now();
+        self.heart.beat(now);
         match event {
             Event::Open { side, address, queue, reply } => {
                 let result = self.open(side, address, &queue);
-                if let Err(Ok(key)) = reply.send(result) {
+                if let Err(Ok((key, _))) = reply.send(result) {
                     self.members.remove(&key);
                     self.engine.closed(now, key, EndCause::Lost);
                 }
@@ -101,20 +196,25 @@ impl Turn {
                 }
             }
             Event::Settled { key } => self.engine.datagrams_settled(now, key),
-            Event::Closed { key, cause } => {
-                if let Some(Member { side: Side::Server, address }) = self.members.remove(&key) {
-                    info!(%address, ?cause, "a world server's connection has ended");
+            Event::Closed { key, cause, reason } => {
+                if let Some(member) = self.members.remove(&key) {
+                    self.note_end(now, &member, cause, reason);
                 }
                 self.engine.closed(now, key, cause);
             }
             Event::Answer(answer) => self.settle(&answer),
             Event::Report(reply) => {
-                let report = Report { counters: self.engine.counters().clone(), occupancy: self.engine.occupancy() };
-                let _ = reply.send(report);
+                let _ = reply.send(Report {
+                    bans: 0,
+                    counters: self.engine.counters().clone(),
+                    occupancy: self.engine.occupancy(),
+                    auth_pending: self.desk.pending(),
+                });
             }
+            Event::Admin(ask) => self.answer(ask),
             Event::Reload(reload) => {
                 self.engine.reload(reload.settings);
-                self.desk.take_over(reload.staff, &reload.desk);
+                self.desk.take_over(reload.provider, &reload.desk);
             }
             Event::ShutDown => {
                 self.is_closing = true;
@@ -125,42 +225,110 @@ impl Turn {
         Ok(())
     }
 
-    fn open(&mut self, side: Side, address: SocketAddr, queue: &Arc<Queue>) -> Result<Key, Refusal> {
+    /// What an operator asked. Who has left meanwhile gets no answer.
+    fn answer(&mut self, ask: Ask) {
+        let now = self.clock.now();
+        match ask {
+            Ask::Slice { subject, from, rows, reply } => drop(reply.send(self.engine.slice(subject, from, rows))),
+            Ask::Bans { limit, reply } => {
+                let guessers = self.desk.bans(now).take(limit).collect();
+                drop(reply.send((guessers, self.engine.blocked_names(limit))));
+            }
+            Ask::Kick { connection, reply } => drop(reply.send(self.engine.kick(now, connection))),
+            Ask::UnbanAddress { address, reply } => drop(reply.send(self.desk.unban(address))),
+            Ask::UnbanName { side, player, reply } => drop(reply.send(self.engine.unblock(side, &player))),
+        }
+    }
+
+    /// Writes down how a connection has ended: of servers always, of clients at a lower level if that is usual.
+    fn note_end(&self, now: Time, member: &Member, cause: EndCause, reason: &'static str) {
+        let Member { side, address, connection, ref player, .. } = *member;
+        let is_usual = matches!(cause, EndCause::PeerClosed | EndCause::Ours);
+        match side {
+            Side::Server => {
+                info!(%address, connection, reason, player, ?cause, "a world server's connection has ended")
+            }
+            Side::Client if is_usual => {
+                debug!(side = side.tag(), %address, connection, reason, ?player, "a connection has ended");
+            }
+            Side::Client => self.ration.ended(now, &member.party(), reason),
+        }
+    }
+
+    fn open(&mut self, side: Side, address: SocketAddr, queue: &Arc<Queue>) -> Result<(Key, u32), Refusal> {
         if self.is_closing {
             return Err(Refusal::Closing);
         }
         let outbox = Box::new(Outbox(Arc::clone(queue)));
         let key = self.engine.open(self.clock.now(), side, address, outbox)?;
-        self.members.insert(key, Member { side, address });
-        Ok(key)
+        let connection = self.engine.number_of(key).unwrap_or_default();
+        let member = Member { side, address, connection, player: Box::default(), queue: Arc::downgrade(queue) };
+        self.members.insert(key, member);
+        Ok((key, connection))
     }
 
     /// Passes the engine's questions on, and quick answers back.
     fn ask(&mut self) {
         let mut has_answers = false;
         while let Some(request) = self.engine.poll_auth() {
-            let Some(member) = self.members.get(&request.key) else { continue };
-            if let Some(answer) = self.desk.ask(self.clock.now(), request, member.address) {
+            let Some(member) = self.members.get_mut(&request.key) else { continue };
+            member.player = request.player_identifier_token.chars().take(NAME_CHARS).collect();
+            // As long as it waits for an answer, it does so for us.
+            member.excuse(true);
+            let address = member.address;
+            if let Some(answer) = self.desk.ask(self.clock.now(), request, address) {
                 self.settle(&answer);
                 has_answers = true;
             }
         }
+        let now = self.clock.now();
+        while let Some(answer) = self.desk.next(now, |key| self.members.contains_key(&key)) {
+            self.settle(&answer);
+            has_answers = true;
+        }
         if has_answers {
-            self.engine.advance(self.clock.now());
+            self.advance();
         }
     }
 
     fn settle(&mut self, answer: &Answer) {
         let now = self.clock.now();
-        let Some(member) = self.members.get(&answer.key) else { return };
-        if answer.verdict.is_none() {
-            self.counters.of(member.side).refuse(Reason::AuthUnavailable);
-        }
         let verdict = self.desk.settle(now, answer);
-        if verdict != AuthVerdict::Accepted {
-            let reason = if answer.verdict.is_some() { "login" } else { Reason::AuthUnavailable.tag() };
-            self.ration.refused(now, (member.side, member.address), reason, &answer.player);
+        let Some(member) = self.members.get(&answer.key) else { return };
+        let reason = match verdict {
+            AuthVerdict::Accepted => None,
+            AuthVerdict::Unavailable => {
+                self.counters.of(member.side).refuse(Reason::AuthUnavailable);
+                Some(Reason::AuthUnavailable.tag())
+            }
+            _ => {
+                member.note_failed_login();
+                Some("login")
+            }
+        };
+        if let Some(reason) = reason {
+            self.ration.refused(now, &member.party(), reason);
         }
         self.engine.authenticated(now, answer.key, verdict);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_after_so_many_messages_however_few_events_they_came_in() {
+        let begin = Time::from_secs(1);
+        let mut budget = Budget::new(begin);
+        let batches = (1..).find(|_| !budget.spend(64, begin)).expect("it ends");
+        assert_eq!(batches * 64, Budget::MESSAGES);
+    }
+
+    #[test]
+    fn a_turn_ends_in_time_for_the_next_step() {
+        let mut budget = Budget::new(Time::from_secs(1));
+        assert!(budget.spend(1, Time::from_secs(1).after(Duration::from_millis(4))));
+        assert!(!budget.spend(1, Time::from_secs(1).after(Duration::from_millis(5))));
     }
 }

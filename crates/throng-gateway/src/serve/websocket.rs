@@ -78,10 +78,29 @@ where
     let handshake = accept_hdr_async_with_config(stream, check, Some(config));
     match timeout(pass.door.limits().handshake, handshake).await {
         Ok(Ok(websocket)) => return Some(websocket),
+        Ok(Err(error)) if is_harmless(&error) && reason == Reason::Handshake => pass.refuse(Reason::Probe),
         Ok(Err(_)) => pass.refuse(reason),
         Err(_) => pass.refuse(Reason::HandshakeLate),
     }
     None
+}
+
+/// Whether a handshake has failed in a way that says nothing bad about the peer: it left, or it asked for a page, as
+/// health checks do.
+fn is_harmless(error: &tungstenite::Error) -> bool {
+    use tungstenite::error::ProtocolError as Protocol;
+    match error {
+        tungstenite::Error::Io(_) | tungstenite::Error::ConnectionClosed => true,
+        tungstenite::Error::Protocol(cause) => matches!(
+            cause,
+            Protocol::HandshakeIncomplete
+                | Protocol::MissingConnectionUpgradeHeader
+                | Protocol::MissingUpgradeWebSocketHeader
+                | Protocol::MissingSecWebSocketVersionHeader
+                | Protocol::MissingSecWebSocketKey
+        ),
+        _ => false,
+    }
 }
 
 fn refusal(status: StatusCode) -> ErrorResponse {

@@ -4,8 +4,15 @@
 //! { "1": { "TickIntervalMs": 20, "DefaultFanOutIntervalMs": 20, "DefaultFanOutDelayMs": 0,
 //!          "RemoveChannelAfterOwnerRemoved": false, "SendOwnerLostAndRecovered": true,
 //!          "ACLSettings": { "Sub": 3, "Unsub": 3, "Remove": 0 },
-//!          "DataMsgFullName": "chatpb.ChatChannelData" } }
+//!          "DataMsgFullName": "chatpb.ChatChannelData",
+//!          "MergeMapEntries": true, "PositionPath": "body.position", "PositionUp": "Y" } }
 //! ```
+//!
+//! The last three are ours. `MergeMapEntries`: messages in maps are merged field by field (true) or replaced (false);
+//! without it, as the type of the state has it. `PositionPath`: where entities of this type say where they are, as names or
+//! numbers of fields from the outermost message inwards; `unreal` for the location of the first actor in the layout of
+//! Unreal's plugin, of types that no descriptor set names. `PositionUp`: the axis of that vector that points up, `Y` (the
+//! usual one) or `Z`.
 //!
 //! The keys are numbers of channel types. A type that the file does not name has the settings of type 1, GLOBAL, and
 //! its access rights with them.
@@ -74,6 +81,25 @@ pub struct ChannelSettings {
     pub acl: Acl,
     /// Full name of the message type that the channel holds, if the file says so.
     pub data_msg_full_name: Option<String>,
+    /// Whether messages in maps are merged field by field; `None`: as the type of the state has it.
+    pub merge_map_entries: Option<bool>,
+    /// Where entities say where they are; `None`: where their type is known to say it.
+    pub position: Option<PositionSetting>,
+}
+
+/// Where an entity's state says where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PositionSetting {
+    /// `replicatedMovement.location` (11.3) of the first message of the state that has one, with z up: the layout of
+    /// Unreal's plugin, for types of which nothing else is known.
+    Unreal,
+    /// At this path.
+    Path {
+        /// Names or numbers of fields, joined by dots.
+        path: String,
+        /// The vector's third component points up, and not its second.
+        is_z_up: bool,
+    },
 }
 
 impl Default for ChannelSettings {
@@ -87,6 +113,8 @@ impl Default for ChannelSettings {
             send_owner_lost_and_recovered: false,
             acl: Acl::default(),
             data_msg_full_name: None,
+            merge_map_entries: None,
+            position: None,
         }
     }
 }
@@ -193,6 +221,9 @@ fn read_settings(node: &Node<'_>, limits: &Limits, notes: &mut Vec<Note>) -> Res
             "SendOwnerLostAndRecovered",
             "ACLSettings",
             "DataMsgFullName",
+            "MergeMapEntries",
+            "PositionPath",
+            "PositionUp",
         ],
         notes,
     )?;
@@ -210,6 +241,30 @@ fn read_settings(node: &Node<'_>, limits: &Limits, notes: &mut Vec<Note>) -> Res
         send_owner_lost_and_recovered: flag(node, "SendOwnerLostAndRecovered")?,
         acl: read_acl(node, notes)?,
         data_msg_full_name: read_name(node)?,
+        merge_map_entries: node.get("MergeMapEntries")?.map(|value| value.boolean()).transpose()?,
+        position: read_position(node)?,
+    })
+}
+
+fn read_position(node: &Node<'_>) -> Result<Option<PositionSetting>, SettingsError> {
+    let up = node.get("PositionUp")?;
+    let is_z_up = match &up {
+        None => false,
+        Some(value) => match value.string()? {
+            "Y" | "y" => false,
+            "Z" | "z" => true,
+            _ => return Err(value.error("the axis that points up is expected here: \"Y\" or \"Z\"")),
+        },
+    };
+    let Some(value) = node.get("PositionPath")? else { return Ok(None) };
+    let path = value.string()?;
+    if path.len() > MAX_NAME_BYTES {
+        return Err(value.error(format!("the path is longer than {MAX_NAME_BYTES} bytes")));
+    }
+    Ok(match path {
+        "" => None,
+        "unreal" => Some(PositionSetting::Unreal),
+        _ => Some(PositionSetting::Path { path: path.into(), is_z_up }),
     })
 }
 

@@ -5,12 +5,16 @@
 //! ends the flags. Of two of one name the last one counts. Where Go's package stops silently at the first word that is
 //! no flag, and ignores all that follows, this one complains.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use throng_channeld::proto::ChannelType;
 use throng_link::netcode::SERVERS_MAX;
 
 use super::limits::{LimitRefusal, Limits};
 use super::{
-    AuthProvider, ClientRights, Listener, LogLevel, MovementTypes, Network, Note, Profile, Settings, SettingsError,
+    AuthProvider, ClientRights, Listener, LogFormat, LogLevel, MovementTypes, Network, Note, Profile, Settings,
+    SettingsError,
 };
 
 /// Most words of a command line.
@@ -146,8 +150,26 @@ const FLAGS: &[Flag] = &[
     ),
     flag("chs", keep!(some channel_settings_file), "channel settings file, or hifi, lofi, ue, tps (hifi)"),
     // Ours.
-    flag("listen", Kind::Text(add_listener), "a further listener, as client,wss,:12110; may be repeated"),
+    flag("logformat", Kind::Text(set_log_format), "how lines of the log are written: text, json (text)"),
+    flag(
+        "listen",
+        Kind::Text(add_listener),
+        "a further listener, as client,wss,:12110, or behind proxies client,tcp,:12111,proxy=10.0.0.0/8,proxy=::1; may be \
+         repeated",
+    ),
+    flag(
+        "sproxy",
+        Kind::Text(|s, v| set_proxies(&mut s.server, v)),
+        "servers come through proxies in these networks, which say PROXY (v1, v2): 10.0.0.0/8,192.0.2.1; empty for none",
+    ),
+    flag("cproxy", Kind::Text(|s, v| set_proxies(&mut s.client, v)), "the same for clients"),
     flag("http", keep!(http_address), "address of /healthz, /readyz, /metrics (127.0.0.1:8080); empty for none"),
+    flag(
+        "admin",
+        keep!(admin_address),
+        "address of the page for operators, on loopback only, as 127.0.0.1:8081: connections, channels, bans; kick, unban, \
+         reload; empty for none (none)",
+    ),
     flag("cert", keep!(some tls_certificate), "certificate chain (PEM) for tls and wss"),
     flag("key", keep!(some tls_key), "private key (PEM) for tls and wss"),
     flag(
@@ -339,17 +361,41 @@ fn set_profile(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 fn add_listener(settings: &mut Settings, text: &str) -> Result<(), String> {
-    let expected = || "side, network and address, as client,wss,:12110".to_string();
-    let mut parts = text.splitn(3, ',').map(str::trim);
+    let expected = || "side, network and address, as client,wss,:12110, and perhaps proxy=10.0.0.0/8".to_string();
+    let mut parts = text.split(',').map(str::trim);
     let mut part = || parts.next().ok_or_else(expected);
     let (side, network, address) = (part()?, network(part()?)?, address(part()?)?);
-    let listener = Listener { network, address };
+    let mut listener = Listener { network, address, proxies: Vec::new() };
+    for part in parts {
+        listener.proxies.push(ip_network(part.strip_prefix("proxy=").ok_or_else(expected)?)?);
+    }
     match side {
         "server" => settings.more_servers.push(listener),
         "client" => settings.more_clients.push(listener),
         _ => return Err(expected()),
     }
     Ok(())
+}
+
+fn set_log_format(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.log_format = match text {
+        "text" => LogFormat::Text,
+        "json" => LogFormat::Json,
+        _ => return Err("text or json".into()),
+    };
+    Ok(())
+}
+
+fn set_proxies(listener: &mut Listener, text: &str) -> Result<(), String> {
+    let networks = text.split(',').map(str::trim).filter(|network| !network.is_empty());
+    listener.proxies = networks.map(ip_network).collect::<Result<_, _>>()?;
+    Ok(())
+}
+
+/// `10.0.0.0/8`, or a single address.
+fn ip_network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network.map_err(|_| "networks, as 10.0.0.0/8, or addresses, as 192.0.2.1".into())
 }
 
 fn set_origins(settings: &mut Settings, text: &str) -> Result<(), String> {

@@ -109,10 +109,26 @@ limits! {
     max_channels: u32 = 262_144, 1..=1_048_576;
     /// Bytes of a channel's metadata. It is sent with every subscription and listing.
     max_metadata_bytes: u32 = 4_096, 0..=60_000;
-    /// Bytes of a channel's state. Also what a late joiner is sent at once.
-    max_state_bytes: u64 = 16_777_216, 1_024..=1_073_741_824;
-    /// Bytes of the state of all channels.
+    /// Bytes of memory of a channel's state: about ten times what it is on the wire where values are small.
+    max_state_bytes: u64 = 67_108_864, 4_096..=1_073_741_824;
+    /// Bytes that peers can make the gateway hold, all in all: states, what waits to be written and to be read, connections;
+    /// 0: three quarters of what the machine has, or the control group (container) that the process is in. When seven
+    /// eighths are used, clients get nothing new; the last eighth is for world servers. Beyond all of it those for whom most
+    /// waits are disconnected.
+    max_memory_bytes: u64 = 0, 0..=1_099_511_627_776;
+    /// Bytes of memory of the states of all channels.
     max_total_state_bytes: u64 = 4_294_967_296, 1_048_576..=1_099_511_627_776;
+    /// How many of them only channels of servers may take, so that clients cannot bring the world to a stop. Never more
+    /// than half.
+    reserved_server_state_bytes: u64 = 2_147_483_648, 0..=1_099_511_627_776;
+    /// Bytes of memory of the states of all channels that one client has created.
+    max_client_state_bytes: u64 = 16_777_216, 4_096..=1_073_741_824;
+    /// Ids of ordinary channels, of 65,535, that only servers get. Never more than half.
+    reserved_server_channel_ids: u32 = 4_096, 0..=65_535;
+    /// Filters of one `LIST_CHANNEL`. Each is looked for in the metadata of each channel.
+    max_list_filters: u32 = 16, 0..=1_024;
+    /// Bytes of one such filter.
+    max_list_filter_bytes: u32 = 64, 1..=4_096;
     /// Messages per second from one client, averaged over `client_burst`. Unreal clients send about 60.
     max_client_messages_per_s: u32 = 500, 1..=1_000_000;
     /// Messages that a client may send at once before its rate counts: what piles up in a second without network.
@@ -124,7 +140,8 @@ limits! {
     /// Messages per second from one server. One process cannot write much more.
     max_server_messages_per_s: u32 = 1_000_000, 1..=100_000_000;
     /// Requests per second from one client that cost more than they weigh: lists, queries of positions, channels created
-    /// and removed. Subscriptions count as messages only: a client in a crowd makes hundreds at once.
+    /// and removed. A long search or answer counts as several. 256 subscriptions or ends of one count as one, and so do
+    /// a MiB of memory of a state that a subscription begins with.
     max_client_requests_per_s: u32 = 50, 1..=1_000_000;
     /// Largest radius or half size of an area of interest, in the units of the grid. Larger ones are cut down.
     max_radius: u32 = 1_000_000, 1..=4_294_967_295;
@@ -141,7 +158,11 @@ limits! {
     max_entity_handovers_per_s: u32 = 20, 1..=1_000;
     /// Handovers per second of the gateway. The rest waits for the next update of its entity.
     max_handovers_per_s: u32 = 20_000, 1..=10_000_000;
-    /// How long a connection may take to log in, in ms; 0: for ever. channeld's `-cat`.
+    /// Subscriptions, ends of them and notices per second that handovers of the gateway take. The rest of the handovers waits
+    /// for the next second.
+    max_handover_actions_per_s: u32 = 200_000, 100..=100_000_000;
+    /// How long a connection may take to log in, in ms; 0: for ever. The time in which the provider decides does not count.
+    /// channeld's `-cat`.
     max_unauthenticated_ms: u32 = 5_000, 0..=3_600_000;
     /// Failed logins of a connection before it is closed and refused for a while; 0: any number. channeld's `-mfaa`.
     max_failed_auth: u32 = 5, 0..=1_000_000;
@@ -154,6 +175,11 @@ limits! {
     /// In how many ms that many mistakes are forgotten again, one after the other. An honest client that asks too early
     /// asks once in a second or two; who tries things out does it faster.
     violation_window_ms: u32 = 10_000, 100..=3_600_000;
+    /// How often client connections from one address may misbehave before it is refused for a while; 0: any number. Bytes
+    /// that are no protocol of ours, packets that make no sense, silence until patience ends, wrong tokens until there have
+    /// been too many. In `block_ms` as many are forgotten, one after the other, and strangers' do not count while somebody
+    /// else is inside from the same address. Who comes and goes without a word, as health checks do, does nothing wrong.
+    max_strikes: u32 = 5, 0..=1_000_000;
     /// How long an address or a player is refused after that, in ms. Addresses change hands.
     block_ms: u32 = 300_000, 0..=86_400_000;
     /// Addresses and players that are refused at one time. The oldest are forgotten first.
@@ -163,12 +189,16 @@ limits! {
     /// Bytes, unpacked, that are taken from a connection before it is logged in; a login with the longest tokens always
     /// fits. A peer that sends more has to wait for its admission.
     max_unauthenticated_bytes: u32 = 16_384, 1_024..=1_048_576;
-    /// Logins that wait for the provider at one time. More are refused.
-    max_pending_auth: u32 = 1_024, 1..=65_536;
-    /// Logins that a provider which has to be waited for is asked about at one time, each by a thread. At 100 ms for an
-    /// answer, 16 let in 160 players in a second.
-    auth_workers: u32 = 16, 1..=1_024;
-    /// How long the provider may take for an answer, in ms; then it is *no*.
+    /// Logins that wait for a provider which takes its time. More are answered with *not now*, which is no failed login.
+    max_pending_auth: u32 = 4_096, 1..=65_536;
+    /// How many of them, asked or waiting, may be of one address; 0: any number. As room runs out, whoever has many gets
+    /// less of it than those who have few.
+    max_pending_auth_per_address: u32 = 32, 0..=65_536;
+    /// Logins that such a provider is asked about at one time. At 100 ms for an answer, 256 let in 2,560 players in a second.
+    max_auth_calls: u32 = 256, 1..=65_536;
+    /// How long a login waits until it is asked about, in ms; then it is answered with *not now*.
+    max_auth_wait_ms: u32 = 30_000, 100..=60_000;
+    /// How long the provider may take for an answer, in ms; then it is *not now*.
     auth_timeout_ms: u32 = 5_000, 100..=60_000;
     /// Connections of all listeners.
     max_connections: u32 = 20_000, 1..=1_048_576;
@@ -184,6 +214,12 @@ limits! {
     max_connections_per_address: u32 = 64, 0..=1_048_576;
     /// New client connections per second from one address; 0: any number.
     max_new_connections_per_address_per_s: u32 = 20, 0..=1_048_576;
+    /// New client connections per second from all addresses together; 0: any number. Over TCP the others wait in the
+    /// kernel's queue until it is their turn; over UDP they have to knock again.
+    max_new_connections_per_s: u32 = 2_000, 0..=1_048_576;
+    /// TLS handshakes of clients begun per second; 0: any number. One costs a processor 0.2 to 1 ms, and the same threads
+    /// read what everybody else says. The others wait for up to half of the 5 s that a handshake may take.
+    max_handshakes_per_s: u32 = 500, 0..=1_048_576;
     /// Bytes that wait for a client before it is sent no more state. What it misses is merged until it catches up.
     queue_soft_bytes: u32 = 131_072, 4_096..=1_073_741_824;
     /// Bytes that wait for a client before it is disconnected: messages cannot be merged.
@@ -192,6 +228,9 @@ limits! {
     server_queue_soft_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
     /// Bytes that wait for a server before it is disconnected.
     server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
+    /// Bytes that clients have sent to one server, or made it hear of, and that wait for it. Beyond, what clients send to
+    /// it is dropped: a server is never disconnected because of its clients.
+    server_queue_client_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
     /// How long what others have sent to a client waits for state that is due for it, so that both are written at once, in
     /// ms; 0: not at all.
     max_hold_ms: u32 = 20, 0..=1_000;
@@ -219,6 +258,9 @@ limits! {
     max_recoverable: u32 = 4_096, 1..=1_048_576;
     /// Bytes of an answer to `LIST_CHANNEL`, in as many messages as that takes. The rest is left out, and counted.
     max_list_bytes: u32 = 1_048_576, 60_000..=67_108_864;
+    /// How long the gateway goes on as before when it is told to stop by SIGTERM, in ms, except that `/readyz` says no: load
+    /// balancers have to hear of it before the doors close. A second signal, and Ctrl-C, end it at once.
+    lame_duck_ms: u32 = 0, 0..=600_000;
     /// How long connections have to end by themselves when the gateway is told to stop, in ms.
     drain_ms: u32 = 10_000, 0..=600_000;
 }

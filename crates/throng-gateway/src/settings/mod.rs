@@ -28,10 +28,10 @@ use std::sync::Arc;
 use crate::fsm::Machine;
 use crate::spatial::SpatialConfig;
 
-pub use channels::{AccessLevel, Acl, ChannelSettings, ChannelTypes};
+pub use channels::{AccessLevel, Acl, ChannelSettings, ChannelTypes, PositionSetting};
 pub use error::{Note, SettingsError};
 pub use limits::{LimitInfo, Limits};
-pub use options::{AuthProvider, ClientRights, Listener, LogLevel, MovementTypes, Network, Profile};
+pub use options::{AuthProvider, ClientRights, Listener, LogFormat, LogLevel, MovementTypes, Network, Profile};
 
 /// Everything that the gateway is told.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub development: bool,
     /// `-loglevel`
     pub log_level: LogLevel,
+    /// `-logformat`
+    pub log_format: LogFormat,
     /// `-logfile`, with `{time}` in it as it was written.
     pub log_file: Option<String>,
     /// `-profile`
@@ -91,6 +93,8 @@ pub struct Settings {
 
     /// `-http`: where health and metrics are served; empty for nowhere.
     pub http_address: String,
+    /// `-admin`: where the page for operators of this machine is served; empty for nowhere.
+    pub admin_address: String,
     /// `-cert`
     pub tls_certificate: Option<String>,
     /// `-key`
@@ -137,16 +141,17 @@ impl Default for Settings {
         Settings {
             development: false,
             log_level: LogLevel::Info,
+            log_format: LogFormat::Text,
             log_file: None,
             profile: None,
             profile_path: "profiles".into(),
-            server: Listener { network: Network::Tcp, address: ":11288".into() },
+            server: Listener { network: Network::Tcp, address: ":11288".into(), proxies: Vec::new() },
             more_servers: Vec::new(),
             server_fsm: None,
             server_bypass_auth: true,
             server_recovery: false,
             server_recovery_ms: None,
-            client: Listener { network: Network::Tcp, address: ":12108".into() },
+            client: Listener { network: Network::Tcp, address: ":12108".into(), proxies: Vec::new() },
             more_clients: Vec::new(),
             client_fsm: None,
             client_waits_for_master: false,
@@ -160,6 +165,7 @@ impl Default for Settings {
             connection_id_bits: 31,
             channel_settings_file: None,
             http_address: "127.0.0.1:8080".into(),
+            admin_address: String::new(),
             tls_certificate: None,
             tls_key: None,
             link_key: None,
@@ -273,8 +279,37 @@ impl Settings {
         if self.client_listeners().any(|listener| listener.network == Network::Throng) && self.link_key.is_none() {
             return Err(contradiction("throng", "-throngkey", "this network needs the key that tokens are made with"));
         }
+        let is_unproxied = |listener: &Listener| matches!(listener.network, Network::Kcp | Network::Throng);
+        let wrong = |listener: &&Listener| is_unproxied(listener) && !listener.proxies.is_empty();
+        if let Some(listener) = self.server_listeners().chain(self.client_listeners()).find(wrong) {
+            let reason = "the PROXY protocol is for TCP, TLS and WebSocket here";
+            return Err(contradiction(listener.network.tag(), "-sproxy, -cproxy, proxy=", reason));
+        }
         self.note_hidden_link();
+        self.note_open_doors();
         Ok(())
+    }
+
+    /// Who may come in that the operator may not have thought of.
+    fn note_open_doors(&mut self) {
+        let is_loopback = |place: &str| {
+            let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+            let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+            host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+        };
+        let is_open = self.client_listeners().any(|listener| !is_loopback(listener.host_and_port()));
+        if self.auth == AuthProvider::Everybody && is_open {
+            let text = "the clients' door lets everybody in, without asking who they are, from every machine that reaches it: \
+                        listen on loopback with -ca=127.0.0.1:12108, or name a provider with -auth";
+            self.notes.push(Note { text: text.into() });
+        }
+        if let AuthProvider::Http(url) = &self.auth
+            && let Some(rest) = url.strip_prefix("http://")
+            && !is_loopback(rest.split('/').next().unwrap_or_default())
+        {
+            let text = format!("-auth={url} sends the tokens of players over the network in clear: use https://");
+            self.notes.push(Note { text });
+        }
     }
 
     /// A door on all interfaces has no address that a token could name.

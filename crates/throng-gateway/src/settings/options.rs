@@ -1,5 +1,6 @@
 //! The words of the command line, as types.
 
+use ipnet::IpNet;
 use throng_channeld::proto::ChannelType;
 
 /// What a listener speaks.
@@ -45,6 +46,8 @@ pub struct Listener {
     pub network: Network,
     /// `host:port/path`. Without host: all interfaces. The path is for WebSocket.
     pub address: String,
+    /// Where proxies stand that say for whom they speak (PROXY protocol, version 1 or 2). Empty: peers come themselves.
+    pub proxies: Vec<IpNet>,
 }
 
 impl Listener {
@@ -57,6 +60,16 @@ impl Listener {
     pub fn path(&self) -> Option<&str> {
         self.address.find('/').map(|at| &self.address[at..])
     }
+}
+
+/// How lines of the log are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LogFormat {
+    /// `text`: for people.
+    #[default]
+    Text,
+    /// `json`: an object for each line.
+    Json,
 }
 
 /// What is written to the log. Ordered: each level contains the ones behind it.

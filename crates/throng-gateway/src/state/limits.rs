@@ -11,12 +11,17 @@ pub struct MergeOptions {
     pub truncate_top: bool,
     /// Map entries whose value has a field `removed` that is true are removed.
     pub remove_map_entries: bool,
+    /// Whether an update merges messages in maps field by field with what is there, instead of putting the new message in
+    /// its place as protobuf's own merge does. `None`: by field for the types whose games merge so, see
+    /// [`Schema`](super::Schema), and in place for all others.
+    pub merge_map_entries: Option<bool>,
 }
 
 /// Bounds of one channel's state. All of them are also bounds of what a peer can make the gateway keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateLimits {
-    /// Bytes of the state, about as it would be encoded.
+    /// Bytes of memory of the state. What an update needs is estimated before it is merged; containers that grow may
+    /// exceed this by a quarter.
     pub state_bytes: usize,
     /// Messages inside messages.
     pub depth: u32,
@@ -26,11 +31,27 @@ pub struct StateLimits {
     pub tombstones: usize,
     /// Occurrences of one length-delimited field that a state without a schema keeps as they came.
     pub verbatim_occurrences: usize,
+    /// Fields of one message that its schema does not know; without a schema, all fields of a message.
+    pub unknown_fields: usize,
+    /// Bytes, with all that is around it, of what cannot be cut into several messages: a string, a list element, a map
+    /// entry that is replaced as a whole. What is longer could never be delivered.
+    pub unit_bytes: usize,
+    /// Bytes of a map's key. It is sent with every piece of a large entry.
+    pub key_bytes: usize,
 }
 
 impl Default for StateLimits {
     fn default() -> StateLimits {
-        StateLimits { state_bytes: 16 << 20, depth: 32, entries: 1 << 20, tombstones: 65_536, verbatim_occurrences: 64 }
+        StateLimits {
+            state_bytes: 64 << 20,
+            depth: 32,
+            entries: 1 << 20,
+            tombstones: 65_536,
+            verbatim_occurrences: 64,
+            unknown_fields: 1_024,
+            unit_bytes: 60_000,
+            key_bytes: 1_024,
+        }
     }
 }
 
@@ -47,9 +68,15 @@ pub enum MergeError {
     /// The bytes are not a protobuf message, or a string in it is not UTF-8.
     #[error("the update's value is not a well-formed protobuf message")]
     Malformed,
-    /// A field of the schema came in a wire type that its declaration does not have.
-    #[error("field {number} has a wire type that its declaration does not allow")]
-    WireType {
+    /// More unknown fields in one message than [`StateLimits::unknown_fields`].
+    #[error("a message would have more than {limit} fields that nothing is known of")]
+    TooManyFields {
+        /// The bound.
+        limit: usize,
+    },
+    /// A value is longer than [`StateLimits::unit_bytes`], or a key than [`StateLimits::key_bytes`].
+    #[error("field {number} has a value or a key that is too long for any message to a subscriber")]
+    Undeliverable {
         /// The field's number.
         number: u32,
     },
@@ -83,7 +110,8 @@ impl MergeError {
             MergeError::MissingData => "missing_data",
             MergeError::WrongType => "wrong_type",
             MergeError::Malformed => "malformed",
-            MergeError::WireType { .. } => "wire_type",
+            MergeError::TooManyFields { .. } => "too_many_fields",
+            MergeError::Undeliverable { .. } => "undeliverable",
             MergeError::TooDeep => "too_deep",
             MergeError::TooLarge { .. } => "too_large",
             MergeError::TooManyEntries { .. } => "too_many_entries",
@@ -102,8 +130,12 @@ pub struct Merged {
     pub removed: u32,
     /// List elements that [`MergeOptions::list_size_limit`] pushed out or kept out.
     pub truncated: u32,
-    /// Occurrences that a state without a schema had to give up to stay within its limits.
+    /// Occurrences that a state without a schema had to give up to stay within its limits, and fields that nothing is
+    /// known of beyond [`StateLimits::unknown_fields`].
     pub dropped: u32,
     /// Tombstones that were forgotten because there were more than [`StateLimits::tombstones`].
     pub tombstones_dropped: u32,
+    /// Work that the merge took: fields read, moved and looked at. At most a small multiple of the update's bytes and of
+    /// what it throws away.
+    pub steps: u64,
 }

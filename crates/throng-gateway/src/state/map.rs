@@ -7,11 +7,15 @@
 //! ```
 //!
 //! World servers write the same objects in the same order, frame after frame, so the guess is nearly always right and
-//! no key is hashed. Where it is wrong, std's keyed hash finds the entry: keys are chosen by peers.
+//! no key is hashed. Where it is wrong, std's keyed hash finds the entry: keys are chosen by peers. The index holds
+//! places of entries only, not a second copy of the keys.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 
-use super::tree::{Message, Stamp, Usage, Value};
+use hashbrown::HashTable;
+
+use super::tree::{MESSAGE_BYTES, Message, Stamp, Usage, Value, allocated};
 
 pub(super) const NIL: u32 = u32::MAX;
 
@@ -60,8 +64,9 @@ pub(super) enum Name {
 pub(super) struct Map {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    numbers: HashMap<u64, u32>,
-    texts: HashMap<Box<[u8]>, u32>,
+    /// Places of the entries that have a key, by the hash of it.
+    index: HashTable<u32>,
+    hasher: RandomState,
     newest: u32,
     oldest: u32,
     guess: u32,
@@ -80,6 +85,8 @@ pub(super) struct Map {
     pub(super) farewell: Vec<u8>,
     /// Of a field without a schema: more than one occurrence was seen in one message.
     pub(super) repeats: bool,
+    /// What the state's usage counts of `own_bytes`.
+    pub(super) counted: usize,
 }
 
 #[derive(Debug)]
@@ -103,8 +110,8 @@ impl Map {
         Map {
             entries: Vec::new(),
             free: Vec::new(),
-            numbers: HashMap::new(),
-            texts: HashMap::new(),
+            index: HashTable::new(),
+            hasher: RandomState::new(),
             newest: NIL,
             oldest: NIL,
             guess: NIL,
@@ -116,7 +123,31 @@ impl Map {
             key_tag,
             farewell: Vec::new(),
             repeats: false,
+            counted: 0,
         }
+    }
+
+    /// Bytes of the memory for the entries and for what finds them, without what is in them.
+    pub(super) fn own_bytes(&self) -> usize {
+        allocated(self.entries.capacity() * size_of::<Entry>())
+            + allocated(self.free.capacity() * size_of::<u32>())
+            + allocated(self.index.allocation_size())
+            + allocated(self.departed.capacity() * size_of::<(Stamp, u32)>())
+            + allocated(self.nameless.capacity() * size_of::<u32>())
+            + allocated(self.farewell.capacity())
+    }
+
+    /// Counts its memory anew: what was counted before, and what is now.
+    pub(super) fn resettle(&mut self) -> (usize, usize) {
+        let own = self.own_bytes();
+        (std::mem::replace(&mut self.counted, own), own)
+    }
+
+    /// Brings a state's usage up to date with the memory that the map takes now.
+    #[inline]
+    pub(super) fn settle(&mut self, usage: &mut Usage) {
+        let (before, own) = self.resettle();
+        usage.resize(before, own);
     }
 
     /// The slot of the entry with that key, tombstones included.
@@ -127,11 +158,8 @@ impl Map {
         {
             return Some(self.guess);
         }
-        match key {
-            KeyRef::Number(number) => self.numbers.get(&number).copied(),
-            KeyRef::Text(text) => self.texts.get(text).copied(),
-            KeyRef::Nameless => None,
-        }
+        let is_it = |slot: &u32| self.entries[*slot as usize].name.is(key);
+        self.index.find(hash(&self.hasher, key)?, is_it).copied()
     }
 
     /// A new entry, the newest one, with value [`Value::Gone`].
@@ -153,14 +181,21 @@ impl Map {
                 slot
             }
             None => {
+                if self.entries.len() == self.entries.capacity() {
+                    // An entry is large: a quarter more is enough for few copies, and half of it is no waste.
+                    self.entries.reserve_exact((self.entries.len() / 4).max(1));
+                }
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
             }
         };
-        match key {
-            KeyRef::Number(number) => _ = self.numbers.insert(number, slot),
-            KeyRef::Text(text) => _ = self.texts.insert(text.into(), slot),
-            KeyRef::Nameless => self.nameless.push_back(slot),
+        match hash(&self.hasher, key) {
+            Some(hash_of_key) => {
+                let (entries, hasher) = (&self.entries, &self.hasher);
+                let rehash = |slot: &u32| hash(hasher, entries[*slot as usize].name.as_key()).unwrap_or_default();
+                self.index.insert_unique(hash_of_key, slot, rehash);
+            }
+            None => self.nameless.push_back(slot),
         }
         self.push_newest(slot);
         slot
@@ -218,22 +253,39 @@ impl Map {
     pub(super) fn delete(&mut self, slot: u32) -> Value {
         self.unlink(slot);
         let entry = &mut self.entries[slot as usize];
-        match std::mem::replace(&mut entry.name, Name::Nameless) {
-            Name::Number(number) => _ = self.numbers.remove(&number),
-            Name::Text(text) => _ = self.texts.remove(&text),
-            // They go in the order in which they came.
-            Name::Nameless => _ = self.nameless.pop_front(),
-        }
+        let name = std::mem::replace(&mut entry.name, Name::Nameless);
         if std::mem::replace(&mut entry.is_gone, false) {
             self.tombstones -= 1;
+        }
+        entry.stamp = Stamp::NEVER;
+        let value = std::mem::replace(&mut entry.value, Value::Gone);
+        match hash(&self.hasher, name.as_key()) {
+            Some(hash_of_key) => {
+                if let Ok(found) = self.index.find_entry(hash_of_key, |known| *known == slot) {
+                    found.remove();
+                }
+            }
+            // They go in the order in which they came.
+            None => _ = self.nameless.pop_front(),
         }
         if self.guess == slot {
             self.guess = NIL;
         }
-        let entry = &mut self.entries[slot as usize];
-        entry.stamp = Stamp::NEVER;
         self.free.push(slot);
-        std::mem::replace(&mut entry.value, Value::Gone)
+        if self.free.len() == self.entries.len() {
+            self.give_back_memory();
+        }
+        value
+    }
+
+    /// The last entry is gone: so is the room for them.
+    fn give_back_memory(&mut self) {
+        self.entries = Vec::new();
+        self.free = Vec::new();
+        self.index = HashTable::new();
+        self.departed = VecDeque::new();
+        self.nameless = VecDeque::new();
+        (self.newest, self.oldest, self.guess) = (NIL, NIL, NIL);
     }
 
     /// The first removed entry, if it was removed up to `until`: its slot, to be deleted.
@@ -307,11 +359,12 @@ impl Map {
     }
 
     pub(super) fn count(&self, usage: &mut Usage) {
+        usage.bytes += self.counted;
         for (_, entry) in self.walk() {
             entry.count(usage);
         }
         if let Some(residue) = &self.residue {
-            usage.add(0);
+            usage.add(MESSAGE_BYTES);
             residue.count(usage);
         }
         usage.tombstones += self.tombstones;
@@ -343,7 +396,7 @@ impl Map {
 
 impl Entry {
     pub(super) fn count(&self, usage: &mut Usage) {
-        usage.add(self.name.len_bytes());
+        usage.add(self.name.own_bytes());
         self.value.count(usage);
     }
 }
@@ -366,10 +419,28 @@ impl Name {
         }
     }
 
-    pub(super) fn len_bytes(&self) -> usize {
+    /// Bytes of memory beside the entry.
+    pub(super) fn own_bytes(&self) -> usize {
         match self {
-            Name::Text(text) => text.len(),
-            _ => Usage::OVERHEAD,
+            Name::Text(text) => allocated(text.len()),
+            _ => 0,
         }
+    }
+
+    fn as_key(&self) -> KeyRef<'_> {
+        match self {
+            Name::Number(number) => KeyRef::Number(*number),
+            Name::Text(text) => KeyRef::Text(text),
+            Name::Nameless => KeyRef::Nameless,
+        }
+    }
+}
+
+/// The keyed hash of a key; `None` if there is none to be found by.
+fn hash(hasher: &RandomState, key: KeyRef<'_>) -> Option<u64> {
+    match key {
+        KeyRef::Number(number) => Some(hasher.hash_one(number)),
+        KeyRef::Text(text) => Some(hasher.hash_one(text)),
+        KeyRef::Nameless => None,
     }
 }

@@ -55,17 +55,26 @@ impl MaskError {
 }
 
 impl FieldMask {
-    /// The mask of these paths; `None` if there are none, which means everything.
+    /// The mask of these paths; `None` if there are none, or only empty ones, which means everything. Paths that lead to
+    /// no known field show nothing, and do no harm: a game may ask for what another version of it has.
+    ///
+    /// # Errors
+    /// More or longer paths than a mask may have.
     pub fn resolve<P: AsRef<str>>(paths: &[P], schema: Option<&Schema>) -> Result<Option<FieldMask>, MaskError> {
         if paths.len() > PATHS_MAX {
             return Err(MaskError::TooLong);
         }
         let mut mask = FieldMask { nodes: vec![Node::default()] };
+        let mut paths = paths.iter().map(AsRef::as_ref).filter(|path: &&str| !path.is_empty()).peekable();
+        let is_everything = paths.peek().is_none();
         for path in paths {
-            let numbers = numbers_of(path.as_ref(), schema)?;
-            mask.insert(&numbers);
+            match numbers_of(path, schema) {
+                Ok(numbers) => mask.insert(&numbers),
+                Err(MaskError::UnknownField { .. }) => {}
+                Err(error @ MaskError::TooLong) => return Err(error),
+            }
         }
-        Ok((!paths.is_empty()).then_some(mask))
+        Ok((!is_everything).then_some(mask))
     }
 
     fn insert(&mut self, numbers: &[u32]) {
@@ -184,11 +193,21 @@ mod tests {
 
     #[test]
     fn names_need_a_schema_and_zero_is_no_field() {
-        for path in ["name", "0", "", "1..2", "1.x"] {
-            assert!(FieldMask::resolve(&[path], None).is_err(), "{path:?}");
+        for path in ["name", "0", "1..2", "1.x"] {
+            assert!(numbers_of(path, None).is_err(), "{path:?}");
         }
-        let none: [&str; 0] = [];
-        assert_eq!(FieldMask::resolve(&none, None), Ok(None));
+    }
+
+    // channeld's mask of nothing but unknown fields shows none, and one of nothing but empty paths shows all.
+    #[test]
+    fn what_is_unknown_shows_nothing_and_what_is_empty_says_nothing() {
+        let mask = FieldMask::resolve(&["name", "", "2"], None).unwrap().unwrap();
+        assert!(mask.root().field(1).is_none() && mask.root().field(2).is_some());
+        let mask = FieldMask::resolve(&["name"], None).unwrap().unwrap();
+        assert!(mask.root().field(1).is_none());
+        for none in [&[][..], &[""], &["", ""]] {
+            assert_eq!(FieldMask::resolve(none, None), Ok(None));
+        }
     }
 
     #[test]

@@ -2,9 +2,13 @@
 
 use super::limits::{MergeOptions, Merged, StateLimits};
 use super::map::{KeyRef, Map, MapKey};
+use super::replace::Purge;
 use super::schema::{FieldShape, Kind, Schema, Shape};
-use super::tree::{Element, ElementValue, Field, List, Message, Stamp, Usage, Value};
-use super::wire::{self, BYTES, Raw, Reader};
+use super::tree::{
+    Element, ElementValue, LIST_BYTES, List, MAP_BYTES, MESSAGE_BYTES, Message, PendingTags, Stamp, Usage, Value,
+    allocated,
+};
+use super::wire::{self, BYTES, Raw, Reader, wire_of};
 
 /// One merge.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub(super) struct Merge<'a> {
     pub(super) writer: u32,
     /// The update is one map entry, which is to be removed.
     pub(super) removes: bool,
+    /// What is merged takes the place of what is there.
+    replaces: bool,
     pub(super) usage: Usage,
     pub(super) merged: Merged,
     pub(super) latest_reset: Stamp,
@@ -36,6 +42,7 @@ impl<'a> Merge<'a> {
             stamp,
             writer,
             removes: false,
+            replaces: false,
             usage: Usage::default(),
             merged: Merged::default(),
             latest_reset: Stamp::NEVER,
@@ -55,13 +62,79 @@ impl<'a> Merge<'a> {
             message.stated_by = self.writer;
         }
         let mut reader = Reader::new(bytes);
-        let mut hint = 0;
+        let mut places = Places::default();
         while let Some((tag, raw)) = reader.next() {
-            match shape.field(tag >> 3) {
-                Some(field) => self.field(schema, message, shape, field, raw, &mut hint),
-                None => self.unknown(message, tag, raw, &mut hint),
+            let field = shape.field_of(tag);
+            let slot_tag = field.map_or(tag, |field| field.tag);
+            let Some(place) = self.place(message, Some(shape), slot_tag, reader, &mut places) else { continue };
+            match field {
+                Some(field) => self.field(schema, message, shape, field, raw, place),
+                None => {
+                    let repeats = message.fields[place].stamp == self.stamp;
+                    self.opaque_field(message, place, raw, repeats, 0);
+                }
             }
         }
+    }
+
+    /// The place of the field with that tag. If there is none, places are made for it and for all that is left of the
+    /// update; `None` if nothing is known of the field and there are as many of those as may be: it is dropped.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        message: &mut Message,
+        shape: Option<&Shape>,
+        tag: u32,
+        rest: Reader<'_>,
+        places: &mut Places,
+    ) -> Option<usize> {
+        self.merged.steps += 1;
+        let found = match message.find(tag, places.hint) {
+            Ok(place) => Some(place),
+            Err(_) if places.are_made => None,
+            Err(_) => {
+                places.are_made = true;
+                self.make_places(message, shape, tag, rest);
+                message.find(tag, 0).ok()
+            }
+        };
+        match found {
+            Some(place) => places.hint = place + 1,
+            None => self.merged.dropped += 1,
+        }
+        found
+    }
+
+    fn make_places(&mut self, message: &mut Message, shape: Option<&Shape>, first: u32, mut rest: Reader<'_>) {
+        let (mut pending, mut unknown) = (PendingTags::new(), PendingTags::new());
+        let mut note = |tag: u32| {
+            let known = shape.and_then(|shape| shape.field_of(tag));
+            let (tags, tag) = match known {
+                Some(field) => (&mut pending, field.tag),
+                None => (&mut unknown, tag),
+            };
+            if tags.last() != Some(&tag) {
+                tags.push(tag);
+            }
+        };
+        note(first);
+        while let Some((tag, _)) = rest.next() {
+            note(tag);
+            self.merged.steps += 1;
+        }
+        if !unknown.is_empty() {
+            unknown.sort_unstable();
+            unknown.dedup();
+            unknown.retain(|tag| message.find(*tag, 0).is_err());
+            let is_unknown = |tag: u32| shape.is_none_or(|shape| shape.field_of(tag).is_none());
+            let present = message.fields.iter().filter(|field| is_unknown(field.tag)).count();
+            unknown.truncate(self.limits.unknown_fields.saturating_sub(present));
+            pending.append(&mut unknown);
+        }
+        let before = message.own_bytes();
+        message.make_places(&mut pending);
+        self.usage.resize(before, message.own_bytes());
+        self.merged.steps += message.fields.len() as u64;
     }
 
     #[inline]
@@ -72,9 +145,8 @@ impl<'a> Merge<'a> {
         shape: &Shape,
         field: &FieldShape,
         raw: Raw<'_>,
-        hint: &mut usize,
+        place: usize,
     ) {
-        let place = message.place(field.tag, hint);
         let slot = &mut message.fields[place];
         let before = std::mem::replace(&mut slot.stamp, self.stamp);
         slot.writer = self.writer;
@@ -102,7 +174,7 @@ impl<'a> Merge<'a> {
             }
             (value, Raw::Bytes(content)) if field.kind == Kind::Message => {
                 let mut message = Box::new(Message::new(self.stamp, self.writer));
-                self.usage.add(0);
+                self.usage.add(MESSAGE_BYTES);
                 self.message(schema, &mut message, schema.shape(field.shape), content);
                 *value = Value::Message(message);
             }
@@ -116,9 +188,14 @@ impl<'a> Merge<'a> {
         match (value, raw) {
             (Value::Scalar(old), Raw::Scalar(new)) => *old = new,
             (Value::Bytes(old), Raw::Bytes(new)) => {
-                self.usage.bytes = (self.usage.bytes + new.len()).saturating_sub(old.len());
-                old.clear();
-                old.extend_from_slice(new);
+                let before = allocated(old.capacity());
+                if new.len() > old.capacity() || old.capacity() > 2 * new.len() + SPARE_BYTES {
+                    *old = new.to_vec();
+                } else {
+                    old.clear();
+                    old.extend_from_slice(new);
+                }
+                self.usage.resize(before, allocated(old.capacity()));
             }
             (value, raw) => {
                 self.usage.remove(value.usage());
@@ -133,16 +210,19 @@ impl<'a> Merge<'a> {
 
     /// The field at `place`, which was not set since `before`, is now the one of its oneof.
     fn enter_oneof(&mut self, message: &mut Message, shape: &Shape, place: usize, oneof: u16, before: Stamp) {
+        let own = message.fields[place].tag;
         let mut displaced = None;
-        for (index, other) in message.fields.iter_mut().enumerate() {
-            let is_member = shape.field(other.tag >> 3).is_some_and(|field| field.oneof == oneof);
-            if index == place || !is_member || matches!(other.value, Value::Gone) {
+        for &member in shape.members(oneof).iter().filter(|&&member| member != own) {
+            self.merged.steps += 1;
+            let Ok(other) = message.find(member, 0) else { continue };
+            let other = &mut message.fields[other];
+            if matches!(other.value, Value::Gone) {
                 continue;
             }
             self.usage.remove(other.value.usage());
             other.value = Value::Gone;
             other.stamp = self.stamp;
-            displaced = Some(other.tag);
+            displaced = Some(member);
         }
         if let Value::Message(child) = &mut message.fields[place].value
             && let Some(displaced) = displaced
@@ -157,10 +237,10 @@ impl<'a> Merge<'a> {
     fn list(&mut self, value: &mut Value, field: &FieldShape, raw: Raw<'_>) {
         if !matches!(value, Value::List(_)) {
             *value = Value::List(Box::new(List::new(field.wire)));
-            self.usage.add(0);
+            self.usage.add(LIST_BYTES);
         }
         let Value::List(list) = value else { return };
-        if self.options.replace_lists && list.replaced != self.stamp {
+        if (self.options.replace_lists || self.replaces) && list.replaced != self.stamp {
             list.replaced = self.stamp;
             for element in list.elements.drain(..) {
                 self.usage.remove(element_usage(&element.value));
@@ -176,6 +256,9 @@ impl<'a> Merge<'a> {
             Raw::Bytes(content) => self.append(list, ElementValue::Bytes(content.into())),
             Raw::Scalar(number) => self.append(list, ElementValue::Scalar(number)),
         }
+        let own = list.own_bytes();
+        self.usage.resize(list.counted, own);
+        list.counted = own;
     }
 
     fn append(&mut self, list: &mut List, value: ElementValue) {
@@ -192,7 +275,11 @@ impl<'a> Merge<'a> {
             }
         }
         self.merged.values += 1;
-        self.usage.add(value.len_bytes());
+        self.merged.steps += 1;
+        self.usage.add(value.own_bytes());
+        if list.elements.len() == list.elements.capacity() {
+            list.elements.reserve_exact((list.elements.len() / 4).max(1));
+        }
         list.elements.push_back(Element { stamp: self.stamp, writer: self.writer, value });
     }
 
@@ -201,7 +288,7 @@ impl<'a> Merge<'a> {
         let shape = schema.shape(field.shape);
         if !matches!(value, Value::Map(_)) {
             *value = Value::Map(Box::new(Map::new(shape.key().tag)));
-            self.usage.add(0);
+            self.usage.add(MAP_BYTES);
         }
         let Value::Map(map) = value else { return };
         let (key, raw) = read_entry(shape, content);
@@ -219,11 +306,29 @@ impl<'a> Merge<'a> {
         } else if map.entry(slot).is_gone {
             self.revive(map, slot);
         }
+        let is_replaced = shape.value().kind == Kind::Message && !self.options.merges_entries(field);
+        if is_replaced && map.entry(slot).stamp == self.stamp {
+            // Of two with one key in one update the second counts alone.
+            self.empty(map, slot);
+        }
         let entry = map.touch(slot, self.stamp, self.writer);
+        let is_within = self.replaces;
+        self.replaces |= is_replaced;
         self.single(schema, &mut entry.value, shape.value(), raw);
+        self.replaces = is_within;
+        if is_replaced && let Value::Message(message) = &mut entry.value {
+            let mut purge = Purge { stamp: self.stamp, freed: Usage::default(), grown_bytes: 0, steps: 0 };
+            purge.message(message);
+            self.usage.bytes += purge.grown_bytes;
+            self.usage.remove(purge.freed);
+            self.merged.steps += purge.steps;
+            // Told as a whole, even if nothing is in it.
+            (message.stated, message.stated_by) = (self.stamp, self.writer);
+        }
         if is_removal {
             map.bury(slot);
         }
+        map.settle(&mut self.usage);
     }
 
     /// The slot of the entry with that key; a new one if there is none.
@@ -232,7 +337,7 @@ impl<'a> Merge<'a> {
             Some(slot) => slot,
             None => {
                 let slot = map.insert(key, value_tag);
-                self.usage.add(map.entry(slot).name.len_bytes());
+                self.usage.add(map.entry(slot).name.own_bytes());
                 slot
             }
         }
@@ -260,12 +365,24 @@ impl<'a> Merge<'a> {
         self.usage.remove(entry.value.usage());
         entry.value = Value::Gone;
     }
+}
 
-    /// A field that the schema does not know.
-    fn unknown(&mut self, message: &mut Message, tag: u32, raw: Raw<'_>, hint: &mut usize) {
-        let place = message.place(tag, hint);
-        let Field { stamp, .. } = message.fields[place];
-        self.opaque_field(message, place, raw, stamp == self.stamp, 0);
+/// A text that was longer than twice the present one by so many bytes gives its memory back.
+const SPARE_BYTES: usize = 64;
+
+/// Where the fields of an update were found in a message so far.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// The next one is probably here: fields mostly come in order.
+    pub(super) hint: usize,
+    /// Places for all that was missing were made.
+    pub(super) are_made: bool,
+}
+
+impl MergeOptions {
+    /// Whether the messages in a map are merged field by field.
+    pub(super) fn merges_entries(&self, map: &FieldShape) -> bool {
+        self.merge_map_entries.unwrap_or(map.merges_entries)
     }
 }
 
@@ -282,9 +399,11 @@ pub(super) fn read_entry<'b>(shape: &Shape, content: &'b [u8]) -> (KeyRef<'b>, R
     let mut reader = Reader::new(content);
     while let Some((tag, raw)) = reader.next() {
         match (tag >> 3, raw) {
-            (1, Raw::Scalar(number)) => key = KeyRef::Number(shape.key().normalize(number)),
-            (1, Raw::Bytes(text)) => key = KeyRef::Text(text),
-            (2, raw) => value = raw,
+            (1, Raw::Scalar(number)) if shape.key().takes(wire_of(tag)) => {
+                key = KeyRef::Number(shape.key().normalize(number));
+            }
+            (1, Raw::Bytes(text)) if shape.key().takes(wire_of(tag)) => key = KeyRef::Text(text),
+            (2, raw) if shape.value().takes(wire_of(tag)) => value = raw,
             _ => {}
         }
     }
@@ -322,7 +441,7 @@ pub(super) fn write_farewell(farewell: &mut Vec<u8>, removed_tag: u32, sent: Raw
 
 fn element_usage(value: &ElementValue) -> Usage {
     let mut usage = Usage::default();
-    usage.add(value.len_bytes());
+    usage.add(value.own_bytes());
     usage
 }
 

@@ -18,12 +18,13 @@
 //! # What merging means
 //!
 //! The state is what a parser makes of all updates, one after the other: scalars and strings take the newest value,
-//! messages merge, lists grow, of a oneof the newest member stays, unknown fields are kept. Three things differ:
+//! messages merge, lists grow, of a oneof the newest member stays, unknown fields are kept, and so is a known field that
+//! comes in another wire type. An entry of a map takes the place of the one with its key. Three things differ:
 //!
-//! - *Entries of maps with message values merge by key*, field by field. A parser would put the new value in place of
-//!   the old. But a world server sends of each object only the fields that changed, `{7: {position}}`, and a
-//!   replacement would lose all others for who comes late. So this is how game servers' own merges do it, and how their
-//!   clients read it; a delta carries an entry's changed fields only.
+//! - *Entries of maps with message values merge by key*, field by field, where the type is one of those whose games merge
+//!   so, or [`MergeOptions::merge_map_entries`] says it. There a world server sends of each object only the fields that
+//!   changed, `{7: {position}}`, and a replacement would lose all others for who comes late; a delta carries an entry's
+//!   changed fields only. Where entries are replaced, a delta carries changed entries as a whole.
 //! - *[`MergeOptions`]* replace or bound lists, and remove map entries whose value says `removed`; at every level, not
 //!   only at the outermost one.
 //! - What is written counts as changed even if it is the same as before, as if each update were forwarded.
@@ -42,6 +43,8 @@
 //! `encode(since)` gives what was merged after tick `since`. So a cursor may be set to tick T only when nothing more
 //! will be merged at T: merge at a tick newer than the last one that was encoded for.
 
+#[cfg(test)]
+mod accounting;
 mod check;
 mod chunks;
 mod encode;
@@ -50,6 +53,7 @@ mod map;
 mod mask;
 mod merge;
 pub mod opaque;
+mod replace;
 mod schema;
 mod sweep;
 mod tree;
@@ -81,9 +85,8 @@ pub struct DataState {
     limits: StateLimits,
     root: Message,
     usage: Usage,
-    /// The newest merge.
+    /// The newest merge, or the beginning.
     newest: Stamp,
-    newest_tick: Tick,
     /// Removals up to here may be forgotten.
     horizon: Stamp,
     /// Some were.
@@ -94,6 +97,12 @@ pub struct DataState {
     oldest_tombstone: Stamp,
     scratch: Vec<u8>,
 }
+
+/// Memory of a state that has nothing in it.
+const STATE_BYTES: usize = tree::allocated(size_of::<DataState>());
+
+/// More than this is not kept from one use to the next.
+const SCRATCH_BYTES: usize = 4 << 10;
 
 impl DataState {
     /// An empty state at tick `now`.
@@ -111,7 +120,7 @@ impl DataState {
             Some(schema) if type_url.is_empty() => format!("type.googleapis.com/{}", schema.name()),
             _ => type_url.to_owned(),
         };
-        let newest = Stamp::start(now);
+        let newest = Stamp::start_of(now);
         DataState {
             schema,
             type_url,
@@ -120,7 +129,6 @@ impl DataState {
             root: Message::default(),
             usage: Usage::default(),
             newest,
-            newest_tick: now,
             horizon: newest,
             has_forgotten: false,
             latest_reset: Stamp::NEVER,
@@ -195,10 +203,12 @@ impl DataState {
     /// receiver merges in order. `chunks` is cleared first.
     ///
     /// What `exclude_writer` wrote last is left out. A removal is in it only if `since` is given: a newcomer has
-    /// nothing to remove. `since` must not be 2^31 ticks or more away from [`DataState::last_change`].
+    /// nothing to remove.
     ///
     /// A map entry that does not fit is cut into several, which only a receiver that merges entries puts together again;
-    /// a single string or list element that does not fit is sent too long and counted in [`Chunks::oversized`].
+    /// where entries are replaced, longer ones than [`StateLimits::unit_bytes`] are refused. A single string or list
+    /// element that does not fit is sent too long and counted in [`Chunks::oversized`]; with `max_value_bytes` of at least
+    /// [`StateLimits::unit_bytes`] there is none.
     pub fn encode(
         &self,
         since: Option<Tick>,
@@ -208,7 +218,7 @@ impl DataState {
         chunks: &mut Chunks,
     ) {
         chunks.clear();
-        let since = since.map(|since| self.newest.end_of(since, self.newest_tick));
+        let since = since.map(Stamp::end_of);
         if since.is_some_and(|since| since >= self.newest) {
             return;
         }
@@ -249,7 +259,7 @@ impl DataState {
 
     /// The tick of the newest change; that of the start if there was none.
     pub fn last_change(&self) -> Tick {
-        self.newest_tick
+        self.newest.tick()
     }
 
     /// Whether the state has no values, so that a newcomer has nothing to be told.
@@ -257,9 +267,24 @@ impl DataState {
         self.root.fields.is_empty()
     }
 
-    /// About how many bytes the whole state has, tombstones included; never more than [`StateLimits::state_bytes`].
+    /// Bytes of memory that the state takes: every allocation with its whole capacity, tombstones included.
     pub fn size_bytes(&self) -> usize {
-        self.usage.bytes
+        self.usage.bytes + STATE_BYTES + tree::allocated(self.type_url.capacity()) + self.scratch.capacity()
+    }
+
+    /// The same, counted anew.
+    #[cfg(test)]
+    pub(crate) fn recounted(&self) -> usize {
+        let mut usage = Usage::default();
+        self.root.count(&mut usage);
+        assert_eq!(usage.values, self.usage.values, "values");
+        assert_eq!(usage.tombstones, self.usage.tombstones, "tombstones");
+        usage.bytes + self.size_bytes() - self.usage.bytes
+    }
+
+    /// From now on it may grow to this.
+    pub fn set_state_bytes_limit(&mut self, bytes: usize) {
+        self.limits.state_bytes = bytes;
     }
 
     /// Values of the state, of all levels together.
@@ -275,7 +300,7 @@ impl DataState {
     /// Removals up to this tick may be forgotten: who stands before it may keep entries that are gone. Nothing that can
     /// be merged takes them away; such a subscriber has to subscribe anew.
     pub fn horizon(&self) -> Tick {
-        self.newest.tick_of(self.horizon, self.newest_tick)
+        self.horizon.tick()
     }
 
     /// Whether any removal was forgotten. If not, nobody has what is gone, wherever it stands.
@@ -285,7 +310,7 @@ impl DataState {
 
     /// Forgets the removals up to and including tick `until`: all subscribers have been told of them.
     pub fn forget(&mut self, until: Tick) {
-        let until = self.newest.end_of(until, self.newest_tick);
+        let until = Stamp::end_of(until);
         if self.oldest_tombstone <= until {
             self.forget_tombstones(until);
         }
@@ -326,25 +351,36 @@ impl DataState {
             Some(()) => self.apply(&update, writer, now, removes),
             None => Err(MergeError::NotAMap { number }),
         };
-        self.scratch = update;
+        if update.capacity() <= SCRATCH_BYTES {
+            self.scratch = update;
+        }
         result
+    }
+
+    /// Merges `content` into the message in field `number` of the outermost message.
+    pub fn set_message(&mut self, number: u32, content: &[u8], writer: u32, now: Tick) -> Result<Merged, MergeError> {
+        let mut update = Vec::with_capacity(content.len() + 16);
+        put_varint(&mut update, u64::from(wire::tag(number, wire::BYTES)));
+        wire::put_bytes(&mut update, content);
+        self.apply(&update, writer, now, false)
     }
 
     fn apply(&mut self, update: &[u8], writer: u32, now: Tick, removes: bool) -> Result<Merged, MergeError> {
         let schema = self.schema.as_deref();
-        check::check(&self.root, schema, self.options.replace_lists, update, self.usage, &self.limits)?;
-        let newest = self.newest.next(now, self.newest_tick);
+        check::check(&self.root, (schema, self.options), update, self.usage, &self.limits)?;
+        let newest = self.newest.next(now);
         let mut merge = Merge::new(schema, self.options, &self.limits, newest, writer);
         merge.removes = removes;
         merge.usage = self.usage;
         merge.root(&mut self.root, update);
         self.newest = newest;
-        self.newest_tick = now.newest(self.newest_tick);
         self.usage = merge.usage;
         self.latest_reset = self.latest_reset.max(merge.latest_reset);
         let mut merged = merge.merged;
         if schema.is_none() {
-            merged.dropped += opaque::evict(&mut self.root, &mut self.usage, &self.limits);
+            let (dropped, steps) = opaque::evict(&mut self.root, &mut self.usage, &self.limits);
+            merged.dropped += dropped;
+            merged.steps += steps;
         }
         if merged.removed > 0 {
             self.oldest_tombstone = self.oldest_tombstone.min(newest);

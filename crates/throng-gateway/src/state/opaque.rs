@@ -33,10 +33,13 @@
 //! [`StateLimits::state_bytes`]: super::StateLimits::state_bytes
 //! [`StateLimits::verbatim_occurrences`]: super::StateLimits::verbatim_occurrences
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::limits::StateLimits;
 use super::map::{KeyRef, Map};
-use super::merge::{Merge, write_farewell};
-use super::tree::{Message, Stamp, Usage, Value};
+use super::merge::{Merge, Places, write_farewell};
+use super::tree::{MAP_BYTES, MESSAGE_BYTES, Message, Stamp, Usage, Value};
 use super::wire::{self, BYTES, Raw, Reader, VARINT, wire_of};
 
 /// What an occurrence is taken for that reads like a map entry.
@@ -49,9 +52,9 @@ struct EntryLike<'a> {
 impl Merge<'_> {
     pub(super) fn opaque_root(&mut self, root: &mut Message, update: &[u8]) {
         let mut reader = Reader::new(update);
-        let mut hint = 0;
+        let mut places = Places::default();
         while let Some((tag, raw)) = reader.next() {
-            let place = root.place(tag, &mut hint);
+            let Some(place) = self.place(root, None, tag, reader, &mut places) else { continue };
             let repeats = root.fields[place].stamp == self.stamp;
             self.opaque_field(root, place, raw, repeats, 0);
         }
@@ -75,6 +78,7 @@ impl Merge<'_> {
                 let map = self.occurrences(&mut slot.value, before);
                 map.repeats |= repeats;
                 self.occurrence(map, content, depth);
+                map.settle(&mut self.usage);
             }
         }
     }
@@ -83,9 +87,9 @@ impl Merge<'_> {
     fn fold(&mut self, message: &mut Message, bytes: &[u8], depth: u32) {
         let repeated = repeated_numbers(bytes);
         let mut reader = Reader::new(bytes);
-        let mut hint = 0;
+        let mut places = Places::default();
         while let Some((tag, raw)) = reader.next() {
-            let place = message.place(tag, &mut hint);
+            let Some(place) = self.place(message, None, tag, reader, &mut places) else { continue };
             let slot = &mut message.fields[place];
             let before = std::mem::replace(&mut slot.stamp, self.stamp);
             slot.writer = self.writer;
@@ -98,6 +102,7 @@ impl Merge<'_> {
                 let map = self.occurrences(&mut slot.value, before);
                 map.repeats |= repeats;
                 self.occurrence(map, content, depth);
+                map.settle(&mut self.usage);
             } else {
                 self.fold_value(&mut slot.value, content, depth);
             }
@@ -130,7 +135,7 @@ impl Merge<'_> {
     /// Begins a message in place of what was there; bytes that are a message after all become its first fields.
     fn become_message(&mut self, value: &mut Value, depth: u32) {
         self.usage.remove(value.usage());
-        self.usage.add(0);
+        self.usage.add(MESSAGE_BYTES);
         let mut message = Box::new(Message::new(self.stamp, self.writer));
         if let Value::Bytes(bytes) = value
             && is_message(bytes)
@@ -145,14 +150,14 @@ impl Merge<'_> {
         if !matches!(value, Value::Map(_)) {
             let mut map = Box::new(Map::new(wire::tag(1, VARINT)));
             map.is_ordered = true;
-            self.usage.add(0);
+            self.usage.add(MAP_BYTES);
             match std::mem::replace(value, Value::Gone) {
                 Value::Message(message) => map.residue = Some(message),
                 Value::Bytes(bytes) => {
                     let slot = self.entry_slot(&mut map, KeyRef::Nameless, 0);
                     map.touch(slot, before, self.writer).value = Value::Bytes(bytes);
                 }
-                _ => {}
+                other => self.usage.remove(other.usage()),
             }
             *value = Value::Map(map);
         }
@@ -213,7 +218,7 @@ impl Merge<'_> {
         let values = self.merged.values;
         (self.stamp, self.writer) = (stamp, writer);
         if map.residue.is_none() {
-            self.usage.add(0);
+            self.usage.add(MESSAGE_BYTES);
         }
         let residue = map.residue.get_or_insert_with(|| Box::new(Message::new(stamp, writer)));
         self.fold(residue, &content, depth + 1);
@@ -222,20 +227,28 @@ impl Merge<'_> {
     }
 }
 
-/// Gives up the oldest of what can be given up until the state is within its limits. Returns how much that was.
-pub(super) fn evict(root: &mut Message, usage: &mut Usage, limits: &StateLimits) -> u32 {
-    let mut dropped = 0;
-    while usage.bytes > limits.state_bytes || usage.values > limits.entries {
-        let maps = root.fields.iter_mut().filter_map(|field| match &mut field.value {
-            Value::Map(map) => Some(map),
-            _ => None,
-        });
-        let age = |map: &Map| match (&map.residue, map.oldest()) {
-            (Some(_), _) => Stamp::NEVER,
-            (None, Some((_, entry))) => entry.stamp,
-            (None, None) => Stamp::FOREVER,
-        };
-        let Some(map) = maps.min_by_key(|map| age(map)) else { return dropped };
+/// Gives up the oldest of what can be given up until the state is within its limits. Returns how much that was, and the
+/// work that it took.
+pub(super) fn evict(root: &mut Message, usage: &mut Usage, limits: &StateLimits) -> (u32, u64) {
+    let (mut dropped, mut steps) = (0, 0);
+    let is_within = |usage: &Usage| usage.bytes <= limits.state_bytes && usage.values <= limits.entries;
+    if is_within(usage) {
+        return (0, 0);
+    }
+    // The map with the oldest content first.
+    let mut maps: BinaryHeap<Reverse<(Stamp, usize)>> = BinaryHeap::new();
+    for (place, field) in root.fields.iter().enumerate() {
+        steps += 1;
+        if let Value::Map(map) = &field.value
+            && let Some(age) = age(map)
+        {
+            maps.push(Reverse((age, place)));
+        }
+    }
+    while !is_within(usage) {
+        let Some(Reverse((_, place))) = maps.pop() else { break };
+        let Value::Map(map) = &mut root.fields[place].value else { continue };
+        steps += 1;
         let mut freed = Usage::default();
         if let Some(residue) = map.residue.take() {
             Value::Message(residue).count(&mut freed);
@@ -243,13 +256,23 @@ pub(super) fn evict(root: &mut Message, usage: &mut Usage, limits: &StateLimits)
             freed.tombstones += usize::from(entry.is_gone);
             entry.count(&mut freed);
             map.delete(slot);
-        } else {
-            return dropped;
         }
         usage.remove(freed);
+        map.settle(usage);
         dropped += 1;
+        if let Some(age) = age(map) {
+            maps.push(Reverse((age, place)));
+        }
     }
-    dropped
+    (dropped, steps)
+}
+
+/// When the oldest content of a map was written; `None` if it has none.
+fn age(map: &Map) -> Option<Stamp> {
+    match (&map.residue, map.oldest()) {
+        (Some(_), _) => Some(Stamp::NEVER),
+        (None, oldest) => oldest.map(|(_, entry)| entry.stamp),
+    }
 }
 
 /// Whether the bytes are one key, a number or text, and one value.

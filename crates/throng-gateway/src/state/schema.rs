@@ -15,6 +15,10 @@ pub struct Schemas {
 }
 
 /// One message type with all that it contains.
+///
+/// It also says how its maps are merged if nobody else does: entries of messages in the packages `unrealpb` and `tpspb`,
+/// and values of these packages and `channeldpb.TransformState` wherever they are, field by field as channeld's own code
+/// for them does it; all others are replaced.
 #[derive(Debug)]
 pub struct Schema {
     name: String,
@@ -116,13 +120,46 @@ impl Schema {
     pub(super) fn shape(&self, index: u32) -> &Shape {
         &self.shapes[index as usize]
     }
+
+    /// Number of the outermost message's field of this name, if it is a single message of this type.
+    pub(crate) fn message_field(&self, name: &str, type_name: &str) -> Option<u32> {
+        let field = self.root().field_named(name)?;
+        let is_it = field.kind == Kind::Message && &*self.shape(field.shape).name == type_name;
+        is_it.then(|| field.number())
+    }
+
+    /// Number of the outermost message's first field that is a single message of this type.
+    pub(super) fn first_of_type(&self, type_name: &str) -> Option<u32> {
+        let is_it = |field: &&FieldShape| field.kind == Kind::Message && &*self.shape(field.shape).name == type_name;
+        self.root().fields.iter().find(is_it).map(FieldShape::number)
+    }
+}
+
+/// Packages of messages that channeld merges by code of their own, entry by entry and field by field: what its Unreal
+/// plugin sends, and what the plugin's demo makes of it.
+const MERGING_PACKAGES: [&str; 2] = ["unrealpb", "tpspb"];
+
+/// Values of maps that are merged in the same way wherever they are: an object in the Unity demos.
+const MERGING_VALUES: [&str; 1] = ["channeldpb.TransformState"];
+
+/// Whether channeld merges the entries of a map field by field. Where it has no code for a type, protobuf's own merge puts
+/// the new value in the place of the old one.
+fn merges_entries(map: &FieldDescriptor, within: &MessageDescriptor) -> bool {
+    let Declared::Message(entry) = map.kind() else { return false };
+    let Some(Declared::Message(value)) = entry.get_field(2).map(|value| value.kind()) else { return false };
+    let is_merging = |message: &MessageDescriptor| MERGING_PACKAGES.contains(&message.package_name());
+    is_merging(within) || is_merging(&value) || MERGING_VALUES.contains(&value.full_name())
 }
 
 /// The fields of one message type; of a map's entries: key and value.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
+    /// Full name of the message type.
+    name: Box<str>,
     /// Sorted by number.
     pub(super) fields: Vec<FieldShape>,
+    /// The tags of each oneof's members.
+    oneofs: Vec<Vec<u32>>,
     /// Place in `fields` of the numbers below [`DENSE`]; [`ABSENT`] if there is none.
     dense: Vec<u8>,
     /// Tag of a boolean field `removed`; 0 if there is none.
@@ -145,6 +182,8 @@ pub(super) struct FieldShape {
     pub(super) shape: u32,
     /// 1 and up: the oneof that it is a member of. 0: none.
     pub(super) oneof: u16,
+    /// Of maps: entries are merged field by field unless options say otherwise.
+    pub(super) merges_entries: bool,
     name: Box<str>,
 }
 
@@ -178,6 +217,22 @@ impl FieldShape {
         self.tag >> 3
     }
 
+    /// Whether it is a list.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.kind, Kind::PackedList | Kind::ScalarList | Kind::TextList | Kind::BytesList | Kind::MessageList)
+    }
+
+    /// Whether a value of this wire type is one of this field. To parsers, any other is a field that they do not know.
+    #[inline]
+    pub(super) fn takes(&self, wire: u8) -> bool {
+        match self.kind {
+            Kind::Scalar => wire == self.wire,
+            Kind::PackedList | Kind::ScalarList => wire == self.wire || wire == wire::BYTES,
+            Kind::Group => false,
+            _ => wire == wire::BYTES,
+        }
+    }
+
     /// The number in its one form: two encodings that parsers take for the same become the same.
     pub(super) fn normalize(&self, number: u64) -> u64 {
         match self.number_kind {
@@ -201,6 +256,17 @@ impl Shape {
 
     pub(super) fn field_named(&self, name: &str) -> Option<&FieldShape> {
         self.fields.iter().find(|field| &*field.name == name)
+    }
+
+    /// The field that a value with this tag belongs to.
+    #[inline]
+    pub(super) fn field_of(&self, tag: u32) -> Option<&FieldShape> {
+        self.field(tag >> 3).filter(|field| field.takes(wire::wire_of(tag)))
+    }
+
+    /// The tags of all members of a oneof.
+    pub(super) fn members(&self, oneof: u16) -> &[u32] {
+        self.oneofs.get(usize::from(oneof).wrapping_sub(1)).map_or(&[], Vec::as_slice)
     }
 
     /// Of a map entry: its key.
@@ -239,7 +305,13 @@ impl Compiler {
             .get_field_by_name("removed")
             .filter(|field| matches!(field.kind(), Declared::Bool) && !field.is_list())
             .map_or(0, |field| wire::tag(field.number(), wire::VARINT));
-        self.shapes[index as usize] = Shape { fields, dense, removed_tag };
+        let members = |oneof: usize| {
+            let members = fields.iter().filter(|field| usize::from(field.oneof) == oneof + 1);
+            members.map(|field| field.tag).collect()
+        };
+        let oneofs = (0..message.oneofs().count()).map(members).collect();
+        let name = message.full_name().into();
+        self.shapes[index as usize] = Shape { name, fields, oneofs, dense, removed_tag };
         index
     }
 
@@ -276,6 +348,7 @@ impl Compiler {
             },
             shape: declared.as_message().map_or(0, |message| self.shape(message)),
             oneof: oneof.map_or(0, |place| place as u16 + 1),
+            merges_entries: merges_entries(field, message),
             name: field.name().into(),
         }
     }

@@ -6,9 +6,15 @@ use super::tree::{Message, Stamp, Usage, Value};
 impl DataState {
     /// Takes out all tombstones up to `until`.
     pub(super) fn forget_tombstones(&mut self, until: Stamp) {
-        let mut sweep =
-            Sweep { until, newest_forgotten: Stamp::NEVER, oldest_left: Stamp::FOREVER, freed: Usage::default() };
+        let mut sweep = Sweep {
+            until,
+            newest_forgotten: Stamp::NEVER,
+            oldest_left: Stamp::FOREVER,
+            freed: Usage::default(),
+            grown_bytes: 0,
+        };
         sweep.message(&mut self.root);
+        self.usage.bytes += sweep.grown_bytes;
         self.usage.remove(sweep.freed);
         self.horizon = self.horizon.max(sweep.newest_forgotten);
         self.has_forgotten |= sweep.newest_forgotten > Stamp::NEVER;
@@ -37,6 +43,8 @@ struct Sweep {
     newest_forgotten: Stamp,
     oldest_left: Stamp,
     freed: Usage,
+    /// Memory that maps take instead: they remember the places that have become free.
+    grown_bytes: usize,
 }
 
 impl Sweep {
@@ -57,6 +65,9 @@ impl Sweep {
                     self.freed.tombstones += 1;
                     map.delete(slot);
                 }
+                let (before, after) = map.resettle();
+                self.freed.bytes += before;
+                self.grown_bytes += after;
                 if let Some(oldest) = map.tombstone_stamps().next() {
                     self.oldest_left = self.oldest_left.min(oldest);
                 }

@@ -3,47 +3,47 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
 use throng_wire::Tick;
 
 use super::map::Map;
 use super::wire;
 
-/// When something was written: 44 bits of tick, which do not wrap around, and 20 bits that count the merges of a tick.
-/// So each merge has a stamp of its own.
+/// When something was written: 44 bits of tick, which is 557 years of milliseconds, and 20 bits that count the merges of a
+/// tick. So each merge has a stamp of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(u64);
 
 const MERGE_BITS: u32 = 20;
 const MERGE_MASK: u64 = (1 << MERGE_BITS) - 1;
+/// The last tick that has stamps of its own, and one.
+const TICK_MAX: u64 = (1 << (64 - MERGE_BITS)) - 2;
 
 impl Stamp {
     pub(super) const NEVER: Stamp = Stamp(0);
     pub(super) const FOREVER: Stamp = Stamp(u64::MAX);
 
-    /// The stamp of a state that begins at tick `now`, before anything is merged. Far enough from 0 that ticks before
-    /// it have stamps too.
-    pub(super) fn start(now: Tick) -> Stamp {
-        Stamp(((1 << 32) + u64::from(now.0)) << MERGE_BITS)
+    /// The first stamp of `tick`. Tick 0 has a stamp, too, that is newer than [`Stamp::NEVER`].
+    pub(super) fn start_of(tick: Tick) -> Stamp {
+        Stamp((tick.0 + 1).min(TICK_MAX) << MERGE_BITS)
     }
 
-    /// The last stamp of `tick`, given that `self` is the newest stamp and is of `newest`.
-    pub(super) fn end_of(self, tick: Tick, newest: Tick) -> Stamp {
-        let now = self.0 >> MERGE_BITS;
-        let steps = tick.0.wrapping_sub(newest.0) as i32;
-        Stamp(now.saturating_add_signed(i64::from(steps)) << MERGE_BITS | MERGE_MASK)
+    /// The last stamp of `tick`.
+    pub(super) fn end_of(tick: Tick) -> Stamp {
+        Stamp(Stamp::start_of(tick).0 | MERGE_MASK)
     }
 
-    /// The tick of `stamp`, given that `self` is the newest stamp and is of `newest`.
-    pub(super) fn tick_of(self, stamp: Stamp, newest: Tick) -> Tick {
-        newest.before(((self.0 >> MERGE_BITS) - (stamp.0 >> MERGE_BITS).min(self.0 >> MERGE_BITS)) as u32)
+    /// The tick of a stamp.
+    pub(super) fn tick(self) -> Tick {
+        Tick((self.0 >> MERGE_BITS).saturating_sub(1))
     }
 
-    /// The stamp of the next merge, at tick `now`, given that `self` is the newest stamp and is of `newest`.
-    pub(super) fn next(self, now: Tick, newest: Tick) -> Stamp {
-        match now.since(newest) {
-            0 if self.0 & MERGE_MASK == MERGE_MASK => self,
-            0 => Stamp(self.0 + 1),
-            steps => Stamp(((self.0 >> MERGE_BITS) + u64::from(steps)) << MERGE_BITS),
+    /// The stamp of the next merge, at tick `now`, given that `self` is the newest stamp.
+    pub(super) fn next(self, now: Tick) -> Stamp {
+        match self < Stamp::start_of(now) {
+            true => Stamp::start_of(now),
+            false if self.0 & MERGE_MASK == MERGE_MASK => self,
+            false => Stamp(self.0 + 1),
         }
     }
 }
@@ -51,19 +51,34 @@ impl Stamp {
 /// What a state takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
+    /// Bytes of memory: every allocation with its whole capacity and with what the allocator adds.
     pub(super) bytes: usize,
     pub(super) values: usize,
     pub(super) tombstones: usize,
 }
 
-impl Usage {
-    /// Bookkeeping of one value, in bytes: about its tag, length and the like.
-    pub(super) const OVERHEAD: usize = 4;
+/// Bytes of memory that an allocation takes: as glibc's malloc gives it out, with a word of its own, in steps of 16.
+/// Other allocators are within a tenth of that for the sizes that states consist of.
+pub(super) const fn allocated(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..=24 => 32,
+        _ => (bytes + 23) & !15,
+    }
+}
 
+impl Usage {
+    /// One more value, and the memory that belongs to it alone.
     #[inline]
-    pub(super) fn add(&mut self, payload_bytes: usize) {
+    pub(super) fn add(&mut self, bytes: usize) {
         self.values += 1;
-        self.bytes += Usage::OVERHEAD + payload_bytes;
+        self.bytes += bytes;
+    }
+
+    /// Something that took `before` bytes takes `after` bytes now.
+    #[inline]
+    pub(super) fn resize(&mut self, before: usize, after: usize) {
+        self.bytes = (self.bytes + after).saturating_sub(before);
     }
 
     pub(super) fn remove(&mut self, other: Usage) {
@@ -122,6 +137,8 @@ pub(super) struct List {
     pub(super) wire: u8,
     /// When the list was last replaced as a whole.
     pub(super) replaced: Stamp,
+    /// What the state's usage counts of `own_bytes`.
+    pub(super) counted: usize,
 }
 
 #[derive(Debug)]
@@ -153,19 +170,28 @@ impl Message {
         }
     }
 
-    /// The place of the field with that tag; a new one is [`Value::Gone`]. `hint` moves on.
+    /// Makes a place for a field of each of these tags, which may be there already, come twice and in any order. New ones
+    /// are [`Value::Gone`]. One pass over the fields, however many are new: a peer that sends its fields in falling order
+    /// must not cost more than one that sends them in rising order.
+    pub(super) fn make_places(&mut self, tags: &mut PendingTags) {
+        tags.sort_unstable();
+        tags.dedup();
+        tags.retain(|tag| self.fields.binary_search_by_key(tag, |field| field.tag).is_err());
+        let Some(&first) = tags.first() else { return };
+        let is_in_order = self.fields.last().is_none_or(|last| last.tag < first);
+        // As many as are needed and no more: few messages get further fields later.
+        self.fields.reserve_exact(tags.len());
+        self.fields.extend(tags.iter().map(|&tag| Field { tag, writer: 0, stamp: Stamp::NEVER, value: Value::Gone }));
+        if !is_in_order {
+            // Two sorted runs, which the standard library's stable sort merges in one pass.
+            self.fields.sort_by_key(|field| field.tag);
+        }
+    }
+
+    /// Bytes of the memory for the fields, without what is in them.
     #[inline]
-    pub(super) fn place(&mut self, tag: u32, hint: &mut usize) -> usize {
-        let place = match self.find(tag, *hint) {
-            Ok(place) => place,
-            Err(place) => {
-                let field = Field { tag, writer: 0, stamp: Stamp::NEVER, value: Value::Gone };
-                self.fields.insert(place, field);
-                place
-            }
-        };
-        *hint = place + 1;
-        place
+    pub(super) fn own_bytes(&self) -> usize {
+        allocated(self.fields.capacity() * size_of::<Field>())
     }
 
     /// The field with that tag, if it is set.
@@ -183,11 +209,22 @@ impl Message {
     }
 
     pub(super) fn count(&self, usage: &mut Usage) {
+        usage.bytes += self.own_bytes();
         for field in &self.fields {
             field.value.count(usage);
         }
     }
 }
+
+/// Tags of fields that an update is about to write.
+pub(super) type PendingTags = SmallVec<[u32; 32]>;
+
+/// Memory of a message that is a value, without its fields.
+pub(super) const MESSAGE_BYTES: usize = allocated(size_of::<Message>());
+/// Memory of a list without its elements.
+pub(super) const LIST_BYTES: usize = allocated(size_of::<List>());
+/// Memory of a map without its entries.
+pub(super) const MAP_BYTES: usize = allocated(size_of::<Map>());
 
 impl Value {
     /// What the value takes, itself included.
@@ -200,18 +237,18 @@ impl Value {
     pub(super) fn count(&self, usage: &mut Usage) {
         match self {
             Value::Gone => {}
-            Value::Scalar(_) => usage.add(Usage::OVERHEAD),
-            Value::Bytes(bytes) => usage.add(bytes.len()),
+            Value::Scalar(_) => usage.add(0),
+            Value::Bytes(bytes) => usage.add(allocated(bytes.capacity())),
             Value::Message(message) => {
-                usage.add(0);
+                usage.add(MESSAGE_BYTES);
                 message.count(usage);
             }
             Value::List(list) => {
-                usage.add(0);
-                list.elements.iter().for_each(|element| usage.add(element.value.len_bytes()));
+                usage.add(LIST_BYTES + list.counted);
+                list.elements.iter().for_each(|element| usage.add(element.value.own_bytes()));
             }
             Value::Map(map) => {
-                usage.add(0);
+                usage.add(MAP_BYTES);
                 map.count(usage);
             }
         }
@@ -219,17 +256,23 @@ impl Value {
 }
 
 impl ElementValue {
-    pub(super) fn len_bytes(&self) -> usize {
+    /// Bytes of memory beside the element.
+    pub(super) fn own_bytes(&self) -> usize {
         match self {
-            ElementValue::Scalar(_) => Usage::OVERHEAD,
-            ElementValue::Bytes(bytes) => bytes.len(),
+            ElementValue::Scalar(_) => 0,
+            ElementValue::Bytes(bytes) => allocated(bytes.len()),
         }
     }
 }
 
 impl List {
     pub(super) fn new(wire: u8) -> List {
-        List { elements: VecDeque::new(), wire, replaced: Stamp::NEVER }
+        List { elements: VecDeque::new(), wire, replaced: Stamp::NEVER, counted: 0 }
+    }
+
+    /// Bytes of the memory for the elements, without what is in them.
+    pub(super) fn own_bytes(&self) -> usize {
+        allocated(self.elements.capacity() * size_of::<Element>())
     }
 
     /// Place of the first element that was appended after `since`.

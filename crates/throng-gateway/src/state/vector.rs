@@ -18,7 +18,20 @@ impl VectorPath {
     pub fn resolve(path: &str, schema: Option<&Schema>) -> Result<VectorPath, MaskError> {
         Ok(VectorPath { numbers: numbers_of(path, schema)? })
     }
+
+    /// Where the location of an Unreal actor is in messages of this schema: `replicatedMovement.location` of the first
+    /// `unrealpb.ActorState`, or of the message itself if it is one.
+    pub fn unreal(schema: &Schema) -> Option<VectorPath> {
+        let numbers = match schema.name() {
+            UNREAL_ACTOR => UNREAL_LOCATION.to_vec(),
+            _ => [&[schema.first_of_type(UNREAL_ACTOR)?][..], &UNREAL_LOCATION].concat(),
+        };
+        Some(VectorPath { numbers })
+    }
 }
+
+/// What is replicated of every Unreal actor.
+const UNREAL_ACTOR: &str = "unrealpb.ActorState";
 
 /// `replicatedMovement` of Unreal's `ActorState` and `location` in it.
 const UNREAL_LOCATION: [u32; 2] = [11, 3];

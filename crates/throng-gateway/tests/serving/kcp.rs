@@ -117,7 +117,8 @@ impl KcpClient {
 
     /// Says who it is, and does not wait for the answer.
     pub(crate) fn knock(&mut self) {
-        let auth = AuthMessage { player_identifier_token: "kay".into(), login_token: String::new() };
+        let auth =
+            AuthMessage { player_identifier_token: "kay".into(), login_token: String::new(), ..Default::default() };
         self.send(Header::new(0, message_type::AUTH), &prost::Message::encode_to_vec(&auth));
     }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use prost::Message as _;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
-use throng_channeld::proto::{ChannelType, CreateChannelMessage, ServerForwardMessage};
-use throng_channeld::{Broadcast, Header, message_type, put_body};
+use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage, ServerForwardMessage};
+use throng_channeld::{Broadcast, Dialect, Header, PacketWriter, message_type, put_body};
 use throng_gateway::auth::{AcceptAll, DeskLimits, Provider};
 use throng_gateway::engine::Engine;
 use throng_gateway::engine::port::Side;
@@ -207,4 +207,13 @@ pub(crate) fn wait_for_end(client: &mut Client) -> ClientError {
 pub(crate) fn frame(compression: u8, payload: &[u8]) -> Vec<u8> {
     let [high, low] = (payload.len() as u16).to_be_bytes();
     [&[0x43, 0x48, high, low, compression], payload].concat()
+}
+
+/// A login, as it is sent.
+pub(crate) fn auth_frame() -> Vec<u8> {
+    let auth = AuthMessage { player_identifier_token: "ada".into(), login_token: String::new(), ..Default::default() };
+    let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+    put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
+    PacketWriter::new().write(Dialect::Fixed, &entries, &mut bytes);
+    bytes
 }

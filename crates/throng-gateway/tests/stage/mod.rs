@@ -114,8 +114,13 @@ impl Stage {
 
     /// A connection that has not said anything yet.
     pub(crate) fn connect(&mut self, side: Side) -> Peer {
+        self.connect_from(side, "127.0.0.1:40000")
+    }
+
+    /// The same, from another address.
+    pub(crate) fn connect_from(&mut self, side: Side, address: &str) -> Peer {
         let line = Arc::new(Mutex::new(Line::default()));
-        let address = "127.0.0.1:40000".parse().expect("an address");
+        let address = address.parse().expect("an address");
         let key = self.engine.open(self.now, side, address, Box::new(LineOutbox(Arc::clone(&line)))).expect("room");
         Peer { key, id: 0, line }
     }
@@ -146,7 +151,8 @@ impl Stage {
     }
 
     pub(crate) fn authenticate(&mut self, peer: &mut Peer, name: &str) -> AuthResultMessage {
-        let auth = AuthMessage { player_identifier_token: name.into(), login_token: "secret".into() };
+        let auth =
+            AuthMessage { player_identifier_token: name.into(), login_token: "secret".into(), ..Default::default() };
         self.say(peer, Header::new(0, message_type::AUTH), &auth);
         let messages = self.read(peer);
         let answer = messages.iter().find(|message| message.msg_type == message_type::AUTH).expect("an answer");

@@ -86,12 +86,13 @@ pub fn url(name: &str) -> String {
     format!("type.googleapis.com/test.{name}")
 }
 
-/// An empty state of type `test.World` at tick 0.
+/// An empty state of type `test.World` at tick 0, whose maps are merged field by field unless the options say otherwise.
 pub fn world(options: MergeOptions) -> DataState {
     world_within(options, StateLimits::default())
 }
 
 pub fn world_within(options: MergeOptions, limits: StateLimits) -> DataState {
+    let options = MergeOptions { merge_map_entries: options.merge_map_entries.or(Some(true)), ..options };
     DataState::new(Some(schema("World")), "", options, limits, Tick(0))
 }
 
@@ -183,16 +184,18 @@ pub fn moving(value: f32) -> Wire {
 pub struct Receiver {
     pub message: DynamicMessage,
     pub removable: bool,
+    /// It puts new map entries in the place of old ones, as protobuf's merge does.
+    pub replaces: bool,
 }
 
 impl Receiver {
     pub fn new(name: &str, removable: bool) -> Receiver {
-        Receiver { message: DynamicMessage::new(descriptor(name)), removable }
+        Receiver { message: DynamicMessage::new(descriptor(name)), removable, replaces: false }
     }
 
     pub fn receive(&mut self, bytes: &[u8]) {
         let update = DynamicMessage::decode(self.message.descriptor(), bytes).expect("what is sent is a message");
-        merge(&mut self.message, &update, self.removable);
+        merge(&mut self.message, &update, (self.removable, self.replaces));
     }
 
     pub fn receive_all(&mut self, chunks: &Chunks) {
@@ -209,15 +212,15 @@ impl Receiver {
 }
 
 /// Merges message by message, list by list, map entry by map entry.
-fn merge(into: &mut DynamicMessage, update: &DynamicMessage, removable: bool) {
+fn merge(into: &mut DynamicMessage, update: &DynamicMessage, (removable, replaces): (bool, bool)) {
     let fields: Vec<_> = update.fields().map(|(field, value)| (field, value.clone())).collect();
     for (field, value) in fields {
         match value {
             Value::Message(new) => match into.has_field(&field).then(|| into.get_field_mut(&field)) {
-                Some(Value::Message(old)) => merge(old, &new, removable),
+                Some(Value::Message(old)) => merge(old, &new, (removable, replaces)),
                 _ => {
                     let mut fresh = DynamicMessage::new(new.descriptor());
-                    merge(&mut fresh, &new, removable);
+                    merge(&mut fresh, &new, (removable, replaces));
                     into.set_field(&field, Value::Message(fresh));
                 }
             },
@@ -231,11 +234,11 @@ fn merge(into: &mut DynamicMessage, update: &DynamicMessage, removable: bool) {
                     };
                     if removable && says_removed(&value) {
                         map.remove(&key);
-                    } else if let Some(Value::Message(old)) = map.get_mut(&key) {
-                        merge(old, &value, removable);
+                    } else if let Some(Value::Message(old)) = map.get_mut(&key).filter(|_| !replaces) {
+                        merge(old, &value, (removable, replaces));
                     } else {
                         let mut fresh = DynamicMessage::new(value.descriptor());
-                        merge(&mut fresh, &value, removable);
+                        merge(&mut fresh, &value, (removable, replaces));
                         map.insert(key, Value::Message(fresh));
                     }
                 }
@@ -258,7 +261,7 @@ pub fn full(state: &DataState, name: &str, max_bytes: usize) -> DynamicMessage {
     receiver.message
 }
 
-pub fn delta(state: &DataState, since: u32) -> Chunks {
+pub fn delta(state: &DataState, since: u64) -> Chunks {
     let mut chunks = Chunks::new();
     state.encode(Some(Tick(since)), None, None, 60_000, &mut chunks);
     chunks

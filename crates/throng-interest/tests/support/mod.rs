@@ -12,7 +12,7 @@ pub struct Ledger {
     pub changes: u32,
     pub leaves: u32,
     /// The last call of this update, to check the order of calls.
-    last: Option<(bool, CellId)>,
+    last: Option<(bool, u8, CellId)>,
 }
 
 impl Ledger {
@@ -32,8 +32,9 @@ impl Ledger {
         assert_eq!(told, holds);
     }
 
-    fn called(&mut self, is_enter: bool, cell: CellId) {
-        let now = Some((is_enter, cell));
+    /// Cells come in order; those that are entered nearest ring first.
+    fn called(&mut self, is_enter: bool, cell: CellId, ring: u8) {
+        let now = Some((is_enter, ring, cell));
         assert!(self.last < now, "{now:?} was called after {:?}", self.last);
         self.last = now;
     }
@@ -41,7 +42,7 @@ impl Ledger {
 
 impl Sink for Ledger {
     fn enter(&mut self, cell: CellId, ring: u8) -> u32 {
-        self.called(true, cell);
+        self.called(true, cell, ring);
         self.enters += 1;
         let tag = (cell.x as u32).wrapping_mul(31).wrapping_add(cell.y as u32).wrapping_mul(31) ^ cell.z as u32;
         assert_eq!(self.held.insert(cell, (tag, ring)), None, "{cell} was entered twice");
@@ -49,7 +50,7 @@ impl Sink for Ledger {
     }
 
     fn change(&mut self, cell: CellId, tag: u32, ring: u8) {
-        self.called(false, cell);
+        self.called(false, cell, 0);
         self.changes += 1;
         let held = self.held.get_mut(&cell).expect("a changed cell is held");
         assert_eq!(held.0, tag, "{cell} came back with another tag");
@@ -58,7 +59,7 @@ impl Sink for Ledger {
     }
 
     fn leave(&mut self, cell: CellId, tag: u32) {
-        self.called(false, cell);
+        self.called(false, cell, 0);
         self.leaves += 1;
         assert_eq!(self.held.remove(&cell).expect("a left cell is held").0, tag);
     }

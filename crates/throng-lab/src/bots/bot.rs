@@ -50,16 +50,16 @@ impl<D: Decoder> Bot<D> {
     pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers) {
         let Bot { core, link, received_bytes, socket, .. } = self;
         // A socket that fails brings nothing; the connection will time out and say so.
-        let _ = socket.receive_with(buffers, &mut |from, datagram: &mut [u8]| {
+        let _ = socket.receive_with(now, buffers, &mut |arrived, from, datagram: &mut [u8]| {
             *received_bytes += datagram.len() as u64;
             match link {
                 Some(link) => link.back.push(now, datagram),
-                None => core.handle(now, from, datagram),
+                None => core.handle_arrived(now, arrived, from, datagram),
             }
         });
         if let (Some(link), Some(server)) = (link, core.server()) {
             while let Some(arrival) = link.back.pop(now) {
-                core.handle(now, server, arrival.bytes);
+                core.handle_arrived(now, arrival.at, server, arrival.bytes);
             }
         }
         while let Some(event) = self.core.poll_event() {

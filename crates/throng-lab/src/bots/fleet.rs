@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
-use throng::replica::ClientOptions as ReplicaOptions;
 use throng::{ClientCore, ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
 
 use super::bot::{Bot, Link};
@@ -80,10 +79,7 @@ impl<D: Decoder> Fleet<D> {
         }
         let scenario = options.scenario.clone();
         let light = ClientOptions { bytes_per_s: 64_000, decode: Decode::Nothing, ..ClientOptions::default() };
-        // What leaves a cell may turn up in one that is served at the slowest rate.
-        let slowest_ticks = scenario.rings.iter().map(|ring| ring.interval_ticks).max().unwrap_or(1);
-        let replica = ReplicaOptions { limbo_ticks: slowest_ticks + 5, ..ReplicaOptions::default() };
-        let decoding = ClientOptions { decode: Decode::Objects, replica, ..light.clone() };
+        let decoding = ClientOptions { decode: Decode::Objects, ..light.clone() };
         let now = clock::now();
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),
@@ -251,7 +247,7 @@ impl<D: Decoder> Fleet<D> {
         let due = (now.micros_since(self.started) / 1_000 * CONNECTS_PER_MS + 1).min(players as u64) as usize;
         while self.bots.len() < due {
             let number = self.bots.len() as u32;
-            let is_decoder = number < self.scenario.decoded_bots();
+            let is_decoder = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
             let token = self.issuer.issue(u64::from(number) + 1, &[self.server]).expect("one server, in order");
             let options = Arc::clone(&self.options[usize::from(is_decoder)]);
             let core =
@@ -316,6 +312,14 @@ impl<D: Decoder> Fleet<D> {
     }
 }
 
+/// Whether bot `number` of `players` is one of the `witnesses` that decode what they are sent. They are spread evenly: the
+/// server writes to its connections in the order in which they came, so that the first are served before the last.
+fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
+    let players = u64::from(players.max(1));
+    let before = |number: u64| number * u64::from(witnesses) / players;
+    before(u64::from(number) + 1) > before(u64::from(number))
+}
+
 /// The first moment from `now` on that lies `offset` behind a multiple of the interval.
 fn first_turn(started: Time, now: Time, interval: Duration, offset: Duration) -> Time {
     let rounds = now.micros_since(started) / interval.as_micros().max(1) as u64;
@@ -324,4 +328,27 @@ fn first_turn(started: Time, now: Time, interval: Duration, offset: Duration) ->
 
 fn late_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 2).expect("the bounds are possible")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn witnesses_sit_in_every_part_of_the_order_in_which_bots_are_served() {
+        for (witnesses, players) in [(20, 1_000), (10, 100), (32, 10_000), (7, 100), (1, 3), (5, 5), (0, 50)] {
+            let seats: Vec<u32> = (0..players).filter(|&number| is_witness(number, witnesses, players)).collect();
+            assert_eq!(seats.len() as u32, witnesses, "{witnesses} of {players}");
+            let longest = players.div_ceil(witnesses.max(1));
+            for pair in seats.windows(2) {
+                assert!(pair[1] - pair[0] <= longest, "{witnesses} of {players}: nobody between {pair:?}");
+            }
+            if let (Some(first), Some(last)) = (seats.first(), seats.last()) {
+                assert!(
+                    *first < longest && players - 1 - last < longest,
+                    "{witnesses} of {players}: {first} to {last}"
+                );
+            }
+        }
+    }
 }

@@ -71,9 +71,9 @@ impl Witness {
         if !measuring || self.snapshot.objects.is_empty() {
             return;
         }
-        let decoders = bots.iter().take_while(|bot| bot.is_decoder).count().min(self.next_looks.len());
+        let decoders = bots.iter().filter(|bot| bot.is_decoder).count().min(self.next_looks.len());
         let interval_us = LOOK_INTERVAL_US * decoders.div_ceil(LOOKERS).max(1) as u64;
-        for (index, bot) in bots.iter().enumerate().take(decoders) {
+        for (index, bot) in bots.iter().filter(|bot| bot.is_decoder).enumerate().take(decoders) {
             let now = clock::now();
             if self.next_looks[index] <= now {
                 self.next_looks[index] = Time(now.0 + self.rng.u64(interval_us / 2..interval_us * 3 / 2));
@@ -116,9 +116,7 @@ impl Witness {
             self.take_snapshot();
         }
         for bot in bots.iter().filter(|bot| bot.is_decoder && bot.core.is_connected()) {
-            // What has no home has left the view, and is only kept in case it comes back.
-            let objects = bot.core.replica().into_iter().flat_map(|replica| replica.views());
-            for object in objects.filter(|object| object.is_followed()) {
+            for object in bot.core.replica().into_iter().flat_map(|replica| replica.views()) {
                 let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth));
                 self.mismatches += u64::from(!same);
                 self.compared += 1;
@@ -203,10 +201,6 @@ impl Witness {
                 false => self.time_of(object.newest_tick),
             };
             let there = truth.position_after(since_s);
-            if !object.is_followed() && distance(here, there) > self.view_m {
-                // Out of sight, and only kept in case it comes back.
-                continue;
-            }
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;
                 self.neighbours.look(distance(here, there), age_ms, distance(position_of(&object), there));

@@ -241,7 +241,11 @@ mod tests {
     #[test]
     fn an_auth_message_has_these_bytes() {
         let mut outgoing = Outgoing::default();
-        let auth = AuthMessage { player_identifier_token: "a".to_owned(), login_token: "test_lt".to_owned() };
+        let auth = AuthMessage {
+            player_identifier_token: "a".to_owned(),
+            login_token: "test_lt".to_owned(),
+            ..Default::default()
+        };
         outgoing.message(Header::new(0, 1), &auth);
         let body = [&[0x0a, 1, b'a', 0x12, 7][..], b"test_lt"].concat();
         let expected = [&[0x43, 0x48, 0, 18, 0, 0x0a, 16, 0x20, 1, 0x2a, 12][..], &body].concat();

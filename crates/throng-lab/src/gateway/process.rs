@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::control::{Command, Line};
 use super::load::Load;
+use crate::clock;
 
 /// Lines that wait to be read.
 const LINES: usize = 256;
@@ -23,8 +24,6 @@ const LINES: usize = 256;
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// A gateway answers within this after its start.
 const START_PATIENCE: Duration = Duration::from_secs(15);
-/// Linux counts processor time in hundredths of a second, whatever the kernel's own ticks are.
-const CLOCK_TICKS_PER_S: f64 = 100.0;
 
 /// A process that plays a part, with its latest progress.
 pub(super) struct Player<P, R> {
@@ -206,24 +205,12 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     Some(Usage { cpu_s: cpu_s(&stat)?, rss_bytes: rss_bytes(&status)? })
 }
 
-/// Processor time that all programs of the machine have taken so far, without interrupts; `None` without `/proc`.
-pub(super) fn machine_cpu_s() -> Option<f64> {
-    busy_s(&fs::read_to_string("/proc/stat").ok()?)
-}
-
-/// User, nice and system time of the first line.
-fn busy_s(stat: &str) -> Option<f64> {
-    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(3);
-    let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
-    Some(ticks.iter().sum::<u64>() as f64 / CLOCK_TICKS_PER_S)
-}
-
 /// The command's name is in brackets and may hold anything, brackets too; user and system time are the 12th and 13th
 /// field behind it.
 fn cpu_s(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
-    Some((ticks()? + ticks()?) as f64 / CLOCK_TICKS_PER_S)
+    Some((ticks()? + ticks()?) as f64 / clock::KERNEL_TICKS_PER_S)
 }
 
 fn rss_bytes(status: &str) -> Option<u64> {
@@ -241,7 +228,6 @@ mod tests {
         let stat = "42 (a) b ((c)) S 1 42 42 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 5 0 100 0 0";
         assert_eq!(cpu_s(stat), Some(3.0));
         assert_eq!(cpu_s("nonsense"), None);
-        assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 0 0 0\ncpu0 1 2 3 4\n"), Some(3.0));
         assert_eq!(rss_bytes("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
     }
 

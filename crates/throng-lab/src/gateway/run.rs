@@ -15,7 +15,7 @@ use super::control::Command;
 use super::ledger::Arrived;
 use super::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
 use super::outage::{self, Kill};
-use super::process::{Gateway, Player, Usage, free_addresses, machine_cpu_s, usage};
+use super::process::{Gateway, Player, Usage, free_addresses, usage};
 use super::published::references;
 use super::scrape::{Scraped, scrape};
 use super::settings;
@@ -506,7 +506,7 @@ fn wait_for_world(world: &mut Player<WorldProgress, WorldReport>, stop: &AtomicB
 
 /// Processor time of the machine without that of this process.
 fn without_us() -> Option<f64> {
-    machine_cpu_s().map(|machine_s| machine_s - clock::process_cpu_s())
+    clock::machine_cpu_s().map(|machine_s| machine_s - clock::process_cpu_s())
 }
 
 fn cpu_of_two_seconds(pid: u32) -> Option<f64> {

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
-use throng::replica::ConnectionCounters;
 use throng::{ConnectionId, Replication, Server, Time};
 
 use super::RunOptions;
+use super::tally::Tally;
 use crate::bots::{BotsReport, Progress};
 use crate::clock;
 use crate::environment::{self, Environment};
-use crate::floor::Load;
-use crate::frames::FrameLog;
+use crate::floor::FloorTime;
+use crate::frames::{FrameLog, FrameTime};
 use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::summary::{
@@ -39,11 +39,12 @@ pub(super) struct Ledger {
     cpu_s: f64,
     cpu_cores: f64,
     rss_after: u64,
-    missed_before: u64,
-    missed: u64,
+    machine_cpu_s: Option<f64>,
+    others_cpu_cores: Option<f64>,
+    /// Skipped and late ticks, dropped events and unreadable inputs before the measured part, and then in it.
+    misfortunes: Misfortunes,
     totals: Totals,
-    replicated: [ConnectionCounters; 2],
-    links: [LinkTotals; 2],
+    tally: Tally,
     rtt_ms: Spread,
     subscriptions: f64,
     objects: f64,
@@ -71,11 +72,34 @@ struct Totals {
     allocations: u64,
 }
 
-/// Sums over the connections.
+/// What should not happen. Counts since the start of the program, or of the measured part.
 #[derive(Clone, Copy, Debug, Default)]
-struct LinkTotals {
-    sent: u64,
-    lost: u64,
+struct Misfortunes {
+    skipped_ticks: u64,
+    late_ticks: u64,
+    events_dropped: u64,
+    bad_inputs: u64,
+}
+
+impl Misfortunes {
+    fn so_far(host: &Host<impl Replication>) -> Misfortunes {
+        let dropped = host.server().limits_reached().find(|(name, _)| *name == "events_dropped");
+        Misfortunes {
+            skipped_ticks: host.skipped_ticks(),
+            late_ticks: host.late_ticks(),
+            events_dropped: dropped.map_or(0, |(_, count)| count),
+            bad_inputs: host.bad_inputs(),
+        }
+    }
+
+    fn since(self, before: Misfortunes) -> Misfortunes {
+        Misfortunes {
+            skipped_ticks: self.skipped_ticks - before.skipped_ticks,
+            late_ticks: self.late_ticks - before.late_ticks,
+            events_dropped: self.events_dropped - before.events_dropped,
+            bad_inputs: self.bad_inputs - before.bad_inputs,
+        }
+    }
 }
 
 /// The last second.
@@ -83,7 +107,8 @@ struct Second {
     since: Time,
     cpu_s: f64,
     totals: Totals,
-    links: LinkTotals,
+    packets_sent: u64,
+    packets_lost: u64,
     resent: u64,
 }
 
@@ -92,8 +117,8 @@ impl Ledger {
         let scenario = options.scenario.clone();
         let frames = scenario.seconds as usize * scenario.tick_hz as usize + scenario.tick_hz as usize;
         let now = clock::now();
-        let second =
-            Second { since: now, cpu_s: 0.0, totals: Totals::default(), links: LinkTotals::default(), resent: 0 };
+        let totals = Totals::default();
+        let second = Second { since: now, cpu_s: 0.0, totals, packets_sent: 0, packets_lost: 0, resent: 0 };
         Ledger {
             cores,
             counts_allocations: options.allocations.is_some(),
@@ -105,11 +130,11 @@ impl Ledger {
             cpu_s: 0.0,
             cpu_cores: 0.0,
             rss_after: 0,
-            missed_before: 0,
-            missed: 0,
+            machine_cpu_s: None,
+            others_cpu_cores: None,
+            misfortunes: Misfortunes::default(),
             totals: Totals::default(),
-            replicated: [ConnectionCounters::default(); 2],
-            links: [LinkTotals::default(); 2],
+            tally: Tally::default(),
             rtt_ms: Spread::default(),
             subscriptions: 0.0,
             objects: 0.0,
@@ -128,15 +153,16 @@ impl Ledger {
         self.is_measuring = true;
         self.began = clock::now();
         self.cpu_s = clock::process_cpu_s();
-        self.missed_before = host.missed_ticks();
-        self.replicated[0] = replicated(host.server());
-        self.links[0] = links(host.server());
+        self.machine_cpu_s = clock::machine_cpu_s();
+        self.misfortunes = Misfortunes::so_far(host);
+        self.tally.begin(host.server());
         self.second = Second {
             since: self.began,
             cpu_s: self.cpu_s,
             totals: self.totals,
-            links: self.links[0],
-            resent: self.replicated[0].resent_segments,
+            packets_sent: 0,
+            packets_lost: 0,
+            resent: 0,
         };
         self.note_overruns(host.server(), 0.0);
     }
@@ -145,10 +171,12 @@ impl Ledger {
         self.is_measuring = false;
         self.ended = clock::now();
         self.cpu_cores = (clock::process_cpu_s() - self.cpu_s) / self.seconds_measured().max(1e-9);
-        self.missed = host.missed_ticks() - self.missed_before;
+        let machine = clock::machine_cpu_s().zip(self.machine_cpu_s).map(|(after, before)| after - before);
+        // What is left after the server's own share; the bots' share goes when they have reported it.
+        self.others_cpu_cores = machine.map(|cpu_s| cpu_s / self.seconds_measured().max(1e-9) - self.cpu_cores);
+        self.misfortunes = Misfortunes::so_far(host).since(self.misfortunes);
         self.rss_after = environment::rss_bytes().unwrap_or(0);
-        self.replicated[1] = replicated(host.server());
-        self.links[1] = links(host.server());
+        self.tally.take(host.server());
         self.rtt_ms = round_trips(host.server());
         let replication = host.server().replication();
         let followed: Vec<usize> = host.server().connections().map(|id| replication.followed_count(id)).collect();
@@ -157,7 +185,9 @@ impl Ledger {
         self.channels = replication.channel_count() as f64;
     }
 
-    pub(super) fn take_tick(&mut self, record: &TickRecord, allocations: Option<u64>) {
+    /// Notes the tick that the host has just played, which began at `began`.
+    pub(super) fn take_tick(&mut self, host: &Host<impl Replication>, began: Time, allocations: Option<u64>) {
+        let record: &TickRecord = host.server().last_tick();
         self.latest_ms = record.total_ns as f64 / 1e6;
         if !self.is_measuring {
             return;
@@ -173,7 +203,13 @@ impl Ledger {
             Subsystem::Send,
             Subsystem::Receive,
         ];
-        self.frames.push(Split::new(parts.map(ms), self.latest_ms));
+        let finish = host.last_finish();
+        let time = FrameTime {
+            at_s: began.since(self.began).as_secs_f64(),
+            after_plan_ms: finish.after_plan.as_secs_f64() * 1e3,
+            skipped: finish.skipped,
+        };
+        self.frames.push(Split::new(parts.map(ms), self.latest_ms), time);
         let (totals, counters) = (&mut self.totals, &record.counters);
         totals.ticks += 1;
         totals.connections += counters.connections;
@@ -195,7 +231,9 @@ impl Ledger {
         let now = clock::now();
         let elapsed_s = now.since(self.second.since).as_secs_f64();
         let (cpu_s, totals) = (clock::process_cpu_s(), self.totals);
-        let (links, resent) = (links(host.server()), replicated(host.server()).resent_segments);
+        self.tally.take(host.server());
+        let counts = *self.tally.sum();
+        let resent = counts.replicated.resent_segments;
         let before = &self.second;
         let ticks = (totals.ticks - before.totals.ticks).max(1) as f64;
         let encoded = (totals.frames_encoded - before.totals.frames_encoded) as f64;
@@ -208,14 +246,16 @@ impl Ledger {
         series.connections.push(f64::from(host.connected()));
         series.kbit_per_s.push(bytes * 8.0 / 1e3 / elapsed_s / connections);
         series.near_age_p99_ms.push(bots.near_age_p99_ms);
-        series.loss_ratio.push(ratio((links.lost - before.links.lost) as f64, (links.sent - before.links.sent) as f64));
+        let (lost, sent) = (counts.packets_lost - before.packets_lost, counts.packets_sent - before.packets_sent);
+        series.loss_ratio.push(ratio(lost as f64, sent as f64));
         series.resent_segments_per_s.push((resent - before.resent) as f64 / elapsed_s);
         series.cohorts_per_channel.push(ratio(encoded, channels));
         series.frames_encoded_per_tick.push(encoded / ticks);
         series.subscriptions_per_frame.push(ratio(shared, encoded));
         series.server_cpu_cores.push((cpu_s - before.cpu_s) / elapsed_s);
         series.bots_cpu_cores.push(bots.cpu_cores);
-        self.second = Second { since: now, cpu_s, totals, links, resent };
+        let (packets_sent, packets_lost) = (counts.packets_sent, counts.packets_lost);
+        self.second = Second { since: now, cpu_s, totals, packets_sent, packets_lost, resent };
         self.note_overruns(host.server(), elapsed_s);
     }
 
@@ -223,19 +263,14 @@ impl Ledger {
         self.latest_ms
     }
 
-    /// What a tick sent to each connection.
-    pub(super) fn load(&self) -> Load {
-        let each = self.totals.connections.max(1) as f64;
-        Load { bytes: self.totals.bytes_sent as f64 / each, packets: self.totals.packets_sent as f64 / each }
-    }
-
     pub(super) fn summary(
         &self,
         host: &Host<impl Replication>,
         bots: &BotsReport,
-        floor_ms: Option<f64>,
+        floor: Option<FloorTime>,
     ) -> RunSummary {
-        let profile = self.frames.profile();
+        let tick_ms = 1e3 / f64::from(self.scenario.tick_hz);
+        let profile = self.frames.profile(tick_ms);
         let ticks = self.totals.ticks.max(1) as f64;
         let connections = self.totals.connections as f64 / ticks;
         let growth = self.rss_after.saturating_sub(self.rss_before) as f64;
@@ -248,27 +283,34 @@ impl Ledger {
             players: self.scenario.players,
             tick_hz: self.scenario.tick_hz,
             seconds: self.seconds_measured(),
+            others_cpu_cores: self.others_cpu_cores.map(|cores| (cores - bots.cpu_cores).max(0.0)),
             started_at: String::new(),
             revision: String::new(),
             environment: self.environment.clone(),
             server: ServerFigures {
                 connections,
                 ticks: self.totals.ticks,
-                missed_ticks: self.missed,
-                tick_ms: 1e3 / f64::from(self.scenario.tick_hz),
+                missed_ticks: self.misfortunes.skipped_ticks,
+                late_ticks: self.misfortunes.late_ticks,
+                held_hz: self.totals.ticks as f64 / self.seconds_measured().max(1e-9),
+                world_speed: self.totals.ticks as f64 * tick_ms / 1e3 / self.seconds_measured().max(1e-9),
+                after_plan_ms: profile.after_plan_ms,
+                tick_ms,
                 frame_ms: profile.frame_ms,
                 frames_at: profile.frames_at,
                 us_per_connection: profile.mean_ms.scaled(1e3 / connections.max(1.0)),
                 cpu_cores: self.cpu_cores,
                 rss_bytes: self.rss_after,
                 rss_bytes_per_connection: growth / connections.max(1.0),
+                events_dropped: self.misfortunes.events_dropped,
                 steady_state_allocations_per_tick: self
                     .counts_allocations
                     .then_some(self.totals.allocations as f64 / ticks),
             },
             floor: Floor {
-                ms_per_tick: floor_ms,
-                ratio: floor_ms.map(|floor_ms| profile.mean_ms.outgoing() / floor_ms.max(1e-9)),
+                ms_per_tick: floor.map(|floor| floor.floor_ms),
+                run_ms_per_tick: floor.map(|floor| floor.run_ms),
+                ratio: floor.map(|floor| floor.ratio),
                 packets_per_tick: self.totals.packets_sent as f64 / ticks,
             },
             client: self.client(connections, bots),
@@ -278,16 +320,14 @@ impl Ledger {
             replication: self.replication(),
             targets: Vec::new(),
             published: Vec::new(),
-            series: Series { frames: self.frames.series(self.scenario.tick_hz), seconds: self.seconds.clone() },
+            series: Series { frames: self.frames.series(), seconds: self.seconds.clone() },
         }
     }
 
     fn client(&self, connections: f64, bots: &BotsReport) -> Client {
-        let [before, after] = &self.replicated;
-        let object = (after.object_bytes - before.object_bytes) as f64;
-        let resend = (after.resent_bytes - before.resent_bytes) as f64;
-        let control = (after.control_bytes - before.control_bytes) as f64;
-        let updates = (after.object_updates - before.object_updates) as f64;
+        let counted = &self.tally.sum().replicated;
+        let (object, resend) = (counted.object_bytes as f64, counted.resent_bytes as f64);
+        let (control, updates) = (counted.control_bytes as f64, counted.object_updates as f64);
         let header = (self.totals.bytes_sent as f64 - object - resend - control).max(0.0);
         let split = |by: f64| {
             let by = by.max(1e-9);
@@ -313,6 +353,7 @@ impl Ledger {
         Bots {
             connected: bots.connected,
             disconnects: bots.disconnects,
+            bad_inputs: self.misfortunes.bad_inputs,
             decoded: bots.decoded,
             state_mismatches: bots.state_mismatches,
             objects_compared: bots.objects_compared,
@@ -326,17 +367,15 @@ impl Ledger {
     }
 
     fn network(&self, server: &Server<impl Replication>) -> Network {
-        let [before, after] = &self.replicated;
-        let [links_before, links_after] = &self.links;
-        let sent = (links_after.sent - links_before.sent) as f64;
+        let counts = self.tally.sum();
         let refused = server.door_counters().drops().filter(|(_, count)| *count > 0);
         Network {
             preset: self.scenario.net.name().to_owned(),
             sent_packets: self.totals.packets_sent,
             received_packets: self.totals.packets_received,
-            loss_ratio: ratio((links_after.lost - links_before.lost) as f64, sent),
-            resent_segments: after.resent_segments - before.resent_segments,
-            superseded_segments: after.superseded_segments - before.superseded_segments,
+            loss_ratio: ratio(counts.packets_lost as f64, counts.packets_sent as f64),
+            resent_segments: counts.replicated.resent_segments,
+            superseded_segments: counts.replicated.superseded_segments,
             rtt_ms: self.rtt_ms,
             refused: refused.map(|(reason, count)| Count { tag: reason.tag().to_owned(), count }).collect(),
         }
@@ -354,7 +393,7 @@ impl Ledger {
             subscriptions_per_frame: ratio(shared, encoded),
             frames_shared_ratio: ratio(shared - encoded, shared),
             cohorts_per_channel: ratio(encoded, self.totals.channels_encoded as f64),
-            longest_wait_ticks: u64::from(self.replicated[1].longest_wait_ticks),
+            longest_wait_ticks: u64::from(self.tally.sum().replicated.longest_wait_ticks),
             budget_overruns: self.budget_overruns,
         }
     }
@@ -378,31 +417,6 @@ impl Ledger {
 
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
-}
-
-fn replicated(server: &Server<impl Replication>) -> ConnectionCounters {
-    let mut sum = ConnectionCounters::default();
-    for counters in server.connections().filter_map(|id| server.replication_counters(id)) {
-        sum.segments += counters.segments;
-        sum.object_bytes += counters.object_bytes;
-        sum.object_updates += counters.object_updates;
-        sum.resent_segments += counters.resent_segments;
-        sum.resent_bytes += counters.resent_bytes;
-        sum.superseded_segments += counters.superseded_segments;
-        sum.control_bytes += counters.control_bytes;
-        sum.held_back += counters.held_back;
-        sum.longest_wait_ticks = sum.longest_wait_ticks.max(counters.longest_wait_ticks);
-    }
-    sum
-}
-
-fn links(server: &Server<impl Replication>) -> LinkTotals {
-    let mut sum = LinkTotals::default();
-    for statistics in server.connections().filter_map(|id| server.link_statistics(id)) {
-        sum.sent += statistics.counters.packets_sent;
-        sum.lost += statistics.counters.packets_lost;
-    }
-    sum
 }
 
 fn round_trips(server: &Server<impl Replication>) -> Spread {

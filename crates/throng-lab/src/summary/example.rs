@@ -1,5 +1,5 @@
 use super::*;
-use crate::frames::FrameLog;
+use crate::frames::{FrameLog, FrameTime};
 use crate::scenario::{Overrides, Scenario};
 
 const TICKS: usize = 600;
@@ -12,7 +12,7 @@ impl RunSummary {
     /// Never: the scenario is part of the program.
     pub fn example() -> RunSummary {
         let frames = frames();
-        let profile = frames.profile();
+        let profile = frames.profile(1000.0 / 30.0);
         let settings = Scenario::resolve("crowd", &Overrides::default()).expect("crowd is part of the program");
         let mut run = RunSummary {
             format: FORMAT,
@@ -23,6 +23,7 @@ impl RunSummary {
             players: settings.players,
             tick_hz: settings.tick_hz,
             seconds: 20.0,
+            others_cpu_cores: Some(0.02),
             started_at: "2026-01-31T12:00:00Z".to_owned(),
             revision: "0123456789ab".to_owned(),
             environment: Environment::example(settings),
@@ -30,6 +31,11 @@ impl RunSummary {
                 connections: CONNECTIONS,
                 ticks: TICKS as u64,
                 missed_ticks: 0,
+                late_ticks: 0,
+                held_hz: 30.0,
+                world_speed: 1.0,
+                after_plan_ms: profile.after_plan_ms,
+                events_dropped: 0,
                 tick_ms: 1000.0 / 30.0,
                 frame_ms: profile.frame_ms,
                 frames_at: profile.frames_at,
@@ -40,8 +46,9 @@ impl RunSummary {
                 steady_state_allocations_per_tick: Some(0.0),
             },
             floor: Floor {
-                ms_per_tick: Some(7.1),
-                ratio: Some(profile.mean_ms.outgoing() / 7.1),
+                ms_per_tick: Some(5.4),
+                run_ms_per_tick: Some(5.9),
+                ratio: Some(profile.mean_ms.outgoing() / 5.4),
                 packets_per_tick: 1_870.0,
             },
             client: client(),
@@ -53,6 +60,7 @@ impl RunSummary {
             bots: Bots {
                 connected: 1000,
                 disconnects: 0,
+                bad_inputs: 0,
                 decoded: 20,
                 state_mismatches: 0,
                 objects_compared: 20_000,
@@ -86,7 +94,7 @@ impl RunSummary {
             },
             targets: Vec::new(),
             published: Vec::new(),
-            series: Series { frames: frames.series(30), seconds: seconds() },
+            series: Series { frames: frames.series(), seconds: seconds() },
         };
         run.conclude();
         run.valid = false;
@@ -103,7 +111,9 @@ fn frames() -> FrameLog {
         let swell = 1.0 + 0.12 * (tick as f64 / 60.0).sin() + 0.1 * rng.f64();
         let spike = if tick % 151 == 150 { 1.7 } else { 1.0 };
         let parts = [0.05, 0.22, 0.06, 0.48, 0.61, 1.72, 4.1 * spike, 2.9 * spike].map(|ms| ms * swell);
-        log.push(Split::new(parts, parts.iter().sum::<f64>() + 0.21));
+        let total = parts.iter().sum::<f64>() + 0.21;
+        let time = FrameTime { at_s: tick as f64 / 30.0, after_plan_ms: total + 0.05, skipped: 0 };
+        log.push(Split::new(parts, total), time);
     }
     log
 }

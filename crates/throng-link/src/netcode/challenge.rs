@@ -6,12 +6,17 @@
 //! user data        256
 //! connect token tag 16    the standard leaves this to zeros; ties the challenge to one connect token
 //! zeros              4
-//! tag               16    ChaCha20-Poly1305, no additional data, nonce from the challenge sequence number
+//! tag               16    ChaCha20-Poly1305, nonce from the challenge sequence number
 //! ```
+//!
+//! Authenticated with it is what the challenge is bound to: its purpose and the address that it was sent to. So a
+//! challenge that somebody passes on to another address proves nothing there, and neither does a recorded answer. (The
+//! standard binds it to nothing; clients cannot tell.)
 
 use super::USER_DATA_LEN;
 use super::aead::{Key, NotAuthentic, PacketKey, TAG_LEN};
-use super::fields::{FieldReader, FieldWriter};
+use super::fields::{ADDRESS_LEN_MAX, FieldReader, FieldWriter};
+use std::net::SocketAddr;
 
 /// Bytes of a sealed challenge token.
 pub(super) const CHALLENGE_LEN: usize = 300;
@@ -22,6 +27,25 @@ pub(super) struct Challenge {
     pub(super) client_id: u64,
     pub(super) user_data: [u8; USER_DATA_LEN],
     pub(super) token_tag: [u8; TAG_LEN],
+}
+
+/// What a challenge is for. One cannot be used for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Purpose {
+    /// Somebody with a connect token wants a connection.
+    Join = 1,
+    /// A connection goes on from another address.
+    Move = 2,
+}
+
+/// The bytes that bind a challenge to its purpose and to an address.
+pub(super) fn bound_to(purpose: Purpose, address: SocketAddr) -> [u8; 1 + ADDRESS_LEN_MAX] {
+    let mut bytes = [0; 1 + ADDRESS_LEN_MAX];
+    let mut w = FieldWriter::new(&mut bytes);
+    w.bytes(&[purpose as u8]);
+    w.address(address);
+    bytes
 }
 
 /// Seals and opens the challenges of one server. The key is made when the server starts and never leaves it.
@@ -40,8 +64,8 @@ impl ChallengeSealer {
         ChallengeSealer { key: PacketKey::new(key), next_sequence }
     }
 
-    /// The sequence number of the sealed challenge, and its bytes.
-    pub(super) fn seal(&mut self, challenge: &Challenge) -> (u64, [u8; CHALLENGE_LEN]) {
+    /// The sequence number of the sealed challenge, and its bytes. `bound` is authenticated with it.
+    pub(super) fn seal(&mut self, bound: &[u8], challenge: &Challenge) -> (u64, [u8; CHALLENGE_LEN]) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let mut sealed = [0; CHALLENGE_LEN];
@@ -50,12 +74,17 @@ impl ChallengeSealer {
         w.u64(challenge.client_id);
         w.bytes(&challenge.user_data);
         w.bytes(&challenge.token_tag);
-        *tag = self.key.seal(sequence, &[], body);
+        *tag = self.key.seal(sequence, bound, body);
         (sequence, sealed)
     }
 
-    pub(super) fn open(&self, sequence: u64, sealed: &mut [u8; CHALLENGE_LEN]) -> Result<Challenge, NotAuthentic> {
-        let body = self.key.open(sequence, &[], sealed)?;
+    pub(super) fn open(
+        &self,
+        bound: &[u8],
+        sequence: u64,
+        sealed: &mut [u8; CHALLENGE_LEN],
+    ) -> Result<Challenge, NotAuthentic> {
+        let body = self.key.open(sequence, bound, sealed)?;
         let mut r = FieldReader::new(body);
         let mut fields = || Some(Challenge { client_id: r.u64()?, user_data: r.array()?, token_tag: r.array()? });
         Ok(fields().expect("a challenge has room for its fields"))
@@ -75,15 +104,27 @@ mod tests {
     #[test]
     fn a_challenge_opens_only_unchanged_and_under_its_own_sequence_number() {
         let mut sealer = ChallengeSealer::new(&Key::new([5; KEY_LEN]));
-        let (first, sealed) = sealer.seal(&challenge());
-        let (second, _) = sealer.seal(&challenge());
+        let (first, sealed) = sealer.seal(b"here", &challenge());
+        let (second, _) = sealer.seal(b"here", &challenge());
         assert_ne!(first, second);
-        assert_eq!(sealer.open(first, &mut sealed.clone()), Ok(challenge()));
-        assert_eq!(sealer.open(second, &mut sealed.clone()), Err(NotAuthentic));
+        assert_eq!(sealer.open(b"here", first, &mut sealed.clone()), Ok(challenge()));
+        assert_eq!(sealer.open(b"here", second, &mut sealed.clone()), Err(NotAuthentic));
         for at in [0, 8, 299] {
             let mut forged = sealed;
             forged[at] ^= 1;
-            assert_eq!(sealer.open(first, &mut forged), Err(NotAuthentic));
+            assert_eq!(sealer.open(b"here", first, &mut forged), Err(NotAuthentic));
         }
+    }
+
+    #[test]
+    fn a_challenge_is_worth_nothing_at_another_address_or_for_another_purpose() {
+        let here = SocketAddr::from(([10, 0, 0, 1], 7));
+        let mut sealer = ChallengeSealer::new(&Key::new([5; KEY_LEN]));
+        let (sequence, sealed) = sealer.seal(&bound_to(Purpose::Join, here), &challenge());
+        let open = |purpose, address| sealer.open(&bound_to(purpose, address), sequence, &mut sealed.clone());
+        assert_eq!(open(Purpose::Join, here), Ok(challenge()));
+        assert_eq!(open(Purpose::Move, here), Err(NotAuthentic));
+        assert_eq!(open(Purpose::Join, SocketAddr::from(([10, 0, 0, 1], 8))), Err(NotAuthentic));
+        assert_eq!(open(Purpose::Join, SocketAddr::from(([10, 0, 0, 2], 7))), Err(NotAuthentic));
     }
 }

@@ -2,6 +2,8 @@
 
 use super::SEND_INTERVAL;
 use super::counters::DropReason;
+use super::denial::Denial;
+use super::moving::PathProbe;
 use super::packet::{self, CHALLENGE_BODY_LEN, PacketKind, Side};
 use super::plain_address;
 use super::seal::{Opened, Opener, Sealer};
@@ -15,17 +17,21 @@ use throng_wire::Time;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The last server was full.
-    #[error("the server has no free seat")]
-    Denied,
-    /// The last server did not answer.
-    #[error("the server does not answer")]
+    /// The last server turned us away, and said why.
+    #[error("{0}")]
+    Denied(Denial),
+    /// The last server did not answer. A server does not say more to somebody whom it cannot tell from a stranger.
+    #[error(
+        "the server does not answer: it is down or cannot be reached; or the connect token was made with another private \
+         key, or for another address of the server; or the token was shown from another address before. The server's \
+         door counters tell which"
+    )]
     RequestTimedOut,
     /// The last server answered once and then no more.
-    #[error("the server stopped answering during the handshake")]
+    #[error("the server stopped answering during the handshake: it has stopped, is overloaded, or the path is broken")]
     ResponseTimedOut,
     /// The token's lifetime is over.
-    #[error("the connect token has expired")]
+    #[error("the connect token has expired before any server took us: ask the backend for a new one")]
     TokenExpired,
 }
 
@@ -33,7 +39,7 @@ impl ConnectError {
     /// A short stable name, for metrics.
     pub const fn tag(self) -> &'static str {
         match self {
-            ConnectError::Denied => "denied",
+            ConnectError::Denied(denial) => denial.tag(),
             ConnectError::RequestTimedOut => "request_timed_out",
             ConnectError::ResponseTimedOut => "response_timed_out",
             ConnectError::TokenExpired => "token_expired",
@@ -79,6 +85,10 @@ pub struct Connected {
     pub sealer: Sealer,
     /// Opens what comes from the server.
     pub opener: Opener,
+    /// The shorter of the two round trips of the handshake; longer than the path's if packets were lost.
+    pub round_trip: Duration,
+    /// Proves our address again when it has changed.
+    pub probe: PathProbe,
 }
 
 impl fmt::Debug for Connected {
@@ -92,6 +102,13 @@ impl fmt::Debug for Connected {
     }
 }
 
+/// A server that says nothing at all is left after this time, if the token names another one. (The token's own timeout
+/// counts for the last one, and for a server that has answered once.)
+const MUTE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A client that has answered a challenge and hears nothing shows its token again after this time: a server that many ask at
+/// once may have forgotten what it asked whom.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Tries the servers of a connect token in their order until one gives a seat.
 ///
 /// Drain in this order: [`handle`](ClientHandshake::handle) each datagram that has come, then
@@ -102,8 +119,17 @@ pub struct ClientHandshake {
     state: ClientState,
     server_index: usize,
     expires: Time,
-    /// When the present state began: its timeout counts from here.
+    /// When the present state began.
     state_since: Time,
+    /// The timeout counts from here: when this server was first asked, or gave its first challenge.
+    patient_since: Time,
+    /// This server has given us a challenge.
+    was_challenged: bool,
+    /// When the first request and the first response went to this server.
+    request_at: Option<Time>,
+    response_at: Option<Time>,
+    /// The shortest round trip seen.
+    round_trip: Option<Duration>,
     next_send: Time,
     /// The body of the response: a challenge as it came.
     response: [u8; CHALLENGE_BODY_LEN],
@@ -122,6 +148,11 @@ impl ClientHandshake {
             state: ClientState::SendingRequest,
             server_index: 0,
             state_since: now,
+            patient_since: now,
+            was_challenged: false,
+            request_at: None,
+            response_at: None,
+            round_trip: None,
             next_send: now,
             response: [0; CHALLENGE_BODY_LEN],
             ends: Some((sealer, opener)),
@@ -155,14 +186,18 @@ impl ClientHandshake {
             return None;
         }
         match self.state {
-            ClientState::SendingRequest => packet::write_request(
-                out,
-                self.token.protocol_id(),
-                self.token.expire_unix_s(),
-                &self.token.nonce,
-                &self.token.private_section,
-            ),
+            ClientState::SendingRequest => {
+                self.request_at.get_or_insert(now);
+                packet::write_request(
+                    out,
+                    self.token.protocol_id(),
+                    self.token.expire_unix_s(),
+                    &self.token.nonce,
+                    &self.token.private_section,
+                );
+            }
             ClientState::SendingResponse => {
+                self.response_at.get_or_insert(now);
                 let (sealer, _) = self.ends.as_mut()?;
                 sealer
                     .seal_body(PacketKind::Response, &self.response, out)
@@ -188,29 +223,45 @@ impl ClientHandshake {
             return Err(DropReason::UnknownAddress);
         }
         let (_, opener) = self.ends.as_mut().ok_or(DropReason::HandshakeOver)?;
-        let Opened { kind, body, .. } = opener.open(datagram)?;
+        let Opened { kind, sequence, body } = opener.open(datagram)?;
         match (kind, self.state) {
             (PacketKind::Denied, _) => {
-                self.next_server(now, ConnectError::Denied);
+                let denial = Denial::from_sequence(sequence);
+                if denial == Denial::TokenSpent && self.response_at.is_some() {
+                    // We have spent it ourselves: the server took our response, and its keep-alives were lost.
+                    return Err(DropReason::UnexpectedKind);
+                }
+                self.next_server(now, ConnectError::Denied(denial));
                 Ok(ClientOutcome::Progress)
             }
             (PacketKind::Challenge, ClientState::SendingRequest) => {
                 self.response.copy_from_slice(body);
+                self.note_round_trip(now, self.request_at);
+                if !std::mem::replace(&mut self.was_challenged, true) {
+                    self.patient_since = now;
+                }
                 self.state = ClientState::SendingResponse;
                 self.state_since = now;
                 self.next_send = now;
                 Ok(ClientOutcome::Progress)
             }
-            (PacketKind::KeepAlive, ClientState::SendingResponse) => {
+            (PacketKind::KeepAlive, _) if self.response_at.is_some() => {
                 let (index, seats) = body.split_first_chunk().ok_or(DropReason::BodyLength)?;
                 let seats = seats.try_into().map_err(|_| DropReason::BodyLength)?;
-                self.connect(u32::from_le_bytes(*index), u32::from_le_bytes(seats))
+                let (index, seats) = (u32::from_le_bytes(*index), u32::from_le_bytes(seats));
+                self.note_round_trip(now, self.response_at);
+                self.connect(now, index, seats)
             }
             _ => Err(DropReason::UnexpectedKind),
         }
     }
 
-    fn connect(&mut self, client_index: u32, max_clients: u32) -> Result<ClientOutcome, DropReason> {
+    fn note_round_trip(&mut self, now: Time, since: Option<Time>) {
+        let sample = since.map(|since| now.since(since));
+        self.round_trip = self.round_trip.into_iter().chain(sample).min();
+    }
+
+    fn connect(&mut self, now: Time, client_index: u32, max_clients: u32) -> Result<ClientOutcome, DropReason> {
         let (sealer, opener) = self.ends.take().ok_or(DropReason::HandshakeOver)?;
         self.state = ClientState::Connected;
         Ok(ClientOutcome::Connected(Box::new(Connected {
@@ -220,6 +271,8 @@ impl ClientHandshake {
             timeout: self.token.timeout(),
             sealer,
             opener,
+            round_trip: self.round_trip.unwrap_or_default(),
+            probe: PathProbe::new(client_index, now),
         })))
     }
 
@@ -228,7 +281,10 @@ impl ClientHandshake {
     }
 
     fn silence_ends(&self) -> Option<Time> {
-        self.token.timeout().map(|timeout| self.state_since.after(timeout))
+        let timeout = self.token.timeout().map(|timeout| self.patient_since.after(timeout));
+        let has_next = self.server_index + 1 < self.token.servers().len();
+        let is_mute = has_next && !self.was_challenged;
+        timeout.into_iter().chain(is_mute.then(|| self.patient_since.after(MUTE_TIMEOUT))).min()
     }
 
     /// Expiry ends everything; silence only this server.
@@ -239,11 +295,14 @@ impl ClientHandshake {
         if now >= self.expires {
             self.state = ClientState::Failed(ConnectError::TokenExpired);
         } else if self.silence_ends().is_some_and(|end| now >= end) {
-            let is_asking = self.state == ClientState::SendingRequest;
             self.next_server(
                 now,
-                if is_asking { ConnectError::RequestTimedOut } else { ConnectError::ResponseTimedOut },
+                if self.was_challenged { ConnectError::ResponseTimedOut } else { ConnectError::RequestTimedOut },
             );
+        } else if self.state == ClientState::SendingResponse && now.since(self.state_since) >= ASK_AGAIN {
+            self.state = ClientState::SendingRequest;
+            self.state_since = now;
+            self.next_send = now;
         }
     }
 
@@ -256,6 +315,9 @@ impl ClientHandshake {
         self.server_index += 1;
         self.state = ClientState::SendingRequest;
         self.state_since = now;
+        self.patient_since = now;
+        (self.request_at, self.response_at, self.round_trip) = (None, None, None);
+        self.was_challenged = false;
         self.next_send = now;
         if let Some((_, opener)) = &mut self.ends {
             opener.forget_received();

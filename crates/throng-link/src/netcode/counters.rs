@@ -1,3 +1,4 @@
+use super::denial::Denial;
 use super::seal::OpenError;
 use std::fmt;
 
@@ -36,10 +37,6 @@ pub enum DropReason {
     TokenForOtherServer,
     /// The connect token was shown from another address before.
     TokenUsedElsewhere,
-    /// The connect token has led to a connection already.
-    TokenSpent,
-    /// The client is connected already, from another address.
-    ClientConnected,
     /// A packet from an address that has not shown a token, or whose handshake is too old.
     UnknownAddress,
     /// The challenge token is not one of ours.
@@ -48,11 +45,19 @@ pub enum DropReason {
     ChallengeForOtherToken,
     /// The client's handshake was over.
     HandshakeOver,
+    /// A request, or a wish to move, that was not looked at because too many had come.
+    TooManyRequests,
+    /// The answer to a challenge that was not the last one for that address.
+    ChallengeOutdated,
+    /// A wish to move that names no connection, or that its connection did not send just now.
+    MoveNotOurs,
+    /// A packet from a connected address that was not looked at, because more came than one client may send.
+    TooManyPackets,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 21] = [
+    pub const ALL: [DropReason; 23] = [
         DropReason::TooShort,
         DropReason::UnknownKind,
         DropReason::UnexpectedKind,
@@ -68,12 +73,14 @@ impl DropReason {
         DropReason::TokenMalformed,
         DropReason::TokenForOtherServer,
         DropReason::TokenUsedElsewhere,
-        DropReason::TokenSpent,
-        DropReason::ClientConnected,
         DropReason::UnknownAddress,
         DropReason::ChallengeNotAuthentic,
         DropReason::ChallengeForOtherToken,
         DropReason::HandshakeOver,
+        DropReason::TooManyRequests,
+        DropReason::ChallengeOutdated,
+        DropReason::MoveNotOurs,
+        DropReason::TooManyPackets,
     ];
 
     /// A short stable name, for metrics.
@@ -94,12 +101,14 @@ impl DropReason {
             DropReason::TokenMalformed => "token_malformed",
             DropReason::TokenForOtherServer => "token_for_other_server",
             DropReason::TokenUsedElsewhere => "token_used_elsewhere",
-            DropReason::TokenSpent => "token_spent",
-            DropReason::ClientConnected => "client_connected",
             DropReason::UnknownAddress => "unknown_address",
             DropReason::ChallengeNotAuthentic => "challenge_not_authentic",
             DropReason::ChallengeForOtherToken => "challenge_for_other_token",
             DropReason::HandshakeOver => "handshake_over",
+            DropReason::TooManyRequests => "too_many_requests",
+            DropReason::ChallengeOutdated => "challenge_outdated",
+            DropReason::MoveNotOurs => "move_not_ours",
+            DropReason::TooManyPackets => "too_many_packets",
         }
     }
 }
@@ -128,19 +137,31 @@ impl From<OpenError> for DropReason {
 ///
 /// Drops at the openers of connections can be counted here too ([`NetcodeCounters::drop`]), so that one table tells
 /// everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct NetcodeCounters {
     /// Requests that were answered with a challenge.
     pub challenged: u64,
-    /// Requests and responses that were answered with a denial, because no seat was free.
-    pub denied: u64,
     /// Responses that led to a connection.
     pub accepted: u64,
+    /// Connections that were accepted in place of an older one of the same client.
+    pub replaced: u64,
+    /// Wishes to move that were answered with a challenge.
+    pub move_challenged: u64,
+    /// Connections that have gone on from another address.
+    pub moved: u64,
     /// Addresses forgotten before they could answer, because too many were pending.
     pub pending_evicted: u64,
     /// Connect tokens forgotten before they expired, because too many were in use.
     pub used_tokens_evicted: u64,
+    denied: [u64; Denial::ALL.len()],
     dropped: [u64; DropReason::ALL.len()],
+}
+
+/// By name, and only what is not 0.
+impl fmt::Debug for NetcodeCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.entries().filter(|(_, count)| *count > 0)).finish()
+    }
 }
 
 impl NetcodeCounters {
@@ -152,6 +173,36 @@ impl NetcodeCounters {
     /// How many datagrams were dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason as usize]
+    }
+
+    /// Counts a request or response that was answered with a denial.
+    pub(super) fn deny(&mut self, denial: Denial) {
+        self.denied[denial as usize] += 1;
+    }
+
+    /// How many requests and responses were answered with this denial.
+    pub fn denied(&self, denial: Denial) -> u64 {
+        self.denied[denial as usize]
+    }
+
+    /// How many requests and responses were answered with any denial.
+    pub fn denied_total(&self) -> u64 {
+        self.denied.iter().sum()
+    }
+
+    /// All counters by name, those with 0 included.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let outcomes = [
+            ("challenged", self.challenged),
+            ("accepted", self.accepted),
+            ("replaced", self.replaced),
+            ("move_challenged", self.move_challenged),
+            ("moved", self.moved),
+            ("pending_evicted", self.pending_evicted),
+            ("used_tokens_evicted", self.used_tokens_evicted),
+        ];
+        let denied = Denial::ALL.into_iter().map(|denial| (denial.tag(), self.denied(denial)));
+        outcomes.into_iter().chain(denied).chain(self.drops().map(|(reason, count)| (reason.tag(), count)))
     }
 
     /// How many datagrams were dropped for any reason.
@@ -180,9 +231,19 @@ mod tests {
 
         let mut counters = NetcodeCounters::default();
         counters.drop(OpenError::Replayed);
-        counters.drop(DropReason::TokenSpent);
-        counters.drop(DropReason::TokenSpent);
-        assert_eq!((counters.dropped(DropReason::Replayed), counters.dropped(DropReason::TokenSpent)), (1, 2));
+        counters.drop(DropReason::UnknownAddress);
+        counters.drop(DropReason::UnknownAddress);
+        assert_eq!((counters.dropped(DropReason::Replayed), counters.dropped(DropReason::UnknownAddress)), (1, 2));
         assert_eq!((counters.dropped_total(), counters.drops().map(|(_, n)| n).sum::<u64>()), (3, 3));
+    }
+
+    #[test]
+    fn counters_print_their_names_and_nothing_that_is_0() {
+        let mut counters = NetcodeCounters { accepted: 2, ..NetcodeCounters::default() };
+        counters.drop(DropReason::TokenNotAuthentic);
+        counters.deny(Denial::Full);
+        assert_eq!(format!("{counters:?}"), r#"{"accepted": 2, "denied_full": 1, "token_not_authentic": 1}"#);
+        let names: BTreeSet<_> = counters.entries().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), counters.entries().count(), "each name once");
     }
 }

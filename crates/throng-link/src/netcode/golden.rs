@@ -52,7 +52,7 @@ fn challenge_body() -> Vec<u8> {
     let key = Key::new(std::array::from_fn(|i| 2 * i as u8));
     let user_data = std::array::from_fn(|i| i as u8);
     let challenge = Challenge { client_id: CLIENT_ID, user_data, token_tag: [0; TAG_LEN] };
-    let (sequence, sealed) = ChallengeSealer::starting_at(&key, CHALLENGE_SEQUENCE).seal(&challenge);
+    let (sequence, sealed) = ChallengeSealer::starting_at(&key, CHALLENGE_SEQUENCE).seal(&[], &challenge);
     [&sequence.to_le_bytes()[..], &sealed].concat()
 }
 

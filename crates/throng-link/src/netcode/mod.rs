@@ -23,10 +23,13 @@
 //! | [`ClientHandshake`] | walks through the token's servers until one takes it | [`ClientHandshake::poll_transmit`], then `handle` |
 //! | [`Sealer`] | seals outgoing packets in place: owns key and sequence number | one call per packet |
 //! | [`Opener`] | authenticates and decrypts in place: owns key and replay window | one call per datagram |
+//! | [`PathProbe`] | the client's side of a change of address | [`PathProbe::poll_transmit`] |
 //!
 //! # What the owner of a connection does
 //!
-//! - Datagrams from a connected address go to its [`Opener`], all others to the [`ServerHandshake`].
+//! - Datagrams from a connected address go to its [`Opener`], all others to the [`ServerHandshake`]: to
+//!   [`handle_move`](ServerHandshake::handle_move) if they name a seat ([`move_seat`]), otherwise to
+//!   [`handle`](ServerHandshake::handle).
 //! - While nothing was sent for [`SEND_INTERVAL`], it sends a keep-alive ([`Sealer::seal_keep_alive`]).
 //! - The server's side is *unconfirmed* until a payload or keep-alive arrives from the client. Until then it sends a
 //!   keep-alive in front of each payload, because the client discards payloads until it knows its seat. A
@@ -36,15 +39,29 @@
 //!
 //! # Where this is stricter than the standard
 //!
-//! The wire format is the standard's, and both ends work with other implementations. Three decisions are ours:
+//! The wire format is the standard's, and both ends work with other implementations. These decisions are ours:
 //!
 //! - A token that has led to a connection is *spent* on this server, also for the address that used it. A second
 //!   connection would start again at sequence number 0 under the same keys, which repeats nonces and lets a recorded
 //!   session be replayed. A client that comes back needs a new token.
 //! - The server's packets outside of a connection (challenge, denied) use sequence numbers with bit 63 set, as in the
 //!   reference implementation, and start at a random one: two servers that challenge the same token use other nonces.
-//! - The padding of our challenge tokens carries the connect token's tag, so a challenge cannot be answered under
-//!   another token. Clients echo challenge tokens without reading them.
+//! - A challenge is bound to the address that it was sent to, to one connect token, and to the time since that address was
+//!   first challenged. So neither a challenge that was passed on nor a recorded answer proves anything. Clients echo
+//!   challenge tokens without reading them.
+//! - Decryptions for strangers have a budget ([`ServerOptions::requests_per_s`]). An address that was challenged and shows
+//!   the same tag again gets the same challenge again, unread.
+//!
+//! # Where this does more than the standard
+//!
+//! - *Denied* says why ([`Denial`]), and not only full servers deny. The packet is the standard's.
+//! - The newest token of a client replaces its connection ([`SecondConnection`]); the standard ignores the newcomer.
+//! - A server takes the tokens of two private keys while backends change over, and tokens that have expired a few seconds
+//!   ago, since clocks differ. A wall clock that is set back does not bring spent tokens back.
+//! - A client that has answered a challenge and hears nothing shows its token again after a second; it leaves a server that
+//!   says nothing after two seconds if the token names another one.
+//! - A connection can go on from another address ([`PathProbe`], [`ServerHandshake::handle_move`]). One kind of packet is
+//!   new for that; servers of other implementations ignore it.
 //!
 //! [`Key`]s are wiped when dropped; the prepared copies inside of [`Sealer`] and [`Opener`] belong to `ring`, which
 //! does not wipe them. Tags are compared in constant time, inside the two cryptography crates. The connect token's
@@ -54,12 +71,15 @@
 //! the nonce, address types and challenge size included).
 
 mod aead;
+mod budget;
 mod challenge;
 mod client;
 mod counters;
+mod denial;
 mod fields;
 #[cfg(test)]
 mod golden;
+mod moving;
 mod packet;
 mod pending;
 mod replay;
@@ -71,12 +91,15 @@ mod used_tokens;
 use std::time::Duration;
 
 pub use aead::{KEY_LEN, Key, TAG_LEN};
+pub use budget::WorkBudget;
 pub use client::{ClientHandshake, ClientOutcome, ClientState, ConnectError, Connected};
 pub use counters::{DropReason, NetcodeCounters};
+pub use denial::Denial;
+pub use moving::{Candidate, MOVE_LEN, Movable, PathProbe, is_response, move_seat};
 pub use packet::{PacketKind, Side, header_len};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};
 pub use seal::{OpenError, Opened, Opener, SealError, Sealer};
-pub use server::{Accepted, Now, Outcome, Seats, ServerHandshake, ServerOptions};
+pub use server::{Accepted, Held, Now, Outcome, Seats, SecondConnection, ServerHandshake, ServerOptions};
 pub use token::{ConnectToken, ConnectTokenOptions, PrivateToken, TokenError};
 
 /// The version that both sides must speak, as it stands on the wire.

@@ -1,17 +1,25 @@
 //! The keys of addresses that have shown a valid token and have not proved their address yet.
 
 use super::aead::{Key, TAG_LEN};
+use super::packet::CHALLENGE_BODY_LEN;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use throng_wire::Time;
 
 /// What a server remembers between a request and its response.
 pub(super) struct Pending {
+    pub(super) client_id: u64,
     pub(super) client_to_server: Key,
     pub(super) server_to_client: Key,
     pub(super) token_tag: [u8; TAG_LEN],
     pub(super) timeout_s: i32,
     pub(super) expire_unix_s: u64,
+    /// The first challenge that was sent to the address under this token, and when: the answer to an older one was
+    /// recorded somewhere.
+    pub(super) first_challenge: u64,
+    pub(super) challenged_at: Time,
+    /// The body of the last challenge: whoever asks again gets it again, without another decryption.
+    pub(super) challenge: Box<[u8; CHALLENGE_BODY_LEN]>,
     /// Until when a response is accepted; `None` for tokens without a timeout.
     pub(super) deadline: Option<Time>,
 }
@@ -37,8 +45,14 @@ impl PendingTable {
 
     /// Remembers `pending` as the youngest, instead of what was known about the address. Returns whether the oldest
     /// other address had to give way.
-    pub(super) fn insert(&mut self, address: SocketAddr, pending: Pending) -> bool {
-        self.remove(address);
+    ///
+    /// If the same token was pending there, answers to its earlier challenges are still good.
+    pub(super) fn insert(&mut self, address: SocketAddr, mut pending: Pending) -> bool {
+        if let Some(before) = self.remove(address)
+            && before.token_tag == pending.token_tag
+        {
+            (pending.first_challenge, pending.challenged_at) = (before.first_challenge, before.challenged_at);
+        }
         let is_full = self.by_address.len() >= self.len_max;
         if is_full && let Some((_, oldest)) = self.by_age.pop_first() {
             self.by_address.remove(&oldest);
@@ -59,6 +73,22 @@ impl PendingTable {
         self.by_address.get(&address).map(|(_, pending)| pending)
     }
 
+    /// Whether anything is known about the address.
+    pub(super) fn has(&self, address: SocketAddr) -> bool {
+        self.by_address.contains_key(&address)
+    }
+
+    /// The address has asked again with the same token: it counts as the youngest, and may take its time anew.
+    pub(super) fn renew(&mut self, address: SocketAddr, deadline: Option<Time>) {
+        if let Some((age, pending)) = self.by_address.get_mut(&address) {
+            self.by_age.remove(age);
+            *age = self.next_age;
+            self.by_age.insert(self.next_age, address);
+            self.next_age += 1;
+            pending.deadline = deadline;
+        }
+    }
+
     /// Forgets the address and returns what was known about it.
     pub(super) fn remove(&mut self, address: SocketAddr) -> Option<Pending> {
         let (age, pending) = self.by_address.remove(&address)?;
@@ -73,11 +103,15 @@ mod tests {
 
     fn pending(deadline_s: u64) -> Pending {
         Pending {
+            client_id: 1,
             client_to_server: Key::new([1; 32]),
             server_to_client: Key::new([2; 32]),
             token_tag: [0; TAG_LEN],
             timeout_s: 5,
             expire_unix_s: 0,
+            first_challenge: 0,
+            challenged_at: Time(0),
+            challenge: Box::new([0; CHALLENGE_BODY_LEN]),
             deadline: Some(Time::from_secs(deadline_s)),
         }
     }
@@ -91,7 +125,7 @@ mod tests {
         let mut table = PendingTable::new(2);
         assert!(!table.insert(address(1), pending(9)));
         assert!(!table.insert(address(2), pending(9)));
-        assert!(!table.insert(address(1), pending(9)));
+        table.renew(address(1), None);
         assert!(table.insert(address(3), pending(9)));
         assert_eq!(table.len(), 2);
         let known: Vec<u16> = (1..=3).filter(|&p| table.find(address(p), Time(0)).is_some()).collect();

@@ -4,6 +4,7 @@ use super::aead::{Key, PacketKey, TAG_LEN};
 use super::packet::{self, ADDITIONAL_LEN, KEEP_ALIVE_BODY_LEN, PacketKind, Side};
 use super::replay::ReplayWindow;
 use super::{PAYLOAD_MAX, header_len};
+use crate::session::Envelope;
 use std::fmt;
 
 /// The first sequence number that a server uses for packets outside of a connection. A connection stays below, so
@@ -89,6 +90,13 @@ impl Sealer {
         header_len(self.next_sequence.saturating_add(ahead))
     }
 
+    /// The envelope of the packet after `ahead` more packets: what a session has to know to write it.
+    #[inline]
+    pub fn envelope(&self, ahead: u64) -> Envelope {
+        let sequence = self.next_sequence.saturating_add(ahead);
+        Envelope { sequence, head_bytes: header_len(sequence), tail_bytes: TAG_LEN }
+    }
+
     /// Seals a payload in place and returns its sequence number.
     ///
     /// `packet` is [`header_len`](Sealer::header_len) bytes of any content, the payload (1 to [`PAYLOAD_MAX`] bytes),
@@ -136,6 +144,14 @@ impl Sealer {
     pub(super) fn seal_body(&mut self, kind: PacketKind, body: &[u8], out: &mut Vec<u8>) -> Result<u64, SealError> {
         lay_out(self.next_sequence, body, out);
         self.seal(kind, out)
+    }
+
+    /// Replaces `out` with a packet outside of the connection, under the connection's key: a challenge. `sequence` has
+    /// bit 63 set and comes from the one source of such numbers of this server.
+    pub(super) fn seal_unconnected(&self, kind: PacketKind, sequence: u64, body: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(sequence >= UNCONNECTED_SEQUENCE);
+        lay_out(sequence, body, out);
+        seal_in_place(&self.key, &mut self.additional.clone(), kind, sequence, out);
     }
 
     #[inline]

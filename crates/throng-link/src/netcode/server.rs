@@ -1,11 +1,13 @@
 //! The server's half of the handshake: one function from datagrams of unknown addresses to answers.
 
 use super::aead::{Key, TAG_LEN};
-use super::challenge::{Challenge, ChallengeSealer};
+use super::budget::WorkBudget;
+use super::challenge::{Challenge, ChallengeSealer, Purpose, bound_to};
 use super::counters::{DropReason, NetcodeCounters};
+use super::denial::{Denial, UnconnectedSequences};
 use super::packet::{self, CHALLENGE_BODY_LEN, PacketKind, REQUEST_LEN, Side};
 use super::pending::{Pending, PendingTable};
-use super::seal::{self, Opener, Sealer, UNCONNECTED_SEQUENCE};
+use super::seal::{self, Opener, Sealer};
 use super::token::{PrivateToken, TokenError};
 use super::used_tokens::{Claim, UsedTokens};
 use super::{PRIVATE_TOKEN_LEN, USER_DATA_LEN, VERSION, plain_address};
@@ -21,21 +23,55 @@ pub struct ServerOptions {
     pub protocol_id: u64,
     /// The key that this server shares with the backend.
     pub private_key: Key,
+    /// The key before that one: tokens that were sealed with it are taken too, while the backends change over.
+    pub previous_private_key: Option<Key>,
+    /// What happens when a client that is connected comes with another token.
+    pub second_connection: SecondConnection,
     /// Under which addresses clients know this server; a token must name one of them.
     pub addresses: Vec<SocketAddr>,
-    /// How many addresses may be between request and response at a time; at least 1 is taken. About 200 bytes each.
+    /// How many addresses may be between request and response at a time; at least 1 is taken. About 600 bytes each.
     pub pending_max: usize,
     /// How many unexpired connect tokens are remembered; at least 1 is taken. About 200 bytes each. Should exceed the
     /// number of clients that can connect during the lifetime of a token: a forgotten token could be replayed.
     pub used_tokens_max: usize,
+    /// How many requests and wishes to move are decrypted in a second, and how many of those at once. Each takes some 2 µs;
+    /// further ones are dropped and counted, and honest clients ask again.
+    pub requests_per_s: u32,
+    /// See [`requests_per_s`](ServerOptions::requests_per_s).
+    pub requests_burst: u32,
+}
+
+/// What happens when a client that is connected comes with another token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SecondConnection {
+    /// The newest token of a client has its place: a program that crashed is back at once. A token that expires earlier
+    /// than that of the present connection counts as older and is denied.
+    #[default]
+    Replace,
+    /// The present connection stays; the other is denied.
+    Refuse,
 }
 
 impl ServerOptions {
-    /// Options with 1,024 pending addresses and 65,536 remembered tokens.
+    /// Options with one key, 1,024 pending addresses, 65,536 remembered tokens, 20,000 requests per second and 4,096 at
+    /// once; the newest token of a client replaces its connection.
     pub fn new(protocol_id: u64, private_key: Key, addresses: Vec<SocketAddr>) -> ServerOptions {
-        ServerOptions { protocol_id, private_key, addresses, pending_max: 1_024, used_tokens_max: 65_536 }
+        ServerOptions {
+            protocol_id,
+            private_key,
+            previous_private_key: None,
+            second_connection: SecondConnection::Replace,
+            addresses,
+            pending_max: 1_024,
+            used_tokens_max: 65_536,
+            requests_per_s: 20_000,
+            requests_burst: 4_096,
+        }
     }
 }
+
+/// A token counts as expired so many seconds after it has: the clocks of backend and servers differ a little.
+const CLOCK_SKEW_S: u64 = 10;
 
 /// The two clocks of a server: tokens expire by the calendar, handshakes by the machine's own time.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +88,17 @@ pub struct Seats<'a> {
     pub free: Option<u32>,
     /// How many seats there are, for the client's information.
     pub max_clients: u32,
-    /// Whether the client with this id is connected.
-    pub is_connected: &'a dyn Fn(u64) -> bool,
+    /// The seat that the client with this id has, if it is connected.
+    pub held: &'a dyn Fn(u64) -> Option<Held>,
+}
+
+/// A seat that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The seat.
+    pub seat: u32,
+    /// [`Accepted::expire_unix_s`] of the connection: tells which of two tokens is newer.
+    pub expire_unix_s: u64,
 }
 
 /// What became of a datagram.
@@ -61,8 +106,15 @@ pub struct Seats<'a> {
 pub enum Outcome {
     /// Nothing: dropped, and counted under this reason.
     Ignored(DropReason),
-    /// The reply is to be sent back; nobody is connected yet.
+    /// The reply, a challenge, is to be sent back; nobody is connected yet.
     Reply,
+    /// The reply, a denial, is to be sent back: this client, whose token is genuine, was turned away.
+    Denied {
+        /// The client's id.
+        client_id: u64,
+        /// Why.
+        denial: Denial,
+    },
     /// A client has proved its address and is connected. The reply, its first keep-alive, is to be sent back.
     Accept(Box<Accepted>),
 }
@@ -71,8 +123,13 @@ pub enum Outcome {
 pub struct Accepted {
     /// The client's id, from the connect token.
     pub client_id: u64,
-    /// The seat that was free: the client has been told this number.
+    /// The seat that was free: the client has been told this number. If the client was connected, its own.
     pub client_index: u32,
+    /// The client was connected at that seat. That connection is over: its owner tells it so, and frees the seat, before
+    /// it gives the seat to the new one.
+    pub is_replacement: bool,
+    /// From the first challenge to its answer: a round trip, and whatever the client waited for before it answered.
+    pub round_trip: Duration,
     /// What the backend said about the player.
     pub user_data: [u8; USER_DATA_LEN],
     /// How long the client may be silent; `None` for ever.
@@ -104,29 +161,31 @@ impl fmt::Debug for Accepted {
 pub struct ServerHandshake {
     protocol_id: u64,
     private_key: Key,
+    previous_private_key: Option<Key>,
+    second_connection: SecondConnection,
     addresses: Vec<SocketAddr>,
     challenges: ChallengeSealer,
-    /// Of the next packet outside of a connection. Starts at a random number with bit 63 set.
-    next_sequence: u64,
+    pub(super) sequences: UnconnectedSequences,
     pending: PendingTable,
     used_tokens: UsedTokens,
-    counters: NetcodeCounters,
+    work: WorkBudget,
+    pub(super) counters: NetcodeCounters,
 }
 
 impl ServerHandshake {
     /// A door for one server. `random` fills a buffer with bytes that nobody can predict.
     pub fn new(options: ServerOptions, random: &mut dyn FnMut(&mut [u8])) -> ServerHandshake {
-        let mut start = [0; 8];
-        random(&mut start);
         ServerHandshake {
             protocol_id: options.protocol_id,
             private_key: options.private_key,
+            previous_private_key: options.previous_private_key,
+            second_connection: options.second_connection,
             addresses: options.addresses.into_iter().map(plain_address).collect(),
             challenges: ChallengeSealer::new(&Key::generate(random)),
-            // 62 random bits leave the upper half of the range: 2^62 packets before it ends.
-            next_sequence: UNCONNECTED_SEQUENCE | (u64::from_le_bytes(start) >> 2),
+            sequences: UnconnectedSequences::new(random),
             pending: PendingTable::new(options.pending_max),
             used_tokens: UsedTokens::new(options.used_tokens_max),
+            work: WorkBudget::new(options.requests_per_s, options.requests_burst, Time(0)),
             counters: NetcodeCounters::default(),
         }
     }
@@ -146,12 +205,21 @@ impl ServerHandshake {
         self.pending.len()
     }
 
+    /// Whether an address has shown a token and was challenged.
+    pub fn is_pending(&self, address: SocketAddr) -> bool {
+        self.pending.has(plain_address(address))
+    }
+
     /// How many connect tokens are remembered.
     pub fn used_tokens_len(&self) -> usize {
         self.used_tokens.len()
     }
 
     /// Handles a datagram from an address that is not connected. Its content is undefined afterwards.
+    ///
+    /// Two kinds of datagrams from a connected address belong here too, because a program that crashed comes back from the
+    /// same address: requests (they begin with a zero byte), and responses while the address
+    /// [is pending](ServerHandshake::is_pending).
     ///
     /// Unless the datagram is ignored, `reply` holds what is to be sent back to `from`; otherwise it is empty.
     /// After [`Outcome::Accept`] the seat must count as taken, and datagrams from that address must go to the
@@ -186,60 +254,115 @@ impl ServerHandshake {
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, DropReason> {
         let request: &mut [u8; REQUEST_LEN] = datagram.try_into().map_err(|_| DropReason::RequestLength)?;
-        let (token, tag, expire_unix_s) = self.read_token(now, request)?;
-        if (seats.is_connected)(token.client_id) {
-            return Err(DropReason::ClientConnected);
+        if self.challenge_again(now, from, request, seats, reply) {
+            return Ok(Outcome::Reply);
         }
-        let (claim, evicted) = self.used_tokens.claim(&tag, from, expire_unix_s, now.unix_s);
+        let shown = self.read_token(now, request)?;
+        if let Some(denial) = shown.denial {
+            return Ok(self.deny(&shown, denial, reply));
+        }
+        let seat = self.seat_for(shown.token.client_id, shown.expire_unix_s, seats);
+        if seat == Err(Denial::AlreadyConnected) && !self.used_tokens.is_spent(&shown.tag) {
+            // The token stays as it was: it may be of use later.
+            return Ok(self.deny(&shown, Denial::AlreadyConnected, reply));
+        }
+        let (claim, evicted) =
+            self.used_tokens.claim(&shown.tag, from, shown.expire_unix_s, now.unix_s.saturating_sub(CLOCK_SKEW_S));
         self.counters.used_tokens_evicted += evicted;
         match claim {
             Claim::Ours => {}
             Claim::Elsewhere => return Err(DropReason::TokenUsedElsewhere),
-            Claim::Spent => return Err(DropReason::TokenSpent),
+            Claim::Spent => return Ok(self.deny(&shown, Denial::TokenSpent, reply)),
         }
-        if seats.free.is_none() {
-            self.deny(&token.server_to_client, reply);
-            return Ok(Outcome::Reply);
+        if let Err(denial) = seat {
+            return Ok(self.deny(&shown, denial, reply));
         }
-        self.challenge(&token, tag, reply);
+        let (first_challenge, challenge) = self.challenge(&shown, from, reply);
+        let Shown { token, tag, expire_unix_s, .. } = shown;
         let pending = Pending {
+            client_id: token.client_id,
             client_to_server: token.client_to_server,
             server_to_client: token.server_to_client,
             token_tag: tag,
             timeout_s: token.timeout_s,
             expire_unix_s,
+            first_challenge,
+            challenged_at: now.time,
+            challenge: Box::new(challenge),
             deadline: super::timeout_of(token.timeout_s).map(|timeout| now.time.after(timeout)),
         };
         self.counters.pending_evicted += u64::from(self.pending.insert(from, pending));
         Ok(Outcome::Reply)
     }
 
-    /// The checks of a request that need no memory, cheapest first. Returns the token, its tag and its expiry.
-    fn read_token(
-        &self,
-        now: Now,
-        request: &mut [u8; REQUEST_LEN],
-    ) -> Result<(PrivateToken, [u8; TAG_LEN], u64), DropReason> {
+    /// The seat that a client would get, and whether it has that seat already.
+    fn seat_for(&self, client_id: u64, expire_unix_s: u64, seats: &Seats<'_>) -> Result<(u32, bool), Denial> {
+        match (seats.held)(client_id) {
+            None => seats.free.map(|seat| (seat, false)).ok_or(Denial::Full),
+            Some(held)
+                if self.second_connection == SecondConnection::Replace && held.expire_unix_s <= expire_unix_s =>
+            {
+                Ok((held.seat, true))
+            }
+            Some(_) => Err(Denial::AlreadyConnected),
+        }
+    }
+
+    /// Takes what one decryption for a stranger costs, if strangers may cause that much work now.
+    pub(super) fn take_work(&mut self, now: Time) -> Result<(), DropReason> {
+        if !self.work.has(now, 1) {
+            return Err(DropReason::TooManyRequests);
+        }
+        self.work.spend(1);
+        Ok(())
+    }
+
+    /// The checks of a request that need no memory, cheapest first. What is denied is genuine and names this server.
+    fn read_token(&mut self, now: Now, request: &mut [u8; REQUEST_LEN]) -> Result<Shown, DropReason> {
         let (fields, section) = packet::read_request(request);
         if fields.version != VERSION {
             return Err(DropReason::RequestVersion);
         }
-        if fields.protocol_id != self.protocol_id {
-            return Err(DropReason::RequestProtocol);
-        }
-        if fields.expire_unix_s <= now.unix_s {
-            return Err(DropReason::TokenExpired);
-        }
-        let token =
-            PrivateToken::open(section, self.protocol_id, fields.expire_unix_s, &fields.nonce, &self.private_key)
-                .map_err(|error| match error {
-                    TokenError::NotAuthentic => DropReason::TokenNotAuthentic,
-                    _ => DropReason::TokenMalformed,
-                })?;
+        self.take_work(now.time)?;
+        let is_other_protocol = fields.protocol_id != self.protocol_id;
+        let is_expired = fields.expire_unix_s.saturating_add(CLOCK_SKEW_S) <= now.unix_s;
+        let token = self.open_token(&fields, section).map_err(|error| match error {
+            TokenError::NotAuthentic if is_other_protocol => DropReason::RequestProtocol,
+            TokenError::NotAuthentic if is_expired => DropReason::TokenExpired,
+            TokenError::NotAuthentic => DropReason::TokenNotAuthentic,
+            _ => DropReason::TokenMalformed,
+        })?;
         if !token.servers.iter().any(|server| self.addresses.contains(server)) {
             return Err(DropReason::TokenForOtherServer);
         }
-        Ok((token, token_tag(section), fields.expire_unix_s))
+        let tag = token_tag(section);
+        let denial = if is_other_protocol {
+            Some(Denial::OtherProtocol)
+        } else if is_expired || self.used_tokens.may_be_forgotten(&tag, fields.expire_unix_s) {
+            Some(Denial::TokenExpired)
+        } else {
+            None
+        };
+        Ok(Shown { token, tag, protocol_id: fields.protocol_id, expire_unix_s: fields.expire_unix_s, denial })
+    }
+
+    /// Tries the key, and then the one before it.
+    fn open_token(
+        &self,
+        fields: &packet::Request,
+        section: &mut [u8; PRIVATE_TOKEN_LEN],
+    ) -> Result<PrivateToken, TokenError> {
+        let (protocol_id, expire_unix_s) = (fields.protocol_id, fields.expire_unix_s);
+        let sealed = self.previous_private_key.as_ref().map(|key| (key, *section));
+        let opened = PrivateToken::open(section, protocol_id, expire_unix_s, &fields.nonce, &self.private_key);
+        match (opened, sealed) {
+            (Err(TokenError::NotAuthentic), Some((previous, sealed))) => {
+                // A key that fails leaves nothing that the next one could try.
+                *section = sealed;
+                PrivateToken::open(section, protocol_id, expire_unix_s, &fields.nonce, previous)
+            }
+            (opened, _) => opened,
+        }
     }
 
     fn handle_response(
@@ -250,14 +373,18 @@ impl ServerHandshake {
         seats: &Seats<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, DropReason> {
-        let (challenge, opener, send_key) = self.open_response(now, from, datagram)?;
-        if (seats.is_connected)(challenge.client_id) {
-            return Err(DropReason::ClientConnected);
-        }
-        let Some(client_index) = seats.free else {
-            // The address stays pending, so that a lost denial is repeated.
-            self.deny(&send_key, reply);
-            return Ok(Outcome::Reply);
+        let (challenge, opener) = self.open_response(now, from, datagram)?;
+        let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
+        let (send_key, expire_unix_s) = (pending.server_to_client.clone(), pending.expire_unix_s);
+        let (client_index, is_replacement) = match self.seat_for(challenge.client_id, expire_unix_s, seats) {
+            Ok(seat) => seat,
+            Err(denial) => {
+                // The address stays pending, so that a lost denial is repeated.
+                let sequence = self.sequences.denial(denial);
+                seal::seal_unconnected(&send_key, self.protocol_id, PacketKind::Denied, sequence, &[], reply);
+                self.counters.deny(denial);
+                return Ok(Outcome::Denied { client_id: challenge.client_id, denial });
+            }
         };
         let pending = self.pending.remove(from).ok_or(DropReason::UnknownAddress)?;
         let mut sealer = Sealer::new(&send_key, self.protocol_id);
@@ -266,9 +393,12 @@ impl ServerHandshake {
             .expect("a new connection has all its sequence numbers");
         self.used_tokens.spend(&pending.token_tag, from, pending.expire_unix_s);
         self.counters.accepted += 1;
+        self.counters.replaced += u64::from(is_replacement);
         Ok(Outcome::Accept(Box::new(Accepted {
             client_id: challenge.client_id,
             client_index,
+            is_replacement,
+            round_trip: now.time.since(pending.challenged_at),
             user_data: challenge.user_data,
             timeout: super::timeout_of(pending.timeout_s),
             expire_unix_s: pending.expire_unix_s,
@@ -278,52 +408,114 @@ impl ServerHandshake {
     }
 
     /// The challenge that a response answers, if it comes from the address and under the token that were challenged;
-    /// with the connection's opener and the key for our answers.
+    /// with the connection's opener.
     fn open_response(
         &mut self,
         now: Now,
         from: SocketAddr,
         datagram: &mut [u8],
-    ) -> Result<(Challenge, Opener, Key), DropReason> {
+    ) -> Result<(Challenge, Opener), DropReason> {
         let header = packet::read_header(Side::Server, datagram)?;
         let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
         if header.kind != PacketKind::Response {
             return Err(DropReason::UnexpectedKind);
         }
+        let (first_challenge, token_tag) = (pending.first_challenge, pending.token_tag);
         let mut opener = Opener::new(&pending.client_to_server, self.protocol_id, Side::Server);
-        let body = opener.open(datagram)?.body;
-        let (sequence, sealed) = body.split_first_chunk_mut().ok_or(DropReason::BodyLength)?;
-        let sealed = sealed.try_into().map_err(|_| DropReason::BodyLength)?;
-        let challenge = self
-            .challenges
-            .open(u64::from_le_bytes(*sequence), sealed)
-            .map_err(|_| DropReason::ChallengeNotAuthentic)?;
-        if challenge.token_tag != pending.token_tag {
+        let (number, challenge) = self.open_challenge(Purpose::Join, from, opener.open(datagram)?.body)?;
+        if challenge.token_tag != token_tag {
             return Err(DropReason::ChallengeForOtherToken);
         }
-        Ok((challenge, opener, pending.server_to_client.clone()))
+        if number < first_challenge {
+            return Err(DropReason::ChallengeOutdated);
+        }
+        Ok((challenge, opener))
     }
 
-    fn challenge(&mut self, token: &PrivateToken, token_tag: [u8; TAG_LEN], reply: &mut Vec<u8>) {
-        let challenge = Challenge { client_id: token.client_id, user_data: token.user_data, token_tag };
-        let (sequence, sealed) = self.challenges.seal(&challenge);
+    /// The challenge in the body of a response that came from `from`, and its number.
+    pub(super) fn open_challenge(
+        &self,
+        purpose: Purpose,
+        from: SocketAddr,
+        body: &mut [u8],
+    ) -> Result<(u64, Challenge), DropReason> {
+        let (number, sealed) = body.split_first_chunk_mut().ok_or(DropReason::BodyLength)?;
+        let sealed = sealed.try_into().map_err(|_| DropReason::BodyLength)?;
+        let number = u64::from_le_bytes(*number);
+        let challenge = self.challenges.open(&bound_to(purpose, from), number, sealed);
+        Ok((number, challenge.map_err(|_| DropReason::ChallengeNotAuthentic)?))
+    }
+
+    /// The body of a challenge for an address, and its number.
+    pub(super) fn challenge_body(
+        &mut self,
+        purpose: Purpose,
+        to: SocketAddr,
+        challenge: &Challenge,
+    ) -> (u64, [u8; CHALLENGE_BODY_LEN]) {
+        let (number, sealed) = self.challenges.seal(&bound_to(purpose, to), challenge);
         let mut body = [0; CHALLENGE_BODY_LEN];
-        body[..8].copy_from_slice(&sequence.to_le_bytes());
+        body[..8].copy_from_slice(&number.to_le_bytes());
         body[8..].copy_from_slice(&sealed);
-        self.seal(PacketKind::Challenge, &token.server_to_client, &body, reply);
+        (number, body)
+    }
+
+    /// Whoever shows the same token from the same address again, because the answer is still on its way or was lost, gets
+    /// the same challenge again. That takes no decryption: a restart brings back everybody at once, and everybody asks ten
+    /// times a second.
+    fn challenge_again(
+        &mut self,
+        now: Now,
+        from: SocketAddr,
+        request: &[u8; REQUEST_LEN],
+        seats: &Seats<'_>,
+        reply: &mut Vec<u8>,
+    ) -> bool {
+        let Some(pending) = self.pending.find(from, now.time) else { return false };
+        let (client_id, expire_unix_s) = (pending.client_id, pending.expire_unix_s);
+        if !request.ends_with(&pending.token_tag) || self.seat_for(client_id, expire_unix_s, seats).is_err() {
+            return false;
+        }
+        let Some(pending) = self.pending.find(from, now.time) else { return false };
+        let sequence = self.sequences.challenge();
+        let (key, body) = (&pending.server_to_client, &pending.challenge[..]);
+        seal::seal_unconnected(key, self.protocol_id, PacketKind::Challenge, sequence, body, reply);
+        let timeout = super::timeout_of(pending.timeout_s);
+        self.pending.renew(from, timeout.map(|timeout| now.time.after(timeout)));
         self.counters.challenged += 1;
+        true
     }
 
-    fn deny(&mut self, key: &Key, reply: &mut Vec<u8>) {
-        self.seal(PacketKind::Denied, key, &[], reply);
-        self.counters.denied += 1;
+    fn challenge(&mut self, shown: &Shown, to: SocketAddr, reply: &mut Vec<u8>) -> (u64, [u8; CHALLENGE_BODY_LEN]) {
+        let token = &shown.token;
+        let challenge = Challenge { client_id: token.client_id, user_data: token.user_data, token_tag: shown.tag };
+        let (number, body) = self.challenge_body(Purpose::Join, to, &challenge);
+        let sequence = self.sequences.challenge();
+        let key = &token.server_to_client;
+        seal::seal_unconnected(key, self.protocol_id, PacketKind::Challenge, sequence, &body, reply);
+        self.counters.challenged += 1;
+        (number, body)
     }
 
-    fn seal(&mut self, kind: PacketKind, key: &Key, body: &[u8], reply: &mut Vec<u8>) {
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        seal::seal_unconnected(key, self.protocol_id, kind, sequence, body, reply);
+    /// Turns a genuine token away. The answer is for the client that it was made for: sealed with its key, for its protocol.
+    fn deny(&mut self, shown: &Shown, denial: Denial, reply: &mut Vec<u8>) -> Outcome {
+        let sequence = self.sequences.denial(denial);
+        let key = &shown.token.server_to_client;
+        seal::seal_unconnected(key, shown.protocol_id, PacketKind::Denied, sequence, &[], reply);
+        self.counters.deny(denial);
+        Outcome::Denied { client_id: shown.token.client_id, denial }
     }
+}
+
+/// A token that is genuine and names this server.
+struct Shown {
+    token: PrivateToken,
+    tag: [u8; TAG_LEN],
+    /// That of the request, for which it was sealed.
+    protocol_id: u64,
+    expire_unix_s: u64,
+    /// Why it is turned away all the same.
+    denial: Option<Denial>,
 }
 
 impl fmt::Debug for ServerHandshake {

@@ -100,8 +100,8 @@ pub struct ConnectTokenOptions {
 /// The right to connect, as the client holds it.
 ///
 /// Contains the keys of the connection: whoever has the bytes can take the player's place. Good for one
-/// [`ClientHandshake`](super::ClientHandshake): a second one with the same token would use nonces twice.
-#[derive(Clone)]
+/// [`ClientHandshake`](super::ClientHandshake): a second one with the same token would use nonces twice. That is why it
+/// cannot be cloned.
 pub struct ConnectToken {
     protocol_id: u64,
     create_unix_s: u64,

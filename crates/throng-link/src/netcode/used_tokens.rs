@@ -24,19 +24,33 @@ pub(super) enum Claim {
 
 /// At most `len_max` tokens, recognised by their tags. When it is full the one that expires first gives way: what has
 /// expired needs no memory, because it is refused anyway.
+///
+/// *Anyway* must hold when the wall clock is set back, too. So the table keeps the latest expiry of a spent token that it
+/// has forgotten: whatever expires no later might be that token, and is refused by whatever clock.
 pub(super) struct UsedTokens {
     len_max: usize,
+    forgotten_unix_s: u64,
     uses: BTreeMap<TokenTag, Use>,
     by_expiry: BTreeSet<(u64, TokenTag)>,
 }
 
 impl UsedTokens {
     pub(super) fn new(len_max: usize) -> UsedTokens {
-        UsedTokens { len_max: len_max.max(1), uses: BTreeMap::new(), by_expiry: BTreeSet::new() }
+        UsedTokens { len_max: len_max.max(1), forgotten_unix_s: 0, uses: BTreeMap::new(), by_expiry: BTreeSet::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.uses.len()
+    }
+
+    /// Whether a token that expires then may have been spent and forgotten.
+    pub(super) fn may_be_forgotten(&self, tag: &TokenTag, expire_unix_s: u64) -> bool {
+        expire_unix_s <= self.forgotten_unix_s && !self.uses.contains_key(tag)
+    }
+
+    /// Whether a token has led to a connection.
+    pub(super) fn is_spent(&self, tag: &TokenTag) -> bool {
+        self.uses.get(tag).is_some_and(|used| used.is_spent)
     }
 
     /// Claims an authentic token for an address, and forgets what has expired.
@@ -79,8 +93,10 @@ impl UsedTokens {
     }
 
     fn forget_first(&mut self) {
-        if let Some((_, tag)) = self.by_expiry.pop_first() {
-            self.uses.remove(&tag);
+        if let Some((expiry, tag)) = self.by_expiry.pop_first()
+            && self.uses.remove(&tag).is_some_and(|used| used.is_spent)
+        {
+            self.forgotten_unix_s = self.forgotten_unix_s.max(expiry);
         }
     }
 }
@@ -103,6 +119,25 @@ mod tests {
         assert_eq!(used.claim(&[1; 16], address(1), 50, 11), (Claim::Spent, 0));
         assert_eq!(used.claim(&[1; 16], address(2), 50, 11), (Claim::Spent, 0));
         assert_eq!((used.len(), used.by_expiry.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_spent_token_that_was_forgotten_is_not_taken_for_a_new_one() {
+        let mut used = UsedTokens::new(2);
+        used.claim(&[1; 16], address(1), 50, 10);
+        used.spend(&[1; 16], address(1), 50);
+        used.claim(&[2; 16], address(2), 70, 60); // the first has expired and is forgotten
+        assert_eq!(used.len(), 1);
+        assert!(used.may_be_forgotten(&[1; 16], 50) && used.may_be_forgotten(&[9; 16], 49));
+        assert!(!used.may_be_forgotten(&[9; 16], 51) && !used.may_be_forgotten(&[2; 16], 70));
+    }
+
+    #[test]
+    fn a_token_that_was_only_shown_raises_no_doubt_about_others() {
+        let mut used = UsedTokens::new(1);
+        used.claim(&[1; 16], address(1), 50, 10);
+        used.claim(&[2; 16], address(2), 60, 10);
+        assert!(!used.may_be_forgotten(&[1; 16], 50));
     }
 
     #[test]

@@ -25,6 +25,8 @@ impl CloseCode {
     pub const OVERLOADED: CloseCode = CloseCode(3);
     /// The peer has to do something else first (another version, another server).
     pub const INCOMPATIBLE: CloseCode = CloseCode(4);
+    /// A newer connection of the same client has taken the place of this one.
+    pub const REPLACED: CloseCode = CloseCode(5);
     /// The first number that is the application's own.
     pub const APPLICATION: CloseCode = CloseCode(256);
 }

@@ -30,6 +30,9 @@ pub enum PacketError {
     /// The flags contradict each other.
     #[error("the flags contradict each other")]
     BadFlags,
+    /// A wide acknowledgement says that it has fewer bytes than it needs to be one, or more than there can be.
+    #[error("a wide acknowledgement must have 5 to 32 bytes")]
+    BadAck,
     /// The close section has a text that is too long or not UTF-8.
     #[error("the close section is malformed")]
     BadClose,
@@ -70,6 +73,7 @@ impl PacketError {
             PacketError::TooLong => "too_long",
             PacketError::Unreadable(error) => error.tag(),
             PacketError::BadFlags => "bad_flags",
+            PacketError::BadAck => "bad_ack",
             PacketError::BadClose => "bad_close",
             PacketError::BadInputs => "bad_inputs",
             PacketError::BadEntry => "bad_entry",
@@ -90,6 +94,7 @@ impl PacketError {
             PacketError::TooLong
             | PacketError::Unreadable(_)
             | PacketError::BadFlags
+            | PacketError::BadAck
             | PacketError::BadClose
             | PacketError::BadInputs
             | PacketError::BadEntry => Blame::PeerMalformed,
@@ -101,41 +106,6 @@ impl PacketError {
             | PacketError::PartsDisagree => Blame::PeerMisbehaved,
             PacketError::InboxFull => Blame::Limit,
         }
-    }
-}
-
-/// Why a packet was not begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum BeginError {
-    /// The session is closed.
-    #[error("the session is closed")]
-    Closed,
-    /// The room is smaller than [`MIN_ROOM_BYTES`](super::MIN_ROOM_BYTES).
-    #[error("there is not even room for a header")]
-    RoomTooSmall,
-    /// The sequence is not above that of the packet before.
-    #[error("packet sequences must rise")]
-    SequenceNotRising,
-    /// [`Session::poll_delivery`](super::Session::poll_delivery) has not been drained for too long.
-    #[error("the delivery verdicts have not been drained")]
-    VerdictsNotDrained,
-}
-
-impl BeginError {
-    /// A stable short name, for metric labels.
-    pub fn tag(self) -> &'static str {
-        match self {
-            BeginError::Closed => "closed",
-            BeginError::RoomTooSmall => "room_too_small",
-            BeginError::SequenceNotRising => "sequence_not_rising",
-            BeginError::VerdictsNotDrained => "verdicts_not_drained",
-        }
-    }
-
-    /// Whose fault it is: always the caller's.
-    pub fn blame(self) -> Blame {
-        Blame::OurMisuse
     }
 }
 
@@ -189,6 +159,12 @@ pub enum InputError {
     /// The session is closing or closed.
     #[error("the session is closed")]
     Closed,
+    /// The client is not connected.
+    #[error("the client is not connected: inputs can be sent from ClientEvent::Connected to ClientEvent::Ended")]
+    NotConnected,
+    /// The type of the input is not in the schema.
+    #[error("the type is not in the schema: add it with Schema::builder().kind()")]
+    UnknownKind,
     /// The input is longer than [`MAX_INPUT_BYTES`](super::MAX_INPUT_BYTES).
     #[error("an input has at most {} bytes", super::MAX_INPUT_BYTES)]
     TooLarge,
@@ -199,6 +175,8 @@ impl InputError {
     pub fn tag(self) -> &'static str {
         match self {
             InputError::Closed => "closed",
+            InputError::NotConnected => "not_connected",
+            InputError::UnknownKind => "unknown_kind",
             InputError::TooLarge => "too_large",
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! Every packet gets one verdict. It is *delivered* when the peer acknowledges it. It is *lost* when a packet some
 //! sequences newer has been acknowledged, or any newer one and enough time has passed (RFC 9002 section 6.1), or when
-//! nothing is heard of it for three probe timeouts, or when too many packets are under way. It is *discarded* when the
-//! session ends first. A verdict is final: an acknowledgement that comes after *lost* is counted and changes nothing, so
+//! nothing is heard of it for three probe timeouts. It is *discarded* when the session ends first. A verdict is final: an acknowledgement that comes after *lost* is counted and changes nothing, so
 //! "lost" can be wrong and "delivered" cannot.
 
 use std::collections::VecDeque;
@@ -12,7 +11,8 @@ use throng_wire::Time;
 
 use super::error::PacketError;
 use super::lane::PieceRun;
-use super::wire::{ACK_REACH, Ack, expand_sequence};
+use super::pace::Stamp;
+use super::wire::{ACK_REACH, Ack, AckBits, expand_sequence};
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +39,8 @@ pub(super) struct Sent {
     pub(super) newest_input: Option<u32>,
     pub(super) bytes: u16,
     pub(super) is_eliciting: bool,
+    /// For the congestion control, if it is eliciting.
+    pub(super) stamp: Stamp,
     is_settled: bool,
     run_count: u16,
     /// Position of its first run, counted from the start of the session, wrapping.
@@ -54,8 +56,24 @@ pub(super) trait Settle {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedAck {
     newest: u64,
-    /// Bit i: `newest - i` was received.
-    bits: u128,
+    bits: AckBits,
+}
+
+impl CheckedAck {
+    fn has(&self, sequence: u64) -> bool {
+        sequence == self.newest || self.newest.checked_sub(sequence).is_some_and(|behind| self.bits.has(behind))
+    }
+}
+
+/// What an acknowledgement brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acknowledged {
+    /// The newest packet that it names, if that had no verdict before.
+    pub(super) newest: Option<Sent>,
+    /// When the oldest was sent that got its verdict now and had asked for it.
+    pub(super) oldest_at: Option<Time>,
+    /// Packets that had been called lost.
+    pub(super) spurious: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +90,8 @@ pub(super) struct Flight {
     newest_sent: Option<u64>,
     newest_acked: Option<u64>,
     first_sent: u64,
+    /// Packets that ask for an acknowledgement and have no verdict.
+    eliciting: usize,
     limit: usize,
     /// No packet can be lost by time before this.
     deadline: Option<Time>,
@@ -98,6 +118,7 @@ impl Flight {
             newest_sent: None,
             newest_acked: None,
             first_sent: 0,
+            eliciting: 0,
             limit,
             deadline: None,
         }
@@ -115,6 +136,11 @@ impl Flight {
         self.verdicts.pop_front()
     }
 
+    /// Whether an acknowledgement is waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.eliciting > 0
+    }
+
     pub(super) fn deadline(&self) -> Option<Time> {
         self.deadline
     }
@@ -123,14 +149,14 @@ impl Flight {
         self.sent.iter().filter(|sent| !sent.is_settled).count()
     }
 
-    /// Makes room for one packet. Returns whether the oldest had to be declared lost for it.
-    pub(super) fn make_room(&mut self, settle: &mut impl Settle) -> bool {
-        if self.sent.len() < self.limit {
-            return false;
-        }
-        self.settle(0, Delivery::Lost, settle);
-        self.retire();
-        true
+    /// Whether fewer than `spare` packets more may be under way.
+    pub(super) fn is_full(&self, spare: usize) -> bool {
+        self.sent.len() + spare >= self.limit
+    }
+
+    /// The most packets that may be under way.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Enters a packet; its runs follow by [`Flight::add_run`].
@@ -146,6 +172,7 @@ impl Flight {
             newest_input: None,
             bytes: 0,
             is_eliciting: false,
+            stamp: Stamp::default(),
             is_settled: false,
             run_count: 0,
             first_run: self.runs_base.wrapping_add(self.runs.len() as u32),
@@ -168,6 +195,7 @@ impl Flight {
     /// Gives the newest packet its time to live.
     pub(super) fn finish(&mut self, patience: Patience) {
         let Some(sent) = self.sent.back() else { return };
+        self.eliciting += usize::from(sent.is_eliciting);
         let gives_up = Time(sent.sent_at.0.saturating_add(patience.give_up_micros));
         self.deadline = Some(self.deadline.map_or(gives_up, |deadline| deadline.min(gives_up)));
     }
@@ -179,49 +207,41 @@ impl Flight {
         if newest > newest_sent || newest < self.first_sent {
             return Err(PacketError::AckOfUnsentPacket);
         }
-        let reach = newest.min(ACK_REACH) as u32;
-        let bits = (u128::from(ack.bits) << 1 | 1) & ((2u128 << reach) - 1);
-        let Some(front) = self.sent.front() else { return Ok(CheckedAck { newest, bits }) };
-        let mut known = 0u128;
-        for sent in self.sent.iter().rev().skip_while(|sent| sent.sequence > newest) {
-            match newest - sent.sequence {
-                behind if behind <= ACK_REACH => known |= 1 << behind,
-                _ => break,
-            }
-        }
+        let checked = CheckedAck { newest, bits: ack.bits };
         // Sequences older than the front have had their verdict, the others are known or were never sent.
-        let checkable = match newest.checked_sub(front.sequence) {
-            Some(behind) if behind <= ACK_REACH => (2u128 << behind) - 1,
-            Some(_) => u128::MAX,
-            None => 0,
+        let Some(checkable) = self.sent.front().and_then(|front| newest.checked_sub(front.sequence)) else {
+            return Ok(checked);
         };
-        if bits & checkable & !known != 0 {
+        let acked = self.sent.iter().rev().skip_while(|sent| sent.sequence > newest);
+        let acked = acked.take_while(|sent| newest - sent.sequence <= ACK_REACH);
+        let known = acked.filter(|sent| checked.has(sent.sequence)).count() as u32;
+        if known != ack.bits.count(checkable) + 1 {
             return Err(PacketError::AckOfUnsentPacket);
         }
-        Ok(CheckedAck { newest, bits })
+        Ok(checked)
     }
 
-    /// Gives the acknowledged packets their verdict. Returns when the newest was sent, if it had none before, and counts
-    /// the acknowledgements that came after all.
-    pub(super) fn acknowledge(&mut self, ack: CheckedAck, settle: &mut impl Settle) -> (Option<Time>, u64) {
+    /// Gives the acknowledged packets their verdict.
+    pub(super) fn acknowledge(&mut self, ack: CheckedAck, settle: &mut impl Settle) -> Acknowledged {
         self.newest_acked = self.newest_acked.max(Some(ack.newest));
-        let mut newest_sent_at = None;
+        let (mut newest, mut oldest_at) = (None, None);
         for index in (0..self.sent.len()).rev() {
             let sent = self.sent[index];
             let Some(behind) = ack.newest.checked_sub(sent.sequence) else { continue };
             if behind > ACK_REACH {
                 break;
             }
-            if !sent.is_settled && ack.bits >> behind & 1 == 1 {
+            if !sent.is_settled && ack.has(sent.sequence) {
                 if behind == 0 {
-                    newest_sent_at = Some(sent.sent_at);
+                    newest = Some(sent);
                 }
+                oldest_at = if sent.is_eliciting { Some(sent.sent_at) } else { oldest_at };
                 self.settle(index, Delivery::Delivered, settle);
             }
         }
         let spurious = self.forget_lost(ack);
         self.retire();
-        (newest_sent_at, spurious)
+        Acknowledged { newest, oldest_at, spurious }
     }
 
     /// Forgets the lost packets that are acknowledged after all, and those that cannot be any more.
@@ -229,7 +249,7 @@ impl Flight {
         let mut spurious = 0;
         self.lost.retain(|&sequence| match ack.newest.checked_sub(sequence) {
             Some(behind) if behind > ACK_REACH => false,
-            Some(behind) if ack.bits >> behind & 1 == 1 => {
+            Some(_) if ack.has(sequence) => {
                 spurious += 1;
                 false
             }
@@ -266,6 +286,16 @@ impl Flight {
         self.retire();
     }
 
+    /// Declares everything lost that is under way, as no fault of the path.
+    pub(super) fn give_up_all(&mut self, settle: &mut impl Settle) {
+        for index in 0..self.sent.len() {
+            self.sent[index].is_eliciting = false;
+            self.settle(index, Delivery::Lost, settle);
+        }
+        self.retire();
+        self.deadline = None;
+    }
+
     /// Gives every packet that has no verdict the last one.
     pub(super) fn discard(&mut self, settle: &mut impl Settle) {
         for index in 0..self.sent.len() {
@@ -281,6 +311,7 @@ impl Flight {
             return;
         }
         sent.is_settled = true;
+        self.eliciting = self.eliciting.saturating_sub(usize::from(sent.is_eliciting));
         let first = sent.first_run.wrapping_sub(self.runs_base) as usize;
         let runs = self.runs.range(first..first + usize::from(sent.run_count));
         settle.settle(sent, runs.copied(), delivery);

@@ -5,31 +5,34 @@
 //! number), and what a session does not know it leaves alone: the bytes behind its header belong to replication.
 //!
 //! ```text
-//!  send, push_input      +---------+   begin_packet -> header, inputs, messages | caller appends replication bytes
-//!  ------------------->  | Session |   finish_packet
-//!  poll_message, _input  |         |   ------------------------------------------------------------------------->
-//!  <-------------------  |         |   handle_packet -> tick, replication bytes
-//!  poll_delivery, _close +---------+   <-------------------------------------------------------------------------
+//!  send, push_input      +---------+   poll_packet -> plan, begin -> header, inputs, messages | caller appends the rest
+//!  ------------------->  | Session |   finish
+//!  poll_message, _input  |         |   ------------------------------------------------------------------------------>
+//!  <-------------------  |         |   handle_packet -> tick, the rest
+//!  poll_delivery, _close +---------+   <------------------------------------------------------------------------------
 //! ```
 //!
 //! The methods are of four kinds: getters; commands of the application ([`Session::send`], [`Session::push_input`],
 //! [`Session::close`], ...); `handle_*`, which take what comes in; and `poll_*`, which give what goes out to the
 //! application. Once per tick:
 //!
-//! 1. [`Session::handle_packet`] for all packets that came. An acknowledgement reaches back over 64 packets: an end that
-//!    may find more than that at once looks at [`Session::has_urgent`] in between and answers;
+//! 1. [`Session::handle_packet`] for all packets that came. An acknowledgement reaches back over 256 packets: an end
+//!    that may find more than that at once polls packets in between;
 //! 2. [`Session::handle_timeout`];
 //! 3. drain [`Session::poll_delivery`], [`Session::poll_message`], [`Session::poll_input`], then
 //!    [`Session::poll_close`];
-//! 4. while there is replication data or [`Session::has_pending`], within [`Session::sending_allowance_bytes`], and in any
-//!    case if [`Session::has_urgent`]: [`Session::begin_packet`], append, [`Session::finish_packet`].
+//! 4. while [`Session::poll_packet`] gives a plan: begin the packet, append what there is of the rest, finish it, seal and
+//!    send it.
+//!
+//! The session decides when a packet may be sent, how long it is and who may fill it ([`plan`]). Nothing but a plan can be
+//! sent, and a plan sends one packet.
 //!
 //! `now` never falls from call to call.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use throng_link::session::{LaneId, PacketPlan, Session, SessionOptions};
-//! use throng_wire::{Tick, Time};
+//! use throng_link::session::{Envelope, LaneId, Rest, Session, SessionOptions};
+//! use throng_wire::{ShortTick, Tick, Time};
 //!
 //! let options = Arc::new(SessionOptions::default());
 //! let mut server = Session::new(options.clone(), Time(0))?;
@@ -37,23 +40,26 @@
 //!
 //! server.send(LaneId(0), b"welcome")?;
 //! let mut payload = Vec::new();
-//! server.begin_packet(Time(0), PacketPlan::new(0, Tick(7)), &mut payload)?;
-//! payload.extend_from_slice(b"world state");
-//! server.finish_packet(payload.len());
+//! let plan = server.poll_packet(Time(0), Envelope::bare(0), Rest::Waiting).expect("there is something to send");
+//! let mut packet = plan.begin(Tick(7), &mut payload);
+//! packet.rest().0.extend_from_slice(b"world state");
+//! packet.finish();
 //!
 //! let packet = client.handle_packet(Time(0), 0, &payload)?.expect("it is new");
-//! assert_eq!((packet.tick, packet.rest), (Tick(7), b"world state".as_slice()));
+//! assert_eq!((packet.tick, packet.rest), (ShortTick(7), b"world state".as_slice()));
 //! assert_eq!(client.poll_message(), Some((LaneId(0), b"welcome".to_vec())));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod close;
+mod control;
 mod error;
 mod flight;
 mod inputs;
 mod lane;
 mod options;
 mod pace;
+pub mod plan;
 mod receive;
 mod received;
 mod round_trip;
@@ -69,7 +75,7 @@ use std::time::Duration;
 use throng_wire::Time;
 
 pub use close::{CLOSE_INTERVAL, CLOSE_PACKETS, CloseCause, CloseCode, CloseReason};
-pub use error::{BeginError, Blame, InputError, OptionsError, PacketError, SendError};
+pub use error::{Blame, InputError, OptionsError, PacketError, SendError};
 pub use flight::Delivery;
 pub use inputs::{Input, MAX_QUEUED_INPUTS};
 pub use lane::{LaneId, MAX_UNRELIABLE_REASSEMBLIES, MessageId, RELIABLE_WINDOW};
@@ -77,11 +83,12 @@ pub use options::{
     LaneKind, LaneOptions, MAX_LANES, MAX_PACKETS_IN_FLIGHT, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES,
     SessionOptions,
 };
+pub use plan::{Envelope, MAX_PACKETS_PER_FLUSH, OpenPacket, PacketPlan, Rest};
 pub use receive::PacketInfo;
 pub use statistics::{Counters, Statistics};
-pub use transmit::{MIN_ROOM_BYTES, PacketPlan};
 pub use wire::{MAX_CLOSE_TEXT_BYTES, MAX_INPUT_BYTES, MAX_INPUT_REDUNDANCY, MAX_PAYLOAD_BYTES};
 
+use control::PathTimes;
 use flight::{Flight, Patience};
 use inputs::{InputReceiver, InputSender};
 use lane::{Lanes, SendTally};
@@ -89,10 +96,10 @@ use pace::Pacer;
 use received::Received;
 use round_trip::RoundTrip;
 use settle::Concerned;
-use transmit::{Closing, OpenPacket};
+use transmit::Closing;
 
-/// An allowance that is worth waking up for when messages wait: room for a piece of one.
-const MIN_MESSAGE_BYTES: usize = 320;
+/// Probes in a row; then only what is sent anyway can bring the peer back.
+const MAX_PROBES: u32 = 4;
 
 /// One end of a connection, above the sealed packet.
 ///
@@ -113,10 +120,21 @@ pub struct Session {
     input_ack: Option<u32>,
     counters: Counters,
     last_received_at: Time,
+    /// As in the options, unless it was shortened.
+    idle_timeout: Duration,
     /// When something that asks for an acknowledgement was last sent.
     last_eliciting_at: Time,
-    /// The packet between begin and finish.
-    open: Option<OpenPacket>,
+    /// When the peer is asked for the acknowledgement of what it was sent last; `None` while nothing waits for one.
+    probe_at: Option<Time>,
+    /// Such questions since anything was acknowledged.
+    probes: u32,
+    /// [`SessionOptions::packet_threshold`], or more on a path that reorders.
+    packet_threshold: u32,
+    /// By how many bytes messages are ahead of the rest, while both wait.
+    message_lead_bytes: i32,
+    /// Packets that were begun at this time.
+    flushed_at: Time,
+    flushed_packets: u16,
     closing: Option<Box<Closing>>,
     /// Set once, never cleared.
     closed: Option<Box<CloseCause>>,
@@ -141,8 +159,14 @@ impl Session {
             input_ack: None,
             counters: Counters::default(),
             last_received_at: now,
+            idle_timeout: options.idle_timeout,
             last_eliciting_at: now,
-            open: None,
+            probe_at: None,
+            probes: 0,
+            packet_threshold: u32::from(options.packet_threshold),
+            message_lead_bytes: 0,
+            flushed_at: now,
+            flushed_packets: 0,
             closing: None,
             closed: None,
             is_close_polled: false,
@@ -223,21 +247,53 @@ impl Session {
         self.inputs_out.acked()
     }
 
+    /// Whether so many packets wait for an acknowledgement that one has to be sent before more are taken in: it reaches back
+    /// over 256 packets only.
+    pub fn is_answer_due(&self) -> bool {
+        !self.is_closed() && self.received.is_overdue()
+    }
+
     /// The next verdict on a packet, by its sequence. Every packet gets exactly one, at the latest 5 seconds after it was
     /// sent or with the end of the session, provided that [`Session::handle_timeout`] is called.
     pub fn poll_delivery(&mut self) -> Option<(u64, Delivery)> {
         self.flight.poll_verdict()
     }
 
-    /// Payload bytes that may be sent now without exceeding the rate limit or what the path seems to carry. At least one
-    /// full packet per [`SessionOptions::min_packet_interval`] comes together, unless the limit is lower.
+    /// Bytes that may be sent now without exceeding the rate limit or what the path seems to carry: payload, and
+    /// [`packet_overhead_bytes`](SessionOptions::packet_overhead_bytes) for each packet. At least one full packet per
+    /// [`SessionOptions::min_packet_interval`] comes together, unless the limit is lower. [`Session::poll_packet`] keeps to
+    /// it by itself; it is told for those who want to choose what they send first.
     pub fn sending_allowance_bytes(&self, now: Time) -> usize {
-        self.pacer.allowance_bytes(now)
+        self.pacer.balance_bytes(now).max(0) as usize
     }
 
     /// Changes the rate limit, in payload bytes per second, at least 1.
     pub fn set_rate_limit(&mut self, now: Time, bytes_per_s: u32) {
         self.pacer.set_limit(now, bytes_per_s);
+    }
+
+    /// Shortens the idle timeout to `timeout`, if that is shorter: a connect token may have one of its own.
+    pub fn shorten_idle_timeout(&mut self, timeout: Duration) {
+        self.idle_timeout = self.idle_timeout.min(timeout);
+    }
+
+    /// Says how long a round trip took before the session began, in the handshake: what is assumed until the first
+    /// acknowledgement.
+    pub fn assume_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip.assume(round_trip.as_micros() as u64);
+    }
+
+    /// The packets take another path from now on, with this round trip if it is known. What was learned of the old path
+    /// is forgotten, and what is under way on it counts as lost, but says nothing about the new path.
+    pub fn on_new_path(&mut self, now: Time, round_trip: Option<Duration>) {
+        let (flight, mut concerned) = self.flight_and_concerned();
+        flight.give_up_all(&mut concerned);
+        self.round_trip = RoundTrip::new();
+        self.pacer.on_new_path(&self.options, now);
+        (self.probe_at, self.probes) = (None, 0);
+        if let Some(round_trip) = round_trip {
+            self.assume_round_trip(round_trip);
+        }
     }
 
     /// Does what is due by time alone: verdicts, the end of unfinished messages, the idle timeout.
@@ -253,12 +309,12 @@ impl Session {
         }
         if self.closing.as_ref().is_some_and(|closing| closing.give_up_at() <= now) {
             self.end_closing();
-        } else if now.since(self.last_received_at) >= self.options.idle_timeout {
+        } else if now.since(self.last_received_at) >= self.idle_timeout {
             self.end(CloseCause::IdleTimeout);
         }
     }
 
-    /// When [`Session::handle_timeout`] or [`Session::begin_packet`] next has something to do, if nothing happens before.
+    /// When [`Session::handle_timeout`] or [`Session::poll_packet`] next has something to do, if nothing happens before.
     /// `None` once closed. A server that looks after every session each tick does not need it.
     pub fn next_deadline(&self) -> Option<Time> {
         if self.is_closed() {
@@ -274,15 +330,19 @@ impl Session {
         });
         let unfinished = self.lanes.oldest_unfinished().map(|began| after(began, self.options.reassembly_timeout));
         let inputs = self.inputs_out.is_due().then_some(Time(0));
-        let messages = self.lanes.is_due().then(|| self.pacer.allows_at(MIN_MESSAGE_BYTES));
-        let always = after(self.last_eliciting_at, self.options.keep_alive_interval)
-            .min(after(self.last_received_at, self.options.idle_timeout));
-        let sometimes = [acknowledgement, unfinished, inputs, messages, self.flight.deadline()];
-        Some(sometimes.into_iter().flatten().fold(always, Time::min))
+        // With too many packets under way, the next verdict comes first.
+        let (has_place, has_place_for_data) = (!self.flight.is_full(0), !self.flight.is_full(self.spare_packets()));
+        let urgent = [acknowledgement, inputs].into_iter().flatten().fold(self.keep_alive_at(), Time::min);
+        let urgent = has_place.then(|| urgent.max(self.pacer.allows_at(1 - plan::MAX_DEBT_BYTES)));
+        let messages = (self.lanes.is_due() && has_place_for_data)
+            .then(|| self.pacer.allows_at(self.pacer.cost_bytes(plan::MIN_DATA_ROOM_BYTES)));
+        let idle = after(self.last_received_at, self.idle_timeout);
+        let sometimes = [urgent, unfinished, messages, self.flight.deadline(), self.probe_at];
+        Some(sometimes.into_iter().flatten().fold(idle, Time::min))
     }
 
-    /// Begins to close. The reason is sent in [`CLOSE_PACKETS`] packets, [`CLOSE_INTERVAL`] apart, while
-    /// [`Session::has_pending`] says so; then the session is closed. What was not delivered by then is not delivered.
+    /// Begins to close. The reason is sent in [`CLOSE_PACKETS`] packets, [`CLOSE_INTERVAL`] apart, as
+    /// [`Session::poll_packet`] plans them; then the session is closed. What was not delivered by then is not delivered.
     pub fn close(&mut self, now: Time, reason: CloseReason) {
         if !self.is_closing() {
             self.closing = Some(Box::new(Closing::new(now, reason)));
@@ -347,12 +407,24 @@ impl Session {
         let patience = self.patience();
         let (flight, mut concerned) = self.flight_and_concerned();
         flight.detect_losses(now, patience, &mut concerned);
-        self.pacer.advance(now, self.round_trip.smoothed_micros(), self.round_trip.smallest_micros());
+        let times = PathTimes {
+            smoothed_micros: self.round_trip.smoothed_micros(),
+            smallest_micros: self.round_trip.smallest_micros(),
+            silence_micros: patience.give_up_micros,
+        };
+        self.pacer.advance(now, times);
+    }
+
+    /// Decides when the tail of what was sent is probed (RFC 9002 section 6.2). A stream that goes on needs no probes.
+    fn arm_probe(&mut self, now: Time) {
+        let micros = self.round_trip.probe_micros(self.options.ack_delay) << self.probes;
+        let at = Time(self.last_eliciting_at.0.saturating_add(micros)).max(now);
+        self.probe_at = (self.flight.is_waiting() && self.probes < MAX_PROBES).then_some(at);
     }
 
     fn patience(&self) -> Patience {
         Patience {
-            packet_threshold: u64::from(self.options.packet_threshold),
+            packet_threshold: u64::from(self.packet_threshold),
             loss_delay_micros: self.round_trip.loss_delay_micros(),
             give_up_micros: self.round_trip.give_up_micros(self.options.ack_delay),
         }

@@ -95,19 +95,23 @@ pub struct SessionOptions {
     pub packet_overhead_bytes: u16,
     /// Congestion never throttles below one full packet per this interval.
     pub min_packet_interval: Duration,
-    /// Unused sending allowance is kept for this long: some ticks, so that a burst per tick fits. Never more than 48 full
-    /// packets, because an acknowledgement reaches back over 64: this, per tick, is also the most that a session sends.
+    /// Unused sending allowance is kept for this long: some ticks, so that a burst per tick fits. Never more than 192 full
+    /// packets, because an acknowledgement reaches back over 256: this, per tick, is also the most that a session sends.
     pub burst: Duration,
-    /// The rise of the round trip that is taken for a queue of our own making. Must be above the interval at which
-    /// either end looks at its socket, because waiting there looks the same.
+    /// The rise of the round trip that is taken for a queue. Must be above the time for which packets wait at either end
+    /// without its knowledge: nothing where the driver knows when they came
+    /// ([`Session::handle_packet_of`](super::Session::handle_packet_of)), else the interval at which the ends look at their
+    /// sockets.
     pub queue_delay_tolerance: Duration,
     /// A packet is lost when one this many sequences newer has been acknowledged; at least 3.
     pub packet_threshold: u8,
-    /// Packets that may await their verdict, at most [`MAX_PACKETS_IN_FLIGHT`]. Beyond, the oldest is declared lost.
+    /// Packets that may await their verdict, at most [`MAX_PACKETS_IN_FLIGHT`]. While there are so many, none is sent; an
+    /// eighth of them is kept for inputs, acknowledgements and keep-alives.
     pub max_in_flight: usize,
     /// The longest time for which this end withholds an acknowledgement, and expects its peer to do so.
     pub ack_delay: Duration,
-    /// Something that asks for an acknowledgement is sent at least this often.
+    /// When neither end has said anything for this long, an acknowledgement is asked for. If one end waits half as long
+    /// again as the other, the two do not ask at the same time, and each sends one packet per interval.
     pub keep_alive_interval: Duration,
     /// A session that hears nothing for this long closes.
     pub idle_timeout: Duration,
@@ -140,7 +144,7 @@ impl Default for SessionOptions {
             packet_overhead_bytes: 0,
             min_packet_interval: Duration::from_millis(250),
             burst: Duration::from_millis(250),
-            queue_delay_tolerance: Duration::from_millis(150),
+            queue_delay_tolerance: Duration::from_millis(40),
             packet_threshold: 3,
             max_in_flight: 1024,
             ack_delay: Duration::from_millis(50),
@@ -180,6 +184,8 @@ impl SessionOptions {
             "16 to 8192 packets can be in flight"
         } else if !(1..=MAX_INPUT_REDUNDANCY).contains(&self.input_redundancy) {
             "1 to 16 inputs can be in a packet"
+        } else if self.idle_timeout < 2 * self.keep_alive_interval {
+            "the idle timeout must be at least twice the keep-alive interval"
         } else if self.inbox_bytes == 0 || self.inbox_messages == 0 {
             "the inbox must hold at least one message"
         } else {

@@ -1,11 +1,11 @@
 //! Taking packets in.
 
-use throng_wire::{Tick, Time};
+use throng_wire::{ShortTick, Time};
 
 use super::Session;
 use super::close::{CloseCause, CloseCode, CloseReason};
 use super::error::{Blame, PacketError};
-use super::flight::CheckedAck;
+use super::flight::{Acknowledged, CheckedAck};
 use super::lane::ReceiveTally;
 use super::received::Novelty;
 use super::wire::{Ack, Payload};
@@ -14,11 +14,14 @@ use super::wire::{Ack, Payload};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacketInfo<'a> {
-    /// The sender's simulation tick.
-    pub tick: Tick,
+    /// The low half of the sender's simulation tick.
+    pub tick: ShortTick,
     /// Replication bytes; zeros at the end are padding.
     pub rest: &'a [u8],
 }
+
+/// However much the path reorders, a packet is lost when one so many sequences newer has been acknowledged.
+const MAX_PACKET_THRESHOLD: u32 = 64;
 
 impl Session {
     /// Takes in a packet that was opened and so comes from the peer. `None` for one that brings nothing: received
@@ -33,6 +36,22 @@ impl Session {
         sequence: u64,
         payload: &'a [u8],
     ) -> Result<Option<PacketInfo<'a>>, PacketError> {
+        self.handle_packet_of(now, now, sequence, payload)
+    }
+
+    /// As [`Session::handle_packet`], with the time at which the packet came to this machine: at or before `now`. How long
+    /// it waited to be read is then neither taken for delay of the path nor told to the peer as such.
+    ///
+    /// # Errors
+    /// As [`Session::handle_packet`].
+    pub fn handle_packet_of<'a>(
+        &mut self,
+        now: Time,
+        arrived: Time,
+        sequence: u64,
+        payload: &'a [u8],
+    ) -> Result<Option<PacketInfo<'a>>, PacketError> {
+        let arrived = arrived.min(now);
         if self.is_closed() {
             return Ok(None);
         }
@@ -47,7 +66,7 @@ impl Session {
                 return Ok(None);
             }
         }
-        let result = self.take_packet(now, sequence, payload);
+        let result = self.take_packet(now, arrived, sequence, payload);
         match result {
             Err(error) if error.blame() == Blame::Limit => self.counters.packets_refused += 1,
             Err(_) => self.counters.packets_bad += 1,
@@ -56,7 +75,13 @@ impl Session {
         result.map(Some)
     }
 
-    fn take_packet<'a>(&mut self, now: Time, sequence: u64, bytes: &'a [u8]) -> Result<PacketInfo<'a>, PacketError> {
+    fn take_packet<'a>(
+        &mut self,
+        now: Time,
+        arrived: Time,
+        sequence: u64,
+        bytes: &'a [u8],
+    ) -> Result<PacketInfo<'a>, PacketError> {
         let payload = Payload::read(bytes)?;
         if !payload.messages.is_empty() && self.lanes.is_inbox_full() {
             return Err(PacketError::InboxFull);
@@ -68,9 +93,9 @@ impl Session {
         if payload.input_ack.is_some_and(|low| !self.inputs_out.on_processed(low)) {
             return Err(PacketError::AckOfUnsentInput);
         }
-        self.note_received(now, sequence, bytes.len(), payload.is_eliciting);
+        self.note_received(now, arrived, sequence, bytes.len(), payload.is_eliciting);
         if let Some((ack, checked)) = ack {
-            self.take_ack(now, ack, checked);
+            self.take_ack(now, arrived, ack, checked);
         }
         if let Some(section) = &payload.inputs {
             let tally = self.inputs_in.take(section);
@@ -85,9 +110,9 @@ impl Session {
         Ok(PacketInfo { tick: payload.tick, rest: payload.rest })
     }
 
-    fn note_received(&mut self, now: Time, sequence: u64, bytes: usize, is_eliciting: bool) {
+    fn note_received(&mut self, now: Time, arrived: Time, sequence: u64, bytes: usize, is_eliciting: bool) {
         let next_sent = self.flight.newest_sent().map_or(0, |newest| newest + 1);
-        self.received.insert(now, sequence, next_sent);
+        self.received.insert(arrived, sequence, next_sent);
         if is_eliciting {
             self.received.note_waiting(now);
         }
@@ -96,13 +121,31 @@ impl Session {
         self.counters.bytes_received += bytes as u64;
     }
 
-    fn take_ack(&mut self, now: Time, ack: &Ack, checked: CheckedAck) {
+    fn take_ack(&mut self, now: Time, arrived: Time, ack: &Ack, checked: CheckedAck) {
+        let delivered = self.counters.packets_delivered;
         let (flight, mut concerned) = self.flight_and_concerned();
-        let (newest_sent_at, spurious) = flight.acknowledge(checked, &mut concerned);
+        let Acknowledged { newest, oldest_at, spurious } = flight.acknowledge(checked, &mut concerned);
         self.counters.packets_spurious += spurious;
-        if let (Some(sent_at), Some(delay)) = (newest_sent_at, ack.delay.micros()) {
-            let micros = self.round_trip.sample(now, now.micros_since(sent_at), delay);
-            self.pacer.on_round_trip(micros);
+        self.pacer.on_spurious(spurious);
+        if spurious > 0 {
+            // The path changes the order of packets: wait for more before one is called lost (RFC 8985 section 6.2 step 4).
+            self.packet_threshold = (self.packet_threshold * 2).min(MAX_PACKET_THRESHOLD);
+        }
+        if self.counters.packets_delivered > delivered {
+            self.pacer.on_heard(now);
+            self.probes = 0;
+            self.arm_probe(now);
+        }
+        if let (Some(sent), Some(delay)) = (newest, ack.delay.micros()) {
+            let micros = self.round_trip.sample(now, arrived.micros_since(sent.sent_at), delay);
+            if sent.is_eliciting {
+                self.pacer.on_round_trip(sent.stamp, micros, self.round_trip.smallest_micros());
+            }
+        }
+        if let Some(sent_at) = oldest_at {
+            // Also what waited longer than an acknowledgement can say.
+            let path_micros = u64::from(self.round_trip.smoothed_micros());
+            self.round_trip.note_held(now.micros_since(sent_at).saturating_sub(path_micros));
         }
         self.detect_losses(now);
     }

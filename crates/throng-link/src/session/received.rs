@@ -2,11 +2,11 @@
 
 use throng_wire::Time;
 
-use super::wire::{ACK_REACH, Ack, AckDelay, Width};
+use super::wire::{ACK_REACH, ACK_WAITING_MAX, Ack, AckBits, AckDelay, Width};
 
 /// Sequences behind the newest that are remembered. As wide as netcode's replay window, so that what passes there is
 /// never too old here.
-pub(super) const HISTORY_PACKETS: u64 = 256;
+pub(super) const HISTORY_PACKETS: u64 = ACK_REACH;
 const WORDS: usize = (HISTORY_PACKETS / 64) as usize;
 
 /// What the history says about a sequence.
@@ -112,20 +112,14 @@ impl Received {
     pub(super) fn acknowledge(&mut self, now: Time) -> Option<Ack> {
         let newest = self.newest?;
         self.waiting = 0;
-        let bits = self.before[0];
         let span = newest.saturating_sub(self.untold);
         let required = u64::from(u32::MAX) >> 32u64.saturating_sub(newest);
-        let width = if span <= 32 && bits & required == required {
-            Width::All32
-        } else if span <= 8 {
-            Width::Bits8
-        } else if span <= 32 {
-            Width::Bits32
-        } else {
-            Width::Bits64
+        let width = match span <= 32 && self.before[0] & required == required {
+            true => Width::All32,
+            false => Width::reaching(span),
         };
         let delay = AckDelay::from_micros(now.micros_since(self.newest_at));
-        Some(Ack { newest: newest as u16, delay, width, bits })
+        Some(Ack { newest: newest as u16, delay, width, bits: AckBits(self.before) })
     }
 
     /// Our packet `sequence`, written when `told` was the newest received, has arrived.
@@ -137,7 +131,7 @@ impl Received {
 
     /// Whether so many packets wait that an acknowledgement soon would not reach back to the first.
     pub(super) fn is_overdue(&self) -> bool {
-        u64::from(self.waiting) >= ACK_REACH / 2
+        self.waiting >= ACK_WAITING_MAX
     }
 }
 
@@ -171,8 +165,8 @@ mod tests {
                 }
                 let newest = *oracle.last().unwrap();
                 let ack = received.acknowledge(Time(0)).unwrap();
-                for i in 0..newest.min(64) {
-                    prop_assert_eq!(ack.bits >> i & 1 == 1, oracle.contains(&(newest - 1 - i)), "bit {}", i);
+                for behind in 1..=newest.min(256) {
+                    prop_assert_eq!(ack.bits.has(behind), oracle.contains(&(newest - behind)), "{} behind", behind);
                 }
                 if ack.width == Width::All32 {
                     prop_assert!((1..=newest.min(32)).all(|i| oracle.contains(&(newest - i))));
@@ -194,7 +188,7 @@ mod tests {
         received.insert(Time(0), 20, 0);
         assert_eq!(width(&mut received), Width::Bits32);
         received.insert(Time(0), 50, 0);
-        assert_eq!(width(&mut received), Width::Bits64);
+        assert_eq!(width(&mut received), Width::Wide(7));
         received.confirm(7, 50);
         received.insert(Time(0), 52, 8);
         assert_eq!(width(&mut received), Width::Bits8);
@@ -204,5 +198,7 @@ mod tests {
         assert_eq!(width(&mut received), Width::Bits32);
         received.confirm(12, 52);
         assert_eq!(width(&mut received), Width::Bits8);
+        received.insert(Time(0), 53 + 1_000, 13);
+        assert_eq!(width(&mut received), Width::Wide(32));
     }
 }

@@ -23,6 +23,10 @@ pub(super) struct RoundTrip {
     variance: u32,
     smallest: WindowedMin,
     has_sample: bool,
+    /// The longest that the ends held packets lately, beside the round trip; fades.
+    held: u32,
+    /// It was measured before the session began.
+    is_assumed: bool,
 }
 
 impl RoundTrip {
@@ -33,6 +37,8 @@ impl RoundTrip {
             variance: INITIAL_MICROS / 2,
             smallest: WindowedMin::new(MIN_SPAN_MICROS, u32::MAX),
             has_sample: false,
+            held: 0,
+            is_assumed: false,
         }
     }
 
@@ -58,6 +64,16 @@ impl RoundTrip {
         micros
     }
 
+    /// Takes `micros` for the round trip until there is a sample, if that is shorter than what is assumed anyway: it may
+    /// hold waiting and repetitions.
+    pub(super) fn assume(&mut self, micros: u64) {
+        if !self.has_sample {
+            let micros = micros.clamp(u64::from(GRANULARITY_MICROS), u64::from(INITIAL_MICROS)) as u32;
+            (self.latest, self.smoothed, self.variance) = (micros, micros, micros / 2);
+            self.is_assumed = true;
+        }
+    }
+
     pub(super) fn smoothed_micros(&self) -> u32 {
         self.smoothed
     }
@@ -81,12 +97,28 @@ impl RoundTrip {
         (longest + longest / 8).min(MAX_VERDICT_MICROS)
     }
 
-    /// How long a packet may be out in any case: three probe timeouts (RFC 9002 sections 6.2.1 and 7.6.1).
+    /// Notes for how long the ends together held a packet and its acknowledgement: the peer until its next tick, and we
+    /// until ours.
+    pub(super) fn note_held(&mut self, micros: u64) {
+        self.held = (self.held - self.held / 16).max(micros.min(MAX_VERDICT_MICROS) as u32);
+    }
+
+    /// How long an acknowledgement may take before the peer is asked for it (RFC 9002 section 6.2.1).
+    pub(super) fn probe_micros(&self, ack_delay: Duration) -> u64 {
+        let delay = (ack_delay.as_micros() as u64).max(u64::from(self.held));
+        let micros =
+            u64::from(self.smoothed) + u64::from(self.variance.saturating_mul(4).max(GRANULARITY_MICROS)) + delay;
+        micros.min(MAX_VERDICT_MICROS)
+    }
+
+    /// How long a packet may be out in any case: three probe timeouts (RFC 9002 section 7.6.1). Less than one until the
+    /// first acknowledgement, if the round trip was measured before: what is under way then opens the connection, and the
+    /// player waits for it.
     pub(super) fn give_up_micros(&self, ack_delay: Duration) -> u64 {
-        let probe = u64::from(self.smoothed)
-            + u64::from(self.variance.saturating_mul(4).max(GRANULARITY_MICROS))
-            + ack_delay.as_micros() as u64;
-        (3 * probe).min(MAX_VERDICT_MICROS)
+        if self.is_assumed && !self.has_sample {
+            return u64::from(self.smoothed) + 2 * u64::from(self.variance) + ack_delay.as_micros() as u64;
+        }
+        (3 * self.probe_micros(ack_delay)).min(MAX_VERDICT_MICROS)
     }
 }
 
@@ -102,6 +134,22 @@ mod tests {
         }
         assert!((49_000..52_000).contains(&rtt.smoothed_micros()), "{}", rtt.smoothed_micros());
         assert!(rtt.variance_micros() < 2_000);
+    }
+
+    #[test]
+    fn a_probe_waits_for_the_ticks_of_both_ends() {
+        let mut rtt = RoundTrip::new();
+        for i in 0..100 {
+            rtt.sample(Time::from_millis(i * 10), 50_000, 0);
+        }
+        let quick = rtt.probe_micros(Duration::from_millis(50));
+        assert!((100_000..110_000).contains(&quick), "{quick}");
+        rtt.note_held(300_000);
+        assert_eq!(rtt.probe_micros(Duration::from_millis(50)), quick + 250_000);
+        for _ in 0..100 {
+            rtt.note_held(20_000);
+        }
+        assert_eq!(rtt.probe_micros(Duration::from_millis(50)), quick);
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Concerned<'_> {
     fn on_delivered(&mut self, sent: &Sent, runs: impl Iterator<Item = PieceRun>) {
         self.counters.packets_delivered += 1;
         if sent.is_eliciting {
-            self.pacer.on_delivered(usize::from(sent.bytes));
+            self.pacer.on_delivered(sent.stamp, usize::from(sent.bytes));
         }
         if let Some(told) = sent.told {
             self.received.confirm(sent.sequence, told);
@@ -37,7 +37,7 @@ impl Concerned<'_> {
         self.counters.packets_lost += 1;
         // Whoever does not wait for an acknowledgement learns nothing from its absence.
         if sent.is_eliciting {
-            self.pacer.on_lost();
+            self.pacer.on_lost(sent.stamp);
         }
         if let Some(number) = sent.newest_input {
             self.inputs.on_lost(number);

@@ -20,8 +20,6 @@ pub struct Counters {
     pub packets_lost: u64,
     /// Packets that were acknowledged after they had been declared lost.
     pub packets_spurious: u64,
-    /// Packets declared lost because too many were under way.
-    pub packets_overflowed: u64,
     /// Packets received twice, dropped.
     pub packets_duplicate: u64,
     /// Packets so old that it is unknown whether they were received before, dropped.

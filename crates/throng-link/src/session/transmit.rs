@@ -4,44 +4,13 @@ use throng_wire::{Tick, Time};
 
 use super::Session;
 use super::close::{CLOSE_INTERVAL, CLOSE_PACKETS, CloseReason};
-use super::error::BeginError;
-use super::wire::{MAX_CLOSE_TEXT_BYTES, MAX_PAYLOAD_BYTES, flag};
+use super::plan::{
+    Envelope, MAX_DEBT_BYTES, MAX_LEAD_BYTES, MAX_PACKETS_PER_FLUSH, MIN_DATA_ROOM_BYTES, PacketPlan, Purpose, Rest,
+};
+use super::wire::flag;
 
-/// The least room for which a packet can be begun: the longest header, with a close reason.
-pub const MIN_ROOM_BYTES: usize = MAX_HEADER_BYTES + 3 + MAX_CLOSE_TEXT_BYTES;
-
-/// Flags, acknowledgement with 64 bits, tick, input acknowledgement.
-const MAX_HEADER_BYTES: usize = 1 + 3 + 8 + 4 + 2;
 /// The length of the message section stands before it.
 const SECTION_HEAD_BYTES: usize = 2;
-
-/// What the caller says about the packet that is to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketPlan {
-    /// The packet's number, above that of the packet before. Gaps are allowed.
-    pub sequence: u64,
-    /// The simulation tick, told to the peer.
-    pub tick: Tick,
-    /// Bytes that the payload may have in all, [`MIN_ROOM_BYTES`] to [`MAX_PAYLOAD_BYTES`]; more is taken for that.
-    pub room_bytes: usize,
-    /// Bytes of the room that messages may take. Below 300, messages longer than that may never be sent.
-    pub message_bytes: usize,
-}
-
-impl PacketPlan {
-    /// A full packet, all of which may be taken by messages.
-    pub fn new(sequence: u64, tick: Tick) -> PacketPlan {
-        PacketPlan { sequence, tick, room_bytes: MAX_PAYLOAD_BYTES, message_bytes: MAX_PAYLOAD_BYTES }
-    }
-}
-
-/// A packet between begin and finish.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenPacket {
-    now: Time,
-    /// What the session wrote.
-    bytes: usize,
-}
 
 /// The rest of a session that was told to close.
 #[derive(Debug)]
@@ -72,22 +41,59 @@ impl Closing {
 }
 
 impl Session {
-    /// Whether a packet should be sent even if there is no replication data: [`Session::has_urgent`], or messages wait.
-    pub fn has_pending(&self, now: Time) -> bool {
-        self.has_urgent(now) || (self.lanes.is_due() && !self.is_closing())
+    /// The packet that is to be sent now, if any: see [`plan`](super::plan). `envelope` says its number and what will
+    /// surround it, `rest` what the caller has to send behind the session's part. Call it until `None`; that comes after
+    /// at most [`MAX_PACKETS_PER_FLUSH`] packets for one value of `now`.
+    ///
+    /// There is no plan either while as many packets are under way as may be, or while
+    /// [`Session::poll_delivery`] has not been drained for twice as many, or for a number that is not above the last.
+    pub fn poll_packet(&mut self, now: Time, envelope: Envelope, rest: Rest) -> Option<PacketPlan<'_>> {
+        let is_rising = self.flight.newest_sent().is_none_or(|newest| newest < envelope.sequence);
+        debug_assert!(is_rising, "packet {} is not above the one before", envelope.sequence);
+        if !is_rising {
+            return None;
+        }
+        let full_bytes = envelope.full_payload_bytes();
+        let purpose = self.purpose(now, full_bytes, rest, self.pacer.balance_bytes(now))?;
+        Some(PacketPlan::new(self, now, envelope, full_bytes, purpose))
     }
 
-    /// Whether a packet should be sent even if nothing may be sent within [`Session::sending_allowance_bytes`]: for
-    /// inputs, a due acknowledgement, a keep-alive or a close reason. Such packets are small and few, and withholding
-    /// them makes the path look worse than it is. Plan them with 0 message bytes when the allowance is used up.
-    pub fn has_urgent(&self, now: Time) -> bool {
-        if self.is_closed() {
-            return false;
+    /// What the next packet is for, if there is one with this much left to send.
+    pub(super) fn purpose(&self, now: Time, full_bytes: usize, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
+        let is_flushed = self.flushed_at == now && self.flushed_packets >= MAX_PACKETS_PER_FLUSH;
+        if self.is_closed() || is_flushed || self.flight.is_full(0) || self.flight.is_undrained() {
+            return None;
         }
         if let Some(closing) = &self.closing {
-            return closing.next_at() <= now;
+            return (closing.next_at() <= now).then_some(Purpose::session(full_bytes));
         }
-        self.inputs_out.is_due() || self.is_acknowledgement_due(now) || self.is_keep_alive_due(now)
+        let room_bytes = (balance_bytes - self.pacer.cost_bytes(0)).clamp(0, full_bytes as i64) as usize;
+        if room_bytes >= MIN_DATA_ROOM_BYTES && !self.flight.is_full(self.spare_packets()) {
+            let messages = self.lanes.is_due();
+            if let Some(purpose) = Purpose::data(room_bytes, full_bytes, messages, rest, self.message_lead_bytes) {
+                return Some(purpose);
+            }
+        }
+        let is_urgent = self.has_urgent(now) && balance_bytes > -MAX_DEBT_BYTES;
+        is_urgent.then_some(Purpose::session(full_bytes))
+    }
+
+    /// Packets that are kept for what is urgent.
+    pub(super) fn spare_packets(&self) -> usize {
+        self.flight.limit() / 8
+    }
+
+    /// What will be left of the balance after a packet with so much payload.
+    pub(super) fn balance_after(&self, now: Time, payload_bytes: usize) -> i64 {
+        self.pacer.balance_bytes(now) - self.pacer.cost_bytes(payload_bytes)
+    }
+
+    /// Whether inputs, a due acknowledgement or a keep-alive are to be sent.
+    fn has_urgent(&self, now: Time) -> bool {
+        self.inputs_out.is_due()
+            || self.is_acknowledgement_due(now)
+            || self.is_keep_alive_due(now)
+            || self.is_probe_due(now)
     }
 
     fn is_acknowledgement_due(&self, now: Time) -> bool {
@@ -95,75 +101,85 @@ impl Session {
             || self.received.waiting().is_some_and(|(_, since)| now.since(since) >= self.options.ack_delay)
     }
 
-    fn is_keep_alive_due(&self, now: Time) -> bool {
-        now.since(self.last_eliciting_at) >= self.options.keep_alive_interval
+    fn is_probe_due(&self, now: Time) -> bool {
+        self.probe_at.is_some_and(|at| at <= now)
     }
 
-    /// Appends the session's part of a packet to `out`: header, inputs, messages. Returns its length. The caller appends
-    /// replication bytes, or none, and calls [`Session::finish_packet`] before anything else.
-    ///
-    /// # Errors
-    /// The session is closed, the room too small, the sequence not above the last, or verdicts have not been drained for
-    /// twice [`max_in_flight`](super::SessionOptions::max_in_flight) packets. Nothing is appended then.
-    pub fn begin_packet(&mut self, now: Time, plan: PacketPlan, out: &mut Vec<u8>) -> Result<usize, BeginError> {
-        if let Some(open) = self.open {
-            self.finish_packet(open.bytes);
+    fn is_keep_alive_due(&self, now: Time) -> bool {
+        self.keep_alive_at() <= now
+    }
+
+    /// When both directions will have been quiet for so long that something is to be said. An end that hears the other
+    /// need not ask.
+    pub(super) fn keep_alive_at(&self) -> Time {
+        self.last_eliciting_at.max(self.last_received_at).after(self.options.keep_alive_interval)
+    }
+
+    /// Appends the session's part of a packet: header, inputs, messages. Returns the bytes of the last. The caller
+    /// appends the rest, or none, and calls [`Session::note_sending`] and [`Session::finish_packet`].
+    pub(super) fn begin_packet(
+        &mut self,
+        now: Time,
+        sequence: u64,
+        tick: Tick,
+        purpose: Purpose,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        if self.flushed_at != now {
+            (self.flushed_at, self.flushed_packets) = (now, 0);
         }
-        self.check_plan(&plan)?;
-        let (flight, mut concerned) = self.flight_and_concerned();
-        if flight.make_room(&mut concerned) {
-            self.counters.packets_overflowed += 1;
-        }
-        self.flight.begin(plan.sequence, now, self.received.newest());
+        self.flushed_packets += 1;
+        self.flight.begin(sequence, now, self.received.newest());
         let start = out.len();
-        let room = plan.room_bytes.min(MAX_PAYLOAD_BYTES);
-        self.write_header(now, plan.tick, out);
+        self.write_header(now, tick, out);
         if self.closing.is_some() {
             self.write_close(now, start, out);
-        } else {
-            self.write_inputs(start, room, out);
-            self.write_messages(start, room, plan.message_bytes, out);
+            return 0;
         }
-        let bytes = out.len() - start;
-        self.open = Some(OpenPacket { now, bytes });
-        Ok(bytes)
+        if purpose.takes_inputs {
+            self.write_inputs(start, purpose.room_bytes, out);
+        }
+        let before = out.len();
+        self.write_messages(start, purpose.room_bytes, purpose.message_bytes, out);
+        out.len() - before
     }
 
-    fn check_plan(&self, plan: &PacketPlan) -> Result<(), BeginError> {
-        if self.is_closed() {
-            return Err(BeginError::Closed);
-        }
-        if plan.room_bytes < MIN_ROOM_BYTES {
-            return Err(BeginError::RoomTooSmall);
-        }
-        if self.flight.newest_sent().is_some_and(|newest| plan.sequence <= newest) {
-            return Err(BeginError::SequenceNotRising);
-        }
-        if self.flight.is_undrained() {
-            return Err(BeginError::VerdictsNotDrained);
-        }
-        Ok(())
-    }
-
-    /// Ends the packet that was begun, with what the caller appended `total_bytes` long.
-    pub fn finish_packet(&mut self, total_bytes: usize) {
-        debug_assert!(total_bytes <= MAX_PAYLOAD_BYTES, "a packet of {total_bytes} bytes");
-        let Some(open) = self.open.take() else {
-            debug_assert!(false, "no packet was begun");
-            return;
-        };
-        let patience = self.patience();
+    /// Notes whether the packet that was begun asks for an acknowledgement, be it for the rest in it.
+    pub(super) fn note_sending(&mut self, now: Time, has_rest: bool) {
         if let Some(sent) = self.flight.newest_mut() {
-            sent.bytes = total_bytes.min(MAX_PAYLOAD_BYTES) as u16;
-            sent.is_eliciting |= total_bytes > open.bytes;
+            sent.is_eliciting |= has_rest;
             if sent.is_eliciting {
-                self.last_eliciting_at = open.now;
+                self.last_eliciting_at = now;
             }
         }
+    }
+
+    /// Notes how a packet was shared out, if messages and the rest both wait.
+    pub(super) fn note_shares(&mut self, is_contended: bool, message_bytes: usize, rest_bytes: usize) {
+        self.message_lead_bytes = match is_contended {
+            true => self.message_lead_bytes + message_bytes as i32 - rest_bytes as i32,
+            false => 0,
+        };
+        self.message_lead_bytes = self.message_lead_bytes.clamp(-MAX_LEAD_BYTES, MAX_LEAD_BYTES);
+    }
+
+    /// Ends the packet that was begun, which has become `total_bytes` long.
+    pub(super) fn finish_packet(&mut self, now: Time, total_bytes: usize) {
+        let patience = self.patience();
+        self.pacer.on_sent(now, total_bytes);
+        if let Some(sent) = self.flight.newest_mut() {
+            sent.bytes = total_bytes as u16;
+            if sent.is_eliciting {
+                sent.stamp = self.pacer.on_eliciting(now, total_bytes, self.round_trip.smoothed_micros());
+            }
+        }
+        let is_eliciting = self.flight.newest_mut().is_some_and(|sent| sent.is_eliciting);
         self.flight.finish(patience);
+        if is_eliciting {
+            self.arm_probe(now);
+        }
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += total_bytes as u64;
-        self.pacer.on_sent(open.now, total_bytes);
         if self.closing.as_ref().is_some_and(|closing| closing.packets_left == 0) {
             self.end_closing();
         }
@@ -179,10 +195,16 @@ impl Session {
         let ack = self.received.acknowledge(now);
         let mut flags = 0;
         if let Some(ack) = &ack {
-            flags |= flag::ACK | (ack.width as u8) << flag::WIDTH_SHIFT;
+            flags |= flag::ACK | ack.width.code() << flag::WIDTH_SHIFT;
         }
         if self.input_ack.is_some() {
             flags |= flag::INPUT_ACK;
+        }
+        if self.is_probe_due(now) {
+            self.probes += 1;
+            self.probe_at = None;
+            flags |= flag::PING;
+            self.mark_eliciting();
         }
         if self.is_keep_alive_due(now) {
             flags |= flag::PING;
@@ -192,7 +214,7 @@ impl Session {
         if let Some(ack) = ack {
             ack.write(out);
         }
-        out.extend_from_slice(&tick.0.to_le_bytes());
+        out.extend_from_slice(&tick.short().0.to_le_bytes());
         if let Some(number) = self.input_ack {
             out.extend_from_slice(&(number as u16).to_le_bytes());
         }

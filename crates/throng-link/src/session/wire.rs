@@ -6,7 +6,8 @@
 //! ```text
 //! [flags u8]
 //!    bit 0     ACK        an acknowledgement follows
-//!    bits 1-2  WIDTH      of the acknowledgement bits: 0, 1, 4 or 8 bytes (0 without ACK)
+//!    bits 1-2  WIDTH      of the acknowledgement bits: 0, 1 or 4 bytes, or as many as a byte before them says
+//!                         (0 without ACK)
 //!    bit 3     INPUT_ACK  the number of the newest input that the sender has processed follows
 //!    bit 4     INPUTS     an input section follows
 //!    bit 5     MESSAGES   a message section follows
@@ -14,9 +15,11 @@
 //!    bit 7     PING       the sender wants an acknowledgement although the packet is empty
 //! [newest u16]            low half of the newest packet sequence received                          if ACK
 //! [delay u8]              since that packet was received, as `AckDelay` says                       if ACK
-//! [bits 0, 1, 4 or 8]     bit i: `newest - 1 - i` was received. No bytes at all: all of the        if ACK
-//!                         previous 32 were received (those below sequence 0 do not count)
-//! tick u32                the sender's simulation tick
+//! [count u8]              5 to 32: bytes of the bits                                                if WIDTH is 3
+//! [bits 0, 1, 4 or count] bit i: `newest - 1 - i` was received, lowest byte first. No bytes at     if ACK
+//!                         all: all of the previous 32 were received (those below sequence 0 do
+//!                         not count)
+//! tick u32                low half of the sender's simulation tick
 //! [input u16]             low half of the number of the newest processed input                     if INPUT_ACK
 //! [close]                 code u16, text length u8 (at most 128), text in UTF-8                    if CLOSE
 //! [inputs]                newest u16, count u8 (1 to 16), count x { length u8 (at most 64), bytes },  if INPUTS
@@ -25,7 +28,7 @@
 //! rest                    replication bytes to the end of the packet; zeros at the end are padding
 //! ```
 
-use throng_wire::{ReadError, Tick};
+use throng_wire::{ReadError, ShortTick};
 
 use super::error::PacketError;
 
@@ -39,7 +42,9 @@ pub const MAX_INPUT_BYTES: usize = 64;
 pub const MAX_INPUT_REDUNDANCY: usize = 16;
 
 /// How far back an acknowledgement reaches behind its newest sequence.
-pub(super) const ACK_REACH: u64 = 64;
+pub(super) const ACK_REACH: u64 = 256;
+/// An end that finds more packets than this at once answers before it has taken them all.
+pub(super) const ACK_WAITING_MAX: u32 = 128;
 
 pub(super) mod flag {
     pub(crate) const ACK: u8 = 1;
@@ -52,14 +57,80 @@ pub(super) mod flag {
     pub(crate) const PING: u8 = 1 << 7;
 }
 
+/// Which of the [`ACK_REACH`] packets before the newest were received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AckBits(pub(super) [u64; 4]);
+
+impl AckBits {
+    /// The 32 nearest.
+    const ALL_32: AckBits = AckBits([u32::MAX as u64, 0, 0, 0]);
+
+    /// Whether the packet so far behind the newest was received; false beyond the reach and for the newest itself.
+    pub(super) fn has(&self, behind: u64) -> bool {
+        (1..=ACK_REACH).contains(&behind) && self.0[(behind - 1) as usize / 64] >> ((behind - 1) % 64) & 1 == 1
+    }
+
+    /// How many of the `nearest` nearest were received.
+    pub(super) fn count(&self, nearest: u64) -> u32 {
+        let word = |(i, word): (usize, &u64)| match nearest.saturating_sub(64 * i as u64) {
+            0 => 0,
+            bits @ 1..64 => (word & ((1 << bits) - 1)).count_ones(),
+            _ => word.count_ones(),
+        };
+        self.0.iter().enumerate().map(word).sum()
+    }
+
+    fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.0) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From at most 32 bytes, lowest first.
+    fn from_bytes(bytes: &[u8]) -> AckBits {
+        let mut words = [0; 4];
+        for (i, byte) in bytes.iter().take(32).enumerate() {
+            words[i / 8] |= u64::from(*byte) << (8 * (i % 8));
+        }
+        AckBits(words)
+    }
+}
+
 /// The bytes of acknowledgement bits, as the two flag bits name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     /// No bytes: the previous 32 were all received.
-    All32 = 0,
-    Bits8 = 1,
-    Bits32 = 2,
-    Bits64 = 3,
+    All32,
+    Bits8,
+    Bits32,
+    /// 5 to 32 bytes, after their number.
+    Wide(u8),
+}
+
+impl Width {
+    /// Bytes that a wide acknowledgement can have: fewer fit a narrow one.
+    const WIDE: std::ops::RangeInclusive<u8> = 5..=(ACK_REACH / 8) as u8;
+
+    /// The narrowest that reaches back so far.
+    pub(super) fn reaching(packets: u64) -> Width {
+        match packets.min(ACK_REACH) {
+            0..=8 => Width::Bits8,
+            9..=32 => Width::Bits32,
+            packets => Width::Wide(packets.div_ceil(8) as u8),
+        }
+    }
+
+    /// The two flag bits.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Width::All32 => 0,
+            Width::Bits8 => 1,
+            Width::Bits32 => 2,
+            Width::Wide(_) => 3,
+        }
+    }
 }
 
 /// An acknowledgement as it stands in a packet.
@@ -68,22 +139,24 @@ pub(super) struct Ack {
     pub(super) newest: u16,
     pub(super) delay: AckDelay,
     pub(super) width: Width,
-    /// Bit i: `newest - 1 - i` was received.
-    pub(super) bits: u64,
+    /// Of which as many are told as the width says.
+    pub(super) bits: AckBits,
 }
 
 impl Ack {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.newest.to_le_bytes());
         out.push(self.delay.0);
-        let bits = self.bits.to_le_bytes();
-        let bytes = match self.width {
-            Width::All32 => 0,
-            Width::Bits8 => 1,
-            Width::Bits32 => 4,
-            Width::Bits64 => 8,
-        };
-        out.extend_from_slice(&bits[..bytes]);
+        let bytes = self.bits.to_bytes();
+        match self.width {
+            Width::All32 => {}
+            Width::Bits8 => out.push(bytes[0]),
+            Width::Bits32 => out.extend_from_slice(&bytes[..4]),
+            Width::Wide(count) => {
+                out.push(count);
+                out.extend_from_slice(&bytes[..usize::from(count).min(bytes.len())]);
+            }
+        }
     }
 
     fn read(flags: u8, reader: &mut ByteReader<'_>) -> Result<Option<Ack>, PacketError> {
@@ -94,10 +167,16 @@ impl Ack {
         let newest = reader.u16()?;
         let delay = AckDelay(reader.u8()?);
         let (width, bits) = match width {
-            0 => (Width::All32, u64::from(u32::MAX)),
-            1 => (Width::Bits8, u64::from(reader.u8()?)),
-            2 => (Width::Bits32, u64::from(reader.u32()?)),
-            _ => (Width::Bits64, reader.u64()?),
+            0 => (Width::All32, AckBits::ALL_32),
+            1 => (Width::Bits8, AckBits::from_bytes(reader.take(1)?)),
+            2 => (Width::Bits32, AckBits::from_bytes(reader.take(4)?)),
+            _ => {
+                let count = reader.u8()?;
+                if !Width::WIDE.contains(&count) {
+                    return Err(PacketError::BadAck);
+                }
+                (Width::Wide(count), AckBits::from_bytes(reader.take(usize::from(count))?))
+            }
         };
         Ok(Some(Ack { newest, delay, width, bits }))
     }
@@ -149,7 +228,7 @@ pub(super) struct InputSection<'a> {
 #[derive(Debug)]
 pub(super) struct Payload<'a> {
     pub(super) ack: Option<Ack>,
-    pub(super) tick: Tick,
+    pub(super) tick: ShortTick,
     pub(super) input_ack: Option<u16>,
     pub(super) close: Option<(u16, &'a str)>,
     pub(super) inputs: Option<InputSection<'a>>,
@@ -167,7 +246,7 @@ impl<'a> Payload<'a> {
         let mut reader = ByteReader::new(payload);
         let flags = reader.u8()?;
         let ack = Ack::read(flags, &mut reader)?;
-        let tick = Tick(reader.u32()?);
+        let tick = ShortTick(reader.u32()?);
         let input_ack = if flags & flag::INPUT_ACK != 0 { Some(reader.u16()?) } else { None };
         let close = if flags & flag::CLOSE != 0 { Some(read_close(&mut reader)?) } else { None };
         let inputs = if flags & flag::INPUTS != 0 { Some(read_inputs(&mut reader)?) } else { None };
@@ -247,10 +326,6 @@ impl<'a> ByteReader<'a> {
 
     pub(super) fn u32(&mut self) -> Result<u32, ReadError> {
         self.array().map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, ReadError> {
-        self.array().map(u64::from_le_bytes)
     }
 
     /// A number in groups of 7 bits, lowest first, at most 4 groups.
@@ -342,14 +417,46 @@ mod tests {
             [0b0011_1011, 0x34, 0x12, 2, 0b101, 9, 0, 0, 0, 7, 0, 8, 0, 1, 2, 0xAA, 0xBB, 3, 0, 1, 2, 3, 0xEE, 0];
         let payload = Payload::read(&bytes).expect("well-formed");
         let ack = payload.ack.expect("there is one");
-        assert_eq!(ack, Ack { newest: 0x1234, delay: AckDelay(2), width: Width::Bits8, bits: 0b101 });
-        assert_eq!(payload.tick, Tick(9));
+        assert_eq!(
+            ack,
+            Ack { newest: 0x1234, delay: AckDelay(2), width: Width::Bits8, bits: AckBits([0b101, 0, 0, 0]) }
+        );
+        assert_eq!(payload.tick, ShortTick(9));
         assert_eq!(payload.input_ack, Some(7));
         assert_eq!(payload.inputs.expect("there are some").items, [2, 0xAA, 0xBB]);
         assert_eq!(payload.messages, [1, 2, 3]);
         assert_eq!(payload.rest, [0xEE, 0]);
         for cut in 0..bytes.len() - 2 {
             assert!(Payload::read(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_wide_acknowledgement_is_as_drawn() {
+        let bytes = [0b0000_0111, 0x34, 0x12, 2, 6, 0x80, 0, 0, 0, 0, 0x01, 9, 0, 0, 0];
+        let ack = Payload::read(&bytes).expect("well-formed").ack.expect("there is one");
+        assert_eq!(ack.width, Width::Wide(6));
+        assert_eq!((1..=256).filter(|behind| ack.bits.has(*behind)).collect::<Vec<_>>(), [8, 41]);
+        let mut written = Vec::new();
+        ack.write(&mut written);
+        assert_eq!(written, bytes[1..11]);
+        for count in [0, 4, 33, 255] {
+            let mut wrong = bytes.to_vec();
+            wrong[4] = count;
+            wrong.resize(400, 0);
+            assert_eq!(Payload::read(&wrong).err(), Some(PacketError::BadAck), "{count} bytes");
+        }
+    }
+
+    #[test]
+    fn acknowledgement_bits_are_counted_up_to_any_distance() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..200 {
+            let bits = AckBits(std::array::from_fn(|_| random.u64(..)));
+            let nearest = random.u64(0..300);
+            let counted = (1..=nearest).filter(|behind| bits.has(*behind)).count();
+            assert_eq!(bits.count(nearest) as usize, counted);
+            assert_eq!(AckBits::from_bytes(&bits.to_bytes()), bits);
         }
     }
 }

@@ -71,11 +71,11 @@ impl Server {
     /// longer than the question.
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<Vec<u8>, DropReason> {
         let before = outcomes(&self.door);
-        let taken: Vec<u64> = self.connected.iter().map(|(_, accepted)| accepted.client_id).collect();
+        let taken: Vec<(u64, Held)> = self.connected.iter().map(|(_, accepted)| held(accepted)).collect();
         let seats = Seats {
-            free: (taken.len() < self.seats as usize).then_some(taken.len() as u32),
+            free: (0..self.seats).find(|seat| taken.iter().all(|(_, held)| held.seat != *seat)),
             max_clients: self.seats,
-            is_connected: &|id| taken.contains(&id),
+            held: &|id| taken.iter().find(|(client_id, _)| *client_id == id).map(|(_, held)| *held),
         };
         let mut reply = vec![0xee; 3];
         let now = Now { unix_s: self.unix_s, time: now };
@@ -88,7 +88,14 @@ impl Server {
                 Err(reason)
             }
             Outcome::Reply => Ok(reply),
+            Outcome::Denied { .. } => {
+                assert_eq!(reply.len(), 25);
+                Ok(reply)
+            }
             Outcome::Accept(accepted) => {
+                let before = self.connected.len();
+                self.connected.retain(|(_, old)| old.client_index != accepted.client_index);
+                assert_eq!(before - self.connected.len(), usize::from(accepted.is_replacement));
                 self.connected.push((from, *accepted));
                 Ok(reply)
             }
@@ -98,13 +105,22 @@ impl Server {
 
 fn outcomes(door: &ServerHandshake) -> u64 {
     let counters = door.counters();
-    counters.challenged + counters.denied + counters.accepted + counters.dropped_total()
+    counters.challenged + counters.denied_total() + counters.accepted + counters.dropped_total()
+}
+
+fn held(accepted: &Accepted) -> (u64, Held) {
+    (accepted.client_id, Held { seat: accepted.client_index, expire_unix_s: accepted.expire_unix_s })
+}
+
+/// The same token again, which only tests and thieves should want.
+pub fn copy_of(token: &ConnectToken) -> ConnectToken {
+    ConnectToken::from_bytes(&token.to_bytes()).unwrap()
 }
 
 /// The request with which a token is shown.
 pub fn request(token: &ConnectToken) -> Vec<u8> {
     let mut request = Vec::new();
-    ClientHandshake::new(token.clone(), Time(0)).poll_transmit(Time(0), &mut request).unwrap();
+    ClientHandshake::new(copy_of(token), Time(0)).poll_transmit(Time(0), &mut request).unwrap();
     request
 }
 

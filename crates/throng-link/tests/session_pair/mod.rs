@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use throng_link::session::{CloseCause, Delivery, Input, LaneId, PacketPlan, Session, SessionOptions};
+use throng_link::session::{
+    CloseCause, Delivery, Envelope, Input, LaneId, MAX_PACKETS_PER_FLUSH, Rest, Session, SessionOptions,
+};
 use throng_wire::{Tick, Time};
 
 pub(crate) const CLIENT: usize = 0;
@@ -125,12 +127,13 @@ impl Pair {
 
     fn deliver(&mut self) {
         while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let arrived = entry.key().0;
             let (to, sequence, payload) = entry.remove();
             let end = &mut self.ends[to];
             if !end.is_running {
                 continue;
             }
-            match end.session.handle_packet(self.now, sequence, &payload) {
+            match end.session.handle_packet_of(self.now, arrived, sequence, &payload) {
                 Ok(Some(packet)) => {
                     assert!(end.taken.insert(sequence), "packet {sequence} was taken twice");
                     end.replication_bytes_received += packet.rest.len() as u64;
@@ -168,32 +171,20 @@ impl Pair {
     fn transmit(&mut self, index: usize) {
         let now = self.now;
         let mut offered = self.ends[index].offered_bytes;
-        for _ in 0..200 {
+        for count in 0.. {
             let end = &mut self.ends[index];
-            let allowance = end.session.sending_allowance_bytes(now);
-            let may_send = allowance >= 400;
-            let wants = offered > 0 || end.session.has_pending(now);
-            if end.session.is_closed() || !(wants && may_send || end.session.has_urgent(now)) {
-                return;
-            }
             let sequence = end.next_sequence;
-            let room_bytes = if may_send { allowance.min(1200) } else { 400 };
-            let message_bytes = if !may_send {
-                0
-            } else if offered > 0 {
-                room_bytes / 2
-            } else {
-                room_bytes
-            };
-            let plan = PacketPlan { sequence, tick: Tick(self.ticks), room_bytes, message_bytes };
+            let rest = if offered > 0 { Rest::Waiting } else { Rest::Empty };
+            let Some(plan) = end.session.poll_packet(now, Envelope::bare(sequence), rest) else { return };
+            assert!(count < MAX_PACKETS_PER_FLUSH, "more than {count} packets at once");
             let mut payload = Vec::new();
-            let written = end.session.begin_packet(now, plan, &mut payload).expect("a packet can be begun");
-            assert_eq!(written, payload.len());
-            assert!(written <= room_bytes, "{written} bytes in a room of {room_bytes}");
-            let replication = if may_send { offered.min(room_bytes - written) } else { 0 };
-            payload.resize(written + replication, 0xEE);
+            let mut packet = plan.begin(Tick(self.ticks.into()), &mut payload);
+            let (buffer, room_bytes) = packet.rest();
+            assert!(buffer.len() <= room_bytes, "{} bytes in a room of {room_bytes}", buffer.len());
+            let replication = offered.min(room_bytes - buffer.len());
+            buffer.resize(buffer.len() + replication, 0xEE);
+            packet.finish();
             offered -= replication;
-            end.session.finish_packet(payload.len());
             end.replication_bytes_sent += replication as u64;
             end.next_sequence += 1;
             end.sent.insert(sequence, now);
@@ -248,6 +239,20 @@ pub(crate) fn numbered(number: u32, length: usize) -> Vec<u8> {
         bytes.push(random.u8(..));
     }
     bytes
+}
+
+/// A packet of the session's own and `rest` bytes behind it.
+///
+/// # Panics
+/// If the session does not plan one.
+pub(crate) fn packet(session: &mut Session, now: Time, sequence: u64, rest: usize) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let plan = session.poll_packet(now, Envelope::bare(sequence), Rest::Waiting).expect("a packet is planned");
+    let mut packet = plan.begin(Tick(0), &mut payload);
+    let buffer = packet.rest().0;
+    buffer.resize(buffer.len() + rest, 0);
+    packet.finish();
+    payload
 }
 
 pub(crate) fn number_of(message: &[u8]) -> u32 {

@@ -196,11 +196,15 @@ impl<R: Replication> Scene<R> {
         let schema = Arc::new(schema.expect("good kinds"));
         let side_m = f64::from(APART_M) * (f64::from(shape.viewers).sqrt().ceil() + 1.0);
         let grid = GridOptions {
-            shape: GridShape::flat([if shape.is_dense { 1_000.0 } else { 250.0 }, 250.0, 20.0]),
+            shape: GridShape::flat(throng::Up::Z, [if shape.is_dense { 1_000.0 } else { 250.0 }, 250.0, 20.0]),
             bounds_m: Some([[0.0; 3], [side_m, side_m, 20.0]]),
             rings: vec![Ring { radius_m: SIGHT_M, interval_ticks: 1 }],
         };
-        let options = ServerOptions { grids: vec![grid], max_clients: shape.viewers, ..ServerOptions::default() };
+        let options = ServerOptions {
+            grids: vec![grid],
+            max_clients: shape.viewers,
+            ..ServerOptions::new(1, throng::Key::new([1; 32]))
+        };
         let mut scene = Scene {
             model: model(&schema, &options).expect("good options"),
             shape: *shape,

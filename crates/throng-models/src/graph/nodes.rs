@@ -218,7 +218,7 @@ impl Span {
 impl Cell {
     /// The dormant objects whose turn it is in this tick.
     pub(super) fn dormant(&self, now: Tick) -> &[u32] {
-        &self.dormant[(now.0 % DORMANT_TURNS) as usize]
+        &self.dormant[(now.0 % u64::from(DORMANT_TURNS)) as usize]
     }
 
     fn list_mut(&mut self, object: u32, is_dormant: bool) -> &mut Vec<u32> {

@@ -202,7 +202,7 @@ mod tests {
 
     fn grid() -> Grid {
         let rings = vec![Ring { radius_m: 30.0, interval_ticks: 1 }];
-        Grid::new(&GridOptions { shape: GridShape::flat([10.0; 3]), bounds_m: None, rings })
+        Grid::new(&GridOptions { shape: GridShape::flat(throng::Up::Z, [10.0; 3]), bounds_m: None, rings })
     }
 
     #[test]

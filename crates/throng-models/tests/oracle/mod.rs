@@ -118,8 +118,10 @@ fn position_of(kind: &Kind, object: &Replicated<'_>) -> [f64; 3] {
 
 /// The fields that its role lets the client see are told, and are as at the server; the other role's are not followed.
 fn check_fields(kind: &Kind, object: &Replicated<'_>, view: &ObjectView<'_>, is_owner: bool) -> Result<(), String> {
-    let (role, other) = if is_owner { (Facet::Owner, Facet::Others) } else { (Facet::Others, Facet::Owner) };
-    let fields: FieldMask = kind.facet_mask(Facet::Public) | kind.facet_mask(role);
+    let (fields, other): (FieldMask, Facet) = match is_owner {
+        true => (kind.own_mask() & !kind.skip_owner_mask(), Facet::Others),
+        false => (kind.facet_mask(Facet::Public) | kind.facet_mask(Facet::Others), Facet::Owner),
+    };
     let followed = if view.facets[other.index()] { kind.facet_mask(other) } else { 0 };
     let differs = kind.compare(object.values, view.values) & fields & !kind.initial_only_mask();
     let wrong = differs | (fields & !view.known_fields) | followed;

@@ -1,11 +1,9 @@
 use fastrand::Rng;
 use throng_wire::Time;
 
-use super::{Condition, ConditionError, RateLimit, Reordering};
+use super::bottleneck::depart;
+use super::{Condition, ConditionError, Reordering};
 use crate::ConditionCounters;
-
-/// IPv4 and UDP headers: what a datagram occupies on the path beside its payload.
-const HEADER_BYTES: u64 = 28;
 
 /// One way of one path: decides what happens to each datagram, and holds none.
 ///
@@ -123,19 +121,10 @@ impl PathModel {
 
     /// When the datagram leaves the bottleneck; `None` when its queue is full.
     fn pass_bottleneck(&mut self, now: Time, bytes: usize) -> Option<Time> {
-        let Some(RateLimit { bytes_per_s, queue_bytes }) = self.condition.rate else {
-            return Some(now);
-        };
-        let now_ns = now.0.saturating_mul(1_000);
-        let occupied_bytes = bytes as u64 + HEADER_BYTES;
-        let backlog_ns = self.bottleneck_idle_at_ns.saturating_sub(now_ns);
-        let backlog_bytes = (u128::from(backlog_ns) * u128::from(bytes_per_s) / 1_000_000_000) as u64;
-        if backlog_bytes > 0 && backlog_bytes.saturating_add(occupied_bytes) > queue_bytes {
-            return None;
+        match self.condition.rate {
+            Some(rate) => depart(&mut self.bottleneck_idle_at_ns, rate, now, bytes),
+            None => Some(now),
         }
-        let takes_ns = (u128::from(occupied_bytes) * 1_000_000_000 / u128::from(bytes_per_s)) as u64;
-        self.bottleneck_idle_at_ns = now_ns.saturating_add(backlog_ns).saturating_add(takes_ns);
-        Some(Time(self.bottleneck_idle_at_ns.div_ceil(1_000)))
     }
 
     fn loss(&mut self) -> Option<LossCause> {

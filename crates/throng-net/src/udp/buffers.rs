@@ -1,7 +1,10 @@
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+
+use throng_wire::Time;
 
 use crate::DriverCounters;
 
@@ -69,11 +72,13 @@ impl ReceiveBuffers {
     /// Gives the datagrams of the first `filled` buffers to `sink`. Returns how many there were.
     pub(super) fn deliver(
         &mut self,
+        now: Time,
         filled: usize,
         counters: &mut DriverCounters,
-        sink: &mut dyn FnMut(SocketAddr, &mut [u8]),
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
     ) -> usize {
         let mut datagrams = 0;
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let chunks = self.bytes.chunks_exact_mut(self.buffer_bytes);
         for (meta, chunk) in self.metas.iter().zip(chunks).take(filled) {
             if meta.addr.port() == 0 {
@@ -81,15 +86,26 @@ impl ReceiveBuffers {
                 continue;
             }
             let cut = meta.len == self.buffer_bytes && self.buffer_bytes < WHOLE_TRAIN_BYTES;
-            let train = Train { from: meta.addr, bytes: &mut chunk[..meta.len], stride: meta.stride, cut };
+            let arrived = arrival(now, wall, meta.timestamp);
+            let train = Train { arrived, from: meta.addr, bytes: &mut chunk[..meta.len], stride: meta.stride, cut };
             datagrams += train.deliver(counters, sink);
         }
         datagrams
     }
 }
 
+/// A datagram that claims to have waited longer than this has none of it: the clock was set meanwhile.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// When a datagram came, on the clock of `now`, if the kernel says it on the wall clock, which is at `wall`.
+fn arrival(now: Time, wall: Duration, stamp: Option<Duration>) -> Time {
+    let waited = stamp.and_then(|stamp| wall.checked_sub(stamp)).filter(|waited| *waited <= MAX_WAIT);
+    Time(now.0.saturating_sub(waited.unwrap_or_default().as_micros() as u64))
+}
+
 /// Datagrams of one sender that the kernel delivered as one.
 struct Train<'a> {
+    arrived: Time,
     from: SocketAddr,
     bytes: &'a mut [u8],
     /// Length of every datagram but the last.
@@ -99,10 +115,10 @@ struct Train<'a> {
 }
 
 impl Train<'_> {
-    fn deliver(self, counters: &mut DriverCounters, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> usize {
+    fn deliver(self, counters: &mut DriverCounters, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> usize {
         if self.bytes.is_empty() {
             counters.count_received(0);
-            sink(self.from, self.bytes);
+            sink(self.arrived, self.from, self.bytes);
             return 1;
         }
         let stride = self.stride.clamp(1, self.bytes.len());
@@ -111,7 +127,7 @@ impl Train<'_> {
         let mut datagrams = 0;
         for datagram in self.bytes[..whole_bytes].chunks_mut(stride) {
             counters.count_received(datagram.len());
-            sink(self.from, datagram);
+            sink(self.arrived, self.from, datagram);
             datagrams += 1;
         }
         datagrams
@@ -125,8 +141,8 @@ mod tests {
     fn delivered(bytes: &mut [u8], stride: usize, cut: bool) -> (Vec<Vec<u8>>, DriverCounters) {
         let mut counters = DriverCounters::default();
         let mut datagrams = Vec::new();
-        let train = Train { from: SocketAddr::from(([127, 0, 0, 1], 9)), bytes, stride, cut };
-        let count = train.deliver(&mut counters, &mut |_, datagram| datagrams.push(datagram.to_vec()));
+        let train = Train { arrived: Time(0), from: SocketAddr::from(([127, 0, 0, 1], 9)), bytes, stride, cut };
+        let count = train.deliver(&mut counters, &mut |_, _, datagram| datagrams.push(datagram.to_vec()));
         assert_eq!(count, datagrams.len());
         (datagrams, counters)
     }
@@ -136,6 +152,17 @@ mod tests {
         let (datagrams, counters) = delivered(&mut [1, 2, 3, 4, 5], 2, false);
         assert_eq!(datagrams, [vec![1, 2], vec![3, 4], vec![5]]);
         assert_eq!((counters.received_datagrams, counters.received_bytes), (3, 5));
+    }
+
+    #[test]
+    fn a_datagram_came_before_it_was_received_unless_the_clock_was_set() {
+        let (now, wall) = (Time::from_secs(100), Duration::from_secs(5_000));
+        let came = |stamp| arrival(now, wall, stamp);
+        assert_eq!(came(None), now);
+        assert_eq!(came(Some(wall - Duration::from_millis(30))), Time::from_millis(99_970));
+        assert_eq!(came(Some(wall + Duration::from_secs(1))), now);
+        assert_eq!(came(Some(wall - Duration::from_secs(3_600))), now);
+        assert_eq!(arrival(Time(5), wall, Some(wall - Duration::from_secs(1))), Time(0));
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
 pub struct UdpDriver {
     socket: LightUdpSocket,
     buffers: ReceiveBuffers,
+    /// What the kernel granted, if that is less than was asked for.
+    shortfall: Option<SocketBuffers>,
 }
 
 impl UdpDriver {
@@ -25,7 +27,7 @@ impl UdpDriver {
     ///
     /// [`BindError`], with a message that says what to do.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpDriver, BindError> {
-        Ok(UdpDriver { socket: LightUdpSocket::bind(address, options)?, buffers: ReceiveBuffers::default() })
+        UdpDriver::with(LightUdpSocket::bind(address, options)?, ReceiveBuffers::default(), options)
     }
 
     /// Opens a socket for one peer, at a port that the system chooses. Datagrams of others never arrive.
@@ -34,7 +36,13 @@ impl UdpDriver {
     ///
     /// [`BindError`]. That the peer answers is not checked.
     pub fn connect(peer: SocketAddr, options: &UdpOptions) -> Result<UdpDriver, BindError> {
-        Ok(UdpDriver { socket: LightUdpSocket::connect(peer, options)?, buffers: ReceiveBuffers::new(4) })
+        UdpDriver::with(LightUdpSocket::connect(peer, options)?, ReceiveBuffers::new(4), options)
+    }
+
+    fn with(socket: LightUdpSocket, buffers: ReceiveBuffers, options: &UdpOptions) -> Result<UdpDriver, BindError> {
+        let granted = socket.socket_buffers()?;
+        let shortfall = granted.fall_short_of(options).then_some(granted);
+        Ok(UdpDriver { socket, buffers, shortfall })
     }
 
     /// What the kernel granted of the buffers asked for.
@@ -61,8 +69,16 @@ impl Driver for UdpDriver {
         self.socket.send(now, transmit)
     }
 
-    fn receive(&mut self, _now: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        self.socket.receive_with(&mut self.buffers, sink)
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+        self.socket.receive_with(now, &mut self.buffers, sink)
+    }
+
+    fn kernel_dropped(&self) -> Option<u64> {
+        self.socket.kernel_dropped()
+    }
+
+    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
+        self.shortfall
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod driver;
+mod kernel_drops;
 mod options;
 mod os_error;
 mod socket;

@@ -6,6 +6,7 @@ use quinn_udp::UdpSocketState;
 use socket2::SockRef;
 use throng_wire::Time;
 
+use super::kernel_drops::kernel_dropped;
 use super::os_error::{bind_error, is_full, is_refusal, may_be_offload, send_error};
 use super::{BindError, ReceiveBuffers, Segmentation, SocketBuffers, UdpOptions};
 use crate::driver::MAX_DATAGRAM_BYTES;
@@ -34,7 +35,7 @@ const REPORTED_PER_ASKED: usize = if cfg!(any(target_os = "linux", target_os = "
 ///     bots.push(LightUdpSocket::connect(server, &UdpOptions::client())?);
 /// }
 /// for bot in &mut bots {
-///     bot.receive_with(&mut buffers, &mut |_server, datagram| println!("{} bytes", datagram.len()))?;
+///     bot.receive_with(now, &mut buffers, &mut |_arrived, _server, datagram| println!("{} bytes", datagram.len()))?;
 ///     bot.send(now, &Transmit::single(server, b"forward"))?;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -134,6 +135,11 @@ impl LightUdpSocket {
         &self.counters
     }
 
+    /// As [`Driver::kernel_dropped`](crate::Driver::kernel_dropped).
+    pub fn kernel_dropped(&self) -> Option<u64> {
+        kernel_dropped(&self.socket)
+    }
+
     /// How many datagrams one system call sends at best.
     pub fn max_segments(&self) -> usize {
         match self.segmentation {
@@ -166,8 +172,9 @@ impl LightUdpSocket {
     /// [`refused`](DriverCounters::refused).
     pub fn receive_with(
         &mut self,
+        now: Time,
         buffers: &mut ReceiveBuffers,
-        sink: &mut dyn FnMut(SocketAddr, &mut [u8]),
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
     ) -> Result<usize, ReceiveError> {
         let mut datagrams = 0;
         // Counts calls that brought nothing to deliver too: no peer decides how long this loop runs.
@@ -175,7 +182,7 @@ impl LightUdpSocket {
             self.counters.receive_calls += 1;
             match buffers.fill(&self.socket, &self.state) {
                 Ok(filled) => {
-                    datagrams += buffers.deliver(filled, &mut self.counters, sink);
+                    datagrams += buffers.deliver(now, filled, &mut self.counters, sink);
                     if filled < buffers.len() {
                         return Ok(datagrams);
                     }
@@ -388,7 +395,9 @@ mod tests {
         assert_eq!(socket.send_without_offload(Time::from_secs(1), &transmit, true).unwrap(), 3);
         let mut received = Vec::new();
         let mut buffers = ReceiveBuffers::new(8);
-        receiver.receive_with(&mut buffers, &mut |_, datagram| received.push(datagram.to_vec())).unwrap();
+        receiver
+            .receive_with(Time::from_secs(1), &mut buffers, &mut |_, _, datagram| received.push(datagram.to_vec()))
+            .unwrap();
         assert_eq!(received, [&b"aa"[..], b"bb", b"c"]);
         assert_eq!((socket.counters.gso_fallbacks, socket.counters.send_calls), (1, 3));
 

@@ -14,6 +14,8 @@ use throng_wire::{ConnectionId, ObjectId, Tick};
 
 /// Bytes of a packet that replication may fill.
 pub(crate) const PACKET_ROOM_BYTES: usize = 1_160;
+/// What a small packet costs beside its pieces.
+const PACKET_OVERHEAD_BYTES: usize = 59;
 /// Ticks between a packet and the verdict on it.
 const ROUND_TRIP_TICKS: u32 = 3;
 /// Ticks until every buffer has its working size.
@@ -92,6 +94,20 @@ pub(crate) const CROWD_10K: Shape = Shape {
     rings: &[(10.0, 1), (30.0, 10), (65.0, 60)],
 };
 
+/// 400 characters on 60 m: near ones every tick, the others every tenth, on 64 kbit/s, a tenth of what that takes.
+pub(crate) const CLOSE_400: Shape = Shape {
+    players: 400,
+    area_m: 60.0,
+    cell_m: 10.0,
+    tick_hz: 30.0,
+    leash_m: f32::INFINITY,
+    budget_bytes: 266,
+    rings: &[(20.0, 1), (100.0, 10)],
+};
+
+/// The same crowd with enough budget for everything.
+pub(crate) const CLOSE_400_AMPLE: Shape = Shape { budget_bytes: 100_000, ..CLOSE_400 };
+
 /// 100 characters far apart: each sees only itself.
 pub(crate) const SPARSE_100: Shape = Shape {
     players: 100,
@@ -106,7 +122,24 @@ pub(crate) const SPARSE_100: Shape = Shape {
 struct Watcher {
     id: ConnectionId,
     sequence: u64,
-    in_flight: VecDeque<(Tick, u64)>,
+    /// Tick, sequence, whether it is lost.
+    in_flight: VecDeque<(Tick, u64, bool)>,
+    allowance_bytes: usize,
+    looks_from: [f32; 3],
+}
+
+/// When a packet is begun: what is less than one in a tick is saved up.
+#[derive(Clone, Copy)]
+struct Packets {
+    least_bytes: usize,
+    overhead_bytes: usize,
+    most_bytes: usize,
+}
+
+impl Packets {
+    fn allowance(self, watcher: &Watcher, budget_bytes: usize) -> usize {
+        (watcher.allowance_bytes + budget_bytes).min(self.most_bytes)
+    }
 }
 
 pub(crate) struct Scene {
@@ -119,26 +152,33 @@ pub(crate) struct Scene {
     /// Of ten thousand packets, so many are lost.
     loss: u32,
     packet: Vec<u8>,
-    last_packets: Vec<Vec<u8>>,
-    client: Option<ReplicaClient>,
+    /// What the observed connections were sent in this tick, by the observer's place.
+    last_packets: Vec<(usize, Vec<u8>)>,
+    /// The clients of the first connections.
+    observers: Vec<ReplicaClient>,
     pub(crate) bytes_written: u64,
 }
 
 impl Scene {
     /// The scene after its warm-up.
     pub(crate) fn new(shape: Shape) -> Scene {
-        let mut scene = Scene::cold(shape);
+        Scene::observed(shape, 1)
+    }
+
+    /// The scene after its warm-up, in which the first `observers` connections have clients.
+    pub(crate) fn observed(shape: Shape, observers: usize) -> Scene {
+        let mut scene = Scene::cold(shape, observers);
         for _ in 0..WARM_UP_TICKS {
             scene.tick();
         }
         scene
     }
 
-    fn cold(shape: Shape) -> Scene {
+    fn cold(shape: Shape, observers: usize) -> Scene {
         let schema = Arc::new(Schema::builder().kind::<Character>().build().expect("a good schema"));
-        let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default()).expect("short entries");
+        let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default());
         let cell_m = f64::from(shape.cell_m);
-        let grid = GridShape::flat([cell_m, cell_m, 20.0]);
+        let grid = GridShape::flat(throng_replica::Up::Z, [cell_m, cell_m, 20.0]);
         server.add_grid(grid).expect("a good grid");
         let mut scene = Scene {
             rng: Rng::with_seed(1),
@@ -147,7 +187,12 @@ impl Scene {
             loss: 0,
             packet: vec![0; PACKET_ROOM_BYTES],
             last_packets: Vec::new(),
-            client: Some(ReplicaClient::new(schema, &[grid], ClientOptions::default()).expect("the same grid")),
+            observers: (0..observers)
+                .map(|_| {
+                    let schema = Arc::clone(&schema);
+                    ReplicaClient::new(schema, &[grid], ClientOptions::default()).expect("the same grid")
+                })
+                .collect(),
             bytes_written: 0,
             server,
             shape,
@@ -174,7 +219,8 @@ impl Scene {
         let object = self.server.spawn(kind, Placement::Cell(0), None, |to| character.quantise(to)).expect("room");
         self.characters.push((object, character, position));
         let id = self.server.hub().connect().expect("room");
-        self.watchers.push(Watcher { id, sequence: 0, in_flight: VecDeque::new() });
+        let in_flight = VecDeque::new();
+        self.watchers.push(Watcher { id, sequence: 0, in_flight, allowance_bytes: 0, looks_from: position });
         self.look(id, position);
     }
 
@@ -257,6 +303,12 @@ impl Scene {
     }
 
     pub(crate) fn plan(&mut self) {
+        let packets = self.packets();
+        for watcher in &self.watchers {
+            let allowance = packets.allowance(watcher, self.shape.budget_bytes);
+            let allowance = if allowance < packets.least_bytes { 0 } else { allowance };
+            self.server.hub().set_allowance(watcher.id, allowance);
+        }
         self.server.plan();
     }
 
@@ -264,29 +316,40 @@ impl Scene {
         self.server.encode(&Inline);
     }
 
-    /// Writes the packets of all connections. What the first is sent is kept for [`Scene::apply`].
+    /// Writes the packets of all connections. What the observed ones are sent is kept for [`Scene::apply`].
     pub(crate) fn write(&mut self) {
-        let now = self.server.now();
+        let (now, packets) = (self.server.now(), self.packets());
         let (outgoing, slots) = self.server.hub().writers();
         self.last_packets.clear();
         for (index, watcher) in self.watchers.iter_mut().enumerate() {
             let connection = slots[watcher.id.index as usize].connection.as_mut().expect("connected");
-            let mut budget = self.shape.budget_bytes;
+            let mut budget = packets.allowance(watcher, self.shape.budget_bytes);
             connection.begin_write(outgoing, budget);
-            while connection.has_more() && budget > 300 {
-                let room = budget.min(PACKET_ROOM_BYTES);
+            while connection.has_more() && budget >= packets.least_bytes {
+                let room = (budget - packets.overhead_bytes).min(PACKET_ROOM_BYTES);
                 let written = connection.write_packet(outgoing, watcher.sequence, &mut self.packet[..room]);
                 if written == 0 {
                     break;
                 }
-                if index == 0 {
-                    self.last_packets.push(self.packet[..written].to_vec());
+                let is_lost = self.loss > 0 && self.rng.u32(..10_000) < self.loss;
+                if index < self.observers.len() && !is_lost {
+                    self.last_packets.push((index, self.packet[..written].to_vec()));
                 }
-                watcher.in_flight.push_back((now, watcher.sequence));
+                watcher.in_flight.push_back((now, watcher.sequence, is_lost));
                 watcher.sequence += 1;
-                budget -= written;
+                budget -= written + packets.overhead_bytes;
                 self.bytes_written += written as u64;
             }
+            watcher.allowance_bytes = budget;
+        }
+    }
+
+    fn packets(&self) -> Packets {
+        match self.shape.budget_bytes < PACKET_ROOM_BYTES {
+            true => {
+                Packets { least_bytes: 440, overhead_bytes: PACKET_OVERHEAD_BYTES, most_bytes: 2 * PACKET_ROOM_BYTES }
+            }
+            false => Packets { least_bytes: 301, overhead_bytes: 0, most_bytes: self.shape.budget_bytes },
         }
     }
 
@@ -294,27 +357,48 @@ impl Scene {
     pub(crate) fn settle(&mut self) {
         let now = self.server.now();
         for watcher in &mut self.watchers {
-            while let Some(&(_, sequence)) =
+            while let Some(&(_, sequence, is_lost)) =
                 watcher.in_flight.front().filter(|sent| now.since(sent.0) + 1 >= ROUND_TRIP_TICKS)
             {
                 watcher.in_flight.pop_front();
-                if self.loss > 0 && self.rng.u32(..10_000) < self.loss {
-                    self.server.lost(watcher.id, sequence);
-                } else {
-                    self.server.hub().delivered(watcher.id, sequence);
+                match is_lost {
+                    true => self.server.lost(watcher.id, sequence),
+                    false => self.server.hub().delivered(watcher.id, sequence),
                 }
             }
         }
     }
 
-    /// Applies at a client what the first connection was sent.
+    /// Applies at the clients what the observed connections were sent.
     pub(crate) fn apply(&mut self) {
         let now = self.server.now();
-        let Some(client) = &mut self.client else { return };
-        for packet in &self.last_packets {
-            client.apply(now, packet).expect("just written");
+        for (observer, packet) in &self.last_packets {
+            self.observers[*observer].apply(now, packet).expect("just written");
         }
-        while client.poll_event().is_some() {}
+        for client in &mut self.observers {
+            while client.poll_event().is_some() {}
+        }
+    }
+
+    /// Frames encoded in this tick, and how often a connection was given one.
+    pub(crate) fn frames(&self) -> (u64, u64) {
+        let counters = self.server.hub_ref().counters();
+        (counters.frames_encoded, counters.frames_shared)
+    }
+
+    /// How old, in ticks, what the observers know of the characters in their nearest ring is, and of those beyond it.
+    /// A character that an observer does not know counts as infinitely old.
+    pub(crate) fn ages(&self, near: &mut Vec<u32>, far: &mut Vec<u32>) {
+        let now = self.server.now();
+        let near_m = self.shape.rings[0].0;
+        for (client, watcher) in self.observers.iter().zip(&self.watchers) {
+            for (id, character, _) in &self.characters {
+                let [x, y, _] = watcher.looks_from;
+                let distance_m = (character.position[0] - x).hypot(character.position[1] - y);
+                let age = client.object(*id).map_or(u32::MAX, |object| now.since(object.newest_tick()));
+                if distance_m < near_m { near.push(age) } else { far.push(age) }
+            }
+        }
     }
 }
 

@@ -165,7 +165,7 @@ mod tests {
         }
 
         fn encode(&self, (): &(), since: Since, _now: Tick, frame: &mut Frame) {
-            let since = if let Since::Tick(tick) = since { tick.0 } else { 0 };
+            let since = if let Since::Tick(tick) = since { tick.short().0 } else { 0 };
             frame.bytes.extend_from_slice(&since.to_le_bytes());
             frame.push_segment(0, 0, 1);
         }
@@ -204,7 +204,7 @@ mod tests {
         }
 
         /// Goes on by so many ticks; the frames that came: tick and since when they tell.
-        fn run(&mut self, ticks: u32) -> Vec<(u32, u32)> {
+        fn run(&mut self, ticks: u32) -> Vec<(u64, u32)> {
             let mut got = Vec::new();
             for _ in 0..ticks {
                 let tick = self.hub.now().after(1);
@@ -220,12 +220,12 @@ mod tests {
             got
         }
 
-        fn delivered(&mut self, tick: u32) {
+        fn delivered(&mut self, tick: u64) {
             let stream = self.hub.connection_mut(self.reader).expect("it is connected");
             stream.delivered(self.subscription, Tick(tick));
         }
 
-        fn lost(&mut self, tick: u32) {
+        fn lost(&mut self, tick: u64) {
             self.hub.stream_lost(self.reader, self.subscription, Tick(tick));
         }
     }

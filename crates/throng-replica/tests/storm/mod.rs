@@ -8,11 +8,11 @@ use throng_replica::{
     ChannelKey, ClientOptions, GridShape, Inline, Layers, Placement, ReplicaClient, Replicator, ReplicatorOptions,
     SubscriptionId,
 };
-use throng_schema::{Facet, Replicate, Schema};
+use throng_schema::{Facet, Replicate, Schema, Values, ValuesMut};
 use throng_wire::{ConnectionId, ObjectId, Tick};
 
 const CELL_M: f64 = 8.0;
-const GRID: GridShape = GridShape { cell_m: [CELL_M; 3], layers: Layers::Stacked };
+const GRID: GridShape = GridShape { cell_m: [CELL_M; 3], layers: Layers::Stacked, up: throng_replica::Up::Z };
 const WORLD_M: f32 = 24.0;
 
 /// A kind with every sort of audience.
@@ -30,6 +30,8 @@ pub(crate) struct Walker {
     pub ammunition: u32,
     #[replicate(angle(bits = 9), skip_owner)]
     pub yaw: f32,
+    #[replicate(integer, hide_from_owner)]
+    pub rumour: u32,
 }
 
 /// A kind that has no place.
@@ -50,7 +52,7 @@ pub(crate) struct StormOptions {
     pub budget_bytes: usize,
     pub retention_ticks: u32,
     pub storm_ticks: u32,
-    pub first_tick: u32,
+    pub first_tick: u64,
 }
 
 impl Default for StormOptions {
@@ -75,6 +77,8 @@ pub(crate) struct Storm {
     walkers: BTreeMap<ObjectId, Walker>,
     scores: BTreeMap<ObjectId, Score>,
     clients: Vec<Option<Peer>>,
+    /// The walkers at the end of each tick, and whether an input of the tick's number was acknowledged in it.
+    history: Vec<(BTreeMap<ObjectId, Walker>, bool)>,
 }
 
 struct Peer {
@@ -95,13 +99,24 @@ impl Storm {
             first_tick: Tick(options.first_tick),
             ..ReplicatorOptions::default()
         };
-        let mut server = Replicator::new(schema, replicator_options).expect("short entries");
+        let mut server = Replicator::new(schema, replicator_options);
         server.add_grid(GRID).expect("a good grid");
         let clients = (0..options.clients).map(|_| None).collect();
-        Storm { rng: Rng::with_seed(seed), options, server, walkers: BTreeMap::new(), scores: BTreeMap::new(), clients }
+        let (walkers, scores, history) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Storm { rng: Rng::with_seed(seed), options, server, walkers, scores, clients, history }
     }
 
     pub(crate) fn run(mut self) -> Result<(), String> {
+        self.weather()
+    }
+
+    /// So many ticks pass in which nobody does anything.
+    pub(crate) fn skip_ticks(&mut self, steps: u64) {
+        self.server.skip_ticks(steps);
+    }
+
+    /// A storm, then calm, then everybody holds what the server holds.
+    pub(crate) fn weather(&mut self) -> Result<(), String> {
         let ticks = self.options.storm_ticks;
         for step in 0..ticks {
             self.tick(step, true)?;
@@ -123,6 +138,7 @@ impl Storm {
             self.change_subscriptions();
         }
         self.follow_entities();
+        self.acknowledge_inputs();
         self.server.plan();
         self.server.encode(&Inline);
         self.write(step, storm);
@@ -142,8 +158,8 @@ impl Storm {
             } else if self.clients[index].is_none() && self.rng.f64() < 0.2 {
                 let id = self.server.hub().connect().unwrap();
                 let schema = Arc::clone(self.server.store().schema());
-                let options = ClientOptions { limbo_ticks: 20, ..ClientOptions::default() };
-                let mut peer = Peer {
+                let options = ClientOptions { limbo_ticks: Some(20), ..ClientOptions::default() };
+                let peer = Peer {
                     id,
                     replica: ReplicaClient::new(schema, &[GRID], options).unwrap(),
                     subscriptions: BTreeMap::new(),
@@ -152,7 +168,7 @@ impl Storm {
                     verdicts: Vec::new(),
                     burst_until: 0,
                 };
-                subscribe(&mut self.server, &mut peer, ChannelKey::Owner(id), 1);
+                self.server.admit(id);
                 self.clients[index] = Some(peer);
             }
         }
@@ -188,6 +204,7 @@ impl Storm {
             team: self.rng.u8(..10),
             ammunition: self.rng.u32(..),
             yaw: self.rng.f32(),
+            rumour: self.rng.u32(..),
         };
         let kind = self.server.store().schema().kind_id::<Walker>().unwrap();
         let placement = if self.rng.f64() < 0.2 { Placement::Entity } else { Placement::Cell(0) };
@@ -208,7 +225,8 @@ impl Storm {
         let id = *self.rng.choice(self.walkers.keys()).unwrap();
         let (position, name, owner) = (self.anywhere(), self.a_name(), self.some_client());
         let walker = self.walkers.get_mut(&id).unwrap();
-        match self.rng.u32(..8) {
+        match self.rng.u32(..9) {
+            7 => walker.rumour = self.rng.u32(..),
             0 => walker.position = position,
             1 | 2 => walker.position[0] = (walker.position[0] + self.rng.f32() * 4.0 - 2.0).clamp(-WORLD_M, WORLD_M),
             3 => walker.health = self.rng.u16(..1000),
@@ -244,7 +262,7 @@ impl Storm {
                         peer.subscriptions.remove(&key);
                     }
                     (Some(subscription), false) => {
-                        self.server.hub().connection_mut(peer.id).unwrap().set_rate(subscription, interval, 1);
+                        self.server.hub().connection_mut(peer.id).unwrap().set_interval(subscription, interval);
                     }
                     (None, false) => subscribe(&mut self.server, peer, key, interval),
                     (None, true) => {}
@@ -287,11 +305,11 @@ impl Storm {
 
     fn write(&mut self, step: u32, storm: bool) {
         let tick = self.server.now();
-        let (outgoing, slots) = self.server.hub().writers();
+        let (outgoing, slots) = self.server.writers();
         for peer in self.clients.iter_mut().flatten() {
             let connection = slots[peer.id.index as usize].connection.as_mut().unwrap();
             let budget = if storm { self.options.budget_bytes } else { 20_000 };
-            connection.begin_write(outgoing, budget);
+            connection.begin_objects(outgoing, budget);
             let mut sent = 0;
             if storm && self.options.burst_ticks > 0 && self.rng.f64() < 0.03 {
                 peer.burst_until = step + self.options.burst_ticks;
@@ -300,9 +318,9 @@ impl Storm {
                 // A real connection says the tick at least now and then, with nothing else to say.
                 peer.to_client.push((step + 1, 0, tick, Vec::new()));
             }
-            while connection.has_more() && sent < budget {
+            while connection.has_more_objects() && sent < budget {
                 let mut packet = vec![0; 1_150.min(budget.max(200))];
-                let written = connection.write_packet(outgoing, peer.sequence, &mut packet);
+                let written = connection.write_objects(outgoing, peer.sequence, &mut packet);
                 if written == 0 {
                     break;
                 }
@@ -332,9 +350,20 @@ impl Storm {
                 let (_, _, tick, bytes) = peer.to_client.remove(0);
                 peer.replica.apply(tick, &bytes).map_err(|error| format!("client {index}, step {step}: {error}"))?;
                 while peer.replica.poll_event().is_some() {}
+                check_inputs(&self.history, &peer.replica)
+                    .map_err(|error| format!("client {index}, step {step}: {error}"))?;
             }
         }
         Ok(())
+    }
+
+    /// Every client's input of this tick's number is in the state of this tick, unless it sent none.
+    fn acknowledge_inputs(&mut self) {
+        let acknowledges = self.history.is_empty() || self.rng.f64() < 0.8;
+        for peer in self.clients.iter().flatten().filter(|_| acknowledges) {
+            self.server.acknowledge_input(peer.id, self.history.len() as u32);
+        }
+        self.history.push((self.walkers.clone(), acknowledges));
     }
 
     fn settle_verdicts(&mut self, step: u32) {
@@ -356,19 +385,17 @@ impl Storm {
         let mut expected = 0;
         for id in store.ids() {
             let kind = store.schema().kind(store.kind_id(id.index));
-            let mut visible = 0;
-            for facet in Facet::ALL {
-                let home = self.server.home(id, facet).map(|home| self.server.hub_ref().key(home));
-                if home.is_some_and(|key| peer.subscriptions.contains_key(&key)) {
-                    visible |= kind.facet_mask(facet);
-                }
-            }
-            let seen = peer.replica.object(id);
-            let any_facet = Facet::ALL.into_iter().any(|facet| {
+            let hears = |facet| {
                 let home = self.server.home(id, facet).map(|home| self.server.hub_ref().key(home));
                 home.is_some_and(|key| peer.subscriptions.contains_key(&key))
-            });
-            if !any_facet {
+            };
+            let is_own = self.server.owner(id) == Some(peer.id);
+            let visible = match is_own {
+                true => kind.own_update_mask(),
+                false => kind.facet_mask(Facet::Public) | kind.facet_mask(Facet::Others),
+            };
+            let seen = peer.replica.object(id);
+            if !is_own && !hears(Facet::Public) {
                 if seen.is_some() {
                     return Err(format!("client {index} still sees {id}"));
                 }
@@ -379,6 +406,17 @@ impl Storm {
             let difference = kind.compare(store.values(id.index), seen.values()) & visible;
             if difference != 0 {
                 return Err(format!("client {index}: {id} ({}) differs in fields {difference:b}", kind.name));
+            }
+            let hidden = kind.facet_mask(if is_own { Facet::Others } else { Facet::Owner });
+            if seen.known_fields() & hidden != 0 || seen.is_own() != is_own {
+                return Err(format!(
+                    "client {index}: {id} is own: {}, it knows {:b}",
+                    seen.is_own(),
+                    seen.known_fields()
+                ));
+            }
+            if visible & !seen.known_fields() != 0 || seen.is_awaited() {
+                return Err(format!("client {index}: {id} ({}) is not whole", kind.name));
             }
         }
         if peer.replica.object_count() != expected {
@@ -402,6 +440,26 @@ impl Storm {
         let index = self.rng.usize(..self.clients.len());
         self.clients[index].as_ref().map(|peer| peer.id)
     }
+}
+
+/// What a client owns is as it was in a tick in which the input that it takes for the newest acknowledged one was that.
+fn check_inputs(history: &[(BTreeMap<ObjectId, Walker>, bool)], replica: &ReplicaClient) -> Result<(), String> {
+    for object in replica.owned() {
+        let Some(number) = replica.input_acked_by(object.id()) else { continue };
+        let kind = replica.schema().kind(object.kind());
+        let until = history[number as usize + 1..].iter().position(|(_, acknowledges)| *acknowledges);
+        let until = until.map_or(history.len(), |ticks| number as usize + 1 + ticks);
+        let matches = history[number as usize..until].iter().any(|(walkers, _)| {
+            let Some(walker) = walkers.get(&object.id()) else { return false };
+            let (mut words, mut blobs) = kind.empty_values();
+            walker.quantise(ValuesMut { words: &mut words, blobs: &mut blobs });
+            kind.compare(object.values(), Values { words: &words, blobs: &blobs }) & kind.own_update_mask() == 0
+        });
+        if !matches {
+            return Err(format!("{} is not as it was when input {number} was acknowledged", object.id()));
+        }
+    }
+    Ok(())
 }
 
 fn subscribe(server: &mut Replicator, peer: &mut Peer, key: ChannelKey, interval_ticks: u16) {

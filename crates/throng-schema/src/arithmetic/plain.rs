@@ -55,10 +55,10 @@ impl Element<ObjectId> for Reference {
     fn store(&self, value: &ObjectId, words: &mut [u32]) {
         // The slot that only the missing object has makes any id the missing one.
         let id = if value.index == ObjectId::NONE.index { ObjectId::NONE } else { *value };
-        words[..2].copy_from_slice(&[id.index, u32::from(id.generation)]);
+        words[..2].copy_from_slice(&[id.index, id.generation]);
     }
     #[inline]
     fn load(&self, words: &[u32]) -> ObjectId {
-        ObjectId { index: words[0], generation: words[1] as u16 }
+        ObjectId { index: words[0], generation: words[1] }
     }
 }

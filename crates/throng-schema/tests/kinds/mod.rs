@@ -27,7 +27,7 @@ pub(crate) struct Everything {
     pub(crate) yaw: f32,
     #[replicate(unit_vector(bits = 10))]
     pub(crate) normal: [f32; 3],
-    #[replicate(quaternion(bits = 10), skip_owner)]
+    #[replicate(quaternion(bits = 10), hide_from_owner)]
     pub(crate) rotation: [f32; 4],
     #[replicate(integer(min = -5, max = 100))]
     pub(crate) health: i16,

@@ -42,7 +42,7 @@ struct Parameters {
     size_of_the_machine: usize,
     #[replicate(text(max_bytes = 0))]
     no_text: String,
-    #[replicate(bytes(max_bytes = 70000))]
+    #[replicate(bytes(max_bytes = 5_000_000))]
     many_bytes: Vec<u8>,
 }
 

@@ -102,22 +102,20 @@ impl Town {
     /// A town whose people have all come in and walk about.
     pub(crate) fn new(shape: Shape) -> Town {
         let schema = Arc::new(Schema::builder().kind::<Character>().build().expect("a good schema"));
-        let key = Key::new([7; 32]);
         let rings = shape.rings.iter().map(|&(radius_m, interval_ticks)| Ring { radius_m, interval_ticks });
         let options = ServerOptions {
-            private_key: key.clone(),
             max_clients: shape.players,
             tick_interval: shape.tick_interval,
             client_bytes_per_s: shape.client_bytes_per_s,
             grids: vec![GridOptions {
-                shape: GridShape::flat([shape.cell_m, shape.cell_m, 20.0]),
+                shape: GridShape::flat(throng::Up::Z, [shape.cell_m, shape.cell_m, 20.0]),
                 // Without bounds, so that the cells around the area, in which nobody is, are part of the measurement.
                 bounds_m: None,
                 rings: rings.collect(),
             }],
-            ..ServerOptions::default()
+            ..ServerOptions::new(7, Key::new([7; 32]))
         };
-        let issuer = TokenIssuer::new(options.protocol_id, key);
+        let issuer = options.token_issuer();
         let wire = Wire::default();
         let driver = Box::new(WireDriver { wire: wire.clone(), counters: DriverCounters::default() });
         let server = Server::new(driver, Arc::clone(&schema), options).expect("good options");
@@ -323,13 +321,13 @@ impl Driver for WireDriver {
         Ok(transmit.datagrams())
     }
 
-    fn receive(&mut self, _now: Time, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
         let mut under_way = self.wire.lock();
         let heap = &mut under_way.to_server;
         let mut rest = &mut heap.bytes[..];
         for &(peer, len, _) in &heap.batches {
             let (datagram, behind) = rest.split_at_mut(len);
-            sink(peer, datagram);
+            sink(now, peer, datagram);
             rest = behind;
         }
         let count = heap.batches.len();

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use throng::net::{Condition, Driver, MemoryNetwork};
-use throng::replica::ClientOptions as ReplicaOptions;
 use throng::{
     Channels, Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, Decoder, EndReason, GridOptions,
     GridShape, Input, Key, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
@@ -56,21 +55,15 @@ impl WorldOptions {
         let grid = GridOptions {
             shape: GridShape::stacked([8.0; 3]),
             rings: vec![Ring { radius_m: 12.0, interval_ticks: 1 }, Ring { radius_m: 24.0, interval_ticks: 3 }],
-            ..GridOptions::default()
+            ..GridOptions::new(throng::Up::Z)
         };
         let server = ServerOptions {
-            protocol_id: PROTOCOL_ID,
-            private_key: Key::new([7; 32]),
             grids: vec![grid],
             max_clients: 64,
             idle_timeout: Duration::from_secs(4),
-            ..ServerOptions::default()
+            ..ServerOptions::new(PROTOCOL_ID, Key::new([7; 32]))
         };
-        let client = ClientOptions {
-            idle_timeout: Duration::from_secs(4),
-            replica: ReplicaOptions { limbo_ticks: 20, ..ReplicaOptions::default() },
-            ..ClientOptions::default()
-        };
+        let client = ClientOptions { idle_timeout: Duration::from_secs(4), ..ClientOptions::default() };
         WorldOptions { seed, schema: throng_testkit::schema(), server, client }
     }
 }
@@ -101,6 +94,8 @@ pub struct Guest<R: Contender = Channels> {
     pub events: Vec<ClientEvent>,
     /// It does nothing: a process that is suspended.
     pub is_frozen: bool,
+    /// On what it sends. Open if [`World::hears_guests`].
+    pub tap: Tap,
 }
 
 impl<R: Contender> Guest<R> {
@@ -118,6 +113,8 @@ pub struct World<R: Contender = Channels> {
     pub tap: Tap,
     /// On what the clients send.
     pub client_tap: Tap,
+    /// Whether the taps of guests that join from now on are open.
+    pub hears_guests: bool,
     pub guests: Vec<Guest<R>>,
     pub now: Time,
     pub rng: Rng,
@@ -162,6 +159,7 @@ impl<R: Contender> World<R> {
             server,
             tap,
             client_tap: Tap::new(),
+            hears_guests: false,
             guests: Vec::new(),
             now: Time(0),
             rng: Rng::with_seed(options.seed),
@@ -190,7 +188,7 @@ impl<R: Contender> World<R> {
             client_id,
             create_unix_s: TOKEN_UNIX_S,
             expire_unix_s: TOKEN_UNIX_S + 600,
-            timeout_s: 5,
+            timeout_s: self.options.server.idle_timeout.as_secs() as i32 + 1,
             servers: vec![server_address()],
             user_data: [0; USER_DATA_LEN],
         };
@@ -217,11 +215,16 @@ impl<R: Contender> World<R> {
         let address = client_address(self.made);
         self.made += 1;
         let driver = self.network.endpoint(address).expect("a free address");
-        let driver = Tapped::new(driver, self.client_tap.clone());
+        let tap = Tap::new();
+        if self.hears_guests {
+            tap.open();
+        }
+        let driver = Tapped::new(Tapped::new(driver, tap.clone()), self.client_tap.clone());
         let client =
-            Client::with_decoder(Box::new(driver), token.clone(), schema, options, self.now).expect("good options");
+            Client::with_decoder(Box::new(driver), copy_of(&token), schema, options, self.now).expect("good options");
         let events = Vec::new();
-        self.guests.push(Guest { client, token, address, client_id, connection: None, events, is_frozen: false });
+        let (connection, is_frozen) = (None, false);
+        self.guests.push(Guest { client, token, address, client_id, connection, events, is_frozen, tap });
         self.guests.len() - 1
     }
 
@@ -313,6 +316,11 @@ impl<R: Contender> World<R> {
     pub fn set_way_to(&mut self, guest: usize, condition: Condition) {
         self.network.set_way(server_address(), self.guests[guest].address, condition).expect("a good condition");
     }
+}
+
+/// The same token again, which only tests and thieves should want.
+pub fn copy_of(token: &ConnectToken) -> ConnectToken {
+    ConnectToken::from_bytes(&token.to_bytes()).expect("a token reads its own bytes")
 }
 
 /// The driver of an endpoint that is no client at all.

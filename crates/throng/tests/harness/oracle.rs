@@ -66,9 +66,11 @@ pub struct Sight {
     pub id: ObjectId,
     /// Whether it should hold it at all.
     pub verdict: Verdict,
+    /// Whether it should know that it owns it.
+    pub is_owner: bool,
     /// The fields that must be as at the server.
     pub fields: FieldMask,
-    /// The fields that this client must not be sent any more.
+    /// The fields that this client must not know any more.
     pub forbidden: FieldMask,
 }
 
@@ -81,22 +83,14 @@ pub fn sights(server: &Server, grids: &[GridOptions], audience: &Audience, conne
         let kind = store.schema().kind(store.kind_id(id.index));
         let public = channel(id, Facet::Public).map(|key| audience.hears(key, connection, grids));
         let is_owner = replicator.owner(id) == Some(connection);
-        let mut verdict = public.unwrap_or(Verdict::MustNot);
-        let mut fields = 0;
-        if verdict == Verdict::Must {
-            fields |= kind.facet_mask(Facet::Public);
-            // Who sees an object sees what is for others, unless it is the owner.
-            fields |= if is_owner { 0 } else { kind.facet_mask(Facet::Others) };
-        }
-        if is_owner && kind.facet_mask(Facet::Owner) != 0 {
-            verdict = Verdict::Must;
-            fields |= kind.facet_mask(Facet::Owner);
-        }
-        let mut forbidden = if is_owner { kind.facet_mask(Facet::Others) } else { kind.facet_mask(Facet::Owner) };
-        if public == Some(Verdict::MustNot) {
-            forbidden |= kind.facet_mask(Facet::Public) | kind.facet_mask(Facet::Others);
-        }
-        Sight { id, verdict, fields, forbidden }
+        // Whoever owns an object is told of it wherever it is, and predicts some of it.
+        let verdict = if is_owner { Verdict::Must } else { public.unwrap_or(Verdict::MustNot) };
+        let (seen, forbidden) = match is_owner {
+            true => (kind.own_mask() & !kind.skip_owner_mask(), kind.facet_mask(Facet::Others)),
+            false => (kind.facet_mask(Facet::Public) | kind.facet_mask(Facet::Others), kind.facet_mask(Facet::Owner)),
+        };
+        let fields = if verdict == Verdict::Must { seen } else { 0 };
+        Sight { id, verdict, is_owner, fields, forbidden }
     };
     store.ids().map(sight).collect()
 }
@@ -129,7 +123,7 @@ pub fn compare(
     for object in replica.objects() {
         seen.insert(object.id(), object);
     }
-    for Sight { id, verdict, fields, forbidden } in sights(server, grids, audience, connection) {
+    for Sight { id, verdict, is_owner, fields, forbidden } in sights(server, grids, audience, connection) {
         let kind = store.schema().kind(store.kind_id(id.index));
         let Some(object) = seen.remove(&id) else {
             match verdict {
@@ -141,12 +135,21 @@ pub fn compare(
             return Err(format!("still sees {id} ({})", kind.name));
         }
         let told = object.known_fields();
-        let held = object.facets().fold(0, |mask, facet| mask | kind.facet_mask(facet));
-        if held & forbidden != 0 {
-            let names: Vec<&str> = kind.fields_of(held & forbidden).map(|(_, field)| field.name).collect();
-            return Err(format!("{id} ({}) is still followed for {names:?}", kind.name));
+        let (empty_words, empty_blobs) = kind.empty_values();
+        let empty = Values { words: &empty_words, blobs: &empty_blobs };
+        let held = told & forbidden | kind.compare(object.values(), empty) & forbidden;
+        if held != 0 {
+            let names: Vec<&str> = kind.fields_of(held).map(|(_, field)| field.name).collect();
+            return Err(format!("{id} ({}) still has {names:?}", kind.name));
         }
-        let lasting = (fields | held) & !kind.initial_only_mask();
+        if object.is_own() != is_owner || client.is_mine(id) != is_owner {
+            return Err(format!("{id} ({}) is its own: {is_owner}, it thinks: {}", kind.name, object.is_own()));
+        }
+        if object.is_awaited() {
+            return Err(format!("{id} ({}) is waited for", kind.name));
+        }
+        let predicted = if is_owner { kind.skip_owner_mask() } else { 0 };
+        let lasting = (fields | told) & !kind.initial_only_mask() & !predicted;
         let values: Values<'_> = store.values(id.index);
         let difference = kind.compare(values, object.values()) & lasting | (fields & !told);
         if difference != 0 {

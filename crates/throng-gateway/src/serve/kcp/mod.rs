@@ -21,13 +21,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::counters::{Reason, add};
 use super::door::Door;
+use super::ration::Party;
 use super::stream;
+use super::udp::DatagramSocket;
 use super::wake::WakeList;
 use challenge::Challenges;
 use segment::{Segment, Sent};
@@ -40,9 +41,7 @@ const DATAGRAMS_PER_TURN: usize = 64;
 
 /// Opens the door. It stays open until the gateway closes its doors and the last conversation has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAddr> {
-    let socket = std::net::UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    let socket = Arc::new(UdpSocket::from_std(socket)?);
+    let socket = Arc::new(DatagramSocket::bind(address)?);
     let address = socket.local_addr()?;
     let closing = door.closing();
     let post = Post {
@@ -60,7 +59,7 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAdd
 
 struct Post {
     door: Arc<Door>,
-    socket: Arc<UdpSocket>,
+    socket: Arc<DatagramSocket>,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     sessions: HashMap<SocketAddr, Arc<Session>>,
     challenges: Challenges,
@@ -92,6 +91,7 @@ impl Post {
                 () = pending.wait() => pending.take(&mut self.active),
                 _ = sweep.tick(), if !self.sessions.is_empty() => self.forget_silent(),
                 _ = closing.changed(), if !*self.closing.borrow() => {}
+                () = socket.drained(), if !socket.has_room() => {}
             }
         }
     }
@@ -112,7 +112,7 @@ impl Post {
         match self.sessions.get(&from) {
             Some(session) if session.conversation == first.conversation => {
                 if !session.handle(datagram) {
-                    self.door.refuse(from, Reason::BadDatagram);
+                    self.door.refuse(&Party::of(self.door.side, from), Reason::BadDatagram);
                 }
             }
             _ if *self.closing.borrow() => {}
@@ -125,30 +125,38 @@ impl Post {
         if let Some(answer) = first.answer() {
             match self.challenges.is_answered(now, (from, conversation), answer) {
                 true => self.begin(from, conversation, datagram),
-                false => self.door.refuse(from, Reason::BadDatagram),
+                false => self.door.refuse(&Party::of(self.door.side, from), Reason::BadDatagram),
             }
         } else if first.is_beginning() && segment::sound(datagram, (conversation, &Sent::default()), 0).is_some() {
             add(&self.door.counters().challenged, 1);
             let challenge = segment::challenge(conversation, self.challenges.make(now, from, conversation));
             // If the kernel has no room for it, the stranger will ask again.
-            let _ = self.socket.try_send_to(&challenge, from);
+            self.socket.send_to(&challenge, from);
         }
     }
 
     /// A conversation with somebody whose address is its own, and who has begun it or has just lost the one before.
     fn begin(&mut self, from: SocketAddr, conversation: u32, datagram: &mut [u8]) {
+        if !self.door.may_arrive(from) {
+            return;
+        }
         let Some(pass) = self.door.enter(from) else { return };
         let session = Session::new(conversation, from, &self.socket, &self.pending);
         session.handle(datagram);
         let (mut reader, writer) = session.ends();
         // Its peer has acknowledged everything when it ends in an orderly way, and has no way to say that it leaves too.
-        tokio::spawn(async move { stream::serve(pass, &mut reader, writer).await });
+        let at_end = stream::end_without_farewell(self.door.side);
+        tokio::spawn(async move { stream::serve(pass, &mut reader, writer, at_end).await });
         if let Some(former) = self.sessions.insert(from, session) {
             former.lose();
         }
     }
 
     fn care(&mut self) {
+        // What is to be sent again would be lost before it left: a tick later there may be room.
+        if !self.socket.has_room() {
+            return;
+        }
         let sessions = &mut self.sessions;
         self.active.retain(|address| match sessions.get(address).map_or(Need::Rest, |session| session.care()) {
             Need::Care => true,

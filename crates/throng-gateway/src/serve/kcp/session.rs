@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use kcp::Kcp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UdpSocket;
 
+use super::super::udp::DatagramSocket;
 use super::super::wake::WakeList;
 use super::segment::{self, Sent};
 
@@ -27,9 +27,10 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// A segment that was overtaken by so many acknowledgements is sent again at once.
 const RESEND_AFTER: i32 = 2;
 
-/// Sends what the machine writes. What the kernel has no room for counts as lost on the way: it will be sent again.
+/// Sends what the machine writes. What the kernel has no room for waits, and little of it: the rest counts as lost on the way
+/// and will be sent again.
 struct Output {
-    socket: Arc<UdpSocket>,
+    socket: Arc<DatagramSocket>,
     to: SocketAddr,
     /// Shared with the session, which holds its lock whenever the machine writes.
     sent: Arc<Mutex<Sent>>,
@@ -38,7 +39,7 @@ struct Output {
 impl Write for Output {
     fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
         lock(&self.sent).note(datagram);
-        let _ = self.socket.try_send_to(datagram, self.to);
+        self.socket.send_to(datagram, self.to);
         Ok(datagram.len())
     }
 
@@ -91,7 +92,7 @@ impl Session {
     pub(super) fn new(
         conversation: u32,
         address: SocketAddr,
-        socket: &Arc<UdpSocket>,
+        socket: &Arc<DatagramSocket>,
         pending: &Arc<WakeList>,
     ) -> Arc<Session> {
         let sent = Arc::<Mutex<Sent>>::default();

@@ -27,11 +27,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
-use throng_link::netcode::{Accepted, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions};
+use throng_link::netcode::{Accepted, Held, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions};
 use throng_link::session::{Session, SessionOptions};
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::counters::Reason;
@@ -39,6 +39,7 @@ use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
 use super::options::LinkOptions;
 use super::stream::Out;
+use super::udp::DatagramSocket;
 use super::wake::WakeList;
 use agenda::Agenda;
 pub(crate) use datagrams::DatagramQueue;
@@ -48,6 +49,8 @@ use peer::{Packet, Peer};
 /// Packets that wait between a session and its connection's task, in each direction.
 const WAITING_PACKETS: usize = 16;
 const DATAGRAMS_PER_TURN: usize = 64;
+/// Peers that are looked after before others get a turn. Each may send 48 datagrams.
+const PEERS_PER_TURN: usize = 32;
 /// The longest datagram of the protocol, and some more so that longer ones are noticed.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
 /// A session is not looked after more often than this when nothing comes: its pace is finer than a timer.
@@ -55,9 +58,7 @@ const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
-    let socket = std::net::UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    let socket = Arc::new(UdpSocket::from_std(socket)?);
+    let socket = Arc::new(DatagramSocket::bind(address)?);
     let address = socket.local_addr()?;
     let addresses = if options.public_addresses.is_empty() { vec![address] } else { options.public_addresses.clone() };
     let netcode = ServerOptions::new(options.protocol_id, Key::new(options.private_key), addresses);
@@ -69,12 +70,14 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
         door,
         socket,
         handshake,
-        sessions: Arc::new(session_options()),
+        sessions: Arc::new(patient_session_options()),
         peers: HashMap::new(),
-        clients: HashSet::new(),
+        clients: HashMap::new(),
         agenda: Agenda::default(),
         wake: Arc::default(),
         awake: Vec::new(),
+        turns: Vec::new(),
+        stopped: HashSet::new(),
         datagram: Vec::new(),
         closing,
     };
@@ -84,17 +87,21 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
 
 struct Post {
     door: Arc<Door>,
-    socket: Arc<UdpSocket>,
+    socket: Arc<DatagramSocket>,
     handshake: ServerHandshake,
     sessions: Arc<SessionOptions>,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     peers: HashMap<SocketAddr, Peer>,
-    /// Clients that are connected, by the number in their token.
-    clients: HashSet<u64>,
+    /// Clients that are connected, by the number in their token: from where, and when the token expires.
+    clients: HashMap<u64, (SocketAddr, u64)>,
     agenda: Agenda,
     wake: Arc<WakeList>,
     /// Peers that have something to do now.
     awake: Vec<SocketAddr>,
+    /// Those of them whose turn has come.
+    turns: Vec<SocketAddr>,
+    /// Peers that had more to send than the kernel had room for.
+    stopped: HashSet<SocketAddr>,
     /// What is to be sent, while it is written.
     datagram: Vec<u8>,
     closing: watch::Receiver<bool>,
@@ -121,6 +128,9 @@ impl Post {
                 () = wake.wait() => {}
                 () = &mut alarm, if first.is_some() => {}
                 _ = closing.changed(), if !*self.closing.borrow() => {}
+                () = socket.drained(), if !socket.has_room() => self.awake.extend(self.stopped.drain()),
+                // Others of the runtime, and what comes meanwhile, are not kept waiting by those who are awake.
+                () = yield_now(), if !self.turns.is_empty() || !self.awake.is_empty() => {}
             }
             wake.take(&mut self.awake);
             self.wake_due();
@@ -140,7 +150,9 @@ impl Post {
     }
 
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
-        if let Some(peer) = self.peers.get_mut(&from) {
+        let is_for_door = datagram.first() == Some(&0)
+            || (throng_link::netcode::is_response(datagram) && self.handshake.is_pending(from));
+        if let Some(peer) = self.peers.get_mut(&from).filter(|_| !is_for_door) {
             if !peer.handle(self.door.now(), datagram) {
                 self.door.counters().refuse(Reason::TooFast);
             }
@@ -151,21 +163,25 @@ impl Post {
         }
         let now = Now { unix_s: unix_s(), time: self.door.now() };
         let clients = &self.clients;
-        let seats = Seats { free: Some(0), max_clients: 1, is_connected: &|client| clients.contains(&client) };
+        let held = |client| clients.get(&client).map(|&(_, expire_unix_s)| Held { seat: 0, expire_unix_s });
+        let seats = Seats { free: Some(0), max_clients: 1, held: &held };
         match self.handshake.handle(now, from, datagram, &seats, &mut self.datagram) {
             Outcome::Ignored(_) => return,
-            Outcome::Reply => {}
+            Outcome::Reply | Outcome::Denied { .. } => {}
             Outcome::Accept(accepted) => {
                 if !self.welcome(from, *accepted) {
                     return;
                 }
             }
         }
-        let _ = self.socket.try_send_to(&self.datagram, from);
+        self.socket.send_to(&self.datagram, from);
     }
 
     /// A client has proved its address and its token. False if there is no place for it.
     fn welcome(&mut self, from: SocketAddr, accepted: Accepted) -> bool {
+        if !self.door.may_arrive(from) {
+            return false;
+        }
         let Some(pass) = self.door.enter(from) else { return false };
         let Ok(session) = Session::new(Arc::clone(&self.sessions), self.door.now()) else { return false };
         let (inbound, packets_in) = channel(WAITING_PACKETS);
@@ -173,10 +189,33 @@ impl Post {
         let datagrams = DatagramQueue::new(from, Arc::clone(&self.wake));
         let movement = Movement::new(Arc::clone(&datagrams));
         tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, Arc::clone(&self.wake)));
-        self.clients.insert(accepted.client_id);
+        self.forget(from);
+        let place = (from, accepted.expire_unix_s);
+        if let Some((old, _)) = self.clients.insert(accepted.client_id, place)
+            && let Some(peer) = self.peers.get_mut(&old)
+        {
+            peer.close_replaced(self.door.now());
+            self.awake.push(old);
+        }
         self.peers.insert(from, Peer::new(accepted, from, session, (inbound, outbound), movement));
         self.awake.push(from);
         true
+    }
+
+    /// Somebody else has proved this address: whoever had it is gone.
+    fn forget(&mut self, address: SocketAddr) {
+        if let Some(mut peer) = self.peers.remove(&address) {
+            self.agenda.cancel(address, &mut peer.appointed);
+            self.stopped.remove(&address);
+            self.release(peer.client_id, address);
+        }
+    }
+
+    /// The client of a connection that is over may come again, unless it has done so already.
+    fn release(&mut self, client_id: u64, address: SocketAddr) {
+        if self.clients.get(&client_id).is_some_and(|&(from, _)| from == address) {
+            self.clients.remove(&client_id);
+        }
     }
 
     /// Those whose deadlines have passed have something to do.
@@ -190,19 +229,26 @@ impl Post {
         }
     }
 
-    /// Looks after those that have something to do.
+    /// Looks after some of those that have something to do. Who is woken meanwhile comes after all who are awake now.
     fn turn_awake(&mut self) {
-        self.awake.sort_unstable();
-        self.awake.dedup();
-        let mut awake = std::mem::take(&mut self.awake);
-        awake.drain(..).for_each(|address| self.turn(address));
-        self.awake = awake;
+        if self.turns.is_empty() {
+            std::mem::swap(&mut self.turns, &mut self.awake);
+            self.turns.sort_unstable();
+            self.turns.dedup();
+        }
+        for _ in 0..PEERS_PER_TURN {
+            let Some(address) = self.turns.pop() else { return };
+            self.turn(address);
+        }
     }
 
     fn turn(&mut self, address: SocketAddr) {
         let Some(peer) = self.peers.get_mut(&address) else { return };
         let now = self.door.now();
         let goes_on = peer.turn(now, &self.socket, &mut self.datagram);
+        if !self.socket.has_room() {
+            self.stopped.insert(address);
+        }
         // What went through the connection's task was counted there.
         let written = peer.take_written();
         self.door.counters().count_sent(written.sections, written.bytes);
@@ -212,9 +258,7 @@ impl Post {
             }
             return;
         }
-        self.agenda.cancel(address, &mut peer.appointed);
-        self.clients.remove(&peer.client_id);
-        self.peers.remove(&address);
+        self.forget(address);
     }
 }
 
@@ -286,4 +330,10 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, addre
         packets_out.closed().await;
     }
     End::Done
+}
+
+/// The client asks first whether the other is there; while it does, the gateway need not.
+fn patient_session_options() -> SessionOptions {
+    let options = session_options();
+    SessionOptions { keep_alive_interval: options.keep_alive_interval * 3 / 2, ..options }
 }

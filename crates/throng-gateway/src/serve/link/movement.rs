@@ -98,8 +98,8 @@ impl Movement {
         self.queue.settle(self.settled_bytes);
     }
 
-    /// Appends the frames that fit to a packet, up to `end` bytes in all.
-    pub(super) fn write(&mut self, sequence: u64, end: usize, datagram: &mut Vec<u8>) {
+    /// Appends the frames that fit to a packet, up to `end` bytes in all. Returns whether any did.
+    pub(super) fn write(&mut self, sequence: u64, end: usize, datagram: &mut Vec<u8>) -> bool {
         let Movement { queue, flying, ends, handed, settled_bytes, fates, .. } = self;
         let mut section = None;
         let start = datagram.len();
@@ -129,6 +129,7 @@ impl Movement {
             self.written.bytes += datagram.len() - start;
         }
         self.tell();
+        section.is_some()
     }
 
     /// What was written since the last call.
@@ -166,7 +167,7 @@ mod tests {
         Movement::new(DatagramQueue::new(address, Arc::new(WakeList::default())))
     }
 
-    fn ticket(subscription: u16, tick: u32) -> Ticket {
+    fn ticket(subscription: u16, tick: u64) -> Ticket {
         Ticket { subscription: SubscriptionId::from_number(subscription), epoch: 1, tick: Tick(tick) }
     }
 

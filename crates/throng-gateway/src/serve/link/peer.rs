@@ -4,21 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throng_link::netcode::{Accepted, Opener, PacketKind, Sealer, TAG_LEN};
-use throng_link::session::{Blame, CloseCode, CloseReason, PacketPlan, Session};
+use throng_link::netcode::{Accepted, Opener, PacketKind, Sealer};
+use throng_link::session::{Blame, CloseCode, CloseReason, Rest, Session};
 use throng_wire::{Tick, Time};
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use throng_channeld::link::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, LANE};
+use throng_channeld::link::LANE;
 
+use super::super::udp::DatagramSocket;
 use super::movement::{Movement, Written};
 
-/// Below this much allowance, no packet is begun for messages.
-const ALLOWANCE_BYTES_MIN: usize = 440;
-/// Datagrams in a row: an acknowledgement reaches back over 64.
-const DATAGRAMS_PER_TURN: usize = 48;
 /// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round trip.
 /// They count as queued until they have arrived, so whoever takes little is given no more state long before.
 const SESSION_BYTES: usize = 256 << 10;
@@ -54,8 +50,8 @@ pub(super) struct Peer {
     /// Packets from the connection's task.
     outbound: Receiver<Packet>,
     movement: Movement,
-    /// The last packet was for movement; the next one is for messages, if there are any.
-    was_movement: bool,
+    /// Which room the next movement needs, when there is some.
+    rest: Rest,
     /// The task has said everything.
     is_finished: bool,
     /// The client has not heard that it is connected.
@@ -84,12 +80,18 @@ impl Peer {
             held_up: None,
             outbound,
             movement,
-            was_movement: false,
+            rest: Rest::Waiting,
             is_finished: false,
             is_keep_alive_due: false,
             has_left: false,
             over_since: None,
         }
+    }
+
+    /// A newer connection of the same client has come: this one ends, and is told why.
+    pub(super) fn close_replaced(&mut self, now: Time) {
+        self.session
+            .close(now, CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client"));
     }
 
     /// A datagram has come from its address. False if the task had no room for the movement in it.
@@ -124,7 +126,7 @@ impl Peer {
     }
 
     /// Does everything that can be done now. False once it has ended, and the task has what the client has said.
-    pub(super) fn turn(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) -> bool {
+    pub(super) fn turn(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) -> bool {
         if self.over_since.is_none() {
             self.serve(now, socket, datagram);
         }
@@ -138,7 +140,7 @@ impl Peer {
         self.is_leaving(now)
     }
 
-    fn serve(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+    fn serve(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
         self.session.handle_timeout(now);
         while let Some((sequence, delivery)) = self.session.poll_delivery() {
             self.movement.on_verdict(sequence, delivery);
@@ -186,10 +188,10 @@ impl Peer {
     }
 
     /// Tells the client that it has ended.
-    fn say_good_bye(&mut self, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+    fn say_good_bye(&mut self, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
         datagram.clear();
         if self.sealer.seal_disconnect(datagram).is_ok() {
-            let _ = socket.try_send_to(datagram, self.address);
+            socket.send_to(datagram, self.address);
         }
     }
 
@@ -225,50 +227,33 @@ impl Peer {
         }
     }
 
-    fn has_movement(&self) -> bool {
-        self.movement.has_waiting() && !self.session.is_closing()
-    }
-
-    fn transmit(&mut self, now: Time, socket: &UdpSocket, datagram: &mut Vec<u8>) {
+    fn transmit(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_keep_alive_due) {
             datagram.clear();
             if self.sealer.seal_keep_alive(0, 1, datagram).is_ok() {
-                let _ = socket.try_send_to(datagram, self.address);
+                socket.send_to(datagram, self.address);
             }
         }
-        let mut allowance_bytes = self.session.sending_allowance_bytes(now);
-        for count in 0..DATAGRAMS_PER_TURN {
-            let header = self.sealer.header_len();
-            let room_bytes = DATAGRAM_BYTES - header - TAG_LEN;
-            let has_messages = self.session.has_pending(now);
-            let has_movement = allowance_bytes >= DATAGRAM_BYTES && self.has_movement();
-            // Neither waits for all of the other.
-            let is_movement = has_movement && !(self.was_movement && has_messages);
-            let message_bytes = if allowance_bytes >= ALLOWANCE_BYTES_MIN && (has_messages || has_movement) {
-                self.was_movement = is_movement;
-                if is_movement { 0 } else { room_bytes.min(allowance_bytes) }
-            } else if count == 0 && self.session.has_urgent(now) {
-                0
-            } else {
-                return;
-            };
-            let sequence = self.sealer.next_sequence();
-            let plan = PacketPlan { room_bytes, message_bytes, ..PacketPlan::new(sequence, Tick(0)) };
+        // What the kernel has no room for is not made: it would count as sent.
+        while socket.has_room() {
+            let rest = if self.movement.has_waiting() { self.rest } else { Rest::Empty };
             datagram.clear();
-            datagram.resize(header, 0);
-            let Ok(_) = self.session.begin_packet(now, plan, datagram) else { return };
-            if has_movement {
-                self.movement.write(sequence, header + room_bytes.min(allowance_bytes), datagram);
+            let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return };
+            let takes_rest = plan.takes_rest() && rest != Rest::Empty;
+            let mut packet = plan.begin(Tick(0), datagram);
+            if takes_rest {
+                let sequence = packet.sequence();
+                let (out, end) = packet.rest();
+                let is_written = self.movement.write(sequence, end, out);
+                // What did not fit beside the messages gets a packet of its own.
+                self.rest = if is_written || !self.movement.has_waiting() { Rest::Waiting } else { Rest::Large };
             }
-            let body_bytes = datagram.len() - header;
-            self.session.finish_packet(body_bytes);
-            datagram.resize(header + body_bytes + TAG_LEN, 0);
+            packet.finish();
             if self.sealer.seal_payload(datagram).is_err() {
                 self.has_left = true;
                 return;
             }
-            let _ = socket.try_send_to(datagram, self.address);
-            allowance_bytes = allowance_bytes.saturating_sub(body_bytes + usize::from(DATAGRAM_OVERHEAD_BYTES));
+            socket.send_to(datagram, self.address);
         }
     }
 }

@@ -91,8 +91,11 @@ impl State {
 }
 
 fn log_in(outgoing: &mut Outgoing, index: u32) {
-    let auth =
-        AuthMessage { player_identifier_token: format!("bench-client-{index}"), login_token: LOGIN_TOKEN.to_owned() };
+    let auth = AuthMessage {
+        player_identifier_token: format!("bench-client-{index}"),
+        login_token: LOGIN_TOKEN.to_owned(),
+        ..Default::default()
+    };
     outgoing.message(Header::new(0, kinds::AUTH), &auth);
 }
 

@@ -110,7 +110,8 @@ impl Stage {
     pub(super) fn log_in(&mut self) {
         let mut outgoing = Outgoing::default();
         let name = format!("bench-server-{}", self.servers.len());
-        let auth = AuthMessage { player_identifier_token: name, login_token: "test_lt".to_owned() };
+        let auth =
+            AuthMessage { player_identifier_token: name, login_token: "test_lt".to_owned(), ..Default::default() };
         outgoing.message(Header::new(0, kinds::AUTH), &auth);
         self.servers.push(Server { outgoing, connection: 0, recovers: false, is_set_up: false, is_stalled: false });
     }

@@ -1,0 +1,240 @@
+//! What the gateway says that peers make it hold, against what the process really uses.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use throng_channeld::client::{Client, ClientOptions};
+use throng_channeld::proto::{Any, ChannelType, CreateChannelMessage, ServerForwardMessage};
+use throng_channeld::{Broadcast, Header, message_type};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+struct Gateway {
+    process: Child,
+    servers: SocketAddr,
+    clients: SocketAddr,
+    http: SocketAddr,
+}
+
+/// What a page of metrics says.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    /// What peers make the gateway hold, without what the kernel keeps.
+    counted_bytes: u64,
+    resident_bytes: u64,
+}
+
+impl Gateway {
+    fn start(network: &str, more: &[&str]) -> Gateway {
+        let arguments = ["gateway", "-dev", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
+        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
+            .args(arguments)
+            .arg(format!("-cn={network}"))
+            .args(more)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the gateway starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error")).lines();
+        let mut address = |before: &str| -> SocketAddr {
+            let said = |line: String| line.split_once(before).map(|(_, after)| after.trim().to_owned());
+            let after = lines.by_ref().map_while(Result::ok).find_map(said);
+            after.unwrap_or_else(|| panic!("it does not say {before:?}")).parse().expect("an address")
+        };
+        let servers = address("listening for servers (tcp) at ");
+        let clients = address(&format!("listening for clients ({network}) at "));
+        let http = address("health and metrics at http://");
+        // Whatever else it says, somebody takes it.
+        thread::spawn(move || while lines.next().is_some() {});
+        Gateway { process, servers, clients, http }
+    }
+
+    fn page(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.http).expect("the gateway answers");
+        stream.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("connected");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the page is text");
+        answer
+    }
+
+    /// The sum of the samples of a name, by a part of their labels.
+    fn sum(&self, name: &str, is_wanted: impl Fn(&str) -> bool) -> u64 {
+        let page = self.page("/metrics");
+        let samples = page.lines().filter(|line| line.starts_with(name) && is_wanted(line));
+        let values = samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        values.sum::<f64>() as u64
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            counted_bytes: self.sum("gateway_memory_bytes{", |line| !line.contains("\"sockets\"")),
+            resident_bytes: self.sum("process_resident_memory_bytes ", |_| true),
+        }
+    }
+
+    /// The figures once they have stopped growing.
+    fn figures_at_rest(&self) -> Figures {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = self.figures();
+        loop {
+            thread::sleep(Duration::from_millis(1_200));
+            let now = self.figures();
+            let has_moved = now.counted_bytes.abs_diff(last.counted_bytes) > now.counted_bytes / 200
+                || now.resident_bytes.abs_diff(last.resident_bytes) > now.resident_bytes / 200;
+            last = now;
+            if !has_moved || Instant::now() > deadline {
+                return now;
+            }
+        }
+    }
+
+    fn client(&self, options: ClientOptions) -> Client {
+        let mut client = Client::connect(self.clients, options).expect("the door is open");
+        client.authenticate("player", "", Instant::now() + PATIENCE).expect("it is let in");
+        client
+    }
+
+    fn world(&self) -> Client {
+        let mut world = Client::connect(self.servers, ClientOptions::default()).expect("the door is open");
+        world.authenticate("world", "", Instant::now() + PATIENCE).expect("it is let in");
+        let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
+        world.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
+        world.wait_for(message_type::CREATE_CHANNEL, Instant::now() + PATIENCE).expect("it owns the world");
+        world
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends a client messages that it does not read.
+fn flood(world: &mut Client, client: &Client, bytes: usize) {
+    const PAYLOAD_BYTES: usize = 50_000;
+    let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, message_type::UNREAL_RPC) };
+    let message =
+        ServerForwardMessage { client_conn_id: client.connection_id(), payload: vec![7; PAYLOAD_BYTES].into() };
+    for _ in 0..bytes / PAYLOAD_BYTES {
+        world.send(header, &message).expect("connected");
+    }
+}
+
+/// What was counted is what it took, to a fifth of that.
+fn expect_true(what: &str, before: Figures, after: Figures) {
+    let counted = after.counted_bytes.saturating_sub(before.counted_bytes);
+    let resident = after.resident_bytes.saturating_sub(before.resident_bytes);
+    println!("{what}: {} KiB counted, {} KiB resident", counted >> 10, resident >> 10);
+    assert!(resident >= 4 * MIB, "{what}: {resident} bytes are too few to say anything");
+    let difference = counted.abs_diff(resident);
+    assert!(difference <= resident / 5, "{what}: {counted} counted, {resident} resident");
+}
+
+fn websocket() -> ClientOptions {
+    ClientOptions { websocket_path: Some("/".into()), ..ClientOptions::default() }
+}
+
+#[test]
+fn connections_that_say_nothing_cost_what_is_counted_for_them() {
+    for (network, options) in [("tcp", ClientOptions::default as fn() -> ClientOptions), ("ws", websocket)] {
+        let gateway = Gateway::start(network, &[]);
+        let _first: Vec<Client> = (0..20).map(|_| gateway.client(options())).collect();
+        let before = gateway.figures_at_rest();
+        let _clients: Vec<Client> = (0..700).map(|_| gateway.client(options())).collect();
+        expect_true(network, before, gateway.figures_at_rest());
+    }
+}
+
+#[test]
+#[ignore = "not met: queues to clients that do not read take up to 1.5 times the memory that is counted for them"]
+fn what_waits_for_clients_that_do_not_read_costs_what_is_counted_for_it() {
+    for (network, options) in [("tcp", ClientOptions::default as fn() -> ClientOptions), ("ws", websocket)] {
+        let gateway = Gateway::start(network, &["-limit", "queue_hard_bytes=16777216"]);
+        let mut world = gateway.world();
+        let clients: Vec<Client> = (0..12).map(|_| gateway.client(options())).collect();
+        let before = gateway.figures_at_rest();
+        clients.iter().for_each(|client| flood(&mut world, client, 8 << 20));
+        expect_true(network, before, gateway.figures_at_rest());
+    }
+}
+
+#[test]
+fn beginnings_of_frames_cost_what_is_counted_for_them() {
+    let gateway = Gateway::start("tcp", &[]);
+    let mut clients: Vec<Client> = (0..400).map(|_| gateway.client(ClientOptions::default())).collect();
+    let before = gateway.figures_at_rest();
+    // A frame of 65,000 bytes, but for the last.
+    let begun = [&[0x43, 0x48, 0xFD, 0xE8, 0][..], &[0; 64_999]].concat();
+    for client in &mut clients {
+        client.send_raw(&begun).expect("connected");
+    }
+    expect_true("beginnings of frames", before, gateway.figures_at_rest());
+}
+
+/// Bytes of a message with so many entities in it, each of some numbers, as any game might have.
+fn state(entities: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entity in 0..entities {
+        let mut inner = Vec::new();
+        for (field, value) in (1u8..).zip([entity, entity * 7, 100 + entity % 50, 3]) {
+            inner.push(field << 3 | 5);
+            inner.extend_from_slice(&value.to_le_bytes());
+        }
+        let key = [0x08, (entity & 0x7F) as u8 | 0x80, (entity >> 7) as u8 & 0x7F | 0x80, (entity >> 14) as u8];
+        let entry = [&key[..], &[0x12, inner.len() as u8], &inner].concat();
+        bytes.extend_from_slice(&[0x0A, entry.len() as u8]);
+        bytes.extend_from_slice(&entry);
+    }
+    bytes
+}
+
+#[test]
+fn states_cost_what_is_counted_for_them() {
+    let gateway = Gateway::start("tcp", &[]);
+    let mut world = gateway.world();
+    let before = gateway.figures_at_rest();
+    for _ in 0..60 {
+        let data = Any { type_url: "type.googleapis.com/game.World".into(), value: state(2_000).into() };
+        let create =
+            CreateChannelMessage { channel_type: ChannelType::Subworld.into(), data: Some(data), ..Default::default() };
+        world.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
+        world.wait_for(message_type::CREATE_CHANNEL, Instant::now() + PATIENCE).expect("it is there");
+    }
+    expect_true("states", before, gateway.figures_at_rest());
+}
+
+#[test]
+#[ignore = "not met: queues to clients that do not read take up to 1.5 times the memory that is counted for them"]
+fn beyond_the_budget_the_longest_queues_end_and_the_world_goes_on() {
+    let gateway =
+        Gateway::start("tcp", &["-limit", "max_memory_bytes=67108864", "-limit", "queue_hard_bytes=33554432"]);
+    let mut world = gateway.world();
+    let before = gateway.figures_at_rest();
+    let mut quick = gateway.client(ClientOptions::default());
+    let slow: Vec<Client> = (0..12).map(|_| gateway.client(ClientOptions::default())).collect();
+    let used = || gateway.sum("gateway_memory_bytes{", |_| true);
+    for client in &slow {
+        flood(&mut world, client, 10 << 20);
+        let deadline = Instant::now() + PATIENCE;
+        while used() > 70 * MIB {
+            assert!(Instant::now() < deadline, "{} MiB are used", used() >> 20);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let ended = gateway.sum("gateway_refused_total{", |line| line.contains("\"no_memory\""));
+    assert!((1..12).contains(&ended), "{ended} were ended");
+    let after = gateway.figures_at_rest();
+    let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
+    assert!(grown <= 67_108_864 * 5 / 4, "{} MiB for a budget of 64", grown >> 20);
+    // Who reads is still served, and so is the world server.
+    let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, message_type::UNREAL_RPC) };
+    let message = ServerForwardMessage { client_conn_id: quick.connection_id(), payload: vec![1].into() };
+    world.send(header, &message).expect("it is still connected");
+    quick.wait_for(message_type::UNREAL_RPC, Instant::now() + PATIENCE).expect("it is still served");
+}

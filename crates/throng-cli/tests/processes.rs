@@ -1,0 +1,12 @@
+//! The `throng` command as its users run it.
+
+mod command_line;
+mod compare;
+mod deploy;
+mod gateway_killed;
+mod gateway_link;
+mod gateway_log;
+mod gateway_memory;
+mod gateway_replay;
+mod lines;
+mod outage;

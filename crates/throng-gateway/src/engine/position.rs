@@ -1,0 +1,143 @@
+//! Where an entity is: which part of its state says so.
+//!
+//! In this order: what the settings of its channel type name, the layout of a type that is known (`TransformState`, a
+//! message with an `unrealpb.ActorState`), and of a type that nothing is known of the layout of Unreal's plugin, if an
+//! Unreal server has spawned the entity. Anything else stays where it is, and the log says so once for each type.
+
+use std::collections::HashMap;
+
+use throng_channeld::proto::ChannelType;
+use throng_replica::ChannelIndex;
+use tracing::warn;
+
+use super::Engine;
+use super::refusal::Refusal;
+use crate::settings::PositionSetting;
+use crate::spatial::Position;
+use crate::state::{DataState, VectorPath, message_name};
+
+/// What is known of each type of entities. Hashed with the standard library's keyed hash: peers name types.
+#[derive(Debug, Default)]
+pub(super) struct Positions(HashMap<String, Known>);
+
+#[derive(Debug)]
+struct Known {
+    place: Place,
+    /// The log has said that entities of this type stay where they are.
+    is_warned_of: bool,
+}
+
+/// Where states of a type say where they are.
+#[derive(Clone, Debug)]
+enum Place {
+    /// A vector, and whether its third component points up.
+    Path(VectorPath, bool),
+    /// The layout of Unreal's plugin.
+    Unreal,
+    /// That layout if the entity is an Unreal object.
+    UnrealIfSpawned,
+    /// Nowhere that is known.
+    Nowhere,
+}
+
+/// Types that are remembered. What is beyond has no position.
+const TYPES_MAX: usize = 1_024;
+
+/// What Unity's entities are.
+const TRANSFORM: &str = "channeldpb.TransformState";
+
+/// `TransformState.position`.
+const TRANSFORM_POSITION: &str = "2";
+
+/// Entities of a type whose position nobody knows.
+const NO_POSITION: Refusal = Refusal::Spatial("position_unknown");
+
+impl Engine {
+    /// The state of a channel has got its type: from now on it is known where it says where it is.
+    pub(super) fn learn_position(&mut self, channel: ChannelIndex) {
+        if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
+            return;
+        }
+        let Some(data) = self.hub.state(channel).data() else { return };
+        let name = message_name(data.type_url());
+        if self.positions.0.contains_key(name) || self.positions.0.len() >= TYPES_MAX {
+            return;
+        }
+        let place = place_of(data, self.channel(channel).settings.position.as_ref());
+        self.positions.0.insert(name.to_owned(), Known { place, is_warned_of: false });
+    }
+
+    /// Settings have changed.
+    pub(super) fn learn_positions_anew(&mut self) {
+        self.positions.0.clear();
+        let channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
+        for channel in channels {
+            self.learn_position(channel);
+        }
+    }
+
+    /// Where an entity says that it is.
+    pub(super) fn position_of(&self, channel: ChannelIndex) -> Option<Position> {
+        let data = self.hub.state(channel).data()?;
+        match &self.positions.0.get(message_name(data.type_url()))?.place {
+            Place::Path(path, is_z_up) => data.vector(path).map(|vector| upright(vector, *is_z_up)),
+            Place::Unreal => data.unreal_location().map(|vector| upright(vector, true)),
+            Place::UnrealIfSpawned if self.is_spawned(channel) => {
+                data.unreal_location().map(|vector| upright(vector, true))
+            }
+            Place::UnrealIfSpawned | Place::Nowhere => None,
+        }
+    }
+
+    fn is_spawned(&self, channel: ChannelIndex) -> bool {
+        self.entities.get(&self.channel(channel).id).is_some_and(|entity| !entity.object.is_empty())
+    }
+
+    /// An entity has changed and does not say where it is. If nobody knows where its type would say so, the log is told,
+    /// once for each type.
+    pub(super) fn miss_position(&mut self, channel: ChannelIndex) {
+        let is_spawned = self.is_spawned(channel);
+        let Some(data) = self.hub.state(channel).data() else { return };
+        let name = message_name(data.type_url());
+        let Some(known) = self.positions.0.get_mut(name) else { return };
+        let is_unknown = match known.place {
+            Place::Nowhere => true,
+            Place::UnrealIfSpawned => !is_spawned,
+            Place::Path(..) | Place::Unreal => false,
+        };
+        if is_unknown && !std::mem::replace(&mut known.is_warned_of, true) {
+            warn!(
+                data = name,
+                "it is not known where entities of this type say where they are: they do not change cells. \
+                 Set PositionPath for their channel type in the channel settings"
+            );
+            self.count(NO_POSITION);
+        }
+    }
+}
+
+fn place_of(data: &DataState, setting: Option<&PositionSetting>) -> Place {
+    let schema = data.schema().map(|schema| &**schema);
+    match setting {
+        // A type that says what it is needs no guess.
+        Some(PositionSetting::Unreal) if schema.is_none() => return Place::Unreal,
+        Some(PositionSetting::Path { path, is_z_up }) => {
+            return VectorPath::resolve(path, schema).map_or(Place::Nowhere, |path| Place::Path(path, *is_z_up));
+        }
+        _ => {}
+    }
+    if message_name(data.type_url()) == TRANSFORM
+        && let Ok(path) = VectorPath::resolve(TRANSFORM_POSITION, None)
+    {
+        return Place::Path(path, false);
+    }
+    match schema {
+        Some(schema) => VectorPath::unreal(schema).map_or(Place::Nowhere, |path| Place::Path(path, true)),
+        None => Place::UnrealIfSpawned,
+    }
+}
+
+/// In the world's own axes, in which y points up.
+fn upright([x, y, z]: [f64; 3], is_z_up: bool) -> Position {
+    if is_z_up { Position { x, y: z, z: y } } else { Position { x, y, z } }
+}

@@ -1,0 +1,228 @@
+//! One budget for all memory that peers can make the gateway hold.
+//!
+//! ```text
+//!   engine        states, channels, subscriptions, frames that wait: as the engine counts them
+//!   queues        what waits to be written to peers
+//!   inbound       beginnings of frames, and packets that wait to be taken apart
+//!   waiting       what waits for the engine
+//!   connections   what one costs that says nothing, by its transport
+//!   recordings    what waits for the disk
+//!   sockets       what the kernel keeps for peers who do not read
+//! ```
+//! All but the last are memory of the process, and of its resident size; containers count the last to it. Each part is
+//! counted where it grows and shrinks. When seven eighths are
+//! used, clients get nothing new: no connections, no channels, subscriptions or updates. The last eighth is for world
+//! servers, without whom there is no world. Beyond the whole, those for whom most waits are disconnected, the longest queue
+//! first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::engine::Pressure;
+use crate::engine::port::Side;
+
+/// A part of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// States, channels, subscriptions.
+    Engine,
+    /// What waits to be written to peers.
+    Queues,
+    /// Beginnings of frames, and packets that wait to be taken apart.
+    Inbound,
+    /// What waits for the engine.
+    Waiting,
+    /// Connections that say nothing.
+    Connections,
+    /// Recordings that wait for the disk.
+    Recordings,
+    /// What the kernel keeps for peers who do not read.
+    Sockets,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 7] =
+        [Part::Engine, Part::Queues, Part::Inbound, Part::Waiting, Part::Connections, Part::Recordings, Part::Sockets];
+
+    /// A stable name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Part::Engine => "engine",
+            Part::Queues => "queues",
+            Part::Inbound => "inbound",
+            Part::Waiting => "waiting",
+            Part::Connections => "connections",
+            Part::Recordings => "recordings",
+            Part::Sockets => "sockets",
+        }
+    }
+}
+
+/// Of the budget, so much is for world servers alone: one part of these.
+const RESERVE_PARTS: u64 = 8;
+
+/// The budget, and what is used of it.
+#[derive(Debug)]
+pub struct Memory {
+    limit_bytes: AtomicU64,
+    parts: [AtomicU64; Part::ALL.len()],
+}
+
+/// Without a bound, for what stands alone.
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::new(u64::MAX)
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(limit_bytes: u64) -> Memory {
+        Memory { limit_bytes: AtomicU64::new(limit_bytes), parts: Default::default() }
+    }
+
+    /// Another budget from now on.
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// What may be used.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What a part uses.
+    pub fn part_bytes(&self, part: Part) -> u64 {
+        self.parts[part as usize].load(Ordering::Relaxed)
+    }
+
+    /// What is used.
+    pub fn used_bytes(&self) -> u64 {
+        Part::ALL.into_iter().map(|part| self.part_bytes(part)).sum()
+    }
+
+    /// Who gets nothing new.
+    pub(crate) fn pressure(&self) -> Pressure {
+        let (used, limit) = (self.used_bytes(), self.limit_bytes());
+        match used {
+            _ if used > limit => Pressure::Everybody,
+            _ if used > limit - limit / RESERVE_PARTS => Pressure::Clients,
+            _ => Pressure::Nobody,
+        }
+    }
+
+    /// Whether something new may be begun for this side.
+    pub(crate) fn has_room(&self, side: Side) -> bool {
+        match self.pressure() {
+            Pressure::Nobody => true,
+            Pressure::Clients => side == Side::Server,
+            Pressure::Everybody => false,
+        }
+    }
+
+    /// What is used beyond the budget.
+    pub(crate) fn surplus_bytes(&self) -> u64 {
+        self.used_bytes().saturating_sub(self.limit_bytes())
+    }
+
+    /// Tells what a part uses that somebody else counts.
+    pub(crate) fn set_part(&self, part: Part, bytes: u64) {
+        self.parts[part as usize].store(bytes, Ordering::Relaxed);
+    }
+
+    fn add(&self, part: Part, bytes: u64) {
+        self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, part: Part, bytes: u64) {
+        self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that somebody holds. They are given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    memory: Arc<Memory>,
+    part: Part,
+    bytes: u64,
+}
+
+impl Holding {
+    pub(crate) fn new(memory: &Arc<Memory>, part: Part, bytes: usize) -> Holding {
+        let mut holding = Holding { memory: Arc::clone(memory), part, bytes: 0 };
+        holding.set(bytes);
+        holding
+    }
+
+    /// It is so much now.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        match bytes.cmp(&self.bytes) {
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => self.memory.add(self.part, bytes - self.bytes),
+            std::cmp::Ordering::Less => self.memory.sub(self.part, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// Three quarters of what the process may have: of its control group, or else of the machine. Without either, 2 GiB.
+pub(crate) fn usual_limit_bytes() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let of_group = group.into_iter().filter_map(read).find_map(|text| text.trim().parse::<u64>().ok());
+    let of_machine = read("/proc/meminfo").and_then(|text| total_bytes(&text));
+    of_group.into_iter().chain(of_machine).min().unwrap_or(UNKNOWN_MACHINE_BYTES) / 4 * 3
+}
+
+const UNKNOWN_MACHINE_BYTES: u64 = 2 << 30;
+
+fn total_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_counted_as_long_as_it_is_held() {
+        let memory = Arc::new(Memory::new(1_000));
+        let mut first = Holding::new(&memory, Part::Queues, 100);
+        let second = Holding::new(&memory, Part::Inbound, 50);
+        first.set(300);
+        assert_eq!((memory.used_bytes(), memory.part_bytes(Part::Queues)), (350, 300));
+        first.set(10);
+        drop(second);
+        assert_eq!(memory.used_bytes(), 10);
+        drop(first);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn the_last_eighth_is_for_world_servers() {
+        let memory = Arc::new(Memory::new(800));
+        memory.set_part(Part::Engine, 700);
+        assert!(memory.has_room(Side::Client) && memory.has_room(Side::Server));
+        memory.set_part(Part::Engine, 701);
+        assert!(!memory.has_room(Side::Client) && memory.has_room(Side::Server));
+        memory.set_part(Part::Engine, 801);
+        assert!(!memory.has_room(Side::Client) && !memory.has_room(Side::Server));
+        assert_eq!(memory.surplus_bytes(), 1);
+    }
+
+    #[test]
+    fn without_a_number_the_budget_is_what_the_machine_has() {
+        assert_eq!(total_bytes("MemTotal:       2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
+        let limit_bytes = usual_limit_bytes();
+        assert!(limit_bytes >= 64 << 20, "{limit_bytes}");
+    }
+}

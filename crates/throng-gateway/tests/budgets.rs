@@ -1,0 +1,256 @@
+//! What each peer may cost others: servers, other clients, and the gateway itself.
+
+use crate::stage::world::{Cut, ENTITY, FIRST, middle, sphere, standing};
+use crate::stage::{Peer, Stage, every, settings};
+use throng_channeld::proto::unrealpb::UnrealObjectRef;
+use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
+use throng_channeld::proto::{
+    Any, AuthMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, ListChannelMessage,
+    RemoveChannelMessage, UnsubscribedFromChannelMessage,
+};
+use throng_channeld::{Header, message_type};
+use throng_gateway::engine::port::Side;
+
+const CREATE: Header = Header { channel_id: 0, broadcast: 0, stub_id: 0, msg_type: message_type::CREATE_CHANNEL };
+
+fn stage_with(limits: &[&str]) -> Stage {
+    let mut words = vec!["-dev", "-chs=hifi", "-cfsm=client_authoratative_fsm.json"];
+    limits.iter().for_each(|limit| words.extend(["-limit", *limit]));
+    Stage::new(settings(&words))
+}
+
+fn create_message(metadata: &str) -> CreateChannelMessage {
+    CreateChannelMessage { channel_type: ChannelType::Test.into(), metadata: metadata.into(), ..Default::default() }
+}
+
+/// So many bytes of state, in pieces that fit into messages.
+fn large(bytes: usize) -> Any {
+    let piece = || GuidCachedObject { path_name: "x".repeat(50_000), ..Default::default() };
+    Any::pack(&UnrealObjectRef { context: (0..bytes / 50_000).map(|_| piece()).collect(), ..Default::default() })
+}
+
+#[test]
+fn clients_that_flood_a_server_lose_their_messages_and_not_the_server() {
+    let mut stage = stage_with(&[
+        "server_queue_client_bytes=65536",
+        "server_queue_soft_bytes=524288",
+        "server_queue_hard_bytes=1048576",
+    ]);
+    let owner = stage.master();
+    let clients: Vec<Peer> = (0..50).map(|number| stage.join_as(Side::Client, &format!("c{number}"))).collect();
+    stage.read(&owner);
+    owner.stop_reading();
+    for _ in 0..100 {
+        for client in &clients {
+            stage.say_bytes(client, Header::new(0, 100), vec![7; 1_000]);
+        }
+        stage.pass(5);
+    }
+    assert!(!owner.is_closed(), "nobody but itself could end it");
+    assert!(owner.waiting() < 200_000, "{} bytes wait", owner.waiting());
+    assert!(stage.refused("owner_queue") > 4_000);
+    // What the clients have sent meanwhile is lost; what they send now arrives.
+    owner.read_on();
+    stage.read(&owner);
+    stage.say_bytes(&clients[0], Header::new(0, 101), vec![1]);
+    assert_eq!(stage.read_type(&owner, 101).len(), 1);
+}
+
+#[test]
+fn clients_that_come_and_go_all_the_time_do_not_end_the_owner_either() {
+    let limits = [
+        "server_queue_client_bytes=16384",
+        "server_queue_soft_bytes=131072",
+        "server_queue_hard_bytes=262144",
+        "max_client_requests_per_s=100000",
+    ];
+    let mut stage = stage_with(&limits);
+    let owner = stage.master();
+    let room = stage.create(&owner, ChannelType::Test, None);
+    let client = stage.client();
+    stage.read(&owner);
+    owner.stop_reading();
+    for _ in 0..20_000 {
+        stage.subscribe(&client, &client, room, every(20));
+        let leave = UnsubscribedFromChannelMessage::default();
+        stage.say(&client, Header::new(room, message_type::UNSUB_FROM_CHANNEL), &leave);
+    }
+    stage.pass(100);
+    assert!(!owner.is_closed() && owner.waiting() < 65_536, "{} bytes wait", owner.waiting());
+    assert!(stage.refused("owner_queue") > 10_000);
+}
+
+#[test]
+fn clients_fill_their_share_of_the_memory_and_the_world_goes_on() {
+    let limits = [
+        "max_total_state_bytes=8388608",
+        "reserved_server_state_bytes=4194304",
+        "max_client_state_bytes=1048576",
+        "max_client_requests_per_s=100000",
+    ];
+    let mut stage = stage_with(&limits);
+    let world = stage.master();
+    let of_world = stage.create(&world, ChannelType::Test, Some(large(100_000)));
+    for number in 0..20 {
+        let client = stage.join_as(Side::Client, &format!("c{number}"));
+        let rooms: Vec<u32> = (0..4).map(|_| stage.create(&client, ChannelType::Test, None)).collect();
+        for &room in rooms.iter().cycle().take(40) {
+            stage.update(&client, room, large(100_000));
+        }
+    }
+    assert!(stage.refused("client_state_bytes") > 0, "each has a share");
+    assert!(stage.refused("client_states_bytes") > 0, "and all of them together");
+    assert!(stage.engine.state_bytes() < 5 << 20, "{} bytes", stage.engine.state_bytes());
+    for _ in 0..20 {
+        stage.update(&world, of_world, large(100_000));
+    }
+    assert_eq!(stage.refused("total_state_bytes"), 0, "the world's own share is there");
+}
+
+#[test]
+fn a_client_that_removes_its_rooms_has_their_memory_back() {
+    let mut stage = stage_with(&["max_client_state_bytes=1048576"]);
+    let client = stage.client();
+    let empty = stage.engine.state_bytes();
+    for _ in 0..5 {
+        let room = stage.create(&client, ChannelType::Private, None);
+        stage.update(&client, room, large(800_000));
+        assert!(stage.engine.state_bytes() > empty + 800_000);
+        stage.say(&client, Header::new(0, message_type::REMOVE_CHANNEL), &RemoveChannelMessage { channel_id: room });
+        stage.pass(1_000);
+        assert_eq!(stage.engine.state_bytes(), empty);
+    }
+    assert_eq!(stage.refused("client_state_bytes"), 0);
+}
+
+#[test]
+fn clients_do_not_take_the_last_numbers_of_channels() {
+    let limits = [
+        "max_client_channels=100000",
+        "max_client_subscriptions=65534",
+        "max_client_requests_per_s=1000000",
+        "reserved_server_channel_ids=30000",
+    ];
+    let mut stage = stage_with(&limits);
+    let (server, client) = (stage.master(), stage.client());
+    for _ in 0..40_000 {
+        stage.engine.receive(
+            stage.now,
+            client.key,
+            throng_channeld::Message {
+                channel_id: 0,
+                broadcast: 0,
+                stub_id: 0,
+                msg_type: message_type::CREATE_CHANNEL,
+                body: prost::Message::encode_to_vec(&create_message("")).into(),
+            },
+        );
+    }
+    stage.settle();
+    stage.read(&client);
+    assert_eq!(stage.engine.occupancy().channels[&(ChannelType::Test as u32)], 65_535 - 30_000);
+    assert_eq!(stage.refused("channel_ids"), 40_000 - 35_535);
+    assert_eq!(stage.create(&server, ChannelType::Test, None), 35_536);
+}
+
+#[test]
+fn a_list_has_few_short_filters_and_a_long_answer_costs_more_than_one_request() {
+    let mut stage = stage_with(&[]);
+    let (server, client) = (stage.master(), stage.client());
+    for number in 0..200 {
+        stage.say(&server, CREATE, &create_message(&format!("{number} {}", "m".repeat(4_000))));
+    }
+    stage.read(&server);
+    let list = Header::new(0, message_type::LIST_CHANNEL);
+    for filters in [vec!["a".to_owned(); 17], vec!["x".repeat(65)]] {
+        let wanted = ListChannelMessage { metadata_filters: filters, ..Default::default() };
+        assert_eq!(stage.ask(&client, list, &wanted), []);
+    }
+    assert_eq!(stage.refused("list_filters"), 2);
+    // 800 kB for 20 bytes: so often, and no more.
+    stage.pass(2_000);
+    stage.read(&client);
+    let mut answers = 0;
+    for _ in 0..100 {
+        answers += usize::from(!stage.ask(&client, list, &ListChannelMessage::default()).is_empty());
+        stage.pass(10);
+    }
+    assert!((2..=6).contains(&answers), "{answers} lists in a second");
+    // A list of little costs little.
+    stage.pass(5_000);
+    let short = ListChannelMessage { type_filter: ChannelType::Global.into(), ..Default::default() };
+    let answers = (0..45).filter(|_| !stage.ask(&client, list, &short).is_empty()).count();
+    assert_eq!(answers, 45);
+}
+
+#[test]
+fn who_subscribes_to_a_large_channel_again_and_again_pays_for_it() {
+    let mut stage = stage_with(&["max_state_bytes=16777216"]);
+    let (owner, client) = (stage.server(), stage.client());
+    let room = stage.create(&owner, ChannelType::Test, None);
+    for _ in 0..40 {
+        stage.update(&owner, room, large(200_000));
+    }
+    let mut whole = 0;
+    for _ in 0..200 {
+        stage.subscribe(&client, &client, room, every(5));
+        let before = stage.engine.counters().frames;
+        stage.pass(5);
+        whole += stage.engine.counters().frames - before;
+        let leave = UnsubscribedFromChannelMessage::default();
+        stage.say(&client, Header::new(room, message_type::UNSUB_FROM_CHANNEL), &leave);
+    }
+    assert!((2..=14).contains(&whole), "encoded {whole} times in a second");
+    assert!(stage.refused("client_requests") > 100);
+    // A crowd of small ones at once is what clients do.
+    let crowd: Vec<u32> = (0..1_000).map(|_| stage.create(&owner, ChannelType::Test, None)).collect();
+    let newcomer = stage.client();
+    let refused = stage.refused("client_requests");
+    crowd.iter().for_each(|&channel| stage.subscribe(&newcomer, &newcomer, channel, every(20)));
+    assert_eq!(stage.refused("client_requests"), refused);
+}
+
+const TWO: Cut = Cut { cells: [4, 1, 0], servers: [1, 1, 0], border: 0 };
+
+#[test]
+fn a_client_that_carries_its_entity_to_and_fro_pays_for_the_crowd_that_sees_it() {
+    let mut stage = Stage::world(TWO, &["-limit", "max_entity_handovers_per_s=1000"]);
+    let server = stage.spatial_servers(TWO).remove(0);
+    let crowd: Vec<Peer> = (0..50).map(|number| stage.join_as(Side::Client, &format!("c{number}"))).collect();
+    for (number, client) in crowd.iter().enumerate() {
+        // Half of them see one side of the border only.
+        stage.set_interest(&server, client, sphere(middle((number % 2) as u32, 0), 3.0));
+    }
+    let walker = stage.client();
+    stage.create_entity(&server, FIRST, ENTITY, Some(standing(middle(0, 0))));
+    let write = ChannelSubscriptionOptions { data_access: Some(2), ..every(50) };
+    stage.subscribe(&server, &walker, ENTITY, write);
+    let before = stage.engine.counters().handovers;
+    for step in 0..1_000u32 {
+        stage.walk(&walker, ENTITY, middle(step % 2, 0));
+        stage.pass(1);
+    }
+    let moves = stage.engine.counters().handovers - before;
+    assert!((1..200).contains(&moves), "{moves} handovers in a second");
+    assert!(stage.refused("client_requests") > 0);
+    stage.pass(3_000);
+    stage.audit();
+}
+
+#[test]
+fn a_player_is_not_shut_out_by_who_misbehaves_under_its_name() {
+    let mut stage = Stage::new(settings(&["-dev"]));
+    let vandal = stage.join_as(Side::Client, "ada");
+    for _ in 0..20 {
+        stage.say_bytes(&vandal, Header::new(0, message_type::CREATE_CHANNEL), Vec::new());
+    }
+    assert!(vandal.is_closed());
+    let login = |stage: &mut Stage, address: &str| {
+        let peer = stage.connect_from(Side::Client, address);
+        let auth = AuthMessage { player_identifier_token: "ada".into(), ..Default::default() };
+        let told = stage.ask(&peer, Header::new(0, message_type::AUTH), &auth);
+        told[0].decode::<throng_channeld::proto::AuthResultMessage>().expect("an answer").result
+    };
+    assert_ne!(login(&mut stage, "127.0.0.1:40001"), 0, "not from where it came from");
+    assert_eq!(login(&mut stage, "198.51.100.7:40000"), 0, "the player herself");
+}

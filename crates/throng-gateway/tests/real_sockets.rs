@@ -1,0 +1,16 @@
+//! The gateway on loopback: doors, transports, limits of connections.
+
+mod admin_page;
+mod dialects;
+mod false_addresses;
+mod health;
+mod limits;
+mod link;
+mod movement_link;
+mod proxies;
+mod reload;
+mod serving;
+mod slow_readers;
+mod stage;
+mod transports;
+mod trust;

@@ -1,0 +1,217 @@
+//! A connection goes on from another address, and nobody else can make it do so.
+
+use crate::netcode_stage::*;
+use std::net::SocketAddr;
+use std::time::Duration;
+use throng_link::netcode::*;
+use throng_wire::Time;
+
+const START: Time = Time::from_secs(50);
+
+fn at(millis: u64) -> Time {
+    START.after(Duration::from_millis(millis))
+}
+
+/// A connection with both ends, and where the server thinks that the client is.
+struct Stage {
+    server: Server,
+    client: Connected,
+    candidate: Option<Candidate>,
+    address: SocketAddr,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let mut server = Server::new(2);
+        let client = connect(&mut server, START, client_address(1), token(1));
+        Stage { server, client, candidate: None, address: client_address(1) }
+    }
+
+    /// A datagram for the server: a move, or a response to one. The answer, if any.
+    fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<Vec<u8>, DropReason> {
+        let (_, accepted) = &mut self.server.connected[0];
+        let mut end = Movable {
+            client_id: accepted.client_id,
+            address: self.address,
+            opener: &mut accepted.opener,
+            sealer: &accepted.sealer,
+            candidate: &mut self.candidate,
+        };
+        let (mut datagram, mut reply) = (datagram.to_vec(), Vec::new());
+        if move_seat(&datagram).is_some() {
+            self.server.door.handle_move(now, from, &mut datagram, &mut end, &mut reply)?;
+            assert!(reply.len() <= datagram.len(), "{} bytes answered with {}", datagram.len(), reply.len());
+            return Ok(reply);
+        }
+        self.server.door.handle_move_response(now, from, &mut datagram, &mut end)?;
+        self.address = from;
+        Ok(reply)
+    }
+
+    fn poll(&mut self, now: Time) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.client.probe.poll_transmit(now, &mut self.client.sealer, &mut out).then_some(out)
+    }
+
+    fn challenge(&mut self, now: Time, mut datagram: Vec<u8>) {
+        let opened = self.client.opener.open(&mut datagram).unwrap();
+        assert_eq!(opened.kind, PacketKind::Challenge);
+        self.client.probe.on_challenge(now, opened.body);
+    }
+
+    /// The server says something, and the client hears it.
+    fn talk(&mut self, now: Time) {
+        let mut packet = seal(&mut self.server.connected[0].1.sealer, b"news");
+        assert_eq!(self.client.opener.open(&mut packet).unwrap().kind, PacketKind::Payload);
+        self.client.probe.on_heard(now);
+    }
+}
+
+#[test]
+fn a_client_that_knows_of_its_new_address_is_there_after_one_round_trip() {
+    let mut stage = Stage::new();
+    stage.client.probe.on_address_changed(at(0));
+    let there = client_address(2);
+    let wish = stage.poll(at(0)).unwrap();
+    assert_eq!((wish.len(), move_seat(&wish)), (MOVE_LEN, Some(0)));
+    let challenge = stage.handle(at(20), there, &wish).unwrap();
+    assert_eq!(challenge.len(), 333);
+    stage.challenge(at(40), challenge);
+    let response = stage.poll(at(40)).unwrap();
+    assert_eq!(stage.handle(at(60), there, &response), Ok(Vec::new()));
+    assert_eq!((stage.address, stage.candidate), (there, None));
+    assert_eq!(stage.server.door.counters().moved, 1);
+    stage.talk(at(80));
+    assert_eq!(stage.poll(at(500)), None, "the client is content");
+    // Keys and numbers go on as before.
+    let mut packet = seal(&mut stage.client.sealer, b"here");
+    assert_eq!(stage.server.connected[0].1.opener.open(&mut packet).unwrap().body, b"here");
+}
+
+#[test]
+fn a_client_that_hears_nothing_asks_after_a_second_and_a_half_and_then_ever_less_often() {
+    let mut stage = Stage::new();
+    // The server speaks ten times a second, then falls silent.
+    (1..=20).for_each(|count| stage.talk(at(100 * count)));
+    let asked: Vec<u64> = (200..1_000).map(|count| count * 10).filter(|&ms| stage.poll(at(ms)).is_some()).collect();
+    assert!((3_400..=3_600).contains(&asked[0]), "{asked:?}");
+    assert!(asked.len() <= 9, "352 bytes each: {asked:?}");
+    assert!(asked.windows(2).all(|pair| (200..=1_610).contains(&(pair[1] - pair[0]))), "{asked:?}");
+}
+
+#[test]
+fn a_quiet_connection_asks_nothing() {
+    let mut stage = Stage::new();
+    for second in 1..60 {
+        stage.talk(at(1_000 * second));
+        let asked = (0..10).filter(|tenth| stage.poll(at(1_000 * second + 100 * tenth)).is_some()).count();
+        assert!(asked == 0 || second < 12, "second {second}: until the pauses are known, one may ask");
+    }
+}
+
+#[test]
+fn lost_packets_of_a_move_are_made_good() {
+    for lost in 0..4 {
+        let mut stage = Stage::new();
+        stage.client.probe.on_address_changed(at(0));
+        let there = client_address(2);
+        let mut packets = 0;
+        for tick in 0..400 {
+            let now = at(10 * tick);
+            let Some(packet) = stage.poll(now) else { continue };
+            packets += 1;
+            if packets == lost {
+                continue;
+            }
+            let Ok(reply) = stage.handle(now, there, &packet) else { continue };
+            if !reply.is_empty() && packets + 1 != lost {
+                stage.challenge(now, reply);
+            }
+            if stage.address == there {
+                break;
+            }
+        }
+        assert_eq!(stage.address, there, "packet {lost} is lost");
+    }
+}
+
+#[test]
+fn what_was_recorded_moves_nothing_and_hinders_nothing() {
+    let mut stage = Stage::new();
+    let (there, thief) = (client_address(2), client_address(9));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(0), there, &wish).unwrap();
+    // The same wish from elsewhere has been opened before.
+    assert_eq!(stage.handle(at(1), thief, &wish), Err(DropReason::Replayed));
+    stage.challenge(at(10), challenge);
+    let response = stage.poll(at(10)).unwrap();
+    // The answer from elsewhere, before and after the true one.
+    assert_eq!(stage.handle(at(11), thief, &response), Err(DropReason::MoveNotOurs));
+    stage.handle(at(12), there, &response).unwrap();
+    assert_eq!(stage.handle(at(13), thief, &response), Err(DropReason::MoveNotOurs));
+    assert_eq!(stage.handle(at(14), there, &response), Err(DropReason::MoveNotOurs));
+    assert_eq!(stage.address, there);
+
+    // The client moves on. What it once answered at its former address does not bring it back there.
+    stage.talk(at(20));
+    let third = client_address(3);
+    stage.client.probe.on_address_changed(at(30));
+    let wish = stage.poll(at(30)).unwrap();
+    stage.handle(at(30), there, &wish).unwrap(); // the wish is caught, and comes from the former address
+    assert_eq!(stage.handle(at(31), there, &response), Err(DropReason::ChallengeOutdated));
+    let wish = stage.poll(at(300)).unwrap();
+    let challenge = stage.handle(at(300), third, &wish).unwrap();
+    stage.challenge(at(310), challenge);
+    let response = stage.poll(at(310)).unwrap();
+    stage.handle(at(320), third, &response).unwrap();
+    assert_eq!(stage.address, third);
+}
+
+#[test]
+fn a_challenge_for_another_address_proves_nothing() {
+    let mut stage = Stage::new();
+    let (there, thief) = (client_address(2), client_address(9));
+    stage.client.probe.on_address_changed(at(0));
+    // A thief catches the wish and lets it come from its own address. It passes the challenge on to the client.
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(0), thief, &wish).unwrap();
+    stage.challenge(at(10), challenge);
+    let response = stage.poll(at(10)).unwrap();
+    assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::MoveNotOurs));
+    // The client's next wish names the true address, and an older one that arrives late does not count any more.
+    let late = stage.poll(at(400)).unwrap();
+    let wish = (410..3_000).find_map(|ms| stage.poll(at(ms)).filter(|packet| move_seat(packet).is_some())).unwrap();
+    stage.handle(at(3_000), there, &wish).unwrap();
+    if move_seat(&late).is_some() {
+        assert_eq!(stage.handle(at(3_001), thief, &late), Err(DropReason::MoveNotOurs));
+    }
+    assert_eq!(stage.candidate.map(|candidate| candidate.address), Some(there));
+    assert_eq!(stage.handle(at(3_002), there, &response), Err(DropReason::ChallengeNotAuthentic));
+}
+
+#[test]
+fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    (options.requests_per_s, options.requests_burst) = (10, 40);
+    let mut stage = Stage::new();
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let mut rng = fastrand::Rng::with_seed(4);
+    stage.server.door = ServerHandshake::new(options, &mut random(5));
+    for _ in 0..1_000 {
+        let mut forged = wish.clone();
+        let place = rng.usize(5..31);
+        forged[place] ^= rng.u8(1..);
+        let refused = stage.handle(at(0), client_address(9), &forged);
+        assert!(refused.is_err() && stage.candidate.is_none(), "{refused:?}");
+    }
+    let counters = stage.server.door.counters();
+    assert!(counters.dropped(DropReason::TooManyRequests) >= 950, "{counters:?}");
+    assert_eq!((counters.moved, counters.move_challenged), (0, 0));
+    // A challenge that nobody asked for is not answered either.
+    stage.handle(at(5_000), client_address(2), &wish).unwrap();
+    let mut quiet = Stage::new();
+    quiet.client.probe.on_challenge(at(0), &[0; 308]);
+    assert_eq!(quiet.poll(at(10)), None);
+}

@@ -1,0 +1,4 @@
+//! The contracts of the meter, each in a module of its own.
+
+mod records_are_judged;
+mod ticks_add_up;

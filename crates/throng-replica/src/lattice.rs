@@ -1,0 +1,129 @@
+//! Which ticks are turns of a channel, and at which of them frames begin.
+//!
+//! All subscriptions of one interval have their turns in the same ticks, so that they share frames. Where the turns lie
+//! is the channel's own: see [`ChannelKey::phase`](crate::ChannelKey).
+//!
+//! **A frame may be given to whoever stands at or after its beginning.** To be told a change twice does no harm, since a
+//! field keeps the newest tick. So a channel needs no frame for every point at which somebody may stand. Who is late, for
+//! want of budget, after a loss, or because its interval has changed, is given a frame that begins at a point of a
+//! lattice: the newest multiple of 1, 2, 4 ... or 32 ticks that is not after its own point. How coarse depends on how late
+//! it is, so that it is told of less than half as much again as it has missed:
+//!
+//! ```text
+//! late by      1 to 3     4 to 7      8 to 15      16 to 31      32 to 63      64 and more
+//! multiple     1          2           4            8             16            32
+//! frames       1 each     2 or 3      2 or 3       2 or 3        2 or 3        one for 32 ticks
+//! ```
+//!
+//! Those who are served under the same conditions are late by about the same, so a channel has about five frames in a
+//! tick however many readers it has. Who is in step with its class stands at the last turn of it, and is told nothing
+//! twice.
+
+use throng_wire::Tick;
+
+/// The coarsest points of the lattice are 2^5 ticks apart: for who is 2^6 ticks late and more.
+const COARSEST_LOG2: u32 = 5;
+
+/// The next tick after `now` at which a channel of this phase has its turn for an interval.
+pub(crate) fn next_turn(now: Tick, interval_ticks: u16, phase: u32) -> Tick {
+    now.after(u32::from(interval_ticks.max(1)) - past_turn(now, interval_ticks, phase))
+}
+
+/// Ticks from the last turn at or before `now` to `now`.
+fn past_turn(now: Tick, interval_ticks: u16, phase: u32) -> u32 {
+    let interval = u64::from(interval_ticks.max(1));
+    let offset = (u64::from(phase) * interval) >> 32;
+    ((now.0 + offset) % interval) as u32
+}
+
+/// Where the frame begins that a subscription at `since` is given at `now`: at `since` or before it.
+pub(crate) fn beginning(since: Tick, interval_ticks: u16, now: Tick, phase: u32) -> Tick {
+    let late_ticks = now.since(since);
+    if late_ticks == u32::from(interval_ticks) {
+        // In step with its class: this is the point at which everybody of it stands.
+        return since;
+    }
+    let newest = now.before(1);
+    let own = newest.before(past_turn(newest, interval_ticks, phase));
+    let step_log2 = (late_ticks.max(2).ilog2() - 1).min(COARSEST_LOG2);
+    // From channel to channel, the lattice is shifted, so that not all of them pass a point of it in the same tick.
+    let number = since.short().0.wrapping_add(phase >> (32 - COARSEST_LOG2));
+    let point = since.before(number & ((1 << step_log2) - 1));
+    match own.is_newer_than(since) {
+        true => point,
+        false => point.newest(own),
+    }
+}
+
+/// `begins`, but not before `rush` if that is at or before `since`: what came in masses is not told twice.
+pub(crate) fn not_before(begins: Tick, rush: Tick, since: Tick) -> Tick {
+    if rush.is_newer_than(since) { begins } else { begins.newest(rush) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn turns_of_an_interval_fall_on_the_same_ticks() {
+        for phase in [0, 1, 1 << 31, u32::MAX, 0x9E37_79B9] {
+            for interval in [1, 2, 5, 30, 64, 300] {
+                let first = next_turn(Tick(99), interval, phase);
+                for now in 100..1_000 {
+                    let turn = next_turn(Tick(now), interval, phase);
+                    assert!(turn.since(Tick(now)) >= 1 && turn.since(Tick(now)) <= u32::from(interval));
+                    assert_eq!(turn.since(first) % u32::from(interval), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_begins_at_or_before_the_point_of_its_reader_and_not_far_before() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        for _ in 0..20_000 {
+            let (now, phase) = (Tick(rng.u64(1_000..1 << 40)), rng.u32(..));
+            let late = rng.u32(1..400);
+            let since = now.before(late);
+            let begins = beginning(since, rng.u16(1..100), now, phase);
+            assert!(!begins.is_newer_than(since), "{begins:?} after {since:?}");
+            let before = since.since(begins);
+            assert!(before < 32 && 2 * before <= late, "{late} ticks late, and told of {before} more");
+        }
+    }
+
+    #[test]
+    fn who_is_in_step_is_told_nothing_twice() {
+        for interval in [1, 3, 6, 30, 100] {
+            let mut turn = next_turn(Tick(5_000), interval, 0x1234_5678);
+            for _ in 0..100 {
+                let next = next_turn(turn, interval, 0x1234_5678);
+                assert_eq!(beginning(turn, interval, next, 0x1234_5678), turn);
+                turn = next;
+            }
+        }
+    }
+
+    #[test]
+    fn however_many_late_readers_it_has_a_channel_has_few_frames() {
+        for usually_late in [3, 6, 13, 30, 50] {
+            let mut frames = 0;
+            for now in 1_000..2_000 {
+                let from = usually_late / 2..usually_late * 3 / 2 + 1;
+                let readers = from.map(|late| beginning(Tick(now).before(late), 1, Tick(now), 0xABCD_EF01).0);
+                frames += readers.collect::<BTreeSet<_>>().len();
+            }
+            assert!(frames <= 6_000, "{frames} frames in 1,000 ticks for readers who are about {usually_late} late");
+        }
+    }
+
+    #[test]
+    fn what_came_in_masses_is_not_told_twice() {
+        let since = Tick(1_000);
+        assert_eq!(not_before(Tick(960), Tick(990), since), Tick(990));
+        assert_eq!(not_before(Tick(960), since, since), since);
+        assert_eq!(not_before(Tick(960), Tick(950), since), Tick(960));
+        assert_eq!(not_before(Tick(960), Tick(1_001), since), Tick(960), "it is still to be told");
+    }
+}

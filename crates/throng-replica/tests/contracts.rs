@@ -1,0 +1,10 @@
+//! The contracts of the replication core, each in a module of its own.
+
+mod any_bytes;
+mod convergence;
+mod dormant_channels;
+mod emptied_channel;
+mod limits;
+mod long_life;
+mod storm;
+mod turns;

@@ -1,0 +1,39 @@
+//! What a limit keeps from happening happens when the limit allows it.
+
+use std::sync::Arc;
+
+use throng_replica::{ChannelKey, GridShape, HubLimits, LimitReached, Placement, Replicator, ReplicatorOptions};
+use throng_schema::{Facet, Replicate, Schema};
+
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Cart {
+    #[replicate(position(step = 0.01))]
+    position: [f32; 3],
+}
+
+#[test]
+fn who_could_not_move_into_another_cell_moves_when_it_can() {
+    let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
+    let limits = HubLimits { channels: 2, ..HubLimits::default() };
+    let mut server = Replicator::new(schema, ReplicatorOptions { limits, retention_ticks: 4, ..Default::default() });
+    server.add_grid(GridShape::stacked([8.0; 3])).expect("a good grid");
+    let kind = server.store().schema().kind_id::<Cart>().expect("in the schema");
+    let cart = |x_m: f32| Cart { position: [x_m, 1.0, 1.0] };
+    server.begin_tick();
+    let stays = server.spawn(kind, Placement::Cell(0), None, |to| cart(1.0).quantise(to)).expect("room");
+    let moves = server.spawn(kind, Placement::Cell(0), None, |to| cart(9.0).quantise(to)).expect("room");
+    let refused = server.update(moves, |to| cart(21.0).quantise(to));
+    assert_eq!(refused, Err(LimitReached::Channels(2)));
+    let cell_of = |server: &Replicator| {
+        let home = server.home(moves, Facet::Public).expect("it has a home");
+        server.hub_ref().key(home)
+    };
+    assert_eq!(cell_of(&server), ChannelKey::Cell { grid: 0, cell: [1, 0, 0] });
+    server.despawn(stays);
+    for _ in 0..8 {
+        server.plan();
+        server.sweep(8);
+        server.begin_tick();
+    }
+    assert_eq!(cell_of(&server), ChannelKey::Cell { grid: 0, cell: [2, 0, 0] }, "though it has not moved again");
+}

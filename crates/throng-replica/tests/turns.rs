@@ -1,0 +1,304 @@
+//! What the writers of packets promise: a place in the packet for everybody, and nothing twice without need.
+
+use std::sync::Arc;
+
+use throng_replica::{
+    ChannelKey, ClientOptions, GridShape, Inline, LimitReached, Placement, ReplicaClient, Replicator,
+    ReplicatorOptions, SubscriptionId, Up,
+};
+use throng_schema::{Replicate, Schema};
+use throng_wire::{ConnectionId, ObjectId};
+
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Lamp {
+    #[replicate(integer(min = 0, max = 65_535))]
+    number: u32,
+}
+
+/// As long as an object may be.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Book {
+    #[replicate(text(max_bytes = 900))]
+    text: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Walker {
+    #[replicate(position(step = 0.01))]
+    position: [f32; 3],
+}
+
+struct House {
+    server: Replicator,
+    client: ReplicaClient,
+    connection: ConnectionId,
+    sequence: u64,
+}
+
+impl House {
+    fn new(retention_ticks: u32) -> House {
+        let schema = Schema::builder().kind::<Lamp>().kind::<Book>().kind::<Walker>().build();
+        let schema = Arc::new(schema.expect("good kinds"));
+        let options = ReplicatorOptions { retention_ticks, ..ReplicatorOptions::default() };
+        let mut server = Replicator::new(Arc::clone(&schema), options);
+        let client = ReplicaClient::new(schema, &[], ClientOptions::default()).expect("no grids");
+        let connection = server.hub().connect().expect("room");
+        House { server, client, connection, sequence: 0 }
+    }
+
+    fn subscribe(&mut self, key: ChannelKey, interval_ticks: u16) -> Result<SubscriptionId, LimitReached> {
+        let channel = self.server.channel(key).expect("room");
+        self.server.hub().subscribe(self.connection, channel, interval_ticks, 1)
+    }
+
+    fn spawn<T: Replicate>(&mut self, value: &T, key: ChannelKey) -> ObjectId {
+        let kind = self.server.store().schema().kind_id::<T>().expect("in the schema");
+        self.server.spawn(kind, Placement::Channel(key), None, |to| value.quantise(to)).expect("room")
+    }
+
+    fn update<T: Replicate>(&mut self, id: ObjectId, value: &T) {
+        self.server.update(id, |to| value.quantise(to)).expect("room");
+    }
+
+    fn plan(&mut self) {
+        self.server.plan();
+        self.server.encode(&Inline);
+    }
+
+    /// The next packet of this tick.
+    fn write(&mut self, room: usize) -> Vec<u8> {
+        let (outgoing, slots) = self.server.hub().writers();
+        let connection = slots[self.connection.index as usize].connection.as_mut().expect("it stays");
+        connection.begin_write(outgoing, room);
+        self.sequence += 1;
+        let mut packet = vec![0; room];
+        let written = connection.write_packet(outgoing, self.sequence, &mut packet);
+        packet.truncate(written);
+        packet
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.client.apply(self.server.now(), packet).expect("genuine");
+        self.server.hub().delivered(self.connection, self.sequence);
+    }
+
+    fn needs_full_packet(&mut self) -> bool {
+        self.server.hub_ref().connection(self.connection).expect("it stays").needs_full_packet()
+    }
+
+    fn seen<T: Replicate + Default>(&self, id: ObjectId) -> Option<T> {
+        let object = self.client.object(id)?;
+        let mut value = T::default();
+        value.apply(object.known_fields(), object.values());
+        Some(value)
+    }
+}
+
+#[test]
+fn a_long_entry_waits_for_a_packet_of_its_own_and_lets_short_ones_pass() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let lamps: Vec<ObjectId> = (0..20)
+        .map(|number| {
+            house.subscribe(ChannelKey::Custom(number), 1).expect("room");
+            house.spawn(&Lamp { number: 0 }, ChannelKey::Custom(number))
+        })
+        .collect();
+    let library = ChannelKey::Global(0);
+    house.subscribe(library, 1).expect("room");
+    let book = house.spawn(&Book { text: "x".repeat(890) }, library);
+    let mut full_packets = 0;
+    for tick in 1..60 {
+        house.server.begin_tick();
+        for &lamp in &lamps {
+            house.update(lamp, &Lamp { number: tick });
+        }
+        house.plan();
+        // A packet of the usual kind has no room for a book, whatever stands in it.
+        let room = if house.needs_full_packet() { 1_100 } else { 400 };
+        full_packets += u32::from(room == 1_100);
+        let packet = house.write(room);
+        house.deliver(&packet);
+        if tick > 4 {
+            let oldest = lamps.iter().map(|&lamp| tick - house.seen::<Lamp>(lamp).expect("seen").number).max();
+            assert!(oldest <= Some(2), "tick {tick}: a lamp is {oldest:?} ticks old");
+        }
+        if tick == 6 {
+            assert_eq!(house.seen::<Book>(book).map(|book| book.text.len()), Some(890), "the book has come");
+        }
+        if tick == 30 {
+            house.update(book, &Book { text: "y".repeat(900) });
+        }
+        if tick == 36 {
+            assert_eq!(house.seen::<Book>(book).map(|book| book.text.len()), Some(900), "so has its second edition");
+        }
+    }
+    assert_eq!(full_packets, 2, "one for each edition");
+}
+
+#[test]
+fn what_was_lost_and_has_been_overtaken_before_its_turn_is_not_sent_again() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let (key, slow) = (ChannelKey::Custom(1), 10);
+    house.subscribe(key, slow).expect("room");
+    let lamp = house.spawn(&Lamp { number: 1 }, key);
+    house.plan();
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    // An update is lost.
+    let mut number = 1;
+    loop {
+        house.server.begin_tick();
+        number += 1;
+        house.update(lamp, &Lamp { number });
+        house.plan();
+        if !house.write(1_000).is_empty() {
+            break;
+        }
+    }
+    let sequence = house.sequence;
+    house.server.begin_tick();
+    house.server.lost(house.connection, sequence);
+    // When it was lost it was the newest. Before it is its turn again, it no longer is.
+    number += 1;
+    house.update(lamp, &Lamp { number });
+    house.plan();
+    assert!(house.write(1_000).is_empty(), "nothing is sent before the turn of the class");
+    let counters = house.server.hub_ref().connection(house.connection).expect("it stays").counters();
+    assert_eq!((counters.resent_segments, counters.superseded_segments), (0, 1));
+}
+
+#[test]
+fn a_change_after_the_plan_of_a_tick_is_sent_in_the_next() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    house.subscribe(key, 1).expect("room");
+    let lamp = house.spawn(&Lamp { number: 1 }, key);
+    for number in 2..20 {
+        house.plan();
+        house.update(lamp, &Lamp { number });
+        let packet = house.write(1_000);
+        house.deliver(&packet);
+        house.server.begin_tick();
+        house.plan();
+        let packet = house.write(1_000);
+        house.deliver(&packet);
+        assert_eq!(house.seen::<Lamp>(lamp), Some(Lamp { number }));
+        house.server.begin_tick();
+    }
+}
+
+#[test]
+fn a_second_subscription_of_a_channel_is_refused() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let first = house.subscribe(ChannelKey::Custom(1), 1).expect("room");
+    assert_eq!(house.subscribe(ChannelKey::Custom(1), 5), Err(LimitReached::Subscribed));
+    house.server.hub().unsubscribe(house.connection, first);
+    assert!(house.subscribe(ChannelKey::Custom(1), 5).is_ok(), "once the first has ended there may be another");
+}
+
+#[test]
+fn who_comes_back_after_tombstones_were_forgotten_is_sent_a_roster_and_not_everything_again() {
+    let mut house = House::new(4);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    house.subscribe(key, 1).expect("room");
+    let mut lamps: Vec<ObjectId> = (0..20).map(|number| house.spawn(&Lamp { number }, key)).collect();
+    house.plan();
+    let complete = house.write(1_000);
+    house.deliver(&complete);
+    for _ in 0..70 {
+        house.server.begin_tick();
+        house.plan();
+        house.write(1_000);
+    }
+    // Nothing is written while two lamps end, their tombstones are forgotten, and another comes.
+    for gone in [3, 17] {
+        house.server.begin_tick();
+        house.server.despawn(lamps[gone]);
+        house.update(lamps[0], &Lamp { number: 100 + gone as u32 });
+    }
+    for _ in 0..6 {
+        house.server.begin_tick();
+    }
+    let newcomer = house.spawn(&Lamp { number: 77 }, key);
+    house.plan();
+    let roster = house.write(1_000);
+    // Subscription 1; 14 bytes: 5 bits for a slot, a roster, of slots 0 to 20. Slot 3 is the newcomer's, and nobody's is 17.
+    assert_eq!(roster[..2], [1 << 2, 10], "{roster:x?}");
+    assert_eq!(roster[2..12], [0x85, 0, 0, 0, 20, 0, 0, 0xFF, 0xFF, 0x0D], "{roster:x?}");
+    assert!(roster.len() < complete.len() / 2, "{} bytes, and {} for everything", roster.len(), complete.len());
+    house.deliver(&roster);
+    house.client.apply(house.server.now().after(100), &[]).expect("nothing");
+    lamps[3] = newcomer;
+    lamps.remove(17);
+    assert_eq!(house.client.object_count(), lamps.len());
+    assert!(lamps.iter().all(|&lamp| house.client.object(lamp).is_some()));
+    assert_eq!(house.seen::<Lamp>(lamps[0]), Some(Lamp { number: 117 }));
+}
+
+#[test]
+fn the_subscriptions_that_are_due_spread_over_the_ticks() {
+    // The cells of `crowd`: 10 x 10, seen at intervals of 2, 6 and 30 ticks by distance, by 200 viewers.
+    let schema = Arc::new(Schema::builder().kind::<Walker>().build().expect("a good kind"));
+    let mut server = Replicator::new(schema, ReplicatorOptions::default());
+    server.add_grid(GridShape::flat(Up::Z, [10.0, 10.0, 20.0])).expect("a good grid");
+    let mut rng = fastrand::Rng::with_seed(1);
+    let kind = server.store().schema().kind_id::<Walker>().expect("in the schema");
+    let mut walkers = Vec::new();
+    server.begin_tick();
+    for _ in 0..200 {
+        let position = [rng.f32() * 99.9, rng.f32() * 99.9, 0.0];
+        let walker = Walker { position };
+        walkers.push((server.spawn(kind, Placement::Cell(0), None, |to| walker.quantise(to)).expect("room"), position));
+        let connection = server.hub().connect().expect("room");
+        for (x, y) in (0..10).flat_map(|x| (0..10).map(move |y| (x, y))) {
+            let beyond = |at: f32, cell: i32| (cell as f32 * 10.0 - at).max(at - cell as f32 * 10.0 - 10.0).max(0.0);
+            let distance_m = beyond(position[0], x).hypot(beyond(position[1], y));
+            let interval = if distance_m < 10.0 {
+                2
+            } else if distance_m < 50.0 {
+                6
+            } else {
+                30
+            };
+            let channel = server.channel(ChannelKey::Cell { grid: 0, cell: [x, y, 0] }).expect("room");
+            server.hub().subscribe(connection, channel, interval, 1).expect("room");
+        }
+    }
+    let (mut given, mut sequence) = (Vec::new(), 0);
+    for tick in 0..120u32 {
+        for (id, position) in &walkers {
+            let moved = Walker { position: [position[0], position[1], (tick % 2) as f32] };
+            server.update(*id, |to| moved.quantise(to)).expect("room");
+        }
+        server.plan();
+        server.encode(&Inline);
+        let (outgoing, slots) = server.hub().writers();
+        let mut ids = Vec::new();
+        for (index, slot) in slots.iter_mut().enumerate() {
+            let Some(connection) = &mut slot.connection else { continue };
+            connection.begin_write(outgoing, 100_000);
+            while connection.has_more() {
+                sequence += 1;
+                assert!(connection.write_packet(outgoing, sequence, &mut [0; 1_150]) > 0);
+                ids.push((index, sequence));
+            }
+        }
+        for (index, sequence) in ids {
+            let id = ConnectionId { index: index as u32, generation: 1 };
+            server.hub().delivered(id, sequence);
+        }
+        if tick >= 60 {
+            given.push(server.hub_ref().counters().frames_shared);
+        }
+        server.begin_tick();
+    }
+    given.sort_unstable();
+    let (median, most) = (given[given.len() / 2], given[given.len() - 1]);
+    assert!(median > 1_000, "subscriptions are served: {given:?}");
+    assert!(most * 10 <= median * 12, "{most} subscriptions in one tick, {median} in most: {given:?}");
+}

@@ -1,0 +1,8 @@
+//! The contracts of schemas, each in a module of its own.
+
+mod any_bytes;
+mod derive;
+mod hash;
+mod kinds;
+mod quantisers;
+mod wire;

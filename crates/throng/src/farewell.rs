@@ -1,0 +1,40 @@
+//! The last packets to connections whose seats are needed at once: what tells an old program of a player that a newer one has
+//! taken its place.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use throng_wire::Time;
+
+/// Datagrams that wait for their time. More are left out: the old program then finds out by silence.
+const FAREWELLS_MAX: usize = 4_096;
+
+/// Sealed datagrams, to be sent at their times.
+#[derive(Default)]
+pub(crate) struct Farewells {
+    waiting: VecDeque<(Time, SocketAddr, Vec<u8>)>,
+    pub(crate) left_out: u64,
+}
+
+impl Farewells {
+    /// Takes the last packets to one address.
+    pub(crate) fn add(&mut self, to: SocketAddr, packets: Vec<(Time, Vec<u8>)>) {
+        for (at, packet) in packets {
+            match self.waiting.len() < FAREWELLS_MAX {
+                true => self.waiting.push_back((at, to, packet)),
+                false => self.left_out += 1,
+            }
+        }
+    }
+
+    /// Gives out what is due.
+    pub(crate) fn drain(&mut self, now: Time, mut send: impl FnMut(SocketAddr, &[u8])) {
+        self.waiting.retain(|(at, to, packet)| {
+            let is_due = *at <= now;
+            if is_due {
+                send(*to, packet);
+            }
+            !is_due
+        });
+    }
+}

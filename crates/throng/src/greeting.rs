@@ -1,0 +1,96 @@
+//! How a connection is opened above the link, as the server sees it: from the first packet to *live*.
+//!
+//! ```text
+//! Unconfirmed --first packet--> Greeting --hello fits--> Welcomed --ready, or anything else of the game--> Live
+//!                                  |  hello does not fit: refused        no hello, no ready for 5 s: ended
+//! ```
+//!
+//! *Ready* is a message of lane 0, and lanes do not wait for each other. A client that has decoded the welcome may speak
+//! at once, so its first words can come before its *ready*, and must not be lost. They say the same: only who has read the
+//! welcome may speak at all. So whatever a welcomed client says makes it live, and is then heard.
+
+use std::time::Duration;
+
+use throng_link::session::{LaneId, LaneOptions};
+use throng_schema::Schema;
+
+use crate::handshake::{self, OpenError};
+
+/// Our own lane for control messages; the game's lanes come after it.
+pub(crate) const CONTROL: LaneId = LaneId(0);
+
+/// A connection whose hello does not come in this time is ended, and one that does not show in this time that it has read
+/// the welcome.
+pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The link is up; the client has not yet shown that it knows.
+    Unconfirmed,
+    /// The hello is awaited.
+    Greeting,
+    /// Our welcome is on its way.
+    Welcomed,
+    /// The client can read everything.
+    Live,
+}
+
+/// What a message of a client asks for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Nothing: it says again what is known.
+    Nothing,
+    /// Its hello fits: it is to be welcomed.
+    Welcome,
+    /// Its hello does not fit: it is to be told, and ended.
+    Refuse(OpenError),
+    /// It has read the welcome.
+    GoLive,
+    /// It has read the welcome, and this is a message for the game.
+    GoLiveAndDeliver,
+    /// A message for the game.
+    Deliver,
+    /// It broke the protocol.
+    Misbehaved(&'static str),
+}
+
+/// What a message on `lane` asks for at this stage.
+pub(crate) fn step(stage: Stage, lane: LaneId, bytes: &[u8], schema: &Schema, lanes: &[LaneOptions]) -> Step {
+    match (stage, lane == CONTROL) {
+        (Stage::Live, false) => Step::Deliver,
+        (Stage::Welcomed, false) => Step::GoLiveAndDeliver,
+        (Stage::Unconfirmed | Stage::Greeting, false) => Step::Misbehaved("a message came before the hello"),
+        (Stage::Live, true) => Step::Nothing,
+        (Stage::Welcomed, true) if handshake::is_ready(bytes) => Step::GoLive,
+        (Stage::Welcomed, true) => Step::Nothing,
+        (Stage::Unconfirmed | Stage::Greeting, true) => match handshake::check_hello(bytes, schema, lanes) {
+            Ok(()) => Step::Welcome,
+            Err(error) => Step::Refuse(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::default_lanes;
+
+    #[test]
+    fn whatever_a_welcomed_client_says_makes_it_live_and_is_heard() {
+        let (schema, lanes) = (Schema::builder().build().expect("no kinds"), default_lanes());
+        let hello = handshake::hello(&schema, &lanes);
+        let says = |stage, lane, bytes: &[u8]| step(stage, LaneId(lane), bytes, &schema, &lanes);
+        assert_eq!(says(Stage::Greeting, 0, &hello), Step::Welcome);
+        assert_eq!(says(Stage::Welcomed, 0, &handshake::ready()), Step::GoLive);
+        for lane in 1..4 {
+            assert_eq!(says(Stage::Welcomed, lane, b"first words"), Step::GoLiveAndDeliver);
+            assert_eq!(says(Stage::Live, lane, b"more words"), Step::Deliver);
+            assert!(matches!(says(Stage::Greeting, lane, b"too early"), Step::Misbehaved(_)));
+        }
+        // Doubled or late control messages change nothing.
+        assert_eq!(says(Stage::Welcomed, 0, &hello), Step::Nothing);
+        assert_eq!(says(Stage::Live, 0, &handshake::ready()), Step::Nothing);
+        assert!(matches!(says(Stage::Greeting, 0, &handshake::ready()), Step::Refuse(OpenError::Malformed)));
+    }
+}
