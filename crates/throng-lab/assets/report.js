@@ -14,8 +14,13 @@
   const line = name => ({ stroke: colour(name), width: 1.75 });
 
   const second = run.series.seconds;
+  // A bar stands on the middle of its stretch.
+  const histogram = run.series.histogram;
+  const width = histogram.from_ms[1] || 0;
+  const bars = { paths: uPlot.paths.bars({ size: [0.95, 100] }), fill: colour("send"), width: 0 };
   const plots = {
     frames: { data: () => stack(run.series.frames), series: layers, height: 280, unit: "ms", limit: run.server.tick_ms, limitName: "one tick" },
+    histogram: { data: () => [histogram.from_ms.map(from => from + width / 2), histogram.frames], series: () => [bars], xUnit: "ms" },
     age: { data: () => [second.time_s, second.near_age_p99_ms], series: () => [line("send")] },
     rate: { data: () => [second.time_s, second.kbit_per_s], series: () => [line("send")], limit: run.client.budget_kbit_per_s, limitName: "budget" },
     encoded: { data: () => [second.time_s, second.frames_encoded_per_tick], series: () => [line("encode")] },
@@ -71,7 +76,7 @@
       scales: { x: { time: false }, y: { range: range(plot.limit) } },
       series: [{}, ...plot.series().map(style => ({ points: { show: false }, ...style }))],
       axes: [
-        { ...axis, size: 28, values: (_, ticks) => ticks.map(tick => tick + " s") },
+        { ...axis, size: 28, values: (_, ticks) => ticks.map(tick => tick + " " + (plot.xUnit || "s")) },
         { ...axis, size: 52, values: (_, ticks) => ticks.map(tick => plot.unit ? tick + " " + plot.unit : tick) },
       ],
       plugins: [limitLine(plot)],

@@ -75,6 +75,12 @@ pub struct BotsReport {
     pub objects_compared: u64,
     /// Of those, the ones that were not what the server had sent.
     pub state_mismatches: u64,
+    /// Objects that were compared with the server's truth while everything moved.
+    pub compared_in_play: u64,
+    /// Of those, the ones that were not what the server had sent.
+    pub mismatches_in_play: u64,
+    /// Bots that stood still for a while.
+    pub stalled: u32,
     /// Of the measured part.
     pub cpu_cores: f64,
     /// Inputs sent by inputs due.

@@ -16,6 +16,7 @@ use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::kinds::{self, Character, Chest, Prop};
 use crate::pace::{Finish, Pace};
 use crate::scenario::{Scenario, View};
+use crate::truth::TrueObject;
 use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
 
 /// Names the lab's protocol: its tokens are good for nothing else.
@@ -37,6 +38,10 @@ pub struct Host<R = Channels> {
     players: Vec<Option<Player>>,
     /// By character.
     bodies: Vec<Option<Body>>,
+    /// The objects that never change, in the order of [`IdleObjects`].
+    props: Vec<ObjectId>,
+    /// The last tick in which the contents of the chests changed.
+    chests_changed: Option<Tick>,
     is_moving: bool,
     is_frozen: bool,
     pace: Pace,
@@ -60,6 +65,8 @@ struct Body {
     object: ObjectId,
     connection: ConnectionId,
     chests: Vec<ObjectId>,
+    /// The tick in which it entered.
+    since: Tick,
 }
 
 impl Host {
@@ -110,6 +117,8 @@ impl<R: Replication> Host<R> {
             scenario: scenario.clone(),
             players: vec![None; scenario.players as usize],
             bodies: Vec::new(),
+            props: Vec::with_capacity(scenario.idle_objects as usize),
+            chests_changed: None,
             is_moving: false,
             is_frozen: false,
             pace: Pace::new(interval, clock::now()),
@@ -121,9 +130,9 @@ impl<R: Replication> Host<R> {
         };
         for position in IdleObjects::new(scenario) {
             let position = from_corner(scenario, position);
-            host.server
-                .spawn(Prop { position }, Placement::Cell(0))
-                .map_err(|_| StartError::Options("there are more idle objects than the server takes"))?;
+            let prop = host.server.spawn(Prop { position }, Placement::Cell(0));
+            host.props
+                .push(prop.map_err(|_| StartError::Options("there are more idle objects than the server takes"))?);
         }
         Ok(host)
     }
@@ -193,9 +202,32 @@ impl<R: Replication> Host<R> {
         self.is_frozen = true;
     }
 
-    /// The characters' objects.
-    pub fn characters(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        self.bodies.iter().flatten().map(|body| body.object)
+    /// The characters as the game has them.
+    pub(crate) fn true_characters(&self) -> impl Iterator<Item = TrueObject> + '_ {
+        let states = self.world.characters();
+        states.filter_map(|(character, state)| {
+            let body = self.bodies.get(character.0 as usize)?.as_ref()?;
+            let position = from_corner(&self.scenario, state.position);
+            let value = Character { position, ..Character::from(state) };
+            Some(TrueObject::of(body.object, Some(body.connection.index), &value))
+        })
+    }
+
+    /// All objects as the game has them.
+    pub(crate) fn true_objects(&self) -> impl Iterator<Item = TrueObject> + '_ {
+        let bodies = (0..).zip(&self.bodies).filter_map(|(slot, body)| Some((slot, body.as_ref()?)));
+        let chests = bodies.flat_map(move |(slot, body)| {
+            (0..).zip(&body.chests).map(move |(number, &chest)| {
+                let position = from_corner(&self.scenario, chest_position(&self.scenario, slot, number));
+                let changed = self.chests_changed.filter(|&tick| tick >= body.since);
+                let contents = changed.map_or(0, |tick| chest_contents(&self.scenario, tick.short().0, slot, number));
+                TrueObject::of(chest, None, &Chest { position, contents })
+            })
+        });
+        let props = IdleObjects::new(&self.scenario).zip(&self.props).map(|(position, &prop)| {
+            TrueObject::of(prop, None, &Prop { position: from_corner(&self.scenario, position) })
+        });
+        self.true_characters().chain(chests).chain(props)
     }
 
     /// Waits for the next tick to be due. Meanwhile the socket is drained now and then: what ten thousand clients send
@@ -249,6 +281,7 @@ impl<R: Replication> Host<R> {
             server.set_viewpoint(body.connection, position.map(f64::from));
         });
         if self.scenario.chests_per_player > 0 && tick.0.is_multiple_of(self.scenario.chest_change_ticks.into()) {
+            self.chests_changed = Some(tick);
             for (slot, body) in self.bodies.iter().enumerate() {
                 let chests = body.iter().flat_map(|body| &body.chests);
                 for (number, &chest) in chests.enumerate() {
@@ -284,7 +317,8 @@ impl<R: Replication> Host<R> {
             let position = from_corner(&self.scenario, chest_position(&self.scenario, character.0, chest));
             self.server.spawn(Chest { position, contents: 0 }, placement).ok()
         });
-        let body = Body { object, connection, chests: chests.collect() };
+        let chests = chests.collect();
+        let body = Body { object, connection, chests, since: self.server.current_tick() };
         let slot = character.0 as usize;
         if self.bodies.len() <= slot {
             self.bodies.resize_with(slot + 1, || None);

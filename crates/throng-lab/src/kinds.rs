@@ -61,6 +61,27 @@ pub struct Prop {
     pub position: [f32; 3],
 }
 
+/// A kind of the lab: its number in [`schema`], and the words that its quantised fields take.
+pub(crate) trait LabKind: Replicate {
+    const NUMBER: u16;
+    const WORDS: usize;
+}
+
+impl LabKind for Character {
+    const NUMBER: u16 = 0;
+    const WORDS: usize = 9;
+}
+
+impl LabKind for Chest {
+    const NUMBER: u16 = 1;
+    const WORDS: usize = 4;
+}
+
+impl LabKind for Prop {
+    const NUMBER: u16 = 2;
+    const WORDS: usize = 3;
+}
+
 /// The kinds of all workloads.
 pub fn schema() -> Arc<Schema> {
     let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().build();
@@ -80,5 +101,21 @@ impl From<&CharacterState> for Character {
                 Mode::Airborne => Stance::Airborne,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_words_of_the_kinds_are_those_of_the_schema() {
+        fn check<K: LabKind>() {
+            assert_eq!(schema().kind_id::<K>().map(|kind| kind.0), Some(K::NUMBER), "{}", K::kind().name);
+            assert_eq!(K::kind().empty_values().0.len(), K::WORDS, "{}", K::kind().name);
+        }
+        check::<Character>();
+        check::<Chest>();
+        check::<Prop>();
     }
 }

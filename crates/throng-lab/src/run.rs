@@ -219,9 +219,8 @@ impl<'a, R: Replication> Play<'a, R> {
             self.tick()?;
         }
         let (tick, began) = timed(clock::now, || self.host.tick());
-        let ids: Vec<_> = self.host.server().replication().objects().collect();
         self.truth
-            .write(self.host.server(), (tick, began), true, ids.into_iter())
+            .write((tick, began), true, self.host.true_objects())
             .context("the server's truth could not be written")?;
         self.bots.tell(Command::Stop);
         let until = clock::now().after(REPORT_PATIENCE);
@@ -246,9 +245,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
-            let characters = self.host.characters();
             self.truth
-                .write(self.host.server(), (tick, began), false, characters)
+                .write((tick, began), false, self.host.true_characters())
                 .context("the server's truth could not be written")?;
         }
         self.bots.listen()

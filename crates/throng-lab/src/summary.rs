@@ -9,6 +9,8 @@ mod published;
 mod series;
 mod targets;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -16,7 +18,7 @@ use crate::environment::Environment;
 use crate::scenario::Model;
 
 pub use published::Published;
-pub use series::{FrameSeries, SecondSeries, Series};
+pub use series::{FrameHistogram, FrameSeries, SecondSeries, Series};
 pub use targets::{Bound, Target};
 
 /// Number of this layout of the summary. Rises when a key changes its meaning or goes away, not when one is added.
@@ -289,6 +291,15 @@ pub struct Bots {
     /// Objects that were compared with the server's truth at the end, over all decoding bots; those near a bot that it
     /// does not hold count as different.
     pub objects_compared: u64,
+    /// Objects that were compared with the server's truth while everything moved. Only on a path that loses nothing.
+    #[serde(default)]
+    pub compared_in_play: u64,
+    /// Objects whose decoded state was not what the server had sent, while everything moved.
+    #[serde(default)]
+    pub mismatches_in_play: u64,
+    /// Bots that were later than 250 ms with an input.
+    #[serde(default)]
+    pub stalled: u32,
     /// Processor time by wall time, 1 is one core.
     pub cpu_cores: f64,
     /// Cores that the bots may use.
@@ -476,6 +487,8 @@ impl Bytes {
 
 /// More than this for other programs, and what the server could not do may be their fault.
 const OTHERS_CORES_MAX: f64 = 0.25;
+/// A bot that is later than this with an input has stood still: what it saw meanwhile says nothing about the server.
+pub(crate) const STALL: Duration = Duration::from_millis(250);
 /// Loopback loses nothing while the receiver keeps up; a verdict that comes too late may still call a packet lost.
 const CLEAN_LOSS_MAX: f64 = 0.005;
 /// The share of due inputs below which the bots were too slow.
@@ -507,6 +520,11 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
         bots.state_mismatches == 0,
         format!("{} decoded objects differed from what the server had sent", bots.state_mismatches),
     );
+    unless(
+        bots.mismatches_in_play == 0,
+        format!("{} decoded objects differed from what the server had sent, in mid-play", bots.mismatches_in_play),
+    );
+    unless(bots.stalled == 0, format!("{} bots stood still for more than {} ms", bots.stalled, STALL.as_millis()));
     unless(run.server.ticks > 0, "nothing was measured: the run ended during the warm-up".to_owned());
     let others = run.others_cpu_cores.unwrap_or(0.0);
     unless(others <= OTHERS_CORES_MAX, format!("other programs took {others:.2} cores of this machine"));

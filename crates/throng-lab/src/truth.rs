@@ -13,7 +13,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use throng::{ObjectId, Replication, Server, Tick, Time};
+use throng::schema::ValuesMut;
+use throng::{ObjectId, Tick, Time};
+
+use crate::kinds::LabKind;
 
 /// Words of the kind with the most.
 pub(crate) const WORDS: usize = 9;
@@ -32,6 +35,14 @@ pub(crate) struct TrueObject {
 }
 
 impl TrueObject {
+    /// An object of the game with `value`. Clients are compared with the game's own values, not with what the server made
+    /// of them.
+    pub(crate) fn of<K: LabKind>(id: ObjectId, owner: Option<u32>, value: &K) -> TrueObject {
+        let mut words = [0; WORDS];
+        value.quantise(ValuesMut { words: &mut words[..K::WORDS], blobs: &mut [] });
+        TrueObject { id, owner, kind: K::NUMBER, words }
+    }
+
     /// In metres; the lab's kinds begin with a position in centimetres.
     pub(crate) fn position_m(&self) -> [f64; 3] {
         std::array::from_fn(|axis| f64::from(self.words[axis] as i32) / 100.0)
@@ -87,30 +98,27 @@ impl TruthWriter {
         &self.path
     }
 
-    /// Writes what the server holds of these objects. `tick` is the one that was sent last.
+    /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last.
     pub(crate) fn write(
         &mut self,
-        server: &Server<impl Replication>,
         (tick, time): (Tick, Time),
         is_final: bool,
-        objects: impl Iterator<Item = ObjectId>,
+        objects: impl Iterator<Item = TrueObject>,
     ) -> io::Result<()> {
         self.version += 1;
         self.bytes.clear();
         self.bytes.resize(HEAD_BYTES, 0);
         let mut count = 0u32;
-        for id in objects {
+        for object in objects {
             if self.bytes.len() + ENTRY_BYTES > self.place_bytes as usize {
                 break;
             }
-            let Some(object) = server.replication().object(id) else { continue };
-            let owner = object.owner.map_or(NO_OWNER, |owner| owner.index);
-            for number in [id.index, id.generation, owner, u32::from(object.kind.0)] {
+            let owner = object.owner.unwrap_or(NO_OWNER);
+            for number in [object.id.index, object.id.generation, owner, u32::from(object.kind)] {
                 self.bytes.extend_from_slice(&number.to_le_bytes());
             }
-            let words = object.values.words;
-            for word in 0..WORDS {
-                self.bytes.extend_from_slice(&words.get(word).copied().unwrap_or(0).to_le_bytes());
+            for word in object.words {
+                self.bytes.extend_from_slice(&word.to_le_bytes());
             }
             count += 1;
         }

@@ -9,11 +9,12 @@ use throng::net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
 use throng::{ClientCore, ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
 
 use super::bot::{Bot, Link};
-use super::witness::Witness;
+use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Progress, allow_sockets, pin};
 use crate::clock;
 use crate::kinds;
 use crate::scenario::Scenario;
+use crate::summary::STALL;
 use crate::world::BotBrain;
 
 /// Bots that begin to connect per millisecond.
@@ -56,11 +57,62 @@ struct Measuring {
 
 /// What was counted, and what came of it.
 struct Measured {
-    inputs_due: u64,
-    inputs_sent: u64,
-    late_us: Histogram<u64>,
+    turns: TurnLog,
     cpu_cores: f64,
     kbit_per_s: (f64, f64),
+}
+
+/// A bot's turn against its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    late: Duration,
+    /// Turns that are over with this one: itself, and those that it came too late for.
+    due: u64,
+    /// The instant for which the next one is planned.
+    next: Time,
+}
+
+impl Turn {
+    fn of(planned: Time, now: Time, interval: Duration) -> Turn {
+        let late = now.since(planned);
+        let due = 1 + (late.as_micros() / interval.as_micros().max(1)) as u64;
+        Turn { late, due, next: planned.after(interval * u32::try_from(due).unwrap_or(u32::MAX)) }
+    }
+}
+
+/// How turns went.
+struct TurnLog {
+    due: u64,
+    sent: u64,
+    late_us: Histogram<u64>,
+}
+
+impl TurnLog {
+    /// Turns lost in one go that are counted one by one.
+    const LOST_MAX: u64 = 100_000;
+
+    fn new() -> TurnLog {
+        TurnLog { due: 0, sent: 0, late_us: late_histogram() }
+    }
+
+    /// A turn that was lost counts as late as it was when the bot came back: the correction of HdrHistogram for
+    /// coordinated omission.
+    fn take(&mut self, turn: Turn, sent: bool, interval: Duration) {
+        self.due += turn.due;
+        self.sent += u64::from(sent);
+        for lost in 0..turn.due.min(Self::LOST_MAX) {
+            let late = turn.late.saturating_sub(interval * lost as u32);
+            self.late_us.saturating_record(late.as_micros() as u64);
+        }
+    }
+
+    fn sent_ratio(&self) -> f64 {
+        self.sent as f64 / self.due.max(1) as f64
+    }
+
+    fn late_p99_ms(&self) -> Option<f64> {
+        (!self.late_us.is_empty()).then(|| self.late_us.value_at_quantile(0.99) as f64 / 1e3)
+    }
 }
 
 /// The last second.
@@ -95,13 +147,7 @@ impl<D: Decoder> Fleet<D> {
             next_look: now,
             interval: Duration::from_secs(1) / scenario.input_hz.max(1),
             measuring: None,
-            measured: Measured {
-                inputs_due: 0,
-                inputs_sent: 0,
-                late_us: late_histogram(),
-                cpu_cores: 0.0,
-                kbit_per_s: (0.0, 0.0),
-            },
+            measured: Measured { turns: TurnLog::new(), cpu_cores: 0.0, kbit_per_s: (0.0, 0.0) },
             second: Second { since: now, cpu_s: clock::process_cpu_s(), bytes: 0, late_us: late_histogram() },
             scenario,
         })
@@ -111,7 +157,7 @@ impl<D: Decoder> Fleet<D> {
     pub(crate) fn turn(&mut self) -> Result<(), BotsError> {
         let now = clock::now();
         self.open_bots(now)?;
-        self.witness.look(&self.bots, self.measuring.is_some());
+        self.witness.look(clock::now, eyes(&self.bots), self.measuring.is_some());
         self.look(now);
         let served = match self.bots.len() < self.scenario.players as usize {
             true => self.serve_all(now),
@@ -203,7 +249,7 @@ impl<D: Decoder> Fleet<D> {
         let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
         let connected = self.bots.iter().filter(|bot| bot.connection.is_some()).count() as u32;
         if compare {
-            self.witness.compare_final(&self.bots);
+            self.witness.compare_final(eyes(&self.bots).filter(|eyes| eyes.connection.is_some()));
         }
         let now = clock::now();
         for bot in &mut self.bots {
@@ -216,12 +262,14 @@ impl<D: Decoder> Fleet<D> {
             disconnects,
             ends: self.ends(),
             decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
-            state_mismatches: self.witness.mismatches(),
-            objects_compared: self.witness.compared(),
+            state_mismatches: self.witness.at_rest().mismatches,
+            objects_compared: self.witness.at_rest().objects,
+            mismatches_in_play: self.witness.in_play().mismatches,
+            compared_in_play: self.witness.in_play().objects,
             cpu_cores: measured.cpu_cores,
-            inputs_sent_ratio: measured.inputs_sent as f64 / measured.inputs_due.max(1) as f64,
-            input_delay_p99_ms: (!measured.late_us.is_empty())
-                .then(|| measured.late_us.value_at_quantile(0.99) as f64 / 1e3),
+            stalled: self.bots.iter().filter(|bot| bot.has_stalled).count() as u32,
+            inputs_sent_ratio: measured.turns.sent_ratio(),
+            input_delay_p99_ms: measured.turns.late_p99_ms(),
             kbit_per_s: measured.kbit_per_s,
             known: self.witness.known(),
             known_within_40_m: self.witness.known_within_40_m(),
@@ -261,6 +309,7 @@ impl<D: Decoder> Fleet<D> {
                 brain: BotBrain::new(&self.scenario, number),
                 next_turn: first_turn(self.started, now, self.interval, offset),
                 is_decoder,
+                has_stalled: false,
                 connection: None,
                 end: None,
                 received_bytes: 0,
@@ -283,17 +332,15 @@ impl<D: Decoder> Fleet<D> {
 
     fn serve(&mut self, index: usize, now: Time) {
         let bot = &mut self.bots[index];
-        let late_us = now.micros_since(bot.next_turn);
-        let turns = 1 + late_us / self.interval.as_micros() as u64;
-        bot.next_turn = bot.next_turn.after(self.interval * turns as u32);
+        let turn = Turn::of(bot.next_turn, now, self.interval);
+        bot.next_turn = turn.next;
         bot.receive(now, &mut self.buffers);
         let sent = bot.send_input();
         bot.transmit(now, &mut self.out);
-        self.second.late_us.saturating_record(late_us);
+        self.second.late_us.saturating_record(turn.late.as_micros() as u64);
         if self.measuring.is_some() && bot.connection.is_some() {
-            self.measured.inputs_due += turns;
-            self.measured.inputs_sent += u64::from(sent);
-            self.measured.late_us.saturating_record(late_us);
+            self.measured.turns.take(turn, sent, self.interval);
+            bot.has_stalled |= turn.late > STALL;
         }
     }
 
@@ -310,6 +357,14 @@ impl<D: Decoder> Fleet<D> {
         }
         Ok(())
     }
+}
+
+/// What the decoding bots have to look with. A bot whose connection has ended sees nothing.
+fn eyes<D: Decoder>(bots: &[Bot<D>]) -> impl Iterator<Item = Eyes<'_, D>> {
+    bots.iter().filter(|bot| bot.is_decoder).map(|bot| {
+        let is_connected = bot.core.is_connected();
+        Eyes { replica: bot.core.replica(), connection: bot.connection.filter(|_| is_connected) }
+    })
 }
 
 /// Whether bot `number` of `players` is one of the `witnesses` that decode what they are sent. They are spread evenly: the
@@ -333,6 +388,43 @@ fn late_histogram() -> Histogram<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bot_that_stands_still_for_two_seconds_in_twenty_is_seen() {
+        let interval = Duration::from_millis(33);
+        let mut log = TurnLog::new();
+        let (mut now, mut planned, mut stalled) = (Time(0), Time(0), false);
+        while now < Time(20_000_000) {
+            now = now.max(planned).after(if now > Time(9_000_000) && !stalled {
+                Duration::from_secs(2)
+            } else {
+                Duration::from_micros(500)
+            });
+            let turn = Turn::of(planned, now, interval);
+            planned = turn.next;
+            stalled |= turn.late > STALL;
+            log.take(turn, true, interval);
+        }
+        assert!(stalled);
+        // 60 of 606 turns were lost.
+        assert!((0.89..0.91).contains(&log.sent_ratio()), "{}", log.sent_ratio());
+        // A tenth of the turns fell into the stall, evenly over 2 s of lateness: a hundredth is later than 1.8 s.
+        let p99_ms = log.late_p99_ms().expect("turns");
+        assert!((1_750.0..1_850.0).contains(&p99_ms), "{p99_ms}");
+    }
+
+    #[test]
+    fn a_bot_that_keeps_its_plan_is_never_late() {
+        let interval = Duration::from_millis(20);
+        let mut log = TurnLog::new();
+        for number in 0..500u64 {
+            let planned = Time(number * 20_000);
+            let turn = Turn::of(planned, planned.after(Duration::from_micros(300)), interval);
+            assert_eq!((turn.due, turn.next), (1, Time(planned.0 + 20_000)));
+            log.take(turn, true, interval);
+        }
+        assert_eq!((log.sent_ratio(), log.late_p99_ms().map(f64::round)), (1.0, Some(0.0)));
+    }
 
     #[test]
     fn witnesses_sit_in_every_part_of_the_order_in_which_bots_are_served() {

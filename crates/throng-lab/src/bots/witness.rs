@@ -8,10 +8,9 @@ use hdrhistogram::Histogram;
 use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
 
 use super::BotsError;
-use super::bot::Bot;
 use crate::clock;
 use crate::neighbours::NeighbourLog;
-use crate::scenario::Scenario;
+use crate::scenario::{NetPreset, Scenario};
 use crate::summary::{Known, Neighbours};
 use crate::truth::{Snapshot, TrueObject, TruthReader};
 
@@ -24,6 +23,15 @@ const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = 512;
 
+/// What a decoding bot has to look with.
+pub(super) struct Eyes<'a, D> {
+    /// What it knows; nothing before it is connected.
+    pub(super) replica: Option<&'a D>,
+    /// Index of its connection at the server.
+    pub(super) connection: Option<u32>,
+}
+
+/// Looks through the eyes of the decoding bots. It knows the time from its arguments alone.
 pub(super) struct Witness {
     truth: Option<TruthReader>,
     snapshot: Snapshot,
@@ -36,12 +44,23 @@ pub(super) struct Witness {
     tick_interval_us: f64,
     /// How far the outermost ring reaches.
     view_m: f64,
+    /// The path loses nothing: an object whose newest news is of a tick has the state of that tick.
+    is_clean: bool,
     rng: fastrand::Rng,
     neighbours: NeighbourLog,
     known: Histogram<u64>,
     known_nearby: Option<f64>,
-    mismatches: u64,
-    compared: u64,
+    at_rest: Compared,
+    in_play: Compared,
+}
+
+/// Objects that were compared with the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Compared {
+    /// How many.
+    pub(super) objects: u64,
+    /// How many of them differed, or were not there.
+    pub(super) mismatches: u64,
 }
 
 impl Witness {
@@ -55,35 +74,46 @@ impl Witness {
             tick_times: VecDeque::with_capacity(TICK_TIMES),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
+            is_clean: scenario.net == NetPreset::None,
             view_m: scenario.rings.last().map_or(f64::INFINITY, |ring| f64::from(ring.radius_m)),
             rng: fastrand::Rng::with_seed(scenario.seed),
             neighbours: NeighbourLog::default(),
             known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
             known_nearby: None,
-            mismatches: 0,
-            compared: 0,
+            at_rest: Compared::default(),
+            in_play: Compared::default(),
         })
     }
 
-    /// Takes news of the truth, and looks through the eyes of the decoding bots whose moment has come.
-    pub(super) fn look(&mut self, bots: &[Bot<impl Decoder>], measuring: bool) {
+    /// Takes news of the truth, and looks through the eyes whose moment has come.
+    pub(super) fn look<'a, D: Decoder + 'a>(
+        &mut self,
+        now: impl Fn() -> Time,
+        all: impl Iterator<Item = Eyes<'a, D>>,
+        measuring: bool,
+    ) {
         self.take_snapshot();
         if !measuring || self.snapshot.objects.is_empty() {
             return;
         }
-        let decoders = bots.iter().filter(|bot| bot.is_decoder).count().min(self.next_looks.len());
-        let interval_us = LOOK_INTERVAL_US * decoders.div_ceil(LOOKERS).max(1) as u64;
-        for (index, bot) in bots.iter().filter(|bot| bot.is_decoder).enumerate().take(decoders) {
-            let now = clock::now();
+        let interval_us = LOOK_INTERVAL_US * self.next_looks.len().div_ceil(LOOKERS).max(1) as u64;
+        for (index, eyes) in all.enumerate().take(self.next_looks.len()) {
+            let now = now();
             if self.next_looks[index] <= now {
                 self.next_looks[index] = Time(now.0 + self.rng.u64(interval_us / 2..interval_us * 3 / 2));
-                self.look_through(now, bot);
+                self.look_through(now, &eyes);
             }
         }
     }
 
     fn take_snapshot(&mut self) {
-        let Some(snapshot) = self.truth.as_mut().and_then(TruthReader::poll) else { return };
+        if let Some(snapshot) = self.truth.as_mut().and_then(TruthReader::poll).cloned() {
+            self.tell(&snapshot);
+        }
+    }
+
+    /// Takes news of the truth.
+    fn tell(&mut self, snapshot: &Snapshot) {
         if self.tick_times.len() == TICK_TIMES {
             self.tick_times.pop_front();
         }
@@ -106,7 +136,7 @@ impl Witness {
     }
 
     /// Waits for the final truth, and counts what differs from it.
-    pub(super) fn compare_final(&mut self, bots: &[Bot<impl Decoder>]) {
+    pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
         let began = clock::now();
         while !self.snapshot.is_final {
             if self.truth.is_none() || clock::now().since(began) > FINAL_PATIENCE {
@@ -115,33 +145,43 @@ impl Witness {
             std::thread::sleep(Duration::from_millis(5));
             self.take_snapshot();
         }
-        for bot in bots.iter().filter(|bot| bot.is_decoder && bot.core.is_connected()) {
-            for object in bot.core.replica().into_iter().flat_map(|replica| replica.views()) {
-                let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth));
-                self.mismatches += u64::from(!same);
-                self.compared += 1;
-            }
-            self.mismatches += self.lacking(bot);
+        all.for_each(|eyes| self.compare(&eyes));
+    }
+
+    /// Compares all that a bot holds with the snapshot.
+    fn compare(&mut self, eyes: &Eyes<'_, impl Decoder>) {
+        for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
+            let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth));
+            self.at_rest.mismatches += u64::from(!same);
+            self.at_rest.objects += 1;
         }
+        self.at_rest.mismatches += self.lacking(eyes);
     }
 
     /// Characters close by that the bot does not hold.
-    fn lacking(&self, bot: &Bot<impl Decoder>) -> u64 {
-        let is_own = |object: &&TrueObject| object.owner.is_some() && object.owner == bot.connection;
+    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>) -> u64 {
+        let is_own = |object: &&TrueObject| object.owner.is_some() && object.owner == eyes.connection;
         let own = self.snapshot.objects.iter().find(is_own);
-        let (Some(own), Some(replica)) = (own, bot.core.replica()) else { return 1 };
+        let (Some(own), Some(replica)) = (own, eyes.replica) else { return 1 };
         let near_m = NEARBY_M.min(self.view_m);
         let here = own.position_m();
         let near = self.snapshot.objects.iter().filter(|object| distance(here, object.position_m()) <= near_m);
         near.filter(|object| replica.view(object.id).is_none()).count() as u64
     }
 
-    pub(super) fn compared(&self) -> u64 {
-        self.compared
+    /// What was compared after everything had come to rest.
+    pub(super) fn at_rest(&self) -> Compared {
+        self.at_rest
+    }
+
+    /// What was compared while everything moved.
+    pub(super) fn in_play(&self) -> Compared {
+        self.in_play
     }
 
     pub(super) fn begin(&mut self) {
         self.neighbours.clear();
+        self.in_play = Compared::default();
         self.known.reset();
         self.known_nearby = None;
     }
@@ -163,10 +203,6 @@ impl Witness {
         self.known_nearby
     }
 
-    pub(super) fn mismatches(&self) -> u64 {
-        self.mismatches
-    }
-
     fn index(&mut self) {
         self.places.fill(u32::MAX);
         for (place, object) in self.snapshot.objects.iter().enumerate() {
@@ -183,23 +219,28 @@ impl Witness {
         self.snapshot.objects.get(place as usize).filter(|object| object.id == id)
     }
 
-    fn look_through(&mut self, now: Time, bot: &Bot<impl Decoder>) {
-        let (Some(replica), Some(connection)) = (bot.core.replica(), bot.connection) else { return };
+    fn look_through(&mut self, now: Time, eyes: &Eyes<'_, impl Decoder>) {
+        let (Some(replica), Some(connection)) = (eyes.replica, eyes.connection) else { return };
         let is_own = |object: &&TrueObject| object.owner == Some(connection);
         let Some(own) = self.snapshot.objects.iter().find(is_own) else { return };
         let since_s = now.since(self.snapshot.time).as_secs_f64();
         let here = own.position_after(since_s);
         self.known.saturating_record(replica.count() as u64);
         for object in replica.views() {
-            let Some(truth) = self.find(object.id) else { continue };
+            let Some(truth) = self.find(object.id).copied() else { continue };
             if truth.owner.is_none_or(|owner| owner == connection) {
                 continue;
             }
-            // Whoever holds what the server held at the snapshot is as old as that, however long nothing has changed.
-            let taken_us = match is_same(&object, truth) {
+            // State that equals the snapshot is as old as the snapshot, however long nothing has changed.
+            let same = is_same(&object, &truth);
+            let taken_us = match same {
                 true => Some(self.snapshot.time.0 as f64),
                 false => self.time_of(object.newest_tick),
             };
+            if self.is_clean && object.newest_tick == self.snapshot.tick {
+                self.in_play.objects += 1;
+                self.in_play.mismatches += u64::from(!same);
+            }
             let there = truth.position_after(since_s);
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;
@@ -230,3 +271,6 @@ fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
 fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
     (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
 }
+
+#[cfg(test)]
+mod tests;

@@ -320,7 +320,11 @@ impl Ledger {
             replication: self.replication(),
             targets: Vec::new(),
             published: Vec::new(),
-            series: Series { frames: self.frames.series(), seconds: self.seconds.clone() },
+            series: Series {
+                frames: self.frames.series(),
+                histogram: self.frames.histogram(),
+                seconds: self.seconds.clone(),
+            },
         }
     }
 
@@ -357,6 +361,9 @@ impl Ledger {
             decoded: bots.decoded,
             state_mismatches: bots.state_mismatches,
             objects_compared: bots.objects_compared,
+            compared_in_play: bots.compared_in_play,
+            mismatches_in_play: bots.mismatches_in_play,
+            stalled: bots.stalled,
             cpu_cores: bots.cpu_cores,
             // The bots play in one thread.
             cores_available: (cores_available as f64).min(1.0),

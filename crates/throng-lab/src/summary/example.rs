@@ -64,6 +64,9 @@ impl RunSummary {
                 decoded: 20,
                 state_mismatches: 0,
                 objects_compared: 20_000,
+                compared_in_play: 190_000,
+                mismatches_in_play: 0,
+                stalled: 0,
                 cpu_cores: 0.62,
                 cores_available: 1.0,
                 inputs_sent_ratio: 0.9996,
@@ -94,7 +97,7 @@ impl RunSummary {
             },
             targets: Vec::new(),
             published: Vec::new(),
-            series: Series { frames: frames.series(), seconds: seconds() },
+            series: Series { frames: frames.series(), histogram: frames.histogram(), seconds: seconds() },
         };
         run.conclude();
         run.valid = false;

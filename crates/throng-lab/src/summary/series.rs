@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 pub struct Series {
     /// Frame times; where there are more frames than points, the longest frame of each stretch.
     pub frames: FrameSeries,
+    /// How many frames took how long.
+    #[serde(default)]
+    pub histogram: FrameHistogram,
     /// One point per second (or per stretch of seconds).
     pub seconds: SecondSeries,
 }
@@ -30,6 +33,16 @@ pub struct FrameSeries {
     pub receive: Vec<f64>,
     pub other: Vec<f64>,
     pub total: Vec<f64>,
+}
+
+/// Frames by their working time, in bars of equal width. A curve of thousands of frames hides that there are two kinds of
+/// them; this shows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FrameHistogram {
+    /// Where each bar begins, in milliseconds. It ends where the next one begins.
+    pub from_ms: Vec<f64>,
+    /// Frames of each bar.
+    pub frames: Vec<u64>,
 }
 
 /// What is sampled once per second.
