@@ -14,10 +14,10 @@ use crate::gateway_replay::GatewayReplayArguments;
 use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
 
-/// The command that the bots' process of a run is started with.
+/// The command that starts the bots' process of a run.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
 
-/// The key of `serve` and `bots` unless another is given: fit for a machine of one's own, and for nothing else.
+/// The default key of `serve` and `bots`. It is public: use it only between your own machines.
 const LAB_KEY: [u8; 32] = *b"throng-lab-key-public-no-secret!";
 
 const ABOUT: &str = "How many players does this machine hold in one place?";
@@ -25,17 +25,17 @@ const ABOUT: &str = "How many players does this machine hold in one place?";
 const LONG_ABOUT: &str = "\
 How many players does this machine hold in one place?
 
-`throng crowd` plays a workload: a server, and bots in a second process that do everything a client does, over UDP on
+`throng crowd` runs a workload: a server, and bots in a second process that do everything a client does, over UDP on
 this machine. It prints a table and writes a report with plots.
 
   throng crowd                           1,000 players in 100 m x 100 m
-  throng crowd --scenario dense --pin    100 players who all see each other; server and bots on cores of their own
-  throng crowd --players 300 --net wifi  fewer, over a conditioned link
-  throng crowd --scenario mine.toml      a workload of your own (scenarios/README.md)";
+  throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
+  throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network
+  throng crowd --scenario mine.toml      your own workload (scenarios/README.md)";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures may not be
-quoted, and the report says why; 130 interrupted twice.";
+Exit codes: 0 success; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures are invalid, and
+the report says why; 130 interrupted twice.";
 
 #[derive(Debug, Parser)]
 #[command(name = "throng", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXIT_CODES)]
@@ -46,26 +46,26 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Play a workload with a server and bots on this machine, and report
+    /// Run a workload with a server and bots on this machine, and write a report
     Crowd(CrowdArguments),
-    /// Play a workload with one replication model after the other, and print one table
+    /// Run a workload with several replication models, and print one table
     Compare(CompareArguments),
-    /// Make the published page from the folders of comparisons
+    /// Write the published page from the folders of comparisons
     Publish(PublishArguments),
-    /// Serve a workload, for bots that run elsewhere
+    /// Run the server of a workload, for bots on another machine
     Serve(ServeArguments),
-    /// Play the bots of a workload against a server
+    /// Run the bots of a workload against a server
     Bots(BotsArguments),
-    /// Join many servers and many clients; speaks channeld's protocol and takes its flags
+    /// Run a gateway between many servers and many clients; speaks channeld's protocol and takes its flags
     Gateway(GatewayArguments),
-    /// Put a gateway under load, ours or another that speaks channeld's protocol, and report
+    /// Load-test a gateway (Throng's, or another one that speaks channeld's protocol), and write a report
     GatewayBench(Box<GatewayBenchArguments>),
-    /// Play a session that a gateway has recorded against a gateway
+    /// Replay a recorded session against a gateway
     GatewayReplay(GatewayReplayArguments),
     /// Watch a running gateway in the terminal
     #[command(long_about = top::LONG_ABOUT)]
     Top(TopArguments),
-    /// Make report.html anew from the summary.json of a run
+    /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
     /// The second process of `crowd`
     #[command(name = "bots-for-run", hide = true)]
@@ -78,28 +78,28 @@ pub(crate) enum Command {
     ClientsForBench,
 }
 
-/// What every command that plays takes.
+/// The arguments of every command that runs a workload.
 #[derive(Debug, Args)]
 pub(crate) struct Workload {
     /// A named workload (crowd, crowd-10k, dense, sparse, sparse-10, sparse-20, converge) or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "crowd")]
     pub(crate) scenario: String,
-    /// How many play
+    /// Number of players
     #[arg(long, value_name = "N")]
     players: Option<u32>,
-    /// Ticks, and inputs of each player, per second
+    /// Ticks per second, and inputs per second of each player
     #[arg(long, value_name = "HZ")]
     rate: Option<u32>,
-    /// Side of the square in which they play, in metres
+    /// Side of the square area, in metres
     #[arg(long, value_name = "M")]
     area: Option<f32>,
     /// Length of the measured part, in seconds
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
-    /// Length of the part before that is not measured, in seconds
+    /// Length of the warm-up before the measured part, in seconds
     #[arg(long, value_name = "S")]
     warmup: Option<u32>,
-    /// Seed of everything random in the world and in the bots
+    /// Seed of all random numbers in the world and in the bots
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -123,31 +123,31 @@ impl Workload {
 pub(crate) struct CrowdArguments {
     #[command(flatten)]
     pub(crate) workload: Workload,
-    /// What may be sent to one client, headers included, in kbit/s
+    /// Most that may be sent to one client, headers included, in kbit/s
     #[arg(long, value_name = "KBIT")]
     budget: Option<u32>,
-    /// The link that the bots play over: none, lan, wifi, 4g or bad
+    /// Simulated network of the bots: none, lan, wifi, 4g or bad
     #[arg(long, value_name = "PRESET", value_parser = net_preset)]
     net: Option<NetPreset>,
-    /// Objects all over the area that never change
+    /// Number of objects, spread over the area, that never change
     #[arg(long, value_name = "COUNT")]
     idle_objects: Option<u32>,
-    /// Threads that the server encodes, writes, seals and sends with
+    /// Server threads for encoding, writing, encrypting and sending
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,
-    /// Give the server the first core, and the bots the next
+    /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
     /// The server's replication model: legacy, legacy-push, graph, shared-state or throng
     #[arg(long, value_name = "MODEL", value_parser = model)]
     model: Option<Model>,
-    /// With --model shared-state: where its lists are, per-connection or shared
+    /// With --model shared-state: allocate its sort list for each connection (per-connection) or reuse one (shared)
     #[arg(long, value_name = "WHERE", value_parser = scratch)]
     scratch: Option<Scratch>,
-    /// With --model shared-state: write positions as distances from those that a client is known to hold
+    /// With --model shared-state: write positions as differences from positions that the client is known to hold
     #[arg(long)]
     baselines: bool,
-    /// The folder in which the run's folder is made
+    /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
     /// Print the summary as JSON (docs/run-summary.md) instead of the table
@@ -178,13 +178,13 @@ impl CrowdArguments {
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) workload: Workload,
-    /// The address to serve at
+    /// The address at which the server listens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7777")]
     pub(crate) listen: SocketAddr,
-    /// The address under which clients know the server, if it is another: needed with 0.0.0.0
+    /// The address that clients use for the server, if it differs from --listen; required with 0.0.0.0
     #[arg(long, value_name = "ADDR")]
     pub(crate) public: Option<SocketAddr>,
-    /// Threads that the server encodes, writes, seals and sends with
+    /// Server threads for encoding, writing, encrypting and sending
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,
     #[command(flatten)]
@@ -208,10 +208,10 @@ pub(crate) struct BotsArguments {
     pub(crate) connect: SocketAddr,
     #[command(flatten)]
     pub(crate) workload: Workload,
-    /// The link to play over: none, lan, wifi, 4g or bad
+    /// Simulated network: none, lan, wifi, 4g or bad
     #[arg(long, value_name = "PRESET", value_parser = net_preset)]
     net: Option<NetPreset>,
-    /// The server is not on this machine, and it is yours to put under load
+    /// Allow a server on another machine: confirms that you own it and may put it under load
     #[arg(long)]
     pub(crate) i_own_this_target: bool,
     /// Print the report as JSON
@@ -233,7 +233,7 @@ impl BotsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// The folder of a run: runs/...
+    /// Folder of a run: runs/...
     pub(crate) folder: PathBuf,
     /// Print the table too
     #[arg(long)]
@@ -242,7 +242,8 @@ pub(crate) struct ReportArguments {
 
 #[derive(Debug, Args)]
 struct KeyArgument {
-    /// The key shared by server and bots, 64 hexadecimal digits; without it a public one, for a machine of your own
+    /// The key shared by server and bots, 64 hexadecimal digits; the default is a public key, only for your own
+    /// machines
     #[arg(long, value_name = "HEX", value_parser = parse_key)]
     key: Option<[u8; 32]>,
 }

@@ -18,53 +18,53 @@ use crate::exit::{self, Failure, Outcome};
 const LONG_ABOUT: &str = "\
 What does a replication model cost?
 
-`throng compare` plays a workload with one model after the other, several times in turn, each run in a process of its
-own, and prints one table: what a tick costs, what clients are sent, and how old it is when they have it.
+`throng compare` runs a workload with each model, several times in turn, each run in a separate process. It prints one
+table: the cost of a tick, the data sent to clients, and the age of that data at the clients.
 
   throng compare --pin                             100 players who all see each other, with every model
   throng compare --workload sparse,sparse-20 --models graph,shared-state,throng
-  throng compare --growth 25,50,200,400,1000       how cost grows with the number of players
+  throng compare --growth 25,50,200,400,1000       growth of cost with the number of players
   throng compare --workload converge --models legacy,shared-state:per-connection,shared-state
 
-The folder of a comparison is what `throng publish` makes a page from.";
+`throng publish` writes a page from the folders of comparisons.";
 
 /// Arguments of `throng compare`.
 #[derive(Debug, Args)]
 #[command(long_about = LONG_ABOUT)]
 pub(crate) struct CompareArguments {
-    /// What is played: dense, sparse, sparse-10, sparse-20, converge, crowd, or TOML files
+    /// Workloads to run: dense, sparse, sparse-10, sparse-20, converge, crowd, or TOML files
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "dense")]
     workload: Vec<String>,
-    /// Who plays: legacy, legacy-push, graph, shared-state, shared-state:per-connection, shared-state:baselines, throng
-    /// [default: all without `:`]
+    /// Models to compare: legacy, legacy-push, graph, shared-state, shared-state:per-connection,
+    /// shared-state:baselines, throng [default: all without `:`]
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Contestant>,
-    /// How often each model plays each workload
+    /// Number of runs of each workload with each model
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// How many play
+    /// Number of players
     #[arg(long, value_name = "N")]
     players: Option<u32>,
-    /// Play the first workload with so many players too, and say how cost grows
+    /// Also run the first workload with these numbers of players, and show the growth of cost
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     growth: Vec<u32>,
     /// Length of the measured part of each run, in seconds
     #[arg(long, value_name = "S", default_value_t = 8)]
     seconds: u32,
-    /// Length of the part before that is not measured, in seconds [default: the workload's; converge 165, until all have
-    /// arrived]
+    /// Length of the warm-up before the measured part, in seconds [default: the workload's; converge 165, until all
+    /// have arrived]
     #[arg(long, value_name = "S")]
     warmup: Option<u32>,
-    /// Give the server the first core, and the bots the next
+    /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
-    /// The folder in which the comparison's folder is made
+    /// Parent folder of the comparison's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     /// Print compare.json instead of the table
     #[arg(long)]
     json: bool,
-    /// Do not say what is being played
+    /// No progress output
     #[arg(long)]
     quiet: bool,
 }
@@ -79,7 +79,7 @@ impl CompareArguments {
             ..Overrides::default()
         };
         let sizes = self.growth.iter().map(|&players| Some(players)).chain([self.players]);
-        // What is impossible is said before the first run, not at the last.
+        // Wrong arguments are reported before the first run, not at the last.
         for players in sizes {
             let overrides = Overrides { players, ..overrides.clone() };
             for workload in &self.workload {
@@ -98,11 +98,11 @@ impl CompareArguments {
     }
 }
 
-/// Plays the comparison and shows what came of it.
+/// Runs the comparison and prints the result.
 pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     let options = arguments.options()?;
     let stop = crate::stop_on_interrupt()?;
-    let program = std::env::current_exe().context("this program cannot find itself")?;
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
     let note = |line: &str| {
         if !arguments.quiet {
             eprintln!("{line}");
@@ -118,8 +118,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     Ok(ExitCode::from(code(&result.comparison)))
 }
 
-/// The exit code: a workload or size in which everybody failed is a failure, and one in which somebody has no valid run may
-/// not be quoted.
+/// The exit code: failure if no model has a completed run of some workload and size; invalid if some model has no valid
+/// run of one.
 fn code(comparison: &Comparison) -> u8 {
     if !comparison.failed_cells().is_empty() {
         return exit::FAILED;
@@ -127,12 +127,12 @@ fn code(comparison: &Comparison) -> u8 {
     if comparison.is_complete() { 0 } else { exit::INVALID_RUN }
 }
 
-/// A run that takes so much longer than it should play is ended: so many bots do not connect to a server that slow.
+/// A run that takes this much longer than planned is stopped: bots cannot connect to a server that slow.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How often it is looked whether a run has ended.
+/// Interval of the checks whether a run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// One run, in a process of its own: no model inherits another's heap, threads or cores.
+/// One run, in its own process: no model inherits another's heap, threads or cores.
 fn play(program: &Path, turn: &Turn, folder: &Path) -> Result<RunSummary, String> {
     let mut child = Command::new(program)
         .args(arguments(turn, folder))
@@ -145,23 +145,25 @@ fn play(program: &Path, turn: &Turn, folder: &Path) -> Result<RunSummary, String
     let limit = Duration::from_secs(turn.seconds().into()) + PATIENCE;
     let status =
         ended(&mut child, Instant::now() + limit).map_err(|error| format!("it cannot be waited for: {error}"))?;
-    let Some(status) = status else { return Err(format!("it was not done after {} s, and ended", limit.as_secs())) };
+    let Some(status) = status else {
+        return Err(format!("it was stopped because it was not done after {} s", limit.as_secs()));
+    };
     let [out, err] = [out, err].map(|reader| reader.join().unwrap_or_default());
     RunSummary::from_json(&out)
         .map_err(|_| err.lines().last().map_or_else(|| format!("it ended with {status}"), str::to_owned))
 }
 
-/// Reads a pipe to its end, beside whatever else is done: a full pipe would stop the run.
+/// Reads a pipe to its end in a separate thread, because a full pipe would stop the run.
 fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read until an error is still worth showing.
+        // The text before an error is still useful.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// Waits for the process until `deadline`, and ends it then: `None`.
+/// Waits for the process until `deadline`, then kills it: `None`.
 fn ended(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -176,7 +178,7 @@ fn ended(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitSta
     }
 }
 
-/// The arguments of `throng` that play a turn.
+/// The arguments of `throng` that run a turn.
 fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
     let of = &turn.overrides;
     let mut words: Vec<OsString> = ["crowd", "--scenario", &turn.workload].map(OsString::from).to_vec();

@@ -1,11 +1,11 @@
-//! How the program ends, and what it says then: one line that tells what to do.
+//! Exit codes, and the error message: one line that says what to do.
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | all went well, and a run's figures may be quoted |
-//! | 1 | the run failed; of a comparison, everybody's of a workload and size |
+//! | 0 | success, and the figures of a run are valid |
+//! | 1 | the run failed; in a comparison: all runs of some workload and size failed |
 //! | 2 | a wrong argument, scenario or folder |
-//! | 3 | the run ended, but its figures may not be quoted; the report says why |
+//! | 3 | the run ended, but its figures are invalid; the report says why |
 //! | 130 | interrupted twice |
 
 use std::process::ExitCode;
@@ -20,11 +20,11 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for is not possible.
+    /// The arguments are wrong.
     Usage(anyhow::Error),
-    /// It was possible, and went wrong.
+    /// The arguments are right, but the command failed.
     Run(anyhow::Error),
-    /// Somebody else has said it already.
+    /// Another process has already printed the error.
     Silent,
 }
 
@@ -34,7 +34,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Says what went wrong, in one line, and with which code to exit.
+/// Prints the error in one line, and returns the exit code.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => code,
@@ -45,6 +45,38 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
 }
 
 fn say(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("throng: {error:#}");
+    eprintln!("throng: {}", one_line(error));
     ExitCode::from(code)
+}
+
+/// The error and its causes. Many messages contain the text of their cause, so a cause is added only if it is new.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_lab::report;
+
+    #[test]
+    fn each_cause_is_printed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = one_line(&report::load(folder.path()).unwrap_err().into());
+        assert_eq!(read.matches("No such file").count(), 1, "{read}");
+        std::fs::write(folder.path().join(report::SUMMARY_FILE), "{").unwrap();
+        let parsed = one_line(&report::load(folder.path()).unwrap_err().into());
+        assert_eq!(parsed.matches("EOF while parsing").count(), 1, "{parsed}");
+        let cause = anyhow::anyhow!("no space left").context("cannot write x");
+        assert_eq!(one_line(&cause), "cannot write x: no space left");
+    }
 }

@@ -1,4 +1,4 @@
-//! `throng gateway`: channeld's flags, and what they lead to.
+//! `throng gateway`: reads channeld's flags and runs the gateway.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use crate::exit::{Failure, Outcome};
 use crate::gateway_profile::Profiling;
 
-/// Arguments of `throng gateway`: the flags of channeld, in its own style, and some more.
+/// Arguments of `throng gateway`: channeld's flags in channeld's syntax, and further ones.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct GatewayArguments {
@@ -55,7 +55,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
         info!("health and metrics at http://{address}");
     }
     if let Some(address) = gateway.admin_address() {
-        info!("the page for operators at http://{address}");
+        info!("page for operators at http://{address}");
     }
     let mut current = settings;
     let read = move || match current.reload() {
@@ -73,12 +73,12 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     profiling.end();
     let was_quiet = end.map_err(|error| Failure::Run(error.into()))?;
     if !was_quiet {
-        warn!("some connections had to be cut off");
+        warn!("some connections were closed before all data was sent");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Files that are open besides connections: listeners, logs, the runtime's own.
+/// Open files other than connections: listeners, logs, files of the runtime.
 const OTHER_FILES: u64 = 64;
 
 fn doors(settings: &Settings) -> impl Iterator<Item = String> + '_ {

@@ -12,24 +12,24 @@ use throng_lab::gateway::{self, BenchOptions, Part, Scene, Target, Victim};
 
 use crate::exit::{self, Failure, Outcome};
 
-/// The command that the world servers' process of a run is started with.
+/// The command that starts the world servers' process of a run.
 pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
-/// The command that the clients' process of a run is started with.
+/// The command that starts the clients' process of a run.
 pub(crate) const CLIENTS_FOR_BENCH: &str = "clients-for-bench";
 
 const LONG_ABOUT: &str = "\
-How much does a gateway hold?
+How much load can a gateway take?
 
-`throng gateway-bench` starts a gateway, world servers that speak to it as Unreal's plugin does, and clients, each in a
-process of its own, and reports what reaches whom, how late, and at what cost.
+`throng gateway-bench` starts a gateway, world servers that behave like Unreal's plugin, and clients, each in a separate
+process. It measures delivered updates, their delay, and the cost.
 
-  throng gateway-bench single                    150 clients in one channel, their server writes one update a frame
-  throng gateway-bench single --traffic relay    the same, but the clients write their state themselves
+  throng gateway-bench single                    150 clients in one channel; the server writes one update per frame
+  throng gateway-bench single --traffic relay    the same, but each client writes its own state
   throng gateway-bench spatial --clients 500     9 servers, 225 cells, handovers, spheres of interest
-  throng gateway-bench entity-lod                a channel for each client, seen less often from farther away
-  throng gateway-bench single --kill server      how long an outage is, and who comes back; or --kill gateway
+  throng gateway-bench entity-lod                a channel for each client; distant clients get fewer updates
+  throng gateway-bench single --kill server      length of an outage, and number of recovered clients; or --kill gateway
 
-Another gateway that speaks channeld's protocol is put under the identical load with
+To put another gateway that speaks channeld's protocol under the identical load:
 
   throng gateway-bench single --gateway-servers 127.0.0.1:11288 --gateway-clients 127.0.0.1:12108 --gateway-pid PID
 
@@ -39,9 +39,9 @@ It has to be started anew for each run, with -mcb=13; the folder of any run has 
 #[derive(Debug, Args)]
 #[command(long_about = LONG_ABOUT)]
 pub(crate) struct GatewayBenchArguments {
-    /// What is played
+    /// Scene to run
     scene: SceneName,
-    /// How many clients [default: 150, entity-lod 1000]
+    /// Number of clients [default: 150, entity-lod 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8_000))]
     clients: Option<u32>,
     /// Who writes the state of the single channel
@@ -50,34 +50,34 @@ pub(crate) struct GatewayBenchArguments {
     /// Length of the measured part, in seconds
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Length of the part before that is not measured, in seconds
+    /// Length of the warm-up before the measured part, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3_600))]
     warmup: u32,
-    /// In the middle of the measured part kill this with SIGKILL and start it again: how long is nobody told anything?
+    /// Kill this process with SIGKILL in mid-run and restart it: measures the outage (time without updates)
     #[arg(long, value_enum, conflicts_with_all = ["gateway_servers", "connect_only"])]
     kill: Option<KillName>,
-    /// Let the clients connect and be silent: what do connections alone cost?
+    /// Clients connect and send nothing: measures the cost of idle connections
     #[arg(long)]
     connect_only: bool,
-    /// Where a gateway that runs already takes world servers
+    /// Address for world servers of a gateway that is already running
     #[arg(long, value_name = "ADDR", requires = "gateway_clients")]
     gateway_servers: Option<SocketAddr>,
-    /// Where it takes clients
+    /// Its address for clients
     #[arg(long, value_name = "ADDR", requires = "gateway_servers")]
     gateway_clients: Option<SocketAddr>,
-    /// Its process, whose processor time and memory are sampled
+    /// Its process id, to sample processor time and memory
     #[arg(long, value_name = "PID", requires = "gateway_servers")]
     gateway_pid: Option<u32>,
-    /// Where it serves /metrics
+    /// Address of its /metrics page
     #[arg(long, value_name = "ADDR", requires = "gateway_servers")]
     gateway_metrics: Option<SocketAddr>,
-    /// One more argument for the gateway that is started; may be repeated
+    /// Further argument for the started gateway; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true, conflicts_with = "gateway_servers")]
     gateway_arg: Vec<OsString>,
-    /// The gateway is not on this machine, and it is yours to put under load
+    /// Allow a gateway on another machine: confirms that you own it and may put it under load
     #[arg(long)]
     i_own_this_target: bool,
-    /// The folder in which the run's folder is made
+    /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     /// Print the summary as JSON instead of the table
@@ -88,7 +88,7 @@ pub(crate) struct GatewayBenchArguments {
     quiet: bool,
 }
 
-/// What is played.
+/// The scene of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SceneName {
     /// One world server, one channel for all
@@ -99,12 +99,12 @@ enum SceneName {
     EntityLod,
 }
 
-/// What is killed.
+/// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KillName {
-    /// The world server, which gets its channel back
+    /// The world server; it gets its channel back
     Server,
-    /// The gateway, to which all come again
+    /// The gateway; all clients reconnect to it
     Gateway,
 }
 
@@ -123,14 +123,14 @@ impl GatewayBenchArguments {
             (SceneName::Single, Traffic::Relay) => Ok(Scene::SingleRelay),
             (SceneName::Spatial, Traffic::Unreal) => Ok(Scene::Spatial),
             (SceneName::EntityLod, Traffic::Unreal) => Ok(Scene::EntityLod),
-            (_, Traffic::Relay) => Err(Failure::Usage(anyhow!("only the scene single has relay traffic"))),
+            (_, Traffic::Relay) => Err(Failure::Usage(anyhow!("--traffic relay works only with the scene single"))),
         }
     }
 
     fn victim(&self, scene: Scene) -> Result<Option<Victim>, Failure> {
         match self.kill {
             Some(_) if scene != Scene::SingleUnreal => {
-                Err(Failure::Usage(anyhow!("--kill is for the scene single with unreal traffic")))
+                Err(Failure::Usage(anyhow!("--kill works only with the scene single and --traffic unreal")))
             }
             Some(KillName::Server) => Ok(Some(Victim::Server)),
             Some(KillName::Gateway) => Ok(Some(Victim::Gateway)),
@@ -154,10 +154,10 @@ impl GatewayBenchArguments {
     }
 }
 
-/// Plays a run and shows what came of it.
+/// Executes a run and prints its result.
 pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let scene = arguments.scene()?;
-    let program: OsString = std::env::current_exe().context("this program cannot find itself")?.into();
+    let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
     let shows_progress = !arguments.quiet && std::io::stderr().is_terminal();
@@ -182,9 +182,9 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
 
-/// Plays a part of a run for the process that has started this one.
+/// Executes a part of a run for the parent process.
 pub(crate) fn play(part: Part) -> Outcome {
-    // The run is told by the pipe what went wrong, and tells the user.
+    // The parent process gets the error through the pipe and prints it.
     gateway::play(part).map_err(|_| Failure::Silent)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
-//! `throng gateway -profile cpu`: where the processor's time goes, sampled from the start to the end.
+//! `throng gateway -profile cpu`: samples processor time from the start to the end.
 //!
-//! The file is what pprof and its relatives read, as channeld's is. Whatever goes wrong here is said in the log: a gateway
-//! without a profile is better than none.
+//! The file has the format of pprof, as channeld's has. Errors here only go to the log: a gateway without a profile is
+//! better than no gateway.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,15 +15,15 @@ use tracing::{info, warn};
 /// The name that Go's profiler gives its files too.
 const FILE: &str = "cpu.pprof";
 
-/// Longer is not sampled: what is seen rarely lies in a temporary file that grows.
+/// Sampling stops after this time, because rare samples go to a temporary file that grows.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A profile that is being taken, if one was asked for.
 pub(crate) struct Profiling(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Profiling {
-    /// Begins to sample, if the settings say so. The folder is made now, so that it does not turn out at the end that it
-    /// cannot be.
+    /// Begins to sample, if the settings say so. The folder is created now, so that an error shows at the start and not
+    /// at the end.
     pub(crate) fn begin(settings: &Settings) -> Profiling {
         if settings.profile != Some(Profile::Processor) {
             return Profiling(None);
@@ -32,12 +32,12 @@ impl Profiling {
         Profiling(running.inspect_err(|error| warn!("-profile cpu: {error:#}")).ok())
     }
 
-    /// Writes down what was seen.
+    /// Writes the profile.
     pub(crate) fn end(self) {
         let Some((stop, thread)) = self.0 else { return };
         drop(stop);
         if thread.join().is_err() {
-            warn!("-profile cpu: nothing is written");
+            warn!("-profile cpu: no profile was written");
         }
     }
 }
@@ -53,11 +53,11 @@ fn begin(folder: &Path) -> Result<(Sender<()>, JoinHandle<()>)> {
 
 fn run(sampler: Sampler, file: &Path, stopped: &Receiver<()>) {
     if stopped.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
-        info!("-profile cpu: ends after {} minutes", LONGEST.as_secs() / 60);
+        info!("-profile cpu: stops after {} minutes", LONGEST.as_secs() / 60);
     }
     let written = sampler.end().and_then(|profile| Ok(std::fs::write(file, profile)?));
     match written {
-        Ok(()) => info!("where the processor's time went is in {}", file.display()),
+        Ok(()) => info!("the processor profile is in {}", file.display()),
         Err(error) => warn!("-profile cpu: {}: {error:#}", file.display()),
     }
 }
@@ -67,7 +67,8 @@ struct Sampler(pprof::ProfilerGuard<'static>);
 
 #[cfg(unix)]
 impl Sampler {
-    /// Samples per second of processor time. Go's profiler takes 100; a prime does not beat with what happens each tick.
+    /// Samples per second of processor time. Go's profiler takes 100; a prime does not beat with what happens each
+    /// tick.
     const HZ: i32 = 97;
 
     fn begin() -> Result<Sampler> {

@@ -21,21 +21,21 @@ use throng_channeld::{message_type, put_message};
 use crate::exit::{self, Failure, Outcome};
 
 const LONG_ABOUT: &str = "\
-Plays a recorded session against a gateway.
+Replays a recorded session against a gateway.
 
-`throng gateway -erp -rspd DIR` writes one .cpr file for each client. Each is what that client said, with the time between
-its packets, from its login on; channeld's own recordings are the same. The gateway that it is played against has to let
-the recorded player in: its login is played like the rest. Ids of connections and channels are those of the recording, so
-messages about what the gateway numbers otherwise are refused there.
+`throng gateway -erp -rspd DIR` writes one .cpr file for each client: the client's packets from its login on, with the
+time between them. channeld's own recordings have the same format. The target gateway has to accept the recorded login,
+because it is replayed like all other packets. Ids of connections and channels are those of the recording; the gateway
+refuses messages whose ids do not exist there.
 
   throng gateway-replay session.cpr --to 127.0.0.1:12108
   throng gateway-replay session.cpr --to 127.0.0.1:12108 --speed 4 --connections 200";
 
 /// How long the gateway may take to answer a login.
 const LOGIN: Duration = Duration::from_secs(10);
-/// How long is listened for more after the last packet.
+/// Time to wait for further messages after the last packet.
 const LINGER: Duration = Duration::from_millis(300);
-/// The longest a connection is silent before it looks whether it is to stop.
+/// Longest time between two checks whether a connection has to stop.
 const STEP: Duration = Duration::from_millis(200);
 const STACK_BYTES: usize = 256 << 10;
 
@@ -43,19 +43,19 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Debug, Args)]
 #[command(long_about = LONG_ABOUT)]
 pub(crate) struct GatewayReplayArguments {
-    /// The recording
+    /// The recording: a .cpr file
     #[arg(value_name = "FILE.cpr")]
     file: PathBuf,
-    /// Where the gateway takes clients over TCP
+    /// The gateway's TCP address for clients
     #[arg(long, value_name = "ADDR")]
     to: SocketAddr,
-    /// How many times as fast as it was recorded
+    /// Speed factor: 2 replays twice as fast as recorded
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
-    /// How many connections play it at the same time
+    /// Number of connections that replay it at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     connections: u32,
-    /// The gateway is not on this machine, and it is yours to put under load
+    /// Allow a gateway on another machine: confirms that you own it and may put it under load
     #[arg(long)]
     i_own_this_target: bool,
     /// Show no progress
@@ -101,7 +101,7 @@ enum Early {
     Client(#[from] ClientError),
     #[error(transparent)]
     File(#[from] ReplayError),
-    #[error("the recorded player is not let in: {0:?}")]
+    #[error("the gateway refused the recorded login: {0:?}")]
     NotLetIn(AuthResult),
     #[error("interrupted")]
     Interrupted,
@@ -128,7 +128,8 @@ pub(crate) fn replay(arguments: &GatewayReplayArguments) -> Outcome {
                 Ok(player) => players.push(player),
                 Err(error) => {
                     stop.store(true, Ordering::Relaxed);
-                    return Err(anyhow!(error)).context(format!("only {number} threads can be started"));
+                    return Err(anyhow!(error))
+                        .context(format!("could start only {number} threads; lower --connections"));
                 }
             }
         }
@@ -152,7 +153,7 @@ pub(crate) fn replay(arguments: &GatewayReplayArguments) -> Outcome {
 fn survey(path: &Path) -> anyhow::Result<Survey> {
     let name = path.display();
     let mut survey = Survey::default();
-    for recorded in open(path).with_context(|| format!("{name} cannot be read"))? {
+    for recorded in open(path).with_context(|| format!("cannot read {name}"))? {
         match recorded {
             Ok(recorded) => {
                 survey.packets += 1;
@@ -165,7 +166,7 @@ fn survey(path: &Path) -> anyhow::Result<Survey> {
         }
     }
     match survey.packets {
-        0 => Err(anyhow!("{name} holds no packets: name a .cpr file that a gateway has written with -erp")),
+        0 => Err(anyhow!("{name} holds no packets: give a .cpr file that a gateway has written with -erp")),
         _ => Ok(survey),
     }
 }
@@ -245,7 +246,7 @@ fn say_what_it_is(arguments: &GatewayReplayArguments, survey: &Survey) {
         "{}: {packets} packets, {messages} messages, {bytes} bytes, {:.1} s{}",
         arguments.file.display(),
         length.as_secs_f64(),
-        if *is_cut { "; it ends within a packet, and is played up to there" } else { "" }
+        if *is_cut { "; the last packet is incomplete and is left out" } else { "" }
     );
 }
 
@@ -255,7 +256,7 @@ fn show_progress(arguments: &GatewayReplayArguments, survey: &Survey, done: &Don
     while load(&done.ended) < u64::from(arguments.connections) {
         thread::sleep(STEP * 5);
         let (packets, received) = (load(&done.packets), load(&done.received));
-        eprintln!("{} let in, {packets} of {all} packets sent, {received} messages received", load(&done.let_in));
+        eprintln!("{} logged in, {packets} of {all} packets sent, {received} messages received", load(&done.let_in));
     }
 }
 
@@ -274,7 +275,7 @@ fn show_summary(arguments: &GatewayReplayArguments, done: &Done, took: Duration,
         took.as_secs_f64()
     );
     println!("  {} messages received", load(&done.received));
-    println!("  at most {:.1} ms later than recorded", load(&done.late_micros) as f64 / 1_000.0);
+    println!("  at most {:.1} ms late", load(&done.late_micros) as f64 / 1_000.0);
 }
 
 #[cfg(test)]

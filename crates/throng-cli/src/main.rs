@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 fn crowd(arguments: &CrowdArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     let stop = stop_on_interrupt()?;
-    let program = std::env::current_exe().context("this program cannot find itself")?;
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
     let options = RunOptions {
         scenario,
         runs: arguments.runs.clone(),
@@ -77,12 +77,13 @@ fn serve(arguments: &ServeArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     if arguments.listen.ip().is_unspecified() && arguments.public.is_none() {
         let listen = arguments.listen;
-        let error =
-            anyhow::anyhow!("{listen} is every address of the machine: add --public with the one that clients use");
+        let error = anyhow::anyhow!(
+            "{listen} stands for every address of the machine: add --public with the address that clients use"
+        );
         return Err(Failure::Usage(error));
     }
     let stop = stop_on_interrupt()?;
-    eprintln!("serving {} at {} (Ctrl-C ends)", scenario.name, arguments.listen);
+    eprintln!("serving {} at {}; press Ctrl-C to stop", scenario.name, arguments.listen);
     run::serve(&scenario, (arguments.listen, arguments.public, arguments.key()), &stop, |connected, longest_ms| {
         eprintln!("{connected} connected, longest frame of the last second {longest_ms:.2} ms");
     })?;
@@ -96,7 +97,7 @@ fn play(arguments: &BotsArguments) -> Outcome {
     let options = BotsOptions { server: arguments.connect, key: arguments.key(), scenario, truth: None, cores: None };
     let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report).context("the report cannot be written")?);
+        println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
     } else {
         show_report(arguments.connect, &report);
     }
@@ -105,7 +106,7 @@ fn play(arguments: &BotsArguments) -> Outcome {
 
 fn play_for_host() -> Outcome {
     let options = run::read_order()?;
-    // The host is told by the pipe what went wrong, and tells the user.
+    // The host process gets the error through the pipe and prints it.
     bots::play_for_host(&options).map_err(|_| Failure::Silent)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -124,7 +125,7 @@ fn scenario(name: &str, overrides: &throng_lab::scenario::Overrides) -> Result<S
     Scenario::resolve(name, overrides).map_err(|error| Failure::Usage(error.into()))
 }
 
-/// A flag that the first Ctrl-C sets; the second ends the program at once.
+/// A flag that the first Ctrl-C sets; the second Ctrl-C ends the program at once.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -133,22 +134,22 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
             std::process::exit(i32::from(exit::INTERRUPTED));
         }
     })
-    .context("Ctrl-C cannot be caught")?;
+    .context("cannot install a handler for Ctrl-C")?;
     Ok(stop)
 }
 
 fn show_progress(progress: &Progress) {
     eprintln!(
-        "{} connected, {} ended, {:.0} kbit/s each, {:.2} cores, late p99 {:.1} ms",
+        "{} connected, {} ended, {:.0} kbit/s each, {:.2} cores, inputs late by {:.1} ms (p99)",
         progress.connected, progress.ended, progress.kbit_per_s, progress.cpu_cores, progress.late_p99_ms
     );
 }
 
 fn show_report(server: SocketAddr, report: &BotsReport) {
-    println!("{} bots played at {server}, {} connections ended early", report.connected, report.disconnects);
+    println!("{} bots connected to {server}, {} connections ended early", report.connected, report.disconnects);
     for (reason, count) in &report.ends {
         println!("  {count} x {reason}");
     }
     println!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
-    println!("  {:.1} % of the inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
+    println!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
 }

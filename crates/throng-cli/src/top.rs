@@ -46,24 +46,24 @@ const REDRAW: Duration = Duration::from_secs(1);
 pub(crate) const LONG_ABOUT: &str = "\
 Watch a running gateway in the terminal.
 
-Shows connections, channels, traffic, how long the engine's steps take, how late subscribers are served, and what was
-dropped and refused and why, each over the last interval, with curves of the last two minutes. q ends, p pauses.
+Shows connections, channels, traffic, time of engine steps, lag of subscribers, and dropped and refused messages with
+their reasons, each over the last interval, with curves of the last two minutes. q quits, p pauses.
 
   throng top                                             the gateway on this machine
-  throng top --metrics http://10.0.0.5:8080/metrics      another
+  throng top --metrics http://10.0.0.5:8080/metrics      another gateway
   throng top --once                                      one interval as plain text, for scripts; exit code 1 if no
                                                          gateway answers";
 
 /// Arguments of `throng top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
-    /// The gateway's page of metrics
+    /// Address of the gateway's metrics page
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080/metrics")]
     metrics: String,
-    /// Seconds between two looks, 0.1 to 60
+    /// Seconds between two updates, 0.1 to 60
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Print one interval as plain text and end
+    /// Print one interval as plain text and exit
     #[arg(long)]
     once: bool,
 }
@@ -80,12 +80,12 @@ pub(crate) fn watch(arguments: &TopArguments) -> Outcome {
         return print_once(&source, arguments.interval);
     }
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::Usage(anyhow!("the output is no terminal: use --once")));
+        return Err(Failure::Usage(anyhow!("the output is not a terminal: use --once")));
     }
     let stop = crate::stop_on_interrupt()?;
     let mut watch = Watch::new(&arguments.metrics, arguments.interval);
     let answers = source.ask_every(arguments.interval)?;
-    let mut screen = Screen::enter().context("the terminal cannot be drawn on")?;
+    let mut screen = Screen::enter().context("cannot draw on the terminal")?;
     let mut drawn_at: Option<Instant> = None;
     while !watch.is_over && !stop.load(Ordering::Relaxed) {
         let mut has_news = drawn_at.is_none_or(|at| at.elapsed() >= REDRAW);
@@ -94,11 +94,11 @@ pub(crate) fn watch(arguments: &TopArguments) -> Outcome {
             has_news = true;
         }
         if has_news {
-            screen.terminal.draw(|frame| view::draw(frame, &watch)).context("the terminal cannot be drawn on")?;
+            screen.terminal.draw(|frame| view::draw(frame, &watch)).context("cannot draw on the terminal")?;
             drawn_at = Some(Instant::now());
         }
-        if event::poll(KEYS).context("no keys can be read")? {
-            watch.handle_event(&event::read().context("no keys can be read")?);
+        if event::poll(KEYS).context("cannot read keys")? {
+            watch.handle_event(&event::read().context("cannot read keys")?);
             drawn_at = None;
         }
     }
@@ -162,7 +162,7 @@ impl Source {
                 thread::sleep(due.saturating_duration_since(Instant::now()));
             }
         };
-        thread::Builder::new().name("metrics".into()).spawn(ask).context("a thread cannot be started")?;
+        thread::Builder::new().name("metrics".into()).spawn(ask).context("cannot start a thread")?;
         Ok(answers)
     }
 }

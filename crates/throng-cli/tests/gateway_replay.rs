@@ -67,7 +67,7 @@ fn mistakes_are_said_in_one_line() {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("picture.cpr"), b"PNG").expect("written");
     fs::write(path("empty.cpr"), b"").expect("written");
-    for (name, says) in [("absent.cpr", "cannot be read"), ("picture.cpr", "not a recording"), ("empty.cpr", "-erp")] {
+    for (name, says) in [("absent.cpr", "cannot read"), ("picture.cpr", "not a recording"), ("empty.cpr", "-erp")] {
         let (code, _, complaint) = replay(&path(name), "127.0.0.1:1", &[]);
         assert_eq!(code, Some(2), "{complaint}");
         assert!(complaint.contains(name) && complaint.contains(says) && complaint.lines().count() == 1, "{complaint}");
@@ -92,8 +92,8 @@ fn a_gateway_that_is_not_there_or_does_not_let_the_player_in_is_said_so() {
     let gateway = gateway(&[&format!("-auth=tokens:{}", tokens.display())]);
     let (code, said, progress) = replay(&path, &gateway.addresses()[1].to_string(), &["--connections", "2"]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("2 x the recorded player is not let in"), "{said}");
-    assert!(progress.contains("ends within a packet"), "{progress}");
+    assert!(said.contains("2 x the gateway refused the recorded login"), "{said}");
+    assert!(progress.contains("the last packet is incomplete"), "{progress}");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("free").local_addr().expect("bound").to_string();
     let (code, said, _) = replay(&path, &nobody, &[]);
     assert!(code == Some(1) && said.contains("1 ended early"), "{said}");

@@ -64,7 +64,7 @@
     figure.replaceChildren();
     figure.classList.toggle("empty", data[0].length < 2);
     if (data[0].length < 2) {
-      figure.textContent = "nothing measured";
+      figure.textContent = "no data";
       return;
     }
     const axis = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };

@@ -25,18 +25,18 @@ use crate::scenario::{Model, Scenario};
 pub use crate::control::{BotsReport, Progress};
 pub(crate) use fleet::Fleet;
 
-/// What a load of bots is told.
+/// Options of a group of bots.
 #[derive(Clone, Debug)]
 pub struct BotsOptions {
     /// The server.
     pub server: SocketAddr,
-    /// The key that its tokens are sealed with.
+    /// The key that encrypts its tokens.
     pub key: Key,
-    /// What they play.
+    /// The scenario.
     pub scenario: Scenario,
-    /// Where the server writes its truth, if it is on this machine.
+    /// The file in which the server writes its state, if the server is on this machine.
     pub truth: Option<PathBuf>,
-    /// The cores that they may use, if they are to be kept off others.
+    /// The cores that they may use; `None`: all.
     pub cores: Option<Vec<usize>>,
 }
 
@@ -48,7 +48,7 @@ pub enum BotsError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The target is not on this machine.
-    #[error("{0} is not a loopback address: add --i-own-this-target if the server is yours")]
+    #[error("{0} is not a loopback address: add --i-own-this-target if you own the server")]
     NotLoopback(SocketAddr),
     /// Nobody answered.
     #[error("{server} does not answer (waited {waited_s} s): check that a server runs there with the same key")]
@@ -59,7 +59,9 @@ pub enum BotsError {
         waited_s: u64,
     },
     /// The process may not open enough sockets.
-    #[error("{needed} sockets are needed and {allowed} allowed: raise the limit with `ulimit -n {needed}`")]
+    #[error(
+        "the bots need {needed} sockets but the process may open {allowed}: raise the limit with `ulimit -n {needed}`"
+    )]
     TooFewSockets {
         /// How many.
         needed: u64,
@@ -67,7 +69,7 @@ pub enum BotsError {
         allowed: u64,
     },
     /// The truth cannot be read.
-    #[error("{path} cannot be read: {source}")]
+    #[error("cannot read {path}: {source}")]
     Truth {
         /// The file.
         path: PathBuf,
@@ -89,7 +91,7 @@ impl BotsError {
     }
 }
 
-/// Refuses servers that are not on this machine, unless the user has said that they are his own.
+/// Refuses servers that are not on this machine, unless the user has confirmed that he owns them.
 pub fn check_target(server: SocketAddr, is_own: bool) -> Result<(), BotsError> {
     match server.ip().is_loopback() || is_own {
         true => Ok(()),
@@ -142,7 +144,7 @@ fn play_with<D: Decoder>(
     Ok(fleet.finish(false))
 }
 
-/// Plays as the second process of a run: told by its standard input what to do, telling on its standard output.
+/// Runs as the second process of a run: it reads commands from standard input and writes reports to standard output.
 pub fn play_for_host(options: &BotsOptions) -> Result<(), BotsError> {
     match options.scenario.model {
         Model::Throng => pipe::play::<ReplicaClient>(options),
@@ -150,7 +152,7 @@ pub fn play_for_host(options: &BotsOptions) -> Result<(), BotsError> {
     }
 }
 
-/// Raises the limit of open files as far as allowed.
+/// Raises the limit of open files as far as the system allows.
 fn allow_sockets(needed: u64) -> Result<(), BotsError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -165,7 +167,7 @@ fn allow_sockets(needed: u64) -> Result<(), BotsError> {
     Ok(())
 }
 
-/// Keeps this thread, and those it starts, on these cores as far as the library lets it: on the first of them.
+/// Pins this thread, and the threads that it starts, to these cores; the library allows only the first of them.
 pub(crate) fn pin(cores: &[usize]) {
     if let Some(&first) = cores.first() {
         core_affinity::set_for_current(core_affinity::CoreId { id: first });

@@ -1,4 +1,4 @@
-//! Time that two processes of one machine agree on, and processor time.
+//! A clock that two processes of one machine share, and processor time.
 
 use rustix::time::{ClockId, clock_gettime};
 use throng::Time;

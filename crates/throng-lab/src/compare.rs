@@ -1,11 +1,12 @@
-//! The replication models beside each other: the same workloads played by each in turn, and one table of what came of it.
+//! A comparison of replication models: each of them runs the same workloads, and one table shows the results.
 //!
-//! Runs are interleaved: every round plays each contestant once in each workload and size, beginning with another one, so that
-//! a machine that is slow for a while is slow for all. Ratios are taken within a round, and their median is what the table shows.
+//! Runs are interleaved: every round runs each contestant once in each workload and size. Each round begins with
+//! another contestant, so that a temporarily slow machine slows all of them. Ratios are taken within a round, and their
+//! median is what the table shows.
 //!
 //! ```text
 //! runs/20260131-120000-compare/
-//!   compare.json                  every run's figures, written anew after each
+//!   compare.json                  every run's figures, written again after each run
 //!   20260131-120004-dense/        the first run, as `throng crowd` leaves it
 //!   ...
 //! ```
@@ -40,18 +41,18 @@ pub use plan::{Turn, turns};
 pub use sample::{Sample, advantage, by_round};
 pub use table::{OVERLOADED, spoken, table};
 
-/// What is compared.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
     /// Names or files of scenarios, in the order in which they are played.
     pub workloads: Vec<String>,
-    /// Who plays. The first is the one that others are held against, unless `legacy` is among them.
+    /// The contestants. The base of the ratios is `legacy` or, without it, the first contestant.
     pub contestants: Vec<Contestant>,
-    /// How often each contestant plays each workload, at least 1.
+    /// Number of runs of each workload with each contestant, at least 1.
     pub repeat: u32,
-    /// What is changed in every workload. Model and scratch are the contestants' business.
+    /// Settings that are overridden in every workload. Each contestant sets model and scratch itself.
     pub overrides: Overrides,
-    /// Numbers of players with which the first workload is played too; empty: none.
+    /// Further numbers of players for the first workload; may be empty.
     pub growth: Vec<u32>,
     /// The program's arguments, to be kept with the figures.
     pub command_line: Vec<String>,
@@ -67,13 +68,13 @@ pub struct CompareResult {
     pub folder: PathBuf,
 }
 
-/// What a run takes besides playing: starting, connecting, the floor, and its report; in seconds.
+/// Time of a run outside its measured part and warm-up: starting, connecting, the floor, and its report; in seconds.
 const OVERHEAD_S: u32 = 6;
 
-/// Plays every turn with `play`, which is given the folder for its run, and keeps what comes of it. A run that fails is
-/// kept as failed, and the others go on. Ends after the run that is playing when `stop` is set.
+/// Runs every turn with `play`, which gets the folder for its run, and stores the results. A failed run is recorded as
+/// failed, and the next one follows. When `stop` is set, it ends after the current run.
 ///
-/// `note` is told, in one line, what is about to be played.
+/// `note` gets one line that names the next run.
 ///
 /// # Errors
 /// If the folder or the file in it cannot be written.

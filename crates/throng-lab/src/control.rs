@@ -1,4 +1,4 @@
-//! What the two processes of a run tell each other, one line each.
+//! The messages between the two processes of a run, one line each.
 //!
 //! ```text
 //! host -> bots, standard input    measure | settle | stop            (the end of the input means stop)
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::summary::{Known, Neighbours};
 
-/// What the bots are told to do next.
+/// A command to the bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// The warm-up is over: measure from now on.
     Measure,
-    /// The measurement is over: go on playing.
+    /// The measurement is over: continue to play.
     Settle,
-    /// Compare with the final truth, leave and report.
+    /// Compare with the server's final state, disconnect and report.
     Stop,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum BotsLine {
     Failed(String),
 }
 
-/// What the bots have to say once a second.
+/// The bots' report of each second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Bots that are connected.
@@ -65,15 +65,15 @@ pub struct Progress {
 pub struct BotsReport {
     /// Bots that connected.
     pub connected: u32,
-    /// Connections that ended before they were to.
+    /// Connections that ended early.
     pub disconnects: u32,
-    /// Why, with numbers.
+    /// Their reasons, with counts.
     pub ends: Vec<(String, u32)>,
     /// Bots that decoded.
     pub decoded: u32,
     /// Objects that were compared with the server's final truth.
     pub objects_compared: u64,
-    /// Of those, the ones that were not what the server had sent.
+    /// Of those, the objects that differed from the server's state.
     pub state_mismatches: u64,
     /// Objects that were compared with the server's truth while everything moved.
     pub compared_in_play: u64,
@@ -89,10 +89,10 @@ pub struct BotsReport {
     pub input_delay_p99_ms: Option<f64>,
     /// Payload to each bot, mean and 99th percentile of the bots, in kbit/s.
     pub kbit_per_s: (f64, f64),
-    /// What decoding bots held.
+    /// Number of objects that decoding bots held.
     pub known: Known,
     /// Smallest share of the characters within 40 m that a decoding bot held.
     pub known_within_40_m: Option<f64>,
-    /// What decoding bots saw.
+    /// Age and position error of neighbours at decoding bots.
     pub neighbours: Neighbours,
 }

@@ -1,4 +1,4 @@
-//! What must be known of a machine and a program before a figure from them means anything.
+//! Facts about the machine and the program; without them a figure has no meaning.
 
 use std::{env, fs};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::Scenario;
 
-/// Written where the system does not say.
+/// The text for facts that the system does not tell.
 pub const UNKNOWN: &str = "unknown";
 
 /// The machine, the program, and how it was called.
@@ -39,7 +39,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Asks the system. What it does not say is [`UNKNOWN`].
+    /// Asks the system. Missing facts are [`UNKNOWN`].
     pub fn capture(settings: &Scenario) -> Environment {
         let cpuinfo = read("/proc/cpuinfo");
         let model = field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "Model"));

@@ -1,4 +1,4 @@
-//! The floor: what the run's own packets cost when they are only sealed and sent.
+//! The floor: the cost of encrypting and sending the run's own packets, without any other work.
 //!
 //! ```text
 //! in the run     [ interest | quantise | encode | write | seal | send ]   a recorder beside the driver notes each send call:
@@ -22,7 +22,7 @@ use throng_link::netcode::{Key, Sealer, TAG_LEN};
 
 use crate::clock;
 
-/// Connections that are sealed before they are sent, as in the server.
+/// Connections whose packets are sealed together before they are sent, as in the server.
 const GROUP: usize = 16;
 /// The replay is repeated; the smallest mean counts, because other programs only ever add time.
 const ROUNDS: usize = 2;
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
     segment_bytes: u32,
 }
 
-/// What some ticks of a run sent, and what that took.
+/// The send calls of some ticks of a run, and their time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recording {
     sent: Vec<Sent>,
@@ -58,7 +58,7 @@ struct RecordedTick {
 pub(crate) struct Spent {
     /// Sealing and sending.
     pub(crate) seal_and_send_ns: u64,
-    /// Everything that goes out: interest, quantise, encode, write, seal and send.
+    /// All sending work: interest, quantise, encode, write, seal and send.
     pub(crate) outgoing_ns: u64,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct FloorTime {
     pub(crate) ratio: f64,
 }
 
-/// A driver that notes what passes through it while it is told to.
+/// A driver that records all send calls while recording is on.
 pub(crate) struct Recorder<D> {
     inner: D,
     tape: Arc<Tape>,
@@ -87,7 +87,7 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// Begins to record, with room taken for so many ticks to so many clients, so that recording does not allocate.
+    /// Begins to record, with memory for this many ticks and clients, so that recording does not allocate.
     pub(crate) fn begin(&self, ticks: usize, clients: usize) {
         let sends = ticks.saturating_mul(clients).saturating_mul(2).min(SENDS_MAX);
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +170,7 @@ impl<D: Driver> Driver for Recorder<D> {
     }
 }
 
-/// Seals and sends what was recorded once more, at the same rate, and says what that took. The receivers cannot open the
+/// Seals and sends the recorded packets again, at the same rate, and returns the time. The receivers cannot open the
 /// packets, and drop them. `None` if nothing was recorded.
 pub(crate) fn measure(driver: &mut dyn Driver, recording: &Recording, interval: Duration) -> Option<FloorTime> {
     let rounds = (0..ROUNDS).map(|_| {
@@ -227,7 +227,7 @@ fn send_group(
         rest = behind;
         let Some(sealer) = sealers.get_mut(&sent.to) else { continue };
         for packet in packets.chunks_mut((sent.segment_bytes as usize).max(1)) {
-            // What is too short to be sealed was no payload in the run either; it is sent as it is.
+            // A datagram that is too short for a seal was not a payload packet in the run either; it is sent as it is.
             if packet.len() > sealer.header_len() + TAG_LEN {
                 let _ = sealer.seal_payload(packet);
             }
@@ -237,7 +237,7 @@ fn send_group(
     for sent in group {
         let bytes = &buffer[at..at + sent.bytes as usize];
         at += sent.bytes as usize;
-        // What cannot be sent is counted by the driver, as in the run itself.
+        // The driver counts failed sends, as in the run itself.
         let _ = driver.send(Time(0), &Transmit { to: sent.to, bytes, segment_bytes: sent.segment_bytes as usize });
     }
 }
@@ -246,7 +246,7 @@ fn send_group(
 mod tests {
     use super::*;
 
-    /// A driver that only notes what it is given.
+    /// A driver that only records its calls.
     #[derive(Default)]
     struct Notes {
         sent: Vec<(SocketAddr, usize, usize)>,
@@ -282,7 +282,7 @@ mod tests {
         ([127, 0, 0, 1], 1_000 + number).into()
     }
 
-    /// Three ticks for 40 clients: nobody, everybody with three packets, every second one with one short packet.
+    /// Three ticks for 40 clients: no packets, three packets to each client, one short packet to every second client.
     fn record() -> (Recorder<Notes>, Arc<Tape>) {
         let (mut recorder, tape) = Recorder::new(Notes::default());
         let long = vec![0x5A; 2 * 1_200 + 300];

@@ -23,7 +23,7 @@ pub struct FrameTime {
     pub skipped: u64,
 }
 
-/// What a [`FrameLog`] comes to.
+/// The summary of a [`FrameLog`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameProfile {
     /// Percentiles of the work of a frame.
@@ -39,7 +39,8 @@ pub struct FrameProfile {
 
 /// The percentiles that are taken apart.
 const PERCENTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
-/// One frame is an accident; a percentile's composition is the mean of those within this share around it.
+/// A single frame may be an exception, so a percentile's composition is the mean of the frames within this share around
+/// it.
 const AROUND: f64 = 0.005;
 
 impl FrameLog {
@@ -97,7 +98,8 @@ impl FrameLog {
         }
     }
 
-    /// Curves of at most [`Series::MAX_POINTS`] points: each the longest frame of its stretch, so that no peak is lost.
+    /// Curves of at most [`Series::MAX_POINTS`] points: each is the longest frame of its time span, so that no peak is
+    /// lost.
     pub fn series(&self) -> FrameSeries {
         let stretch = self.len().div_ceil(Series::MAX_POINTS).max(1);
         let mut series = FrameSeries::default();

@@ -1,7 +1,7 @@
-//! How much does a gateway hold?
+//! How much load can a gateway take?
 //!
-//! A gateway that speaks channeld's protocol stands between world servers and clients. A run puts one under load, ours or
-//! another's, and says what came of it:
+//! A gateway that speaks channeld's protocol stands between world servers and clients. A run puts a gateway under load,
+//! Throng's or another one, and reports the results:
 //!
 //! ```text
 //! world servers (one process) --TCP--> gateway (another) --TCP--> clients (a third)
@@ -53,15 +53,15 @@ pub enum Part {
     Clients,
 }
 
-/// Plays a part of a run, as its second or third process: told by the standard input what to do, telling on the standard
-/// output.
+/// Executes a part of a run, as its second or third process: reads commands from standard input and writes reports to
+/// standard output.
 ///
 /// # Errors
-/// If there is no order, or the part cannot be played; whoever gave the order has been told by then.
+/// If there is no command, or the part fails; the parent process has the error by then.
 pub fn play(part: Part) -> Result<()> {
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).context("no order on the standard input")?;
-    let load: load::Load = serde_json::from_str(&line).context("the order on the standard input makes no sense")?;
+    std::io::stdin().lock().read_line(&mut line).context("no command on the standard input")?;
+    let load: load::Load = serde_json::from_str(&line).context("cannot read the command on the standard input")?;
     let result = match part {
         Part::World => world::serve(load),
         Part::Clients => clients::play(load),

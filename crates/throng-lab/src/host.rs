@@ -19,10 +19,10 @@ use crate::scenario::{Scenario, View};
 use crate::truth::TrueObject;
 use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
 
-/// Names the lab's protocol: its tokens are good for nothing else.
+/// Protocol id of the lab; its tokens work with no other protocol.
 pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
 
-/// The socket is not left alone for longer than this.
+/// Longest time between two reads of the socket.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
 
 /// The last part of a wait is spent awake: a sleeping thread is late by as much, and begins its tick on a processor that
@@ -142,7 +142,7 @@ impl<R: Replication> Host<R> {
         &self.server
     }
 
-    /// The server, to be used beside its world.
+    /// The server, mutable.
     pub fn server_mut(&mut self) -> &mut Server<R> {
         &mut self.server
     }
@@ -172,12 +172,12 @@ impl<R: Replication> Host<R> {
         self.last_finish
     }
 
-    /// Inputs that made no sense.
+    /// Malformed inputs.
     pub fn bad_inputs(&self) -> u64 {
         self.bad_inputs
     }
 
-    /// What the server sends is kept for so many ticks, if one thread sends it.
+    /// Records the sent packets of this many ticks, if one thread sends them.
     pub(crate) fn record(&self, ticks: usize) {
         if let Some(tape) = &self.tape {
             tape.begin(ticks, self.connected as usize);
@@ -230,8 +230,8 @@ impl<R: Replication> Host<R> {
         self.true_characters().chain(chests).chain(props)
     }
 
-    /// Waits for the next tick to be due. Meanwhile the socket is drained now and then: what ten thousand clients send
-    /// in a tick does not fit into the kernel's buffer.
+    /// Waits for the next tick to be due. Meanwhile it reads the socket now and then, because the packets of ten
+    /// thousand clients in a tick do not fit into the kernel's buffer.
     pub fn wait(&mut self) {
         loop {
             self.server.wait();
@@ -244,7 +244,7 @@ impl<R: Replication> Host<R> {
                 return;
             }
             std::thread::sleep(DRAIN_INTERVAL);
-            // What cannot be received now can be later.
+            // A failed receive can succeed later.
             let _ = self.server.drain_socket(clock::now());
         }
     }

@@ -1,4 +1,4 @@
-//! A whole run: the server here, the bots in a second process, and what came of it.
+//! A whole run: the server in this process, the bots in a second process, and the results.
 
 mod child;
 mod ledger;
@@ -31,13 +31,13 @@ pub use child::read_order;
 use ledger::Ledger;
 use progress::Display;
 
-/// What a run is told besides its scenario.
+/// Options of a run.
 pub struct RunOptions {
-    /// What is played.
+    /// The scenario.
     pub scenario: Scenario,
-    /// Where the folder of the run is made.
+    /// Parent folder of the run's folder.
     pub runs: PathBuf,
-    /// The command that plays the bots when it is given [`BotsOptions`](crate::bots::BotsOptions) on its standard input.
+    /// The command of the bots' process; it reads [`BotsOptions`](crate::bots::BotsOptions) from its standard input.
     pub bots_command: Vec<OsString>,
     /// Whether progress is shown.
     pub show_progress: bool,
@@ -67,7 +67,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Why bots left, as far as it is reported.
 const REASONS: usize = 3;
 
-/// Plays the scenario and writes the report. Ends early, but properly, when `stop` is set.
+/// Runs the scenario and writes the report. Ends early, but in order, when `stop` is set.
 pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
     match options.scenario.model {
         Model::Throng => run_with(options, stop, Channels::new),
@@ -97,7 +97,7 @@ fn run_with<R: Replication>(
     let bots = play.settle(&display)?;
     let summary = play.summary(&bots, started_at);
     let folder = report::write(&options.runs, started_at, &summary)
-        .with_context(|| format!("the report could not be written to {}", options.runs.display()))?;
+        .with_context(|| format!("cannot write the report to {}", options.runs.display()))?;
     Ok(RunResult { summary, folder })
 }
 
@@ -121,16 +121,16 @@ impl<'a, R: Replication> Play<'a, R> {
         let scenario = &options.scenario;
         let key = throng::random_key();
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let host = Host::with_model(scenario, (address, None, key.clone()), model)
-            .context("the server could not be started")?;
+        let host =
+            Host::with_model(scenario, (address, None, key.clone()), model).context("cannot start the server")?;
         let objects = scenario.players as usize * (1 + scenario.chests_per_player as usize);
         let truth = TruthWriter::create(objects + scenario.idle_objects as usize)
-            .context("the file with the server's truth could not be made")?;
+            .context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let is_pinned = scenario.pin && cores.len() > 1;
         let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
         let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
-        // Before this thread is kept on one core: the machine is to be described as it is.
+        // Before this thread is pinned to one core, so that the whole machine is described.
         let ledger = Ledger::new(options, cores.len());
         if is_pinned {
             core_affinity::set_for_current(cores[0]);
@@ -160,7 +160,7 @@ impl<'a, R: Replication> Play<'a, R> {
             }
         }
         if self.host.connected() == 0 && !self.stops() {
-            bail!("no bot has connected in {patience_s} s");
+            bail!("no bot has connected within {patience_s} s");
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl<'a, R: Replication> Play<'a, R> {
         self.floor = self.host.measure_floor();
     }
 
-    /// Lets everything arrive, has the bots compare it with the truth, and takes their report.
+    /// Waits until everything has arrived, lets the bots compare it with the server's state, and reads their report.
     fn settle(&mut self, display: &Display) -> Result<BotsReport> {
         self.host.freeze();
         display.settling();

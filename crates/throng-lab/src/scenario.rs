@@ -1,4 +1,4 @@
-//! What a run does: who plays, where, how fast, and what each client is sent.
+//! A scenario: players, area, movement, tick rate, and the data that each client gets.
 //!
 //! A scenario is a TOML file. The named ones are part of the program; any other is given by its path. Every key is
 //! described in `scenarios/README.md` and here, at its field.
@@ -30,7 +30,7 @@ pub const MAX_FILE_BYTES: u64 = 64 * 1024;
 pub struct Scenario {
     /// The name under which the run is reported: 1 to 40 letters, digits, `-` and `_`.
     pub name: String,
-    /// One line that says what is played.
+    /// One line that describes the scenario.
     pub description: String,
     /// How many bots connect, 1 to 65,536.
     pub players: u32,
@@ -120,7 +120,7 @@ pub enum View {
     /// Distance rings, each with its send interval.
     #[default]
     Rings,
-    /// Everybody is sent every change of everybody, every tick.
+    /// Each client gets every change of every object, every tick.
     Everything,
 }
 
@@ -141,7 +141,7 @@ pub enum Movement {
     /// Keep going forward; each second 10 % turn and 10 % jump; turn back at obstacles and borders.
     #[default]
     Wander,
-    /// Run to the centre, then mill about there.
+    /// Run to the centre, then wander there.
     Converge,
     /// Stand still.
     Idle,
@@ -213,10 +213,10 @@ impl Scenario {
 
     /// The scenario of that name, or the file at that path, with the command line's values put over it, checked.
     ///
-    /// Whatever ends in `.toml` or holds a path separator is a path, everything else a name.
+    /// A text that ends in `.toml` or has a path separator is a path; any other text is a name.
     ///
     /// # Errors
-    /// Each is the user's to mend, and its text is one line that says how.
+    /// The user can correct each of them; its text is one line that says how.
     pub fn resolve(name_or_path: &str, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
         let mut scenario = if name_or_path.ends_with(".toml") || name_or_path.contains(['/', '\\']) {
             parse(name_or_path, &read(Path::new(name_or_path))?)?

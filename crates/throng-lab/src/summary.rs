@@ -1,4 +1,4 @@
-//! What a run measured: the stable interface between a run and whoever reads its figures.
+//! The measurements of a run: a stable format for programs that read them.
 //!
 //! `docs/run-summary.md` documents every key with its unit; a test keeps it and these types the same. Figures that a run
 //! could not measure are `null`, never made up. All numbers are finite.
@@ -29,9 +29,9 @@ pub const FORMAT: u32 = 2;
 pub struct RunSummary {
     /// [`FORMAT`].
     pub format: u32,
-    /// Whether the figures may be quoted.
+    /// Whether the figures are valid.
     pub valid: bool,
-    /// Why not; empty if valid.
+    /// The reasons, if they are not valid.
     pub invalid_reasons: Vec<String>,
     /// Name of the scenario.
     pub scenario: String,
@@ -53,15 +53,15 @@ pub struct RunSummary {
     pub revision: String,
     /// The machine and the effective settings.
     pub environment: Environment,
-    /// What the server spent.
+    /// The server's work.
     pub server: Server,
-    /// What the same packets cost when they are only sealed and sent.
+    /// The cost of only encrypting and sending the same packets.
     pub floor: Floor,
-    /// What a client was sent.
+    /// The data sent to a client.
     pub client: Client,
-    /// What the decoding bots saw of others, by distance.
+    /// The state of other characters at the decoding bots, by distance.
     pub neighbours: Neighbours,
-    /// How the bots did.
+    /// The bots' results.
     pub bots: Bots,
     /// What happened to packets.
     pub network: Network,
@@ -109,7 +109,7 @@ pub struct Split {
     pub total: f64,
 }
 
-/// What the server spent.
+/// The server's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// Connections during the measured part (mean).
@@ -177,7 +177,7 @@ pub struct FrameAt {
     pub ms: Split,
 }
 
-/// What the same packets cost when they are only sealed and sent, measured in the same run.
+/// The cost of only encrypting and sending the same packets, measured in the same run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
     /// Sealing and sending the packets of some of the run's ticks once more; never above what the run spent on it.
@@ -191,7 +191,7 @@ pub struct Floor {
     pub packets_per_tick: f64,
 }
 
-/// What a client was sent.
+/// The data sent to a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Client {
     /// UDP payload to a client.
@@ -240,19 +240,19 @@ pub struct Known {
 /// Bytes by purpose. The parts add up to `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// Packet headers and seals.
+    /// All other bytes: packet headers, encryption, messages, acknowledgements.
     pub header: f64,
     /// Object state, sent for the first time.
     pub object: f64,
     /// Object state, sent again.
     pub resend: f64,
-    /// Messages, acknowledgements, subscriptions and the like.
+    /// Ends of subscriptions.
     pub control: f64,
     /// The whole.
     pub total: f64,
 }
 
-/// What decoding bots saw of other characters, against the server's truth at the same moment.
+/// The state of other characters at decoding bots, compared with the server's state at the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Neighbours {
     /// 0 to 10 m.
@@ -274,7 +274,7 @@ pub struct Band {
     pub samples: u64,
 }
 
-/// How the bots did.
+/// The bots' results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bots {
     /// Bots that connected.
@@ -286,7 +286,7 @@ pub struct Bots {
     pub bad_inputs: u64,
     /// Bots that decoded everything.
     pub decoded: u32,
-    /// Objects whose decoded state was not what the server had sent.
+    /// Objects whose decoded state differs from the server's state.
     pub state_mismatches: u64,
     /// Objects that were compared with the server's truth at the end, over all decoding bots; those near a bot that it
     /// does not hold count as different.
@@ -304,15 +304,15 @@ pub struct Bots {
     pub cpu_cores: f64,
     /// Cores that the bots may use.
     pub cores_available: f64,
-    /// Inputs that were sent, by inputs that were due.
+    /// Inputs sent, divided by inputs due.
     pub inputs_sent_ratio: f64,
     /// How late a bot's input was, 99th percentile.
     pub input_delay_p99_ms: Option<f64>,
-    /// Whether the bots were too slow to be fair witnesses.
+    /// Whether the bots were too slow for valid measurements.
     pub saturated: bool,
 }
 
-/// What happened to packets, seen by the server.
+/// Packets, counted by the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Preset of the link conditioner.
@@ -321,7 +321,7 @@ pub struct Network {
     pub sent_packets: u64,
     /// Datagrams from clients.
     pub received_packets: u64,
-    /// Datagrams that were taken for lost, by datagrams sent.
+    /// Datagrams that counted as lost, divided by datagrams sent.
     pub loss_ratio: f64,
     /// Segments that were sent again.
     pub resent_segments: u64,
@@ -342,7 +342,7 @@ pub struct Count {
     pub count: u64,
 }
 
-/// What the replication core did. Means over the ticks of the measured part unless said otherwise.
+/// Counters of the replication core. Means over the ticks of the measured part, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replication {
     /// Objects that exist.
@@ -355,15 +355,15 @@ pub struct Replication {
     pub subscriptions_per_connection: f64,
     /// Frames encoded per tick.
     pub frames_encoded_per_tick: f64,
-    /// Frames handed to subscriptions, by frames encoded.
+    /// Frames sent to subscriptions, divided by frames encoded.
     pub subscriptions_per_frame: f64,
-    /// Share of the handed-out frames that another subscription had asked for already.
+    /// Share of the used frames that another subscription had requested before.
     pub frames_shared_ratio: f64,
     /// Cohorts per channel and frame.
     pub cohorts_per_channel: f64,
-    /// Longest time that a due subscription waited for its turn in the whole run.
+    /// Longest delay of a due update in the whole run.
     pub longest_wait_ticks: u64,
-    /// Connections times ticks in which more than the budget was written, in the whole run.
+    /// Number of seconds, summed over connections, in which a connection was sent more than its budget, in the whole run.
     pub budget_overruns: u64,
 }
 
@@ -485,7 +485,7 @@ impl Bytes {
     }
 }
 
-/// More than this for other programs, and what the server could not do may be their fault.
+/// If other programs use more cores than this, they may be the cause of bad results.
 const OTHERS_CORES_MAX: f64 = 0.25;
 /// A bot that is later than this with an input has stood still: what it saw meanwhile says nothing about the server.
 pub(crate) const STALL: Duration = Duration::from_millis(250);
@@ -504,7 +504,7 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     let bots = &run.bots;
     unless(
         !bots.saturated,
-        format!("the bots were saturated ({:.2} of {} cores)", bots.cpu_cores, bots.cores_available),
+        format!("the bots were overloaded ({:.2} of {} cores)", bots.cpu_cores, bots.cores_available),
     );
     unless(
         bots.inputs_sent_ratio >= INPUTS_SENT_MIN,
@@ -514,11 +514,11 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     unless(bots.disconnects == 0, format!("{} connections ended before the run did", bots.disconnects));
     unless(
         bots.objects_compared > 0 || bots.decoded == 0,
-        "no decoded object was compared with the server's truth".to_owned(),
+        "no decoded object was compared with the server's state".to_owned(),
     );
     unless(
         bots.state_mismatches == 0,
-        format!("{} decoded objects differed from what the server had sent", bots.state_mismatches),
+        format!("{} decoded objects differed from the server's state", bots.state_mismatches),
     );
     unless(
         bots.mismatches_in_play == 0,
@@ -527,15 +527,18 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     unless(bots.stalled == 0, format!("{} bots stood still for more than {} ms", bots.stalled, STALL.as_millis()));
     unless(run.server.ticks > 0, "nothing was measured: the run ended during the warm-up".to_owned());
     let others = run.others_cpu_cores.unwrap_or(0.0);
-    unless(others <= OTHERS_CORES_MAX, format!("other programs took {others:.2} cores of this machine"));
+    unless(
+        others <= OTHERS_CORES_MAX,
+        format!("other programs used {others:.2} cores of this machine: stop them and run again"),
+    );
     let lost = run.network.loss_ratio;
     let is_clean = run.network.preset == "none";
     unless(
         !is_clean || lost <= CLEAN_LOSS_MAX,
-        format!("{:.2} % of the packets were lost on a path that loses none", lost * 100.0),
+        format!("{:.2} % of the packets were lost on a network without simulated loss", lost * 100.0),
     );
     let dropped = run.server.events_dropped;
-    unless(dropped == 0, format!("the server dropped {dropped} events and inputs because nobody took them in time"));
+    unless(dropped == 0, format!("the server dropped {dropped} events and inputs because its queues were full"));
     unless(run.bots.bad_inputs == 0, format!("the server could not read {} inputs", run.bots.bad_inputs));
     unless(
         run.environment.profile == "release",

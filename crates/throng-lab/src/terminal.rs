@@ -1,4 +1,4 @@
-//! What stands in the terminal when a run is over: one screen, at most 100 columns wide.
+//! The output in the terminal after a run: one screen, at most 100 columns wide.
 
 use std::path::Path;
 
@@ -51,14 +51,14 @@ fn frame(run: &RunSummary) -> String {
     let ms = &run.server.frame_ms;
     let [p50, p90, p99, p999, max] = [ms.p50, ms.p90, ms.p99, ms.p999, ms.max].map(figure);
     let tick = figure(run.server.tick_ms);
-    format!("p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p999}  max {max} ms of {tick}")
+    format!("p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p999}  max {max} ms of a {tick} ms tick")
 }
 
 fn resources(run: &RunSummary) -> String {
     let server = &run.server;
     let per_connection = bytes(server.rss_bytes_per_connection);
     format!(
-        "{} Hz held: {} ticks, {} of them late, {} missed ticks\n{} cores, {} resident ({per_connection} per connection)",
+        "{} Hz reached: {} ticks, {} of them late, {} missed ticks\n{} cores, {} memory ({per_connection} per connection)",
         figure(server.held_hz),
         grouped(server.ticks),
         grouped(server.late_ticks),
@@ -78,7 +78,7 @@ fn split(split: &Split) -> String {
 
 fn floor(run: &RunSummary) -> String {
     format!(
-        "outgoing {}, {} times the floor ({} ms per tick)",
+        "sending {}, {} times the minimum of {} ms per tick (encrypt and send)",
         figure(run.server.us_per_connection.outgoing()),
         optional(run.floor.ratio),
         optional(run.floor.ms_per_tick),
@@ -88,7 +88,7 @@ fn floor(run: &RunSummary) -> String {
 fn client(run: &RunSummary) -> String {
     let client = &run.client;
     format!(
-        "mean {}  p99 {} kbit/s of {}; knows p1 {}  p50 {} objects",
+        "mean {}  p99 {} kbit/s, budget {}; known objects p1 {}  p50 {}",
         figure(client.kbit_per_s.mean),
         figure(client.kbit_per_s.p99),
         figure(client.budget_kbit_per_s),
@@ -106,13 +106,16 @@ fn per_second(run: &RunSummary) -> String {
 
 fn per_update(run: &RunSummary) -> String {
     let mean = optional(run.client.object_update_bytes.mean);
-    format!("{mean} bytes without header and seal; {} updates per second", figure(run.client.object_updates_per_s))
+    format!(
+        "{mean} bytes without header and encryption; {} updates per second",
+        figure(run.client.object_updates_per_s)
+    )
 }
 
 fn replication(run: &RunSummary) -> String {
     let replication = &run.replication;
     format!(
-        "{} frames encoded per tick, each for {} subscriptions; {} cohorts per channel",
+        "{} frames encoded per tick, each used by {} subscriptions; {} cohorts per channel",
         figure(replication.frames_encoded_per_tick),
         figure(replication.subscriptions_per_frame),
         figure(replication.cohorts_per_channel),
@@ -133,7 +136,7 @@ fn network(run: &RunSummary) -> String {
 fn bots(run: &RunSummary) -> String {
     let bots = &run.bots;
     format!(
-        "{} connected, {} decoded with {} mismatches, {} of {} cores",
+        "{} connected, {} decoding with {} state mismatches, {} of {} cores",
         grouped(u64::from(bots.connected)),
         grouped(u64::from(bots.decoded)),
         grouped(bots.state_mismatches),
@@ -164,8 +167,8 @@ fn targets(targets: &[Target]) -> String {
         let with_unit = |value: String| format!("{value} {}", target.unit).trim_end().to_owned();
         let limit = format!("{} {}", target.bound.sign(), with_unit(figure(target.limit)));
         let verdict = match target.met {
-            Some(true) => "kept",
-            Some(false) => "not kept",
+            Some(true) => "pass",
+            Some(false) => "fail",
             None => "not measured",
         };
         table.add_row([format!("  {}", target.name), limit, with_unit(optional(target.measured)), verdict.to_owned()]);

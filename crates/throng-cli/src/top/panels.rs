@@ -78,8 +78,9 @@ pub(super) fn engine(figures: &Figures) -> Panel {
     let shared =
         ratio.map_or(String::new(), |(delivered, encodings)| format!(", each for {:.1}", delivered / encodings));
     let slow = figures.paused_per_s.zip(figures.too_slow_per_s);
-    let slow_text = slow
-        .map_or("-".to_owned(), |(paused, ended)| format!("{} turns paused, {} ended", count(paused), count(ended)));
+    let slow_text = slow.map_or("-".to_owned(), |(paused, ended)| {
+        format!("{} updates held back, {} closed", count(paused), count(ended))
+    });
     let is_late = figures.lag.p99.is_some_and(|p99| p99.ms > LATE_MS);
     let has_ended = figures.too_slow_per_s.is_some_and(|ended| ended > 0.0);
     let lines = vec![
@@ -102,9 +103,9 @@ pub(super) fn drops(figures: &Figures) -> Panel {
     };
     let mut lines: Vec<Line> = figures.drops.iter().map(line).collect();
     if lines.is_empty() {
-        lines.push("nothing so far".to_owned().into());
+        lines.push("none so far".to_owned().into());
     }
-    Panel { title: "Dropped and refused, now and in all", lines }
+    Panel { title: "Dropped and refused, now and in total", lines }
 }
 
 fn row(name: &str, value: &str) -> String {
@@ -171,7 +172,7 @@ mod tests {
     fn what_is_not_known_is_a_dash_and_not_zero() {
         let text = plain(&Figures::default());
         assert!(text.contains("delivered/s    -\n"), "{text}");
-        assert!(text.contains("nothing so far"), "{text}");
+        assert!(text.contains("none so far"), "{text}");
         assert!(!text.contains(" 0"), "{text}");
     }
 

@@ -1,7 +1,7 @@
 //! The screen.
 //!
 //! ```text
-//!  throng top   http://127.0.0.1:8080/metrics   every 1 s                      q end  p pause
+//!  throng top   http://127.0.0.1:8080/metrics   every 1 s                      q quit p pause
 //!  Gateway --------------------- Channels ------------------------------------------------
 //!  Traffic -------------------------------------------------------------------------------
 //!  Engine ---------------------- Dropped and refused -------------------------------------
@@ -32,7 +32,7 @@ pub(super) fn draw(frame: &mut Frame, watch: &Watch) {
     let sight = watch.shown();
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
     frame.render_widget(title(watch), head);
-    frame.render_widget(Line::styled("q end  p pause ", FAINT).alignment(Alignment::Right), head);
+    frame.render_widget(Line::styled("q quit p pause ", FAINT).alignment(Alignment::Right), head);
     match &sight.figures {
         Some(figures) => draw_figures(frame, body, figures, sight),
         None => draw_nobody(frame, body, watch),
@@ -49,8 +49,8 @@ fn title(watch: &Watch) -> Line<'_> {
 }
 
 fn draw_nobody(frame: &mut Frame, area: Rect, watch: &Watch) {
-    let text = trouble(watch.shown()).map_or("asking the gateway ...".to_owned(), |trouble| {
-        let hint = "Is the gateway running, and is this its -http address? This view goes on as soon as it answers.";
+    let text = trouble(watch.shown()).map_or("connecting to the gateway ...".to_owned(), |trouble| {
+        let hint = "Is the gateway running, and is this its -http address? This view continues as soon as it answers.";
         format!("{trouble}\n\n{hint}")
     });
     let block = Block::bordered().title("Gateway");

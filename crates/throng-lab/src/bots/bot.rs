@@ -22,7 +22,7 @@ pub(crate) struct Bot<D> {
     pub(super) measured_from_bytes: u64,
 }
 
-/// A conditioned way to the server and back.
+/// The path to the server and back, with simulated network conditions.
 pub(crate) struct Link {
     out: Conditioner,
     back: Conditioner,
@@ -48,10 +48,10 @@ impl<D: Decoder> Bot<D> {
         self.end.is_some()
     }
 
-    /// Takes in what has come.
+    /// Handles received datagrams.
     pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers) {
         let Bot { core, link, received_bytes, socket, .. } = self;
-        // A socket that fails brings nothing; the connection will time out and say so.
+        // Errors of the socket are ignored here: the connection will time out and report it.
         let _ = socket.receive_with(now, buffers, &mut |arrived, from, datagram: &mut [u8]| {
             *received_bytes += datagram.len() as u64;
             match link {
@@ -96,6 +96,6 @@ impl<D: Decoder> Bot<D> {
 
 fn send(socket: &mut LightUdpSocket, now: Time, datagram: &[u8]) {
     let Some(to) = socket.peer() else { return };
-    // What cannot be sent is a lost packet; the socket counts it.
+    // A failed send is a lost packet; the socket counts it.
     let _ = socket.send(now, &Transmit::single(to, datagram));
 }

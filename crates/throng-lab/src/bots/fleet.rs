@@ -21,12 +21,13 @@ use crate::world::BotBrain;
 const CONNECTS_PER_MS: u64 = 2;
 /// A decoding bot looks at its socket this often, as a game does that draws frames.
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);
-/// Without any connection for this long, the server is taken for absent.
+/// Without any connection for this long, the server counts as absent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bots are served in groups this far apart: a processor that waited for each alone would be busy with waiting.
+/// Bots are served in groups with this time between them, because a separate wait for each bot would keep the processor
+/// busy.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(500);
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
-/// Bots served before the clock, the truth and the commands are looked at again.
+/// Number of bots that are served before the clock, the server's state and the commands are checked again.
 const BATCH: usize = 64;
 
 /// All bots of a process; `D` fits to the server's replication model.
@@ -55,7 +56,7 @@ struct Measuring {
     cpu_s: f64,
 }
 
-/// What was counted, and what came of it.
+/// The counters and their results.
 struct Measured {
     turns: TurnLog,
     cpu_cores: f64,
@@ -169,7 +170,7 @@ impl<D: Decoder> Fleet<D> {
         self.give_up_if_alone()
     }
 
-    /// While there are newcomers, turns are not in order.
+    /// While new bots join, turns are not in order.
     fn serve_all(&mut self, now: Time) -> usize {
         let mut served = 0;
         for index in 0..self.bots.len() {
@@ -244,7 +245,7 @@ impl<D: Decoder> Fleet<D> {
         self.measured.kbit_per_s = (mean, p99.unwrap_or(0.0));
     }
 
-    /// Compares with the final truth, if there is to be one, leaves, and reports.
+    /// Compares with the server's final state, if there is one, disconnects, and reports.
     pub(crate) fn finish(mut self, compare: bool) -> BotsReport {
         let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
         let connected = self.bots.iter().filter(|bot| bot.connection.is_some()).count() as u32;
@@ -319,7 +320,7 @@ impl<D: Decoder> Fleet<D> {
         Ok(())
     }
 
-    /// Decoding bots take in what has come, between their turns.
+    /// Decoding bots handle received datagrams between their turns.
     fn look(&mut self, now: Time) {
         if now < self.next_look {
             return;

@@ -55,7 +55,7 @@ fn listen() -> Receiver<Command> {
 fn tell(line: &BotsLine) {
     let Ok(json) = serde_json::to_string(line) else { return };
     let mut out = std::io::stdout().lock();
-    // Without a host there is nobody to tell; the end of the input will say so.
+    // If the host process has ended, nobody reads this; the end of the input will show it.
     let _ = writeln!(out, "{json}");
     let _ = out.flush();
 }

@@ -1,4 +1,4 @@
-//! What decoding bots see, against the server's truth.
+//! Compares the state of decoding bots with the server's state.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::scenario::{NetPreset, Scenario};
 use crate::summary::{Known, Neighbours};
 use crate::truth::{Snapshot, TrueObject, TruthReader};
 
-/// Each decoding bot is looked through about this often, and less often where there are more than so many.
+/// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
 const LOOKERS: usize = 32;
 const NEARBY_M: f64 = 40.0;
-/// The final truth is waited for this long.
+/// How long to wait for the server's final state.
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = 512;
@@ -39,7 +39,7 @@ pub(super) struct Witness {
     places: Vec<u32>,
     /// When the ticks of the last snapshots were, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
-    /// When each decoding bot is looked through next. The moments have nothing to do with the server's ticks.
+    /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
     next_looks: Vec<Time>,
     tick_interval_us: f64,
     /// How far the outermost ring reaches.
@@ -129,7 +129,7 @@ impl Witness {
         let ticks = f64::from(tick.since(from));
         let tick_us = match self.tick_times.get(after) {
             Some(&(to, until)) => until.micros_since(time) as f64 / f64::from(to.since(from).max(1)),
-            // News of a tick after the last snapshot: the server keeps its pace, as far as we know.
+            // The tick is newer than the last snapshot: assume that the server keeps its rate.
             None => self.tick_interval_us,
         };
         Some(time.0 as f64 + ticks * tick_us)

@@ -41,11 +41,12 @@ impl FromStr for Contestant {
     fn from_str(text: &str) -> Result<Contestant, String> {
         let (name, variant) = text.split_once(':').map_or((text, None), |(name, variant)| (name, Some(variant)));
         let model = Model::ALL.iter().find(|(known, _)| *known == name).map(|(_, model)| *model);
-        let model = model
-            .ok_or_else(|| format!("`{name}` is no model: use legacy, legacy-push, graph, shared-state or throng"))?;
+        let model = model.ok_or_else(|| {
+            format!("there is no model `{name}`: use legacy, legacy-push, graph, shared-state or throng")
+        })?;
         let Some(variant) = variant else { return Ok(Contestant::of(model)) };
         if model != Model::SharedState {
-            return Err(format!("`{name}` has no variants: only shared-state has"));
+            return Err(format!("`{name}` has no variants; only shared-state has variants"));
         }
         if variant == BASELINES {
             return Ok(Contestant { has_baselines: true, ..Contestant::of(model) });

@@ -37,18 +37,18 @@ pub struct Comparison {
     pub revision: String,
     /// The program's arguments.
     pub command_line: Vec<String>,
-    /// Where it was played; `None` before the first run.
+    /// The machine; `None` before the first run.
     pub machine: Option<Machine>,
-    /// Who played, as named on the command line.
+    /// The contestants, as named on the command line.
     pub contestants: Vec<String>,
-    /// What was played.
+    /// The workloads.
     pub workloads: Vec<String>,
-    /// Every workload and size that was to be played, in this order; empty in files of versions that did not note it.
+    /// Every planned workload and size, in this order; empty in files of versions that did not record it.
     #[serde(default)]
     pub planned: Vec<Cell>,
     /// Every run, in the order in which they were played.
     pub runs: Vec<Run>,
-    /// What others published of the same workloads.
+    /// Published figures of other systems for the same workloads.
     pub published: Vec<PublishedTable>,
 }
 
@@ -61,7 +61,7 @@ pub struct Cell {
     pub players: u32,
 }
 
-/// The machine and the program, as far as they matter for the figures.
+/// The machine and the program: everything that affects the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
@@ -85,7 +85,7 @@ pub struct Run {
     pub workload: String,
     /// The contestant's name.
     pub contestant: String,
-    /// How many should play.
+    /// Planned number of players.
     pub players: u32,
     /// Which repetition, from 0.
     pub round: u32,
@@ -95,7 +95,7 @@ pub struct Run {
     pub seconds: f64,
     /// Start in UTC.
     pub started_at: String,
-    /// The arguments with which the same run can be played alone.
+    /// The arguments that repeat this run alone.
     pub command_line: Vec<String>,
     /// Whether the figures may be quoted.
     pub valid: bool,
@@ -127,7 +127,7 @@ pub enum ComparisonError {
         source: io::Error,
     },
     /// The file is not a comparison.
-    #[error("{} is no comparison: {source}", path.display())]
+    #[error("{} is not a comparison: {source}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -274,26 +274,24 @@ impl Comparison {
         self.has_ended((workload, players)).then_some(players)
     }
 
-    /// Whether anybody's run of such a cell ended.
+    /// Whether the cell has a completed run of any contestant.
     pub fn has_ended(&self, (workload, players): (&str, u32)) -> bool {
         self.runs.iter().any(|run| run.workload == workload && run.players == players && run.figures.is_some())
     }
 
-    /// The cells in which nobody's run ended.
+    /// The cells without a completed run.
     pub fn failed_cells(&self) -> Vec<(&str, u32)> {
         self.cells().into_iter().filter(|&cell| !self.has_ended(cell)).collect()
     }
 
-    /// A contestant's runs of a workload with so many players from which a verdict may be drawn: valid, and of a server
-    /// that was not overloaded.
+    /// A contestant's runs of a workload and size that count for verdicts: valid, and without an overloaded server.
     pub fn sound(&self, (workload, players): (&str, u32), contestant: &str) -> Vec<&Run> {
         let counted = self.counted(workload, players, contestant).into_iter();
         let is_overloaded = |run: &Run| run.figures.as_ref().is_none_or(Figures::is_overloaded);
         counted.filter(|run| run.valid && !is_overloaded(run)).collect()
     }
 
-    /// A contestant's runs of a workload with so many players that count: the valid ones, or if there are none, those
-    /// that ended.
+    /// A contestant's runs of a workload and size that count: the valid ones or, if there are none, all completed ones.
     pub fn counted(&self, workload: &str, players: u32, contestant: &str) -> Vec<&Run> {
         let is_asked = |run: &&Run| {
             run.workload == workload && run.players == players && run.contestant == contestant && run.figures.is_some()
@@ -313,7 +311,8 @@ impl Comparison {
         all.is_overloaded()
     }
 
-    /// The contestants whose server was overloaded, a line for each workload and size: who missed how many of its ticks.
+    /// The contestants whose server was overloaded, with their shares of missed ticks, a line for each workload and
+    /// size.
     pub fn overloads(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for workload in &self.workloads {
@@ -328,13 +327,13 @@ impl Comparison {
         lines
     }
 
-    /// Who the others are held against: `legacy`, or the first.
+    /// The base of the ratios: `legacy`, or the first contestant.
     pub fn base(&self) -> Option<&str> {
         let legacy = self.contestants.iter().find(|name| *name == "legacy");
         legacy.or(self.contestants.first()).map(String::as_str)
     }
 
-    /// Why runs failed or may not be quoted, a line each: where, who, which round, and why.
+    /// Why runs failed or are invalid, a line each: workload, contestant, round, reason.
     pub fn complaints(&self) -> Vec<String> {
         let spoilt = self.runs.iter().filter(|run| !run.valid);
         let line = |run: &Run| {

@@ -2,7 +2,7 @@
 
 use super::{Comparison, Figures, Measure, OUTGOING, OUTSIDE_KERNEL, Sample};
 
-/// What is followed as the number of players grows.
+/// The measures whose growth with the number of players is shown.
 pub const GROWTHS: [Measure; 3] = [
     Measure { name: "outside the kernel, per connection and tick", ..OUTSIDE_KERNEL },
     Measure { name: "outgoing, per connection and tick", ..OUTGOING },
@@ -12,7 +12,7 @@ pub const GROWTHS: [Measure; 3] = [
 /// One contestant's values of a measure at growing numbers of players.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Who.
+    /// The contestant.
     pub contestant: String,
     /// At each size of [`Comparison::sizes`]; `None` where no run ended.
     pub points: Vec<Option<Point>>,
@@ -27,9 +27,9 @@ pub struct Point {
     pub players: u32,
     /// The values of the runs.
     pub sample: Sample,
-    /// Whether the runs may be quoted. Those that may not are not fitted.
+    /// Whether the runs are valid. Invalid runs are not used for the fit.
     pub is_valid: bool,
-    /// Whether the server was overloaded: what it could not do is not in the value, so it is not fitted.
+    /// Whether the server was overloaded. Then the value lacks the missed ticks, so it is not used for the fit.
     pub is_overloaded: bool,
 }
 

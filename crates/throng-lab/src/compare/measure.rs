@@ -29,7 +29,7 @@ pub const OUTGOING: Measure = Measure {
     is_cost: true,
     of: |figures| Some(figures.us_per_connection.outgoing()),
 };
-/// The same without the kernel's part: the figure by which models are held against each other.
+/// The same without the kernel's part: the figure by which models are compared.
 pub const OUTSIDE_KERNEL: Measure = Measure {
     name: "  outside the kernel",
     unit: "µs",

@@ -1,4 +1,4 @@
-//! Who plays what, and when.
+//! The order of all runs of a comparison.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::scenario::{Overrides, Scenario, Scratch};
 pub struct Turn {
     /// Name or file of the scenario.
     pub workload: String,
-    /// Who plays.
+    /// The contestant.
     pub contestant: Contestant,
     /// Which repetition, from 0.
     pub round: u32,
-    /// What is changed in the scenario, the contestant's model included.
+    /// Settings that override the scenario's, the contestant's model included.
     pub overrides: Overrides,
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for Turn {
 }
 
 impl Turn {
-    /// How many play; 0 if there is no such scenario.
+    /// The number of players; 0 if there is no such scenario.
     pub fn players(&self) -> u32 {
         Scenario::resolve(&self.workload, &self.overrides).map_or(0, |scenario| scenario.players)
     }
 
-    /// How long it plays, with what is not measured, in seconds; 0 if there is no such scenario.
+    /// The length of the run with its warm-up, in seconds; 0 if there is no such scenario.
     pub fn seconds(&self) -> u32 {
         let scenario = Scenario::resolve(&self.workload, &self.overrides);
         scenario.map_or(0, |scenario| scenario.warmup_seconds + scenario.seconds)
@@ -40,12 +40,12 @@ impl Turn {
 
 /// The workload whose runs are measured only when everybody has reached the middle.
 const CONVERGE: &str = "converge";
-/// The last of those who start 800 m from the centre has run there by then, at 5 m/s.
+/// By then all characters have reached the centre: they start at most 800 m away and run at 5 m/s.
 const CONVERGE_WARMUP_S: u32 = 165;
 
-/// Every run of a comparison, in the order in which they are played: round by round, and in each every workload and size
-/// with every contestant, so that what is held against each other within a round was played within one. Growth is played in
-/// the first workload, and not for a number of players that the workload itself is played with.
+/// Every run of a comparison, in order: round by round, and in each round every workload and size with every
+/// contestant, so that all runs that are compared within a round ran close together. Growth is played in the first
+/// workload, and not for a number of players that the workload itself is played with.
 pub fn turns(options: &CompareOptions) -> Vec<Turn> {
     let cells = cells(options);
     let mut turns = Vec::new();
@@ -84,7 +84,7 @@ fn overrides(options: &CompareOptions, workload: &str, players: Option<u32>, con
     let mut overrides = options.overrides.clone();
     overrides.players = players.or(overrides.players);
     overrides.model = Some(contestant.model);
-    // Left out where it says nothing: the command of a run is to be read and repeated.
+    // Left out if it has the default value, so that the command of a run stays short.
     overrides.scratch = Some(contestant.scratch).filter(|&scratch| scratch != Scratch::default());
     overrides.baselines = contestant.has_baselines;
     if workload == CONVERGE {

@@ -27,8 +27,8 @@ impl Sample {
     }
 }
 
-/// How many times smaller `of` is in `ours` than in `base`, round by round: rounds in which only one of them has the
-/// figure do not count.
+/// The factor by which `of` is smaller in `ours` than in `base`, taken in each round. Rounds in which only one of them
+/// has the figure do not count.
 pub fn advantage(base: &[&Run], ours: &[&Run], of: fn(&super::Figures) -> Option<f64>) -> Option<Sample> {
     Sample::of(by_round(base, ours, of).into_iter().map(|(_, times)| times))
 }

@@ -10,11 +10,11 @@ use crate::terminal::{figure, grouped};
 
 /// The mark of a server that was overloaded.
 pub const OVERLOADED: &str = "†";
-/// What the mark says.
-const OVERLOADED_LEGEND: &str = "† overloaded: missed more than 1 % of its ticks. The figures are those of the ticks that it \
-    managed; its ages begin with them,\n  less was sent, and it is not fitted:\n";
+/// The meaning of the mark.
+const OVERLOADED_LEGEND: &str = "† overloaded: the server missed more than 1 % of its ticks. Its figures are for the ticks that it \
+    played:\n  it sent less, its ages do not include missed ticks, and it is left out of the growth fit:\n";
 
-/// Reasons that are shown; the file has them all.
+/// Number of reasons in the table; the file has all of them.
 const COMPLAINTS: usize = 8;
 
 /// Every workload with its published table, growth, and what spoils the figures; with a line break at its end.
@@ -23,7 +23,7 @@ pub fn table(comparison: &Comparison, folder: Option<&Path>) -> String {
     for workload in &comparison.workloads {
         match comparison.usual_size(workload) {
             Some(players) => text += &of_workload(comparison, workload, players),
-            None => text += &format!("\n{workload}: no run of its own size ended\n"),
+            None => text += &format!("\n{workload}: no run with the scenario's number of players was completed\n"),
         }
         if comparison.sizes(workload).len() > 1 {
             text += &growth(comparison, workload);
@@ -43,7 +43,7 @@ fn of_workload(comparison: &Comparison, workload: &str, players: u32) -> String 
     table.add_row(header(comparison, (workload, players), &columns));
     for measure in measures(workload) {
         let samples: Vec<_> = columns.iter().map(|runs| sample(runs, &measure)).collect();
-        // A distance at which nobody ever stood is no row.
+        // Distances without any character have no row.
         if samples.iter().any(Option::is_some) {
             table.add_row(row(measure.title(), samples));
         }
@@ -71,16 +71,16 @@ fn headline(comparison: &Comparison, workload: &str, players: u32, columns: &[Ve
     )
 }
 
-/// A title, and where the figures have what it names.
+/// A title, and the function that reads its value from the figures.
 type Titled = (String, fn(&Figures) -> Option<f64>);
 
-/// What is said of each contestant against the base.
+/// The ratios of each contestant to the base.
 fn advantages(comparison: &Comparison) -> [Titled; 3] {
     let base = comparison.base().unwrap_or("the first");
     [
         (format!("times less than {base}: outgoing"), OUTGOING.of),
         ("  outside the kernel".to_owned(), OUTSIDE_KERNEL.of),
-        // Who does not come to send has not saved anything.
+        // A server that misses ticks sends less; that is not an advantage.
         ("  bytes".to_owned(), |figures| (!figures.is_overloaded()).then_some(figures.kbit_per_s)),
     ]
 }
@@ -90,7 +90,7 @@ fn base<'a, 'b>(comparison: &Comparison, columns: &'a [Vec<&'b Run>]) -> &'a [&'
     place.and_then(|place| columns.get(place)).map_or(&[], Vec::as_slice)
 }
 
-/// Names; those of whom no run may be quoted are marked, and those whose server was overloaded.
+/// Names, with marks for contestants without a valid run and for overloaded servers.
 fn header(comparison: &Comparison, (workload, players): (&str, u32), columns: &[Vec<&Run>]) -> Vec<String> {
     let names = comparison.contestants.iter().zip(columns).map(|(name, runs)| {
         let is_valid = runs.iter().any(|run| run.valid);
@@ -188,12 +188,12 @@ fn verdict(comparison: &Comparison) -> String {
         return format!("{overloads}\nall runs are valid\n");
     }
     let mut text = overloads;
-    text += &format!("\n{} of {} runs do not count:\n", complaints.len(), comparison.runs.len());
+    text += &format!("\n{} of {} runs are not valid:\n", complaints.len(), comparison.runs.len());
     complaints.iter().take(COMPLAINTS).for_each(|line| text += &format!("  {line}\n"));
     if complaints.len() > COMPLAINTS {
         text += &format!("  and {} more, see {}\n", complaints.len() - COMPLAINTS, super::COMPARISON_FILE);
     }
-    text + "! marks what has no valid run: do not quote it\n"
+    text + "! marks figures without a valid run: do not quote them\n"
 }
 
 fn plain_table() -> Table {

@@ -1,7 +1,7 @@
 //! The clients of a run: thousands of players in one thread.
 //!
-//! Each has its own connection, says who it is, is subscribed, walks, and calls its server 30 times a second. All of them
-//! count what comes; four decode it too, and take the age of what they see.
+//! Each has its own connection, logs in, is subscribed, walks, and calls its server 30 times a second. All of them
+//! count received updates; four of them also decode the updates and measure their age.
 
 mod client;
 mod report;
@@ -21,18 +21,18 @@ use crate::clock;
 use client::{Client, Context};
 pub(super) use report::{ClientsProgress, ClientsReport};
 
-/// A client looks at its socket no more often than this: a game that draws 60 frames a second looks less often.
+/// Shortest time between two reads of a client's socket: a game with 60 frames per second reads less often.
 const ROUND: Duration = Duration::from_millis(2);
 /// Clients that connect per second.
 const CONNECTS_PER_S: u64 = 250;
-/// A gateway's door for clients opens within this after the world is there.
+/// A gateway accepts clients within this time after the world servers are ready.
 const DOOR_PATIENCE: Duration = Duration::from_secs(5);
 /// Clients that decode.
 const SAMPLES: usize = 4;
-/// Kinds of reasons for which connections end that are told apart.
+/// Number of different end reasons that are counted separately.
 const REASONS: usize = 16;
 
-/// What a client's line is.
+/// The clients' type of line.
 pub(super) type ClientsLine = Line<ClientsProgress, ClientsReport>;
 
 /// Plays until told to stop.
@@ -71,12 +71,12 @@ struct Crowd {
     ready: Vec<usize>,
     scratch: Vec<u8>,
     phase: Phase,
-    /// Whether they were told to play; if not, they are there and silent.
+    /// Whether they have begun to play; before that they are connected and silent.
     plays: bool,
     started: Time,
     seen: Seen,
     ends: BTreeMap<String, u32>,
-    /// Clients that come again, and when they try next.
+    /// Clients that reconnect, and the time of their next attempt.
     returning: Vec<(Time, usize)>,
     second: Second,
     window: Window,
@@ -186,7 +186,7 @@ impl Crowd {
             let step = (self.load.clients as usize / SAMPLES).max(1);
             let is_sample = index.is_multiple_of(step) && index / step < SAMPLES;
             let reader = match Reader::connect(self.load.players) {
-                // A gateway may take no clients before it has heard of its master; so it waits for a moment.
+                // Some gateways accept no clients before a server owns GLOBAL, so wait a moment.
                 Err(error) if index == 0 && error.kind() == io::ErrorKind::ConnectionRefused => {
                     if now.since(self.started) < DOOR_PATIENCE {
                         return Ok(());

@@ -1,4 +1,4 @@
-//! What the processes of a run tell each other, one line each.
+//! The messages between the processes of a run, one line each.
 //!
 //! ```text
 //! run -> world, clients   {"load": ...} first, then go | measure | settle | stop      (the end of the input means stop)
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 /// Commands that wait to be taken.
 const COMMANDS: usize = 16;
 
-/// What the world and the clients are told to do next.
+/// A command to the world servers and the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// All are there: play.
+    /// Everybody has joined: play.
     Go,
     /// The warm-up is over: measure from now on.
     Measure,
-    /// The measurement is over: the clients fall silent, and what is under way arrives.
+    /// The measurement is over: the clients stop sending, and messages in flight arrive.
     Settle,
     /// Leave and report.
     Stop,
@@ -55,11 +55,11 @@ pub(super) enum Line<P, R> {
     Failed(String),
 }
 
-/// Writes a line to the one who started this process.
+/// Writes a line to the parent process.
 pub(super) fn tell<P: Serialize, R: Serialize>(line: &Line<P, R>) {
     let Ok(json) = serde_json::to_string(line) else { return };
     let mut out = std::io::stdout().lock();
-    // Without a reader there is nobody to tell; the end of the input will say so.
+    // If the parent process has ended, nobody reads this; the end of the input will show it.
     let _ = writeln!(out, "{json}");
     let _ = out.flush();
 }

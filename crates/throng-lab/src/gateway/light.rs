@@ -48,7 +48,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message in the order of their bytes. Ends at the first that makes no sense.
+/// The fields of a message in the order of their bytes. Ends at the first malformed one.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -100,7 +100,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// What a message says about itself.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Message<'a> {
     pub(super) channel: u32,
@@ -161,7 +161,7 @@ pub(super) struct Outgoing {
     bytes: Vec<u8>,
     /// Bytes that are already gone.
     gone: usize,
-    /// Where the open frame's header stands.
+    /// Position of the open frame's header.
     open: Option<usize>,
     messages: u64,
 }
@@ -193,7 +193,7 @@ impl Outgoing {
         self.bytes[header + 2..header + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// What is to be sent next. Closes the open frame.
+    /// The bytes to send next. Closes the open frame.
     pub(super) fn waiting(&mut self) -> &[u8] {
         if let Some(header) = self.open.take() {
             self.close_at(header, self.bytes.len());
@@ -201,7 +201,7 @@ impl Outgoing {
         &self.bytes[self.gone..]
     }
 
-    /// So many bytes of what waits have been taken.
+    /// Removes bytes that have been sent.
     pub(super) fn advance(&mut self, bytes: usize) {
         self.gone += bytes;
         if self.gone >= self.bytes.len() {
@@ -210,7 +210,7 @@ impl Outgoing {
         }
     }
 
-    /// Forgets what waits: the connection is another one.
+    /// Drops waiting bytes, because there is a new connection.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         (self.gone, self.open) = (0, None);

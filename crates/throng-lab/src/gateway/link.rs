@@ -1,4 +1,4 @@
-//! Sockets that never wait, and the rounds in which they are looked at.
+//! Non-blocking sockets, and the rounds in which they are polled.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,12 +12,12 @@ use throng::Time;
 use super::light::{Garbled, Message, Messages, Outgoing, frame};
 use crate::clock;
 
-/// What one look at a socket reads at most before the others have their turn.
+/// Most reads of one socket before the other sockets have their turn.
 const READS_PER_TURN: usize = 8;
 /// A buffer for all sockets of a thread: several of the largest frames.
 pub(super) const SCRATCH_BYTES: usize = 1 << 19;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How soon somebody tries again who was not let in.
+/// Time until the next attempt after a refused login.
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// The receiving half of a connection.
@@ -39,7 +39,7 @@ impl Reader {
         Ok(Reader { stream, partial: Vec::new(), bytes: 0, messages: 0, garbled: 0 })
     }
 
-    /// The same again, after this connection has broken; what was counted stays.
+    /// Connects again after this connection has broken; counters stay.
     pub(super) fn connect_again(&self, address: SocketAddr) -> io::Result<Reader> {
         let Reader { bytes, messages, garbled, .. } = *self;
         Ok(Reader { bytes, messages, garbled, ..Reader::connect(address)? })
@@ -111,7 +111,7 @@ impl Reader {
     }
 }
 
-/// Which sockets have something, and when to look again.
+/// Finds the sockets with data, and the time of the next round.
 pub(super) struct Rounds {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,

@@ -1,4 +1,4 @@
-//! What is played: the load that both the world servers and the clients are told, and its fixed numbers.
+//! The load, which world servers and clients share, and its constants.
 
 use std::net::SocketAddr;
 
@@ -100,7 +100,7 @@ pub(super) struct Load {
     pub(super) servers: SocketAddr,
     /// The gateway's address for clients.
     pub(super) players: SocketAddr,
-    /// Who is going to be killed: then those who lose their connection come again.
+    /// The process that will be killed, if any: then peers that lose their connection connect again.
     pub(super) victim: Option<Victim>,
 }
 

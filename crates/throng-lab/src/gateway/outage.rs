@@ -1,4 +1,5 @@
-//! A process of a run is killed, and started again: how long is nobody told anything, and who is still there?
+//! Kills a process of a run and starts it again, to measure the outage (time without updates) and the recovered
+//! clients.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -13,14 +14,14 @@ use super::run::{BenchOptions, Play, Target};
 use super::summary::OutageFigures;
 use super::world::WorldProgress;
 
-/// What is known when the new process is there.
+/// Facts that are known when the new process is ready.
 pub(super) struct Kill {
     victim: Victim,
     restart: Duration,
     players_before: u32,
 }
 
-/// Whether a run can be had in which something is killed.
+/// Checks that a run with a kill is possible.
 ///
 /// # Errors
 /// If not: why.
@@ -29,16 +30,17 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
         return Ok(());
     }
     if options.scene != Scene::SingleUnreal || options.connect_only {
-        bail!("only in the scene single, with unreal traffic, something can be killed");
+        bail!("--kill works only with the scene single and --traffic unreal");
     }
     match options.target {
         Target::Start { .. } => Ok(()),
-        Target::Running { .. } => bail!("a gateway that runs already can be neither killed nor started again"),
+        Target::Running { .. } => bail!(
+            "--kill gateway works only with a gateway that this program starts, not with one that is already running"
+        ),
     }
 }
 
-/// What a gateway has to be told besides: to keep the place of a lost server, or to let nobody in while there is nobody who
-/// would hear of it.
+/// Further arguments of the gateway: keep the place of a lost server, or accept no clients while GLOBAL has no owner.
 pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
     match victim {
         None => Vec::new(),

@@ -37,18 +37,20 @@ pub(super) struct Player<P, R> {
 
 impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
     pub(super) fn start(name: &'static str, command: &[OsString], load: &Load) -> Result<Player<P, R>> {
-        let (program, arguments) = command.split_first().with_context(|| format!("no command for the {name}"))?;
+        let (program, arguments) =
+            command.split_first().with_context(|| format!("the command for the {name} is missing"))?;
         let mut process = Process::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C in a terminal is for the run alone: its processes are told when to stop, and report.
+            // Only the run handles Ctrl-C of a terminal: it stops its processes, which then report.
             .process_group(0)
             .spawn()
-            .with_context(|| format!("the {name} could not be started with {}", program.display()))?;
-        let mut commands = process.stdin.take().with_context(|| format!("the {name} has no input"))?;
-        let out = process.stdout.take().with_context(|| format!("the {name} has no output"))?;
-        writeln!(commands, "{}", serde_json::to_string(load)?).with_context(|| format!("the {name} took no order"))?;
+            .with_context(|| format!("cannot start the {name} with {}", program.display()))?;
+        let mut commands = process.stdin.take().with_context(|| format!("the {name} have no standard input"))?;
+        let out = process.stdout.take().with_context(|| format!("the {name} have no standard output"))?;
+        writeln!(commands, "{}", serde_json::to_string(load)?)
+            .with_context(|| format!("the {name} did not read their command"))?;
         let (sender, lines) = sync_channel(LINES);
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(std::io::Result::ok) {
@@ -62,7 +64,7 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
 
     pub(super) fn tell(&mut self, command: Command) {
         if let Some(commands) = &mut self.commands {
-            // One who cannot hear has ended; `listen` finds out.
+            // A write error means that the process has ended; `listen` reports that.
             let _ = writeln!(commands, "{}", command.word());
             let _ = commands.flush();
         }
@@ -83,7 +85,9 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
                 Err(TryRecvError::Disconnected) if self.report.is_some() => return Ok(is_new),
                 Err(TryRecvError::Disconnected) => bail!("the {} ended without a report", self.name),
             };
-            match serde_json::from_str(&line).with_context(|| format!("the {} said: {line}", self.name))? {
+            match serde_json::from_str(&line)
+                .with_context(|| format!("the {} wrote an unknown line: {line}", self.name))?
+            {
                 Line::Progress(progress) => (self.progress, is_new) = (progress, true),
                 Line::Done(report) => self.report = Some(*report),
                 Line::<P, R>::Failed(error) => bail!("the {} failed: {error}", self.name),
@@ -101,7 +105,7 @@ impl<P, R> Drop for Player<P, R> {
 }
 
 fn kill(process: &mut Child) {
-    // One that has ended already cannot be ended, which is as well.
+    // An error here means that the process has already ended.
     let _ = process.kill();
     let _ = process.wait();
 }
@@ -123,10 +127,10 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it, and waits until it answers at both addresses. What it says goes to a file.
+    /// Starts it, and waits until it answers at both addresses. Its output goes to a file.
     pub(super) fn start(command: &[OsString], log: &Path, addresses: [SocketAddr; 2]) -> Result<Gateway> {
-        let (program, arguments) = command.split_first().context("no command for the gateway")?;
-        let out = File::create(log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let (program, arguments) = command.split_first().context("the command for the gateway is missing")?;
+        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let process = Process::new(program)
             .args(arguments)
             .stdin(Stdio::null())
@@ -134,7 +138,7 @@ impl Gateway {
             .stderr(out)
             .process_group(0)
             .spawn()
-            .with_context(|| format!("the gateway could not be started with {}", program.display()))?;
+            .with_context(|| format!("cannot start the gateway with {}", program.display()))?;
         let mut gateway = Gateway { process };
         addresses.iter().try_for_each(|&address| gateway.wait_for(address, log))?;
         Ok(gateway)
@@ -159,7 +163,7 @@ impl Gateway {
         while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
             if self.has_ended() {
                 let said = fs::read_to_string(log).unwrap_or_default();
-                bail!("the gateway ended at once: {}", said.lines().last().unwrap_or("it said nothing"));
+                bail!("the gateway ended at once: {}", said.lines().last().unwrap_or("it printed nothing"));
             }
             if Instant::now() > until {
                 bail!("the gateway does not answer at {address}: see {}", log.display());
@@ -175,7 +179,7 @@ impl Drop for Gateway {
         if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
             && !self.has_ended()
         {
-            // One that ends between the two lines has gone on its own.
+            // If it ends between these two lines, it has ended without the kill.
             let _ = kill_process(pid, Signal::TERM);
         }
         end(&mut self.process);
@@ -190,7 +194,7 @@ pub(super) fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
     addresses.try_into().ok().context("a port is missing")
 }
 
-/// What the system says of a process.
+/// The system's figures of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     /// Processor time of all its threads so far.

@@ -1,4 +1,4 @@
-//! A whole run: gateway, world servers and clients are started, played, sampled and asked what came of it.
+//! A whole run: starts gateway, world servers and clients, samples them, and collects their reports.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ use super::summary::{
 use super::world::{WorldProgress, WorldReport};
 use crate::{clock, environment, report};
 
-/// What a run is told.
+/// Options of a run.
 pub struct BenchOptions {
     /// What is played.
     pub scene: Scene,
@@ -36,7 +36,7 @@ pub struct BenchOptions {
     pub warmup_s: u32,
     /// Length of the measured part, in seconds.
     pub seconds: u32,
-    /// Whether the clients stay silent: what do connections alone cost?
+    /// Whether the clients stay silent, to measure the cost of idle connections.
     pub connect_only: bool,
     /// What is killed in the middle of the measured part, and started again. For the scene `single-unreal` and a gateway
     /// that is started for the run.
@@ -47,7 +47,7 @@ pub struct BenchOptions {
     pub parts: [Vec<OsString>; 2],
     /// Where the folder of the run is made.
     pub runs: PathBuf,
-    /// Is told once a second how it goes.
+    /// Receives the progress once a second.
     pub progress: Option<fn(&str)>,
 }
 
@@ -68,7 +68,7 @@ pub enum Target {
         players: SocketAddr,
         /// Its process, if that is on this machine.
         pid: Option<u32>,
-        /// Where it says how it is.
+        /// The address of its metrics page.
         metrics: Option<SocketAddr>,
     },
 }
@@ -77,7 +77,7 @@ pub enum Target {
 pub struct BenchResult {
     /// The figures.
     pub summary: GatewaySummary,
-    /// The folder with `summary.json`, the settings of the gateway and what it said.
+    /// The folder with `summary.json`, the gateway's settings and its output.
     pub folder: PathBuf,
 }
 
@@ -93,13 +93,16 @@ const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Plays it, and writes the run's folder. Ends early, but properly, when `stop` is set.
+/// Executes the run, and writes its folder. Ends early, but in order, when `stop` is set.
 ///
 /// # Errors
 /// If a process cannot be started or ends, or the clients do not get in.
 pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     if options.scene == Scene::SingleUnreal && options.clients > SINGLE_CLIENTS_MAX {
-        bail!("an update of {} actors does not fit into a packet: {SINGLE_CLIENTS_MAX} at most", options.clients);
+        bail!(
+            "an update of {} actors does not fit into a packet: use at most {SINGLE_CLIENTS_MAX} clients",
+            options.clients
+        );
     }
     outage::check(options)?;
     let started_at = SystemTime::now();
@@ -116,7 +119,7 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     let mut summary = play.finish()?;
     summary.started_at = report::started_at(started_at);
     summary.conclude();
-    fs::write(folder.join("summary.json"), summary.to_json()).context("the summary cannot be written")?;
+    fs::write(folder.join("summary.json"), summary.to_json()).context("cannot write the summary")?;
     Ok(BenchResult { summary, folder })
 }
 
@@ -125,16 +128,16 @@ fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
     let stamp: String = report::started_at(now).chars().filter(char::is_ascii_digit).collect();
     let (day, time) = stamp.split_at(stamp.len().min(8));
     let name = format!("{day}-{time}-gateway-{}", scene.name());
-    fs::create_dir_all(runs).with_context(|| format!("{} cannot be made", runs.display()))?;
+    fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
     for number in 1..=100 {
         let folder = runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
         match fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be made", folder.display())),
+            Err(error) => return Err(error).with_context(|| format!("cannot create {}", folder.display())),
         }
     }
-    bail!("{} has a hundred runs of this second already", runs.display())
+    bail!("{} already has a hundred runs of this second: wait a second", runs.display())
 }
 
 pub(super) struct Play<'a> {
@@ -167,7 +170,7 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
-        let arguments = settings::write(folder, options.scene).context("the gateway's settings cannot be written")?;
+        let arguments = settings::write(folder, options.scene).context("cannot write the gateway's settings")?;
         let mut gateway_line = Vec::new();
         let (gateway, addresses, metrics) = match &options.target {
             Target::Running { servers, players, metrics, .. } => (None, [*servers, *players], *metrics),
@@ -176,7 +179,7 @@ impl<'a> Play<'a> {
                 let mut line = command.clone();
                 line.extend(settings::listen(servers, players));
                 line.extend(arguments);
-                line.extend(settings::ours(folder, metrics).context("the gateway's types cannot be written")?);
+                line.extend(settings::ours(folder, metrics).context("cannot write the gateway's types")?);
                 line.extend(outage::arguments(options.kill));
                 line.extend(extra.iter().cloned());
                 let log = folder.join("gateway.log");
@@ -239,7 +242,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Hears both parts. Whether the clients had something new.
+    /// Reads the reports of both parts. Returns whether the clients had a new report.
     fn listen(&mut self) -> Result<bool> {
         if self.gateway.as_mut().is_some_and(Gateway::has_ended) {
             bail!("the gateway has ended: see gateway.log in the run's folder");
@@ -262,14 +265,16 @@ impl<'a> Play<'a> {
                 self.say(|| format!("{joined} of {clients} clients are in, {pending} subscriptions to come"));
             }
             if let Some(end) = &bots.end {
-                bail!("the clients do not get in: {end}");
+                bail!("the clients cannot log in: {end}");
             }
             if bots.joined >= clients && world.live_players >= clients && world.pending == 0 || self.stops() {
                 return Ok(());
             }
             if Instant::now() > until {
                 let (joined, pending) = (bots.joined, world.pending);
-                bail!("{joined} of {clients} clients are in, {pending} subscriptions unanswered: this takes too long");
+                bail!(
+                    "only {joined} of {clients} clients have joined in time, with {pending} subscriptions unanswered"
+                );
             }
         }
     }
@@ -362,7 +367,7 @@ impl<'a> Play<'a> {
             if calls != last.0 {
                 last = (calls, Instant::now());
             }
-            // The world speaks once a second: two of its words have to be the same.
+            // The world reports once a second: two successive reports have to be equal.
             if began.elapsed() > SETTLE_MIN && last.1.elapsed() > SETTLE_MIN {
                 break;
             }
@@ -380,7 +385,7 @@ impl<'a> Play<'a> {
                 return Ok(self.summary(bots, world));
             }
             if Instant::now() > until {
-                bail!("there is no report within {} s", REPORT_PATIENCE.as_secs());
+                bail!("there was no report within {} s", REPORT_PATIENCE.as_secs());
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
@@ -498,7 +503,7 @@ fn wait_for_world(world: &mut Player<WorldProgress, WorldReport>, stop: &AtomicB
         std::thread::sleep(LOOK_INTERVAL);
         world.listen()?;
         if Instant::now() > until {
-            bail!("the world servers' channels are not there after {} s", WORLD_PATIENCE.as_secs());
+            bail!("the world servers' channels did not exist after {} s", WORLD_PATIENCE.as_secs());
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What a gateway says about itself, in Prometheus' text format.
+//! A gateway's own metrics, in Prometheus' text format.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(300);
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The gateway's own figures of a moment; what it does not say is `None`.
+/// The gateway's own figures at one moment; missing figures are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Scraped {
     /// The longest of its last channel ticks, in milliseconds. Of ours the last step: that is all channels together, with

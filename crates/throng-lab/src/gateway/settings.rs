@@ -13,7 +13,7 @@ use super::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, GRID_CELLS, GRID_SERVER
 use super::motion::SIDE_M;
 use super::traffic::{ENTITY_TYPE, GLOBAL_TYPE};
 
-/// Who may act on others: anyone. A run's servers subscribe clients to channels of other servers.
+/// Access level "anyone": a run's servers subscribe clients to channels of other servers.
 const ANYONE: u32 = 3;
 
 /// Writes the settings of a scene into a folder, and returns the arguments that name them.
@@ -51,8 +51,8 @@ pub(super) fn listen(servers: SocketAddr, players: SocketAddr) -> Vec<OsString> 
     arguments
 }
 
-/// What our gateway has to be told besides: the types of the state, which channeld has compiled in, where to say how it
-/// is, and that all clients come from one address.
+/// Further arguments of our gateway: the types of the state (channeld has them compiled in), the address of the metrics
+/// page, and no limits by address, because all clients have the same address.
 pub(super) fn ours(folder: &Path, metrics: SocketAddr) -> io::Result<Vec<OsString>> {
     let path = folder.join("descriptors.bin");
     fs::write(&path, super::traffic::descriptors())?;

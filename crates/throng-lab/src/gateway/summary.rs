@@ -27,7 +27,7 @@ pub struct GatewaySummary {
     pub valid: bool,
     /// Why not.
     pub invalid_reasons: Vec<String>,
-    /// What was played.
+    /// The scene.
     pub scene: Scene,
     /// Clients that were to play.
     pub clients: u32,
@@ -49,10 +49,10 @@ pub struct GatewaySummary {
     pub traffic: TrafficFigures,
     /// Clients' calls of their servers; `null` if they make none.
     pub calls: Option<CallFigures>,
-    /// What a kill in the middle of the measured part did; `null` unless that was asked for.
+    /// The effect of a kill in mid-run; `null` unless it was requested.
     #[serde(default)]
     pub outage: Option<OutageFigures>,
-    /// What silent connections cost; `null` unless that was asked for.
+    /// The cost of idle connections; `null` unless it was requested.
     pub idle: Option<IdleFigures>,
     /// The load's own cost.
     pub driver: DriverFigures,
@@ -96,7 +96,7 @@ impl Machine {
 /// A gateway under load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GatewayFigures {
-    /// What was driven: a command, or an address.
+    /// The gateway: a command, or an address.
     pub name: String,
     /// Processor time by wall time; `null` if the process is not known.
     pub cpu_cores: Option<f64>,
@@ -106,7 +106,7 @@ pub struct GatewayFigures {
     pub rss_bytes_per_connection: Option<f64>,
     /// Processor time for a million updates that reached clients.
     pub cpu_s_per_million_updates: Option<f64>,
-    /// The longest channel tick that it admitted to, in milliseconds; `null` if it does not say.
+    /// The longest channel tick that it reported, in milliseconds; `null` without a report.
     pub channel_tick_max_ms: Option<f64>,
     /// Connections as it counts them.
     pub connections: Option<f64>,
@@ -214,7 +214,7 @@ pub struct OutageFigures {
     pub connections_lost: u32,
 }
 
-/// What connections cost that say nothing.
+/// The cost of idle connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdleFigures {
     /// Processor time by wall time, before the clients came.
@@ -236,7 +236,7 @@ pub struct DriverFigures {
     pub late_p99_ms: f64,
     /// Calls or updates that clients sent, by those that were due.
     pub sent_ratio: f64,
-    /// Frames that made no sense.
+    /// Malformed frames.
     pub garbled: u64,
     /// Processor time of all other programs by wall time; `null` if it is not known.
     pub others_cpu_cores: Option<f64>,
@@ -313,7 +313,8 @@ impl GatewaySummary {
         serde_json::to_string_pretty(self).map(|json| json + "\n").unwrap_or_default()
     }
 
-    /// Judges whether the load was what it is said to be. What the gateway does badly spoils nothing: that is the result.
+    /// Checks that the load was as planned. Bad results of the gateway do not make the run invalid: they are its
+    /// result.
     pub(super) fn conclude(&mut self) {
         let driver = &self.driver;
         let mut reasons = Vec::new();

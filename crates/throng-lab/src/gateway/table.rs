@@ -1,4 +1,4 @@
-//! What stands in the terminal when a run is over.
+//! The output in the terminal after a run.
 
 use std::path::Path;
 

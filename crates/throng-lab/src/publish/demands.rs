@@ -111,7 +111,7 @@ fn bytes(rows: &[PeerRow]) -> Demand {
     }
 }
 
-/// Who sends everybody the same: its name, and whether a row is its.
+/// The peer that sends the same bytes to every client: its name, and whether a row belongs to it.
 struct Broadcast {
     name: &'static str,
     is: fn(&PeerRow) -> bool,

@@ -158,7 +158,7 @@ struct Chests {
     unit: Unit,
 }
 
-/// Whose growth is held against whose.
+/// The two systems whose growth is compared.
 const GROWERS: [&str; 2] = ["graph", "shared-state"];
 
 const CHESTS: [Chests; 2] = [

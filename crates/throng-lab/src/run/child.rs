@@ -47,17 +47,17 @@ pub(super) fn start(
     truth: &Path,
     cores: Option<Vec<usize>>,
 ) -> Result<Child> {
-    let (program, arguments) = options.bots_command.split_first().context("no command for the bots")?;
+    let (program, arguments) = options.bots_command.split_first().context("the command for the bots is missing")?;
     let mut process = Process::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // Ctrl-C in a terminal is for us alone: the bots are told when to stop, and report.
+        // Only the run handles Ctrl-C of a terminal: it stops the bots, which then report.
         .process_group(0)
         .spawn()
-        .with_context(|| format!("the bots could not be started with {}", program.display()))?;
-    let mut commands = process.stdin.take().context("the bots have no input")?;
-    let out = process.stdout.take().context("the bots have no output")?;
+        .with_context(|| format!("cannot start the bots with {}", program.display()))?;
+    let mut commands = process.stdin.take().context("the bots' process has no standard input")?;
+    let out = process.stdout.take().context("the bots' process has no standard output")?;
     let order = Order {
         server,
         key: *key.as_bytes(),
@@ -65,7 +65,7 @@ pub(super) fn start(
         truth: Some(truth.to_owned()),
         cores,
     };
-    writeln!(commands, "{}", serde_json::to_string(&order)?).context("the bots did not take their order")?;
+    writeln!(commands, "{}", serde_json::to_string(&order)?).context("the bots' process did not read its command")?;
     let (sender, lines) = sync_channel(LINES);
     std::thread::spawn(move || {
         for line in BufReader::new(out).lines().map_while(std::io::Result::ok) {
@@ -77,11 +77,11 @@ pub(super) fn start(
     Ok(Child { process, commands: Some(commands), lines, progress: Progress::default(), report: None })
 }
 
-/// What a host has written into our standard input.
+/// The host's command on standard input.
 pub fn read_order() -> Result<BotsOptions> {
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).context("no order on the standard input")?;
-    let order: Order = serde_json::from_str(&line).context("the order on the standard input makes no sense")?;
+    std::io::stdin().lock().read_line(&mut line).context("no command on the standard input")?;
+    let order: Order = serde_json::from_str(&line).context("cannot read the command on the standard input")?;
     Ok(BotsOptions {
         server: order.server,
         key: Key::new(order.key),
@@ -94,7 +94,7 @@ pub fn read_order() -> Result<BotsOptions> {
 impl Child {
     pub(super) fn tell(&mut self, command: Command) {
         if let Some(commands) = &mut self.commands {
-            // Bots that cannot hear have ended; `listen` finds out.
+            // A write error means that the bots' process has ended; `listen` reports that.
             let _ = commands.write_all(command.line().as_bytes());
             let _ = commands.flush();
         }
@@ -121,7 +121,7 @@ impl Child {
     }
 
     fn take_line(&mut self, line: &str) -> Result<()> {
-        match serde_json::from_str(line).with_context(|| format!("the bots said: {line}"))? {
+        match serde_json::from_str(line).with_context(|| format!("the bots' process wrote an unknown line: {line}"))? {
             BotsLine::Progress(progress) => self.progress = progress,
             BotsLine::Done(report) => self.report = Some(*report),
             BotsLine::Failed(error) => bail!("the bots failed: {error}"),
@@ -132,7 +132,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The end of its input tells the process to end; one that does not is ended.
+        // The end of its input tells the process to end; otherwise it is killed.
         self.commands = None;
         for _ in 0..200 {
             if !matches!(self.process.try_wait(), Ok(None)) {

@@ -22,9 +22,9 @@ use crate::summary::{
 
 /// Bytes of IP, UDP, netcode prefix and seal with each datagram, which the budget includes.
 const DATAGRAM_OVERHEAD_BYTES: u64 = 47;
-/// What a connection may have saved up, as a share of a second's budget.
+/// Unused budget that a connection may save up, as a share of a second's budget.
 const BURST_S: f64 = 0.3;
-/// Late by more than this, at the 99th percentile, bots see the world too seldom to be witnesses.
+/// If bots are later than this, at the 99th percentile, they sample the world too rarely for valid results.
 const LATE_LIMIT_SHARE: f64 = 1.0;
 
 pub(super) struct Ledger {
@@ -72,7 +72,7 @@ struct Totals {
     allocations: u64,
 }
 
-/// What should not happen. Counts since the start of the program, or of the measured part.
+/// Events that should not happen. Counts since the start of the program, or of the measured part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Misfortunes {
     skipped_ticks: u64,

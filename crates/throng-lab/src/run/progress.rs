@@ -1,4 +1,4 @@
-//! What a run shows while it plays.
+//! The progress output of a run.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use crate::bots::Progress;
 use crate::scenario::Scenario;
 
-/// The bar is drawn anew this often.
+/// Time between two updates of the progress bar.
 const REDRAW: Duration = Duration::from_millis(200);
 
 pub(super) struct Display {

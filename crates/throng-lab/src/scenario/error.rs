@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why there is no scenario to run. Always the user's to mend; each text is one line that says how.
+/// Why a scenario cannot run. The user can correct each error; its text is one line that says how.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ScenarioError {

@@ -92,7 +92,7 @@ const WORKLOADS: [Workload; 5] = [
     },
 ];
 
-/// How many players other systems had in one place, and their bytes: what the crowd's own figures can be held against.
+/// How many players other systems had in one place, and their bytes: to compare with the crowd scenarios.
 const CROWDS: [(&str, &str, f64, &str, &str); 8] = [
     (PLAYERS, "Unity Netcode for Entities", 700.0, "", "700 and more at 30 Hz, then bound by bandwidth"),
     (PLAYERS, "channeld, entity channels", 800.0, "", "1,000 clients on one gateway of 8 vCPU, jitter from about 800"),

@@ -56,7 +56,7 @@ pub struct SecondSeries {
     pub kbit_per_s: Vec<f64>,
     /// 99th percentile of the age of near neighbours' state; `null` without samples.
     pub near_age_p99_ms: Vec<Option<f64>>,
-    /// Datagrams taken for lost, by datagrams sent.
+    /// Datagrams that counted as lost, divided by datagrams sent.
     pub loss_ratio: Vec<f64>,
     /// Segments sent again per second.
     pub resent_segments_per_s: Vec<f64>,
@@ -64,7 +64,7 @@ pub struct SecondSeries {
     pub cohorts_per_channel: Vec<f64>,
     /// Frames encoded per tick.
     pub frames_encoded_per_tick: Vec<f64>,
-    /// Frames handed to subscriptions, by frames encoded.
+    /// Frames sent to subscriptions, divided by frames encoded.
     pub subscriptions_per_frame: Vec<f64>,
     /// Processor time of the server by wall time.
     pub server_cpu_cores: Vec<f64>,

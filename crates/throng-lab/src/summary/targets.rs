@@ -58,8 +58,8 @@ fn dense(run: &RunSummary) -> Vec<Target> {
     let own = us.quantise + us.encode + us.write;
     vec![
         at_most("quantise + encode + write per connection and tick", 1.0, "µs", Some(own)),
-        at_most("outgoing work by the floor", 1.5, "", run.floor.ratio),
-        at_most("object update", 11.0, "B", run.client.object_update_bytes.mean),
+        at_most("sending work, as a multiple of the minimum (encrypt and send)", 1.5, "", run.floor.ratio),
+        at_most("bytes per object update", 11.0, "B", run.client.object_update_bytes.mean),
         missed(run),
         allocations(run),
     ]
@@ -69,8 +69,8 @@ fn crowd(run: &RunSummary) -> Vec<Target> {
     vec![
         missed(run),
         at_most("frame, p99", 20.0, "ms", Some(run.server.frame_ms.p99)),
-        at_most("age of neighbours within 10 m, p99", 100.0, "ms", run.neighbours.near.age_ms.p99),
-        at_least("share of objects within 40 m known to a client", 1.0, "", run.client.known_within_40_m),
+        at_most("age of neighbours' state within 10 m, p99", 100.0, "ms", run.neighbours.near.age_ms.p99),
+        at_least("neighbours within 40 m known (worst client)", 1.0, "", run.client.known_within_40_m),
         budget(run),
         allocations(run),
     ]
@@ -90,7 +90,7 @@ fn sparse(run: &RunSummary) -> Vec<Target> {
     let us = &run.server.us_per_connection;
     let beyond_kernel = us.interest + us.quantise + us.encode + us.write + us.seal;
     vec![
-        at_most("interest to seal per connection and tick", 3.0, "µs", Some(beyond_kernel)),
+        at_most("interest to encryption per connection and tick", 3.0, "µs", Some(beyond_kernel)),
         missed(run),
         allocations(run),
     ]
@@ -101,7 +101,7 @@ fn missed(run: &RunSummary) -> Target {
 }
 
 fn budget(run: &RunSummary) -> Target {
-    at_most("sent to a client, p99", run.client.budget_kbit_per_s, "kbit/s", Some(run.client.kbit_per_s.p99))
+    at_most("data sent to a client, p99", run.client.budget_kbit_per_s, "kbit/s", Some(run.client.kbit_per_s.p99))
 }
 
 fn allocations(run: &RunSummary) -> Target {

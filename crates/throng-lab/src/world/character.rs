@@ -4,7 +4,7 @@ use super::input::BotInput;
 use super::pillars::Pillars;
 use super::{GRAVITY_M_PER_S2, JUMP_M_PER_S, MAX_TURN_RAD_PER_S, MILL_RADIUS_M, Room, WALK_M_PER_S, family, mix, wrap};
 
-/// What everybody may know of a character.
+/// The public state of a character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CharacterState {
     /// Feet, in metres from the centre of the area.
@@ -121,7 +121,7 @@ impl Character {
         }
     }
 
-    /// Who is already beyond a border, in a pillar or beyond the leash may go on, but not further out.
+    /// A character that is already beyond a border, in a pillar or beyond the leash may move, but not farther out.
     fn may_go(&self, from: [f32; 2], to: [f32; 2], room: &Room, pillars: &Pillars) -> bool {
         let within = |at: f32, half_m: f32| at.abs() <= half_m;
         let leash_m2 = |at: [f32; 2]| (at[0] - self.home[0]).powi(2) + (at[1] - self.home[1]).powi(2);

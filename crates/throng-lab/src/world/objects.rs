@@ -1,4 +1,4 @@
-//! What lies about besides the characters.
+//! The objects other than characters.
 
 use std::f32::consts::TAU;
 

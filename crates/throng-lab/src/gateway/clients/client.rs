@@ -72,7 +72,7 @@ pub(super) struct Counts {
 pub(super) struct Context<'a, F> {
     pub(super) load: &'a Load,
     pub(super) now: Time,
-    /// Is told the age of what a decoding client sees, in microseconds.
+    /// Receives the ages that a decoding client measures, in microseconds.
     pub(super) take_age: F,
 }
 
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Comes again under its name, with calls that are numbered from 0.
+    /// Reconnects under its name, with calls numbered from 0.
     ///
     /// # Errors
     /// If nobody is there.
@@ -126,7 +126,7 @@ impl Client {
         Ok(())
     }
 
-    /// From now on the longest time without an update is looked for.
+    /// Begins to measure the longest time without an update.
     pub(super) fn watch_silence(&mut self, now: Time) {
         self.silence = Silence { last_update: now, longest: Duration::ZERO };
     }
@@ -167,12 +167,12 @@ impl Client {
         self.state.is_joined = false;
     }
 
-    /// Begins to play, at a moment of the frame of its own.
+    /// Begins to play, at its own moment within the frame.
     pub(super) fn begin(&mut self, now: Time, index: u64, count: u64) {
         self.state.next_frame = now.after(FRAME.mul_f64(index as f64 / count as f64));
     }
 
-    /// Moves, and says so, if it is time.
+    /// Moves and sends the move, if it is due.
     pub(super) fn act(&mut self, load: &Load, now: Time) {
         if !self.state.is_joined || now < self.state.next_frame {
             return;
@@ -180,7 +180,7 @@ impl Client {
         self.state.next_frame = self.state.next_frame.after(FRAME);
         self.counts.due += 1;
         if now > self.state.next_frame {
-            // A frame that is lost is not made up for.
+            // Lost frames are not repeated.
             let lost = now.since(self.state.next_frame).as_micros() / FRAME.as_micros() + 1;
             self.counts.due += lost as u64;
             self.state.next_frame = self.state.next_frame.after(FRAME * lost as u32);
@@ -282,8 +282,8 @@ impl State {
     }
 }
 
-/// Takes the age of each actor that is newer than what was seen of it. The first sight of one does not count: it is as
-/// old as it happens to be.
+/// Measures the age of each actor state that is newer than the last one. The first state of an actor does not count,
+/// because it may have any age.
 fn look(
     newest: &mut HashMap<(u32, u32), u64>,
     counts: &mut Counts,

@@ -1,4 +1,4 @@
-//! What the clients say.
+//! The clients' reports.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::{Crowd, Phase};
 use crate::clock;
 
-/// What the clients say once a second.
+/// The clients' report of each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct ClientsProgress {
-    /// Clients whose connection stands.
+    /// Connected clients.
     pub(in super::super) connected: u32,
-    /// Clients that are subscribed to what they play in.
+    /// Clients that are subscribed to their channels.
     pub(in super::super) joined: u32,
     pub(in super::super) updates_per_s: f64,
     pub(in super::super) messages_in_per_s: f64,
@@ -32,7 +32,7 @@ pub(in super::super) struct ClientsProgress {
 pub(in super::super) struct ClientsReport {
     pub(in super::super) seconds: f64,
     pub(in super::super) joined: u32,
-    /// Connections that ended before they were to, with the reason.
+    /// Connections that ended early, with their reasons.
     pub(in super::super) ends: BTreeMap<String, u32>,
     pub(in super::super) updates: u64,
     /// Updates per second, by client, in rising order.

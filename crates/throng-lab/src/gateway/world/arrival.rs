@@ -1,4 +1,4 @@
-//! From a login to a player: channels are made, and whoever is to see them is subscribed.
+//! From a login to a player: creates the channels and subscribes their viewers.
 
 use prost::Message as _;
 use throng_channeld::message_type as kinds;
@@ -51,7 +51,7 @@ impl Stage {
             }
             return;
         }
-        // A copy for the owner of the global channel: somebody else has come.
+        // A copy for the owner of the global channel: another peer has logged in.
         let is_server = self.servers.iter().any(|server| server.connection == connection);
         if server == MASTER && self.is_ready && result == 0 && !is_server {
             self.arrive(connection);

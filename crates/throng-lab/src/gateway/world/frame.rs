@@ -10,7 +10,7 @@ use super::super::traffic::{acknowledgement, actor, entity_update, global_update
 use super::stage::{MASTER, Stage};
 
 impl Stage {
-    /// A server whose last frame is not gone yet plays no other: its game would stand still too.
+    /// A server that could not send its last frame yet skips this one: a game would wait too.
     pub(super) fn is_stalled(&self, server: usize) -> bool {
         self.servers[server].is_stalled
     }
@@ -31,7 +31,7 @@ impl Stage {
         self.look_around();
     }
 
-    /// One update with everybody in it.
+    /// One update with all actors.
     fn write_global(&mut self, now: Time) {
         if self.is_stalled(MASTER) || self.players.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Who sees whose entity, and how often.
+//! Subscriptions of clients to entities, and their rates.
 
 use throng_channeld::FIRST_SPATIAL_CHANNEL;
 use throng_channeld::message_type as kinds;
@@ -174,7 +174,7 @@ impl Stage {
         self.players[index].owner = server;
         self.players[index].cell = cell;
         self.update_interest(index);
-        // Whoever is subscribed to the cell has been subscribed to the entity, near or not.
+        // The gateway has subscribed all subscribers of the cell to the entity, near or not.
         for client in 0..self.players.len() {
             let reach_m = INTEREST_M + SIDE_M / GRID_CELLS as f32;
             if self.pairs.band(index, client) == APART && distance_to_cell_m(&self.players[client].pose, cell) < reach_m

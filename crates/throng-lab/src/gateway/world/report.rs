@@ -1,4 +1,4 @@
-//! What the world servers say.
+//! The world servers' reports.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::histogram;
 use super::stage::{Counts, Stage};
 use crate::clock;
 
-/// What the world says once a second.
+/// The world's report of each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct WorldProgress {
     /// All servers are there, and clients may come.
@@ -57,7 +57,7 @@ pub(super) struct Window {
     second: Mark,
     began: Mark,
     ended: Option<Mark>,
-    /// Whether it was said that the world is ready, which is said at once.
+    /// Whether the world has been reported as ready; this is reported at once.
     has_said_ready: bool,
 }
 

@@ -49,9 +49,9 @@ pub(super) struct Stage {
 
 pub(super) struct Server {
     pub(super) outgoing: Outgoing,
-    /// 0 until the gateway has let it in.
+    /// 0 until it has logged in.
     pub(super) connection: u32,
-    /// Whether it is being told what it had before it was lost.
+    /// Whether it is receiving its state from before its loss.
     pub(super) recovers: bool,
     /// Whether its channels exist.
     pub(super) is_set_up: bool,
@@ -116,7 +116,7 @@ impl Stage {
         self.servers.push(Server { outgoing, connection: 0, recovers: false, is_set_up: false, is_stalled: false });
     }
 
-    /// The gateway has gone with all that it knew. Servers and players are to come anew.
+    /// The gateway has gone with all its state. Servers and players have to connect again.
     pub(super) fn lose_gateway(&mut self) {
         self.counts.messages_out += self.servers.iter().map(|server| server.outgoing.messages()).sum::<u64>();
         self.servers.clear();
@@ -200,7 +200,7 @@ impl Stage {
         let mut played = 0;
         while next <= now {
             self.counts.ideal += self.ideal_hz() / f64::from(FRAME_HZ);
-            // While there is no gateway, time passes and nothing can be said.
+            // Without a gateway, time passes but nothing can be sent.
             if self.is_ready && played < FRAMES_BEHIND_MAX && next.after(FRAME * FRAMES_BEHIND_MAX) > now {
                 self.play_frame(now);
                 played += 1;
