@@ -5,7 +5,7 @@ mod revision;
 
 use std::path::Path;
 
-/// What the program is built from, relative to the workspace.
+/// The sources of the program, relative to the workspace.
 const SOURCES: [&str; 4] = ["crates", "scenarios", "Cargo.toml", "Cargo.lock"];
 
 fn main() {

@@ -63,7 +63,7 @@ fn take(reader: &mut FrameReader, bytes: &[u8], messages: &mut Vec<Message>) -> 
     true
 }
 
-/// What is written in a dialect is read in it, whether the reader knew it before or not.
+/// Everything written in a dialect can be read in it, whether the reader knew the dialect before or not.
 fn genuine(choices: &mut Choices<'_>, bends: bool) {
     let dialect = if choices.byte() & 1 == 0 { Dialect::Fixed } else { Dialect::Legacy };
     let mut writer = PacketWriter::new();

@@ -14,7 +14,7 @@ pub(crate) fn run(input: &[u8]) {
     order(&mut Choices::new(input));
 }
 
-/// What is read was written so, but for the length of what says nothing.
+/// Read movement equals written movement, except the length of empty content.
 fn read(input: &[u8]) {
     let section = Section::read(input);
     let Some(movement) = section.movement else { return };

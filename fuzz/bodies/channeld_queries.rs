@@ -71,7 +71,7 @@ fn check(grid: &Grid, query: &SpatialInterestQuery, limits: &InterestLimits) {
     assert!(answer.is_ok() || found.is_empty());
     assert!(found.is_sorted_by(|a, b| a.channel < b.channel));
     assert!(found.iter().all(|interest| grid.channels().contains(&interest.channel)));
-    // Whoever asks again, with what is left of the first time, gets the same.
+    // Asking again with the rest of the first answer gives the same result.
     let first = found.clone();
     let again = grid.interest(query, limits, &mut scratch, &mut found);
     assert_eq!((answer.is_ok(), first), (again.is_ok(), found));

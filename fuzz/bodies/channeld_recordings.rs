@@ -21,7 +21,7 @@ pub(crate) fn run(input: &[u8]) {
     read(&file);
 }
 
-/// Reads to the end. What is accepted is written and read as the same again.
+/// Reads to the end. Accepted recordings are written and read as the same again.
 fn read(file: &[u8]) -> Vec<Recorded> {
     let mut reader = ReplayReader::new(file);
     let mut accepted = Vec::new();

@@ -1,4 +1,4 @@
-//! Any bytes as settings: files and command lines. What is accepted is within the limits.
+//! Any bytes as settings: files and command lines. Accepted settings are within the limits.
 #![allow(dead_code)] // each target and test takes a part of it
 
 use std::io;

@@ -62,7 +62,7 @@ pub(crate) fn run_unbent(schema: &Arc<Schema>, input: &[u8]) {
                 while client.poll_event().is_some() {}
             }
         }
-        // What is taken for lost may still arrive.
+        // A packet that counts as lost may still arrive.
         if choices.below(4) == 0 && !world.unsettled.is_empty() {
             let sequence = world.unsettled[choices.below(world.unsettled.len().min(256))];
             world.settle(sequence, false);
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// The server hears of a packet's fate; the first news counts.
+    /// The server learns a packet's fate; the first report counts.
     fn settle(&mut self, sequence: u64, is_delivered: bool) {
         let Some(index) = self.unsettled.iter().position(|&known| known == sequence) else { return };
         self.unsettled.remove(index);

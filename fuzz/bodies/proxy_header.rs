@@ -20,8 +20,8 @@ pub(crate) fn run(input: &[u8]) {
     read(&bytes);
 }
 
-/// Reads as the gateway does, and holds the reader to it: each step goes on, none goes beyond the header, and what is
-/// whole is the same whatever follows.
+/// Reads as the gateway does, and checks the reader: each step makes progress, none goes beyond the header, and a
+/// complete header gives the same result whatever follows.
 fn read(bytes: &[u8]) {
     let mut taken = 0;
     let (client, length) = loop {

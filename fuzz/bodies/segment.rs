@@ -19,7 +19,7 @@ const NUMBERS: [u64; 18] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 const FIRST_TICK: Tick = Tick((1 << 32) - 100);
 
 /// A sequence of packets, in any of three shapes: any bytes, pieces with a good head, and pieces with a good head and
-/// the head of a good segment. An error ends nothing: the client goes on.
+/// the head of a good segment. After an error the client still works.
 pub(crate) fn run(schema: &std::sync::Arc<Schema>, input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut client = ReplicaClient::new(schema.clone(), &[GRID], LIMITS).expect("a good grid");
@@ -51,7 +51,7 @@ pub(crate) fn apply(client: &mut ReplicaClient, tick: Tick, packet: &[u8]) {
     check(client);
 }
 
-/// What holds whatever was applied.
+/// The invariants after any input.
 pub(crate) fn check(client: &ReplicaClient) {
     let held = client.occupancy();
     assert!(held.objects <= LIMITS.objects && held.slots <= LIMITS.slots, "{held:?}");

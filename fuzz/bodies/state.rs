@@ -1,8 +1,8 @@
 //! Channel states: any bytes merged as updates, with and without a schema, then encoded with and without masks.
 //!
-//! What is held against them: nothing panics; what is refused changes nothing; what is accepted can be delivered; and the
-//! work of a merge is at most a small multiple of the bytes that came, however they are arranged. Work is counted in
-//! steps, because a clock would tell of the machine.
+//! The checks: nothing panics; a refused update changes nothing; an accepted update can be delivered; and the work of a
+//! merge is at most a small multiple of the received bytes, however they are arranged. Work is counted in steps,
+//! because a clock would tell of the machine.
 
 use std::sync::{Arc, LazyLock};
 

@@ -3,7 +3,7 @@
 use throng_schema::{Schema, Space, ValuesMut};
 use throng_wire::{BitReader, BitWriter, KindId};
 
-/// What is read can be written, and is then read as the same.
+/// Every value that is read can be written, and is then read as the same.
 pub(crate) fn run(schema: &Schema, input: &[u8]) {
     let mut r = BitReader::new(input);
     let Ok(number) = r.read_varint() else { return };

@@ -65,7 +65,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// Why a client cannot go on.
+/// Why a client cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -130,7 +130,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects over TCP, and changes over to WebSocket if the options say so.
+    /// Connects over TCP, and switches to WebSocket if the options ask for it.
     ///
     /// # Errors
     /// Nobody is there, or the handshake of WebSocket fails.
@@ -160,7 +160,7 @@ impl Client {
         })
     }
 
-    /// Asks to be let in, and waits for the answer.
+    /// Sends the login, and waits for the answer.
     ///
     /// # Errors
     /// The gateway refuses, or there is no answer by the deadline.
@@ -256,8 +256,8 @@ impl Client {
         Ok(self.stream.write_all(&self.wrapped)?)
     }
 
-    /// The next message, or `None` if none comes before the deadline. What has come already is handed out even after
-    /// it.
+    /// The next message, or `None` if none comes before the deadline. Messages that have already arrived are returned
+    /// even after the end.
     ///
     /// # Errors
     /// The connection failed, or the gateway sent something that cannot be read.

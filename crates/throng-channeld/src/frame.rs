@@ -8,8 +8,8 @@
 //! ```
 //! The length is that of the payload as sent, 1 to 65,535. The two dialects differ in nothing but short frames, and in
 //! what lengths 19,968 to 20,223 (4E00 to 4EFF) mean. Gateways before v0.6, the Go client, the JavaScript client and
-//! the Unity plugin speak Legacy; everything later speaks Fixed. Nothing announces the dialect, so it is told from the
-//! first short frame of a connection:
+//! the Unity plugin speak Legacy; everything later speaks Fixed. The first short frame of a connection shows its
+//! dialect, because nothing announces it:
 //!
 //! - third byte 00: Fixed, since Legacy writes 4E there;
 //! - third byte 4E, and the `len` bytes after the header are a whole packet: Legacy. Read as Fixed it would be a frame
@@ -154,7 +154,7 @@ impl FrameReader {
         FrameReader { dialect, ..FrameReader::new() }
     }
 
-    /// What the peer speaks, as far as its frames have told.
+    /// The peer's dialect, as far as its frames have shown it.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }

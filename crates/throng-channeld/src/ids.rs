@@ -4,14 +4,14 @@ use std::ops::BitOr;
 
 /// The channel that always exists.
 pub const GLOBAL_CHANNEL: u32 = 0;
-/// The first id of a cell; ids from 1 up to here belong to all other types. Gateways can be told another.
+/// The first id of a cell; ids from 1 up to here belong to all other types. Gateways can be configured otherwise.
 pub const FIRST_SPATIAL_CHANNEL: u32 = 0x1_0000;
-/// The first id of an entity. Gateways can be told another.
+/// The first id of an entity. Gateways can be configured otherwise.
 pub const FIRST_ENTITY_CHANNEL: u32 = 0x8_0000;
-/// Bits of a connection id, unless a gateway is told otherwise.
+/// Bits of a connection id, unless a gateway is configured otherwise.
 pub const DEFAULT_CONNECTION_ID_BITS: u32 = 31;
 
-/// Who gets a user message: the flags of a message's `broadcast` field.
+/// The receivers of a user message: the flags of a message's `broadcast` field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Broadcast(pub u32);
 

@@ -1,6 +1,6 @@
 //! What a message's type number means.
 
-/// Ask to be let in; the answer has the same type.
+/// Login; the answer has the same type.
 pub const AUTH: u32 = 1;
 /// Create a channel.
 pub const CREATE_CHANNEL: u32 = 3;

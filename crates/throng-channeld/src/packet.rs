@@ -26,11 +26,11 @@ const BODY: u8 = 0x2A;
 pub struct Header {
     /// Which channel it is about.
     pub channel_id: u32,
-    /// Who else gets it, see [`Broadcast`](crate::Broadcast).
+    /// Further receivers, see [`Broadcast`](crate::Broadcast).
     pub broadcast: u32,
     /// The number that the answer repeats; 0 expects none.
     pub stub_id: u32,
-    /// What the body is, see [`message_type`](crate::message_type).
+    /// The type of the body, see [`message_type`](crate::message_type).
     pub msg_type: u32,
 }
 
@@ -108,11 +108,11 @@ fn body_bytes(bytes: usize) -> u32 {
 pub struct Message {
     /// Which channel it is about.
     pub channel_id: u32,
-    /// Who else gets it, see [`Broadcast`](crate::Broadcast).
+    /// Further receivers, see [`Broadcast`](crate::Broadcast).
     pub broadcast: u32,
     /// The number that the answer repeats; 0 expects none.
     pub stub_id: u32,
-    /// What the body is, see [`message_type`](crate::message_type).
+    /// The type of the body, see [`message_type`](crate::message_type).
     pub msg_type: u32,
     /// A protobuf message, or whatever a game makes of it.
     pub body: Bytes,

@@ -71,7 +71,7 @@ fn put(out: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     out.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
 }
 
-/// What the next frame is about.
+/// The state of the next frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Bytes of the stream within.

@@ -64,8 +64,8 @@ impl PacketWriter {
         true
     }
 
-    /// False if it cannot be framed when it is packed: what packing makes longer than a frame may be, or of a length that
-    /// would be misread. What packing merely makes longer goes out packed all the same, as channeld does it.
+    /// False if it cannot be framed when it is packed: what packing makes longer than a frame may be, or of a length
+    /// that would be misread. Packets that compression makes longer are sent compressed nevertheless, as in channeld.
     fn write_packed(&mut self, dialect: Dialect, packet: &[u8], out: &mut Vec<u8>) -> bool {
         self.packed.resize(snap::raw::max_compress_len(packet.len()), 0);
         let encoder = self.encoder.get_or_insert_with(|| Box::new(Encoder::new()));

@@ -1,4 +1,4 @@
-//! Whatever a peer sends, it is read within bounds, and read as others read it.
+//! Reads any bytes of a peer within bounds, with the same result as other implementations.
 
 #[path = "../../../fuzz/bodies/channeld_frames.rs"]
 mod channeld_frames;

@@ -1,4 +1,4 @@
-//! Whatever a recording holds, it is read within bounds, and what was written is read.
+//! Reads any recording within bounds, and reads back every written one.
 
 #[path = "../../../fuzz/bodies/channeld_recordings.rs"]
 mod channeld_recordings;

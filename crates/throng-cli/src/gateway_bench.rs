@@ -44,7 +44,7 @@ pub(crate) struct GatewayBenchArguments {
     /// Number of clients [default: 150, entity-lod 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8_000))]
     clients: Option<u32>,
-    /// Who writes the state of the single channel
+    /// The writer of the single channel's state
     #[arg(long, value_enum, default_value = "unreal")]
     traffic: Traffic,
     /// Length of the measured part, in seconds

@@ -22,8 +22,8 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 pub(crate) struct Profiling(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Profiling {
-    /// Begins to sample, if the settings say so. The folder is created now, so that an error shows at the start and not
-    /// at the end.
+    /// Begins to sample, if the settings ask for it. The folder is created now, so that an error shows at the start and
+    /// not at the end.
     pub(crate) fn begin(settings: &Settings) -> Profiling {
         if settings.profile != Some(Profile::Processor) {
             return Profiling(None);

@@ -82,7 +82,7 @@ struct Survey {
     is_cut: bool,
 }
 
-/// What all connections have done so far.
+/// The sums of all connections so far.
 #[derive(Debug, Default)]
 struct Done {
     let_in: AtomicU64,
@@ -107,7 +107,7 @@ enum Early {
     Interrupted,
 }
 
-/// Plays, and says what came of it.
+/// Replays the recording, and prints the result.
 pub(crate) fn replay(arguments: &GatewayReplayArguments) -> Outcome {
     throng_lab::bots::check_target(arguments.to, arguments.i_own_this_target)
         .map_err(|error| Failure::Usage(error.into()))?;

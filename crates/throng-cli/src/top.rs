@@ -40,7 +40,7 @@ const PAGE_MAX_BYTES: u64 = 4 << 20;
 const WAITING_PAGES: usize = 4;
 /// How long a key may wait for its effect.
 const KEYS: Duration = Duration::from_millis(100);
-/// How often the screen is drawn if nothing happens: the clock of a gateway that does not answer goes on.
+/// Time between two redraws without events, so that the waiting time for a gateway that does not answer is updated.
 const REDRAW: Duration = Duration::from_secs(1);
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -116,7 +116,7 @@ fn print_once(source: &Source, interval: Duration) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to tell a user who looks at a gateway that is not there.
+/// The error message for a gateway that does not answer.
 fn nobody(url: &str, trouble: &str) -> String {
     format!("no gateway answers at {url} ({trouble}): is it running, and is this its -http address?")
 }
@@ -128,7 +128,7 @@ struct Source {
     url: String,
 }
 
-/// What came of asking for a page.
+/// The result of a request for a page.
 struct Answer {
     at: Instant,
     page: Result<Page, String>,
@@ -173,7 +173,7 @@ struct Sight {
     /// `None` until it has answered for the first time.
     figures: Option<Figures>,
     history: History,
-    /// What went wrong last, and since when nothing has gone well.
+    /// The last error, and since when requests have failed.
     trouble: Option<(String, Instant)>,
 }
 
@@ -182,7 +182,7 @@ struct Watch {
     url: String,
     interval: Duration,
     current: Sight,
-    /// What is shown while the view is paused; `current` goes on.
+    /// The content shown while the view is paused; `current` is still updated.
     frozen: Option<Sight>,
     previous: Option<(Page, Instant)>,
     is_over: bool,

@@ -30,7 +30,7 @@ fn a_comparison_leaves_a_table_a_file_and_a_page() {
         folder,
     ]);
     let (table, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A debug build measures nothing that may be quoted, and says so.
+    // The figures of a debug build are never valid, and the run says that.
     assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{table}{complaints}");
     for part in ["dense: 8 players", "times less than legacy", "Legacy + Replication Graph", "valid runs"] {
         assert!(table.contains(part), "no {part} in:\n{table}{complaints}");

@@ -1,5 +1,4 @@
-//! What operators run: the files of `deploy/` say what the gateway understands and ask for what it has, and
-//! `throng top` shows it.
+//! The files of `deploy/` use only flags and metrics that the gateway has, and `throng top` shows them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -213,7 +212,7 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
             fs::read(deploy("k8s/settings").join(name))
         };
         let settings = settings::load_with(&flags, &open).unwrap_or_else(|error| panic!("{file}: {error}"));
-        // What listens on all interfaces of a container is published on loopback only.
+        // Ports that listen on all interfaces of a container are published on loopback only.
         let notes = settings.notes.iter().map(ToString::to_string).filter(|note| !note.contains("lets everybody in"));
         assert_eq!(notes.collect::<Vec<_>>(), [""; 0], "{file}");
         assert_eq!(settings.limits.max_connections, 4_000, "{file} does not name the file of limits");
@@ -229,9 +228,9 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
 /// what the process then uses, a test of the gateway's memory shows; here the settings have to fit into it.
 #[test]
 fn what_the_pods_settings_promise_fits_into_its_memory() {
-    /// What a connection costs that says nothing, over any transport that is deployed.
+    /// Memory of a silent connection, over any transport that is deployed.
     const CONNECTION_BYTES: u64 = 16 << 10;
-    /// What an event that waits for the engine may hold.
+    /// Bytes that an event that waits for the engine may hold.
     const EVENT_BYTES: u64 = 2 << 10;
     let deployment = read("k8s/deployment.yaml");
     let gibibytes = deployment.lines().find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Gi"));

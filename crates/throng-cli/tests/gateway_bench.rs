@@ -118,7 +118,7 @@ fn all_come_back_after_the_loss_of(victim: &str) {
         assert_eq!(summary["outage"][name], expected, "{name}: {summary}");
     }
     let silence_ms = number(&summary, "outage", "silence_ms_max");
-    // Nobody is told more often than every 20 ms.
+    // No client gets updates more often than every 20 ms.
     assert!((20.0..2_000.0).contains(&silence_ms), "{silence_ms}");
     assert!(number(&summary, "client", "update_hz_min") > 10.0);
 }

@@ -57,7 +57,7 @@ fn a_killed_world_server_comes_back_under_its_id_while_its_players_stay() {
 
 #[test]
 fn a_killed_gateway_is_replaced_and_everybody_resumes_with_what_the_servers_know() {
-    // Clients are let in when a server owns GLOBAL, so that somebody is there to subscribe them.
+    // Clients can log in once a server owns GLOBAL, which then subscribes them.
     let mut gateway = GatewayProcess::start(&["-scr", "-cwm"]);
     let mut world = World::start(&gateway);
     world.wait_for("begun", soon());

@@ -1,4 +1,4 @@
-//! What the gateway says that peers make it hold, against what the process really uses.
+//! Compares the memory that the gateway reports for its peers with the memory that the process really uses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ struct Gateway {
     http: SocketAddr,
 }
 
-/// What a page of metrics says.
+/// The values of a page of metrics.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     /// What peers make the gateway hold, without what the kernel keeps.
@@ -47,7 +47,7 @@ impl Gateway {
         let servers = address("listening for servers (tcp) at ");
         let clients = address(&format!("listening for clients ({network}) at "));
         let http = address("health and metrics at http://");
-        // Whatever else it says, somebody takes it.
+        // The rest of its output is read too, so that it never blocks.
         thread::spawn(move || while lines.next().is_some() {});
         Gateway { process, servers, clients, http }
     }
@@ -126,7 +126,7 @@ fn flood(world: &mut Client, client: &Client, bytes: usize) {
     }
 }
 
-/// What was counted is what it took, to a fifth of that.
+/// The counted memory is the real memory, to a fifth.
 fn expect_true(what: &str, before: Figures, after: Figures) {
     let counted = after.counted_bytes.saturating_sub(before.counted_bytes);
     let resident = after.resident_bytes.saturating_sub(before.resident_bytes);
@@ -232,7 +232,7 @@ fn beyond_the_budget_the_longest_queues_end_and_the_world_goes_on() {
     let after = gateway.figures_at_rest();
     let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
     assert!(grown <= 67_108_864 * 5 / 4, "{} MiB for a budget of 64", grown >> 20);
-    // Who reads is still served, and so is the world server.
+    // A client that reads is still served, and so is the world server.
     let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, message_type::UNREAL_RPC) };
     let message = ServerForwardMessage { client_conn_id: quick.connection_id(), payload: vec![1].into() };
     world.send(header, &message).expect("it is still connected");

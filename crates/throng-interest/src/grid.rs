@@ -122,7 +122,7 @@ impl Grid {
     /// A grid of cells of `cell_m` metres along x, y and z.
     ///
     /// A size may be [`f64::INFINITY`]: the axis then has a single layer, which is the cheapest choice for the height
-    /// of a world whose floors need not be told apart. (With a finite height a viewer close to the border of two layers
+    /// of a world whose floors need not be separated. (With a finite height a viewer close to the border of two layers
     /// is interested in both, even if one of them is empty for ever.)
     ///
     /// # Errors

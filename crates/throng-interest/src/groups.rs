@@ -61,7 +61,7 @@ impl GroupsError {
     }
 }
 
-/// Who is in which group. Members are `u32` keys chosen by the caller, such as connection slots.
+/// The members of each group. Members are `u32` keys chosen by the caller, such as connection slots.
 ///
 /// A group exists while it has members. Both directions are kept sorted, so iteration has one order however the sets
 /// came about. Adding and removing cost a search and a short copy.

@@ -201,7 +201,8 @@ impl RingInterest {
     /// Shapes and named cells are worked out again at each call: call it when they changed, or every few ticks.
     ///
     /// # Errors
-    /// What is too many, a shape that is not valid, or a ring that does not exist; the viewer is then unchanged.
+    /// Too many positions, shapes or cells, a shape that is not valid, or a ring that does not exist; the viewer is
+    /// then unchanged.
     pub fn update_from(
         &self,
         viewer: &mut Viewer,

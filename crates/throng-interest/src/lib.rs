@@ -1,9 +1,9 @@
-//! Who subscribes to what, at which rate: grids, rings, shapes, groups.
+//! Decides which cells a viewer subscribes to, and at which rate: grids, rings, shapes, groups.
 //!
 //! Space is cut into the cells of a [`Grid`]. A viewer wants the cells around it, the near ones often and the far ones
 //! rarely: [`Rings`] says how far each rate reaches. [`RingInterest`] turns a moving position into the few calls that
-//! matter, *enter*, *change ring* and *leave*, made on a [`Sink`]. What a cell holds, who reads it and what the sink's
-//! `u32` tags mean is nobody's business here: this crate knows cells and numbers, no objects, sockets or clocks.
+//! matter, *enter*, *change ring* and *leave*, made on a [`Sink`]. The contents of a cell, its readers and the meaning
+//! of the sink's `u32` tags are not known here: this crate knows cells and numbers, no objects, sockets or clocks.
 //!
 //! ```text
 //!   1 1 1 1 1 1 1      0  within 10 m of the viewer: every tick

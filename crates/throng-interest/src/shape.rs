@@ -73,8 +73,8 @@ impl ShapeError {
 
 impl Grid {
     /// Visits every cell that `shape` touches, in the order of cells, with the nearest ring that reaches the cell from
-    /// the point from which the shape's distances count. What lies beyond all rings is visited with the last one.
-    /// Returns the number of cells visited.
+    /// the point from which the shape's distances count. Cells beyond all rings are visited with the last ring. Returns
+    /// the number of cells visited.
     ///
     /// No cell that the shape touches is left out. A cell that it misses by a hair may be visited.
     ///

@@ -1,10 +1,10 @@
-//! What one viewer holds, and how a new wish is merged into it.
+//! The cells that a viewer holds, and how a new set of wanted cells is merged into them.
 
 use crate::grid::CellId;
 use crate::stamp::{Extent, NO_RING, Viewpoint};
 use smallvec::SmallVec;
 
-/// Who carries out what a viewer's movement means: subscribes, changes the rate, unsubscribes.
+/// Receives the results of a viewer's movement: subscribes, changes the rate, unsubscribes.
 ///
 /// Within one update all `change` and `leave` calls come before the first `enter`. The first group comes in the order of
 /// cells, the second in the order of rings, and within a ring in that of cells: a sink of bounded size never holds more

@@ -36,7 +36,7 @@ pub(crate) fn marks(root: &Path) -> Vec<PathBuf> {
     marks
 }
 
-/// What git prints, without the spaces around; `None` if it fails or is not there.
+/// The output of git, trimmed; `None` if git fails or is missing.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").current_dir(root).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -60,7 +60,7 @@ pub struct Progress {
     pub late_p99_ms: f64,
 }
 
-/// What the bots have measured.
+/// The measurements of the bots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BotsReport {
     /// Bots that connected.

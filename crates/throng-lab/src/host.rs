@@ -47,7 +47,7 @@ pub struct Host<R = Channels> {
     pace: Pace,
     interval: Duration,
     last_finish: Finish,
-    /// What the server sends, while it is recorded; none where several threads send.
+    /// The recorded sends of the server; none if several threads send.
     tape: Option<Arc<Tape>>,
     connected: u32,
     /// Connections that ended.

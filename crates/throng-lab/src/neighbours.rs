@@ -40,7 +40,7 @@ fn histogram(max: u64) -> Histogram<u64> {
 
 impl NeighbourLog {
     /// A decoding bot held state of a neighbour that was `age_ms` old and `error_m` off, `distance_m` away in truth.
-    /// Does not allocate. What is not a number is passed over.
+    /// Does not allocate. Values that are not numbers are skipped.
     pub fn look(&mut self, distance_m: f64, age_ms: f64, error_m: f64) {
         if !(distance_m.is_finite() && age_ms.is_finite() && error_m.is_finite()) {
             return;

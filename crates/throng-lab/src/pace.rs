@@ -1,4 +1,4 @@
-//! When ticks are due, and what became of those that were not on time. Knows no clock: `now` comes in.
+//! When ticks are due, and the counts of late and missed ones. Knows no clock: `now` comes in.
 //!
 //! ```text
 //! planned   0         33        67        100       133

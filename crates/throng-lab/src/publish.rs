@@ -104,7 +104,7 @@ impl PublishError {
     }
 }
 
-/// What the page is made of.
+/// The sources of the page.
 pub struct Sources {
     comparisons: Vec<Comparison>,
     peers: Peers,

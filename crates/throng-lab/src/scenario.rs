@@ -52,7 +52,7 @@ pub struct Scenario {
     pub seed: u64,
     /// What the server may send to one client, 1 to 1,000,000 kilobits (1,000 bits) per second.
     pub budget_kbit_per_s: u32,
-    /// What decides who is sent what.
+    /// Which objects a client receives.
     #[serde(default)]
     pub view: View,
     /// Distance rings for [`View::Rings`], 1 to 8, from the inside outwards.
@@ -113,7 +113,7 @@ pub struct Scenario {
     pub baselines: bool,
 }
 
-/// What decides who is sent what.
+/// Which objects a client receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum View {

@@ -3,9 +3,9 @@
 //! The server owns a [`World`] and moves it once per tick; bots own a [`BotBrain`] each and send [`BotInput`]s. Both
 //! are deterministic: the same scenario, seed and inputs give the same motion, whatever the machine or the time.
 //!
-//! Most bots decode nothing and so do not know where they are. What needs a position is therefore the server's part:
-//! it turns a character back at borders, pillars and the end of its leash, and steers it to the centre when its input
-//! says [`BotInput::seek_centre`].
+//! Most bots decode nothing and so do not know where they are. So the server does everything that needs a position: it
+//! turns a character back at borders, pillars and the end of its leash, and steers it to the centre when its input says
+//! [`BotInput::seek_centre`].
 //!
 //! ```text
 //!            y
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// What the character does from now on. Direction and aim hold until the next input; a jump is done once.
+    /// Sets the character's actions from now on. Direction and aim hold until the next input; a jump is done once.
     pub fn apply(&mut self, id: CharacterId, input: BotInput) {
         if let Some(character) = self.character_mut(id) {
             character.take(input);

@@ -5,7 +5,7 @@ use crate::{Subsystem, TickRecord};
 /// A share of every tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Whose share.
+    /// The subsystem.
     pub subsystem: Subsystem,
     /// Wall time per tick, in microseconds.
     pub micros: u64,

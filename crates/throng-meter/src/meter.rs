@@ -94,7 +94,7 @@ impl TickMeter {
                 *claimed_ns = 0;
             }
         }
-        // What rounding left over goes to the running subsystem too: fewer nanoseconds than there are subsystems.
+        // The rest after rounding goes to the running subsystem too: fewer nanoseconds than there are subsystems.
         self.record.subsystem_ns[self.running.index()] += left_ns;
         if total_claimed_ns <= u128::from(length_ns) {
             let work_ns = &mut self.record.work_ns[self.running.index()];
@@ -112,7 +112,7 @@ impl Default for TickMeter {
 /// The stopwatch of one worker within a section of a tick, handed in with [`TickMeter::merge`].
 ///
 /// Unlike the meter's it stands still between [`pause`](Lap::pause) and [`enter`](Lap::enter), so that a worker's
-/// waiting is nobody's work.
+/// waiting counts for no subsystem.
 #[derive(Clone, Debug, Default)]
 pub struct Lap {
     ns: PerSubsystem,
@@ -149,7 +149,7 @@ impl Lap {
         *sum_ns = sum_ns.saturating_add(ns);
     }
 
-    /// What has been charged to `subsystem` so far, in nanoseconds, without what is running.
+    /// The time charged to `subsystem` so far, in nanoseconds, without the running section.
     pub fn ns(&self, subsystem: Subsystem) -> u64 {
         self.ns[subsystem.index()]
     }

@@ -23,7 +23,7 @@ pub enum Subsystem {
     Seal,
     /// Handing packets to the kernel.
     Send,
-    /// Whatever nobody else claimed.
+    /// Time of no other subsystem.
     Other,
 }
 

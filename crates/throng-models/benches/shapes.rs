@@ -1,4 +1,4 @@
-//! What each model costs a connection, without session, seal and kernel, and how that moves with what there is to tell: the
+//! The cost of a connection for each model, without session, seal and kernel, and how it changes with the world: the
 //! experiments of docs/models.md.
 //!
 //! ```text
@@ -20,7 +20,7 @@ const ROUNDS: usize = 8;
 /// Larger than the second-level cache of any processor that this is likely to run on.
 const EVICTED_BYTES: usize = 16 << 20;
 
-/// What the command line says.
+/// The options of the command line.
 struct Arguments {
     shape: Option<String>,
     model: Option<String>,

@@ -64,7 +64,7 @@ impl Arena {
         }
     }
 
-    /// Quantises a row anew. Returns the fields that differ from before.
+    /// Quantises a row again. Returns the fields that differ from before.
     pub(crate) fn update(&mut self, kind: &Kind, row: u32, quantise: impl FnOnce(ValuesMut<'_>)) -> FieldMask {
         let (mut words, mut blobs) = (std::mem::take(&mut self.scratch_words), std::mem::take(&mut self.scratch_blobs));
         quantise(ValuesMut { words: &mut words, blobs: &mut blobs });

@@ -9,15 +9,15 @@
 //! ```
 //!
 //! A position is counted from a slot only after a packet that filled it is known to have arrived, and a slot is filled
-//! again only after the other one is in use. What arrives late is older than what has filled its slot since, and so older
-//! than the position that the client has.
+//! again only after the other one is in use. A late record is older than the record that has filled its slot since, and
+//! so older than the position that the client has.
 
 use throng::Tick;
 
 /// A slot is filled again after so many ticks.
 const KEEP_INTERVAL_TICKS: u32 = 16;
 
-/// What a record says about baselines.
+/// The part of a record about baselines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Basis {
     /// The position is counted from here, which is in `slot`.
@@ -99,7 +99,7 @@ impl Baselines {
 pub(crate) struct Slots([Option<(Tick, [i32; 3])>; 2]);
 
 impl Slots {
-    /// What a slot holds: when it was written, and the position.
+    /// The content of a slot: when it was written, and the position.
     pub(crate) fn get(&self, slot: u8) -> Option<(Tick, [i32; 3])> {
         self.0[usize::from(slot & 1)]
     }

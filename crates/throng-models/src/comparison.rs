@@ -21,7 +21,7 @@ struct Row {
     row: Option<u32>,
     /// Everything that the game touched up to this tick has been compared.
     compared: Option<Tick>,
-    /// What the comparison found that is not sent yet.
+    /// Changes that the comparison has found and that are not sent yet.
     found: FieldMask,
 }
 

@@ -37,7 +37,7 @@ pub struct RecordDecoder {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// What was written up to this tick is of an object that has ended.
+    /// Records up to this tick belong to an object that has ended.
     closed: Option<Tick>,
     object: Option<Box<Known>>,
 }
@@ -48,7 +48,7 @@ struct Known {
     kind: KindId,
     words: Vec<u32>,
     blobs: Vec<Vec<u8>>,
-    /// When each field was told last.
+    /// When each field was last sent.
     ticks: Vec<Option<Tick>>,
     is_owner: bool,
     newest: Tick,
@@ -215,7 +215,7 @@ impl RecordDecoder {
             && let Some(ClientEvent::Changed { id, .. }) = self.events.pop_front()
             && let Some(object) = self.known_mut(id)
         {
-            // The next change is told again.
+            // The next change is sent again.
             object.changed = 0;
         }
         self.events.push_back(event);

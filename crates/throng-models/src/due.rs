@@ -1,4 +1,4 @@
-//! Which channels of a connection are told of in a tick, and in what order.
+//! Selects and sorts the channels of a connection that are written in a tick.
 //!
 //! Order matters only if there is not room for all. So nothing is put in order when everything surely fits, and otherwise
 //! only as far as is written: the most urgent part first, then as many again, and so on.
@@ -51,7 +51,7 @@ impl DueList {
         self.max_bits += u64::from(max_bits);
     }
 
-    /// To be called when all have been added: they are told of in order, unless `budget_bytes` is enough for all.
+    /// To be called when all have been added: they are sorted, unless `budget_bytes` is enough for all.
     pub(crate) fn order(&mut self, budget_bytes: usize) {
         // Two packets in a row hold more than one of them has room for, or the second would not have been begun.
         let wire_bytes = 2 * self.max_bits.div_ceil(8) + PACKET_BYTES;
@@ -96,7 +96,7 @@ fn most_urgent_first(a: &Due, b: &Due) -> std::cmp::Ordering {
 mod tests {
     use super::*;
 
-    /// The order in which so many channels are told of.
+    /// The order in which channels are written.
     fn told(count: u32, budget_bytes: usize) -> Vec<u32> {
         let mut list = DueList::default();
         // 7 and 1,009 have no common divisor: every priority is there once, in no order.

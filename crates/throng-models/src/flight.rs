@@ -1,4 +1,4 @@
-//! What each packet in flight carries, until its fate is known.
+//! The content of each packet in flight, until it is delivered or lost.
 
 use std::collections::VecDeque;
 

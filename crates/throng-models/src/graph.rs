@@ -56,7 +56,7 @@ pub struct Own {
     shadows: Shadows,
     /// By channel number.
     turns: Vec<Turn>,
-    /// Scratch: what the connection is let in to by name.
+    /// Scratch: the objects that the connection sees by name.
     names: Vec<ChannelKey>,
 }
 
@@ -137,13 +137,13 @@ impl Model for Method {
 fn consider_placed(world: &World, seat: &mut Seat<Own>, object: u32, grid: u8) {
     let known = seat.link.find(object);
     let distance2 = seat.viewer.sees_place(world, world.position_m(object), grid, known.is_some());
-    // What the connection owns is brought by its own list, wherever it is.
+    // A separate list brings the connection's own objects, wherever they are.
     if let Some(distance2) = distance2 {
         put(world, seat, object, known, Some((grid, distance2)));
     }
 }
 
-/// An object that has not changed for long is looked at for those only who do not have all of it.
+/// An object that has not changed for long is only checked for connections that do not have all of it.
 fn consider_dormant(world: &World, seat: &mut Seat<Own>, object: u32, grid: u8) {
     if let Some(channel) = seat.link.find(object)
         && seat.link.is_told(object)

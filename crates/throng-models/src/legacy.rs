@@ -18,8 +18,8 @@ use crate::link::{Channel, Stage};
 use crate::modelled::{Model, Modelled, Place, Seat};
 use crate::world::{Reach, Scope, World};
 
-/// An object at the end of what is seen counts so much; one in the same place counts 1. What the connection owns counts as
-/// if it were there.
+/// An object at the end of what is seen counts so much; one in the same place counts 1. The connection's own objects
+/// count as near.
 const FARTHEST_PRIORITY: f32 = 0.25;
 
 /// Unreal's generic replication, with or without push marks.

@@ -1,11 +1,11 @@
-//! What one connection has been told of each object: the part that all older models have in common.
+//! The state of each object that one connection has been sent: the part that all older models have in common.
 //!
 //! ```text
 //!             open                first packet arrived            close                arrived
 //!  (nothing) ------> Opening ---------------------> Open ------------------> Closing -------> (nothing)
 //! ```
 //!
-//! An object has a *channel* to each connection that is told of it, as an actor has in Unreal. A number is not used again
+//! An object has a *channel* to each connection that receives it, as an actor has in Unreal. A number is not used again
 //! before the close has arrived, so that late packets cannot be taken for news of another object.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ pub(crate) enum Stage {
     /// No packet that opens it is known to have arrived.
     Opening,
     Open,
-    /// Its end is to be told, or is on its way.
+    /// Its end has to be sent, or is in flight.
     Closing,
 }
 
@@ -40,7 +40,7 @@ pub struct Channel {
     pub(crate) is_owner: bool,
     /// Fields to be sent whether they have changed or not: never sent yet, lost, or new in this role.
     pub(crate) resend: FieldMask,
-    /// The object's being there is to be told, even if no field is.
+    /// The existence of the object has to be sent, even without fields.
     pub(crate) is_untold: bool,
     /// When it was sent last, or opened.
     pub(crate) sent_at: Tick,
@@ -93,7 +93,7 @@ impl Link {
         &self.channels[number as usize]
     }
 
-    /// Whether the connection is being told of the object.
+    /// Whether the connection receives the object.
     #[inline]
     pub(crate) fn is_told(&self, object: u32) -> bool {
         self.find(object).is_some_and(|number| self.channel(number).stage != Stage::Closing)
@@ -157,7 +157,7 @@ impl Link {
         channel.resend |= if gained != 0 { gained } else { public & public.wrapping_neg() };
     }
 
-    /// Whether ends are to be told.
+    /// Whether ends have to be sent.
     pub(crate) fn has_closes(&self) -> bool {
         !self.closes.is_empty()
     }
@@ -258,7 +258,7 @@ impl Link {
         true
     }
 
-    /// A packet has arrived. `freed` is told of channels that have ended.
+    /// A packet has arrived. `freed` gets the channels that have ended.
     pub(crate) fn delivered(&mut self, sequence: u64, mut freed: impl FnMut(u32, &Channel)) {
         for number in self.flight.settle(sequence) {
             let Some(&record) = self.flight.get(number) else { continue };
@@ -282,7 +282,7 @@ impl Link {
         self.flight.forget_settled();
     }
 
-    /// A packet is taken for lost: `again` is told of fields that have to be sent again, because no later packet carries
+    /// A packet counts as lost: `again` gets the fields that have to be sent again, because no later packet carries
     /// them.
     pub(crate) fn lost(&mut self, sequence: u64, mut again: impl FnMut(u32, &Channel)) {
         for number in self.flight.settle(sequence) {

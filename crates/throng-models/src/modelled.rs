@@ -1,4 +1,4 @@
-//! What all older models have in common, as a [`Replication`]: each model adds its own [`Model`].
+//! The common part of all older models, as a [`Replication`]: each model adds its own [`Model`].
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const RECORD_MAX_BYTES: u64 = 1_000;
 
 /// What tells one older model from the others.
 ///
-/// The order of calls in a tick is that of [`Replication`]. The methods about objects are told after the world has
+/// The order of calls in a tick is that of [`Replication`]. The methods about objects are called after the world has
 /// changed, `ended` before.
 pub trait Model: Send + Sync + Sized {
     /// What the model keeps for each connection.
@@ -74,9 +74,9 @@ pub struct Seat<O> {
     pub(crate) viewer: Viewer,
     pub(crate) link: Link,
     pub(crate) own: O,
-    /// Channels to be told of in this tick.
+    /// Channels to be written in this tick.
     pub(crate) due: DueList,
-    /// What the channel at the cursor has to be sent; 0 only for one whose being there is all there is to tell.
+    /// The fields to send for the channel at the cursor; 0 only if just its existence has to be sent.
     mask: FieldMask,
 }
 
@@ -109,7 +109,7 @@ impl<O: Default> Seat<O> {
 }
 
 impl<O> Seat<O> {
-    /// Goes on to the next channel that really has something to be told.
+    /// Moves to the next channel that really has something to send.
     fn advance<M: Model<Own = O>>(&mut self, shared: Shared<'_, M>) {
         while let Some(channel) = self.due.current() {
             self.mask = shared.model.pending(shared.world, self, channel);

@@ -35,10 +35,10 @@ const INDEX_MAX: u64 = 1 << 24;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The bits end early, or a number makes no sense.
+    /// The bits end early, or a number is invalid.
     #[error("a record is malformed: {0}")]
     Read(#[from] ReadError),
-    /// A field makes no sense.
+    /// A field is invalid.
     #[error("a record is malformed: {0}")]
     Field(#[from] DecodeError),
     /// An index, kind or baseline that does not exist.

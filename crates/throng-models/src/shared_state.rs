@@ -9,7 +9,7 @@
 //!                      order, if room is short; write the pending fields from the quantised values
 //! ```
 //!
-//! What is sent is cleared from the pending mask; what is lost comes back, unless it was sent again since.
+//! Sent fields are cleared from the pending mask; lost fields come back, unless they were sent again since.
 
 mod filter;
 
@@ -94,7 +94,7 @@ pub struct Own {
     scope: Bits,
     /// What the filter lets through in this tick.
     seen: Bits,
-    /// What is in scope though it is no longer seen.
+    /// Objects in scope that are no longer visible.
     waning: Bits,
     /// Ticks for which that stays in scope.
     grace: Vec<u8>,
@@ -195,7 +195,7 @@ impl Model for Method {
 }
 
 impl Method {
-    /// What the connection is told of in this tick: new channels are opened, those out of scope closed.
+    /// The connection's objects in this tick: new channels are opened, channels out of scope are closed.
     fn filter_for(&self, world: &World, seat: &mut Seat<Own>) {
         seat.own.grow(world.len());
         let Seat { viewer, own, link, .. } = seat;
@@ -240,8 +240,8 @@ fn prioritise(world: &World, seat: &mut Seat<Own>) {
     }
 }
 
-/// What an object gains in a tick: 1 in the innermost ring, and in the others so much that it is due as often as its ring
-/// says.
+/// The priority that an object gains in a tick: 1 in the innermost ring; in the others it makes the object due as often
+/// as its ring says.
 fn priority(world: &World, object: u32, viewpoint_m: [f32; 3]) -> f32 {
     let Scope::Place(grid) = world.scope(object) else { return DUE };
     let reach = world.reach(grid);
@@ -263,7 +263,7 @@ impl Own {
         }
     }
 
-    /// What changed of the objects in scope is to be sent.
+    /// Changes of the objects in scope have to be sent.
     fn take_changes(&mut self, dirty: &Bits, changed: &[FieldMask]) {
         for at in 0..self.scope.words().min(dirty.words()) {
             let affected = dirty.word(at) & self.scope.word(at);

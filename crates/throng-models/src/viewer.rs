@@ -5,7 +5,7 @@ use throng::{ChannelKey, ConnectionId};
 
 use crate::world::{Scope, World};
 
-/// Where a connection looks from, and what it was let in to by name.
+/// The position from which a connection looks, and the names that it subscribes to.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     pub(crate) id: ConnectionId,
@@ -34,17 +34,17 @@ impl Viewer {
         }
     }
 
-    /// What it is let in to by name.
+    /// The names that it subscribes to.
     pub(crate) fn names(&self) -> impl Iterator<Item = ChannelKey> + '_ {
         self.names.iter().copied()
     }
 
-    /// Whether it is let in to any cell by name.
+    /// Whether it subscribes to any cell by name.
     pub(crate) fn follows_cells(&self) -> bool {
         self.cells > 0
     }
 
-    /// The squared distance of an object that it sees; 0 for what it sees from anywhere. What is `known` is seen a
+    /// The squared distance of an object that it sees; 0 for what it sees from anywhere. `known` objects stay visible a
     /// little farther.
     #[inline]
     pub(crate) fn sees(&self, world: &World, index: u32, known: bool) -> Option<f32> {
@@ -72,7 +72,7 @@ impl Viewer {
         (self.cells > 0 && self.is_let_in(world, position_m, grid)).then_some(0.0)
     }
 
-    /// Whether it is let in by name to the cell of a position.
+    /// Whether it subscribes by name to the cell of a position.
     #[cold]
     fn is_let_in(&self, world: &World, position_m: &[f32; 3], grid: u8) -> bool {
         self.names.contains(&ChannelKey::Cell { grid, cell: world.cell_of(grid, position_m) })

@@ -1,7 +1,7 @@
 //! The objects of a model: their quantised values, and where they are.
 //!
-//! The game's own values are behind the library; what stands here is the copy that models look at. What all models look at
-//! for every connection lies in arrays of its own, by object index.
+//! The game's own values are behind the library; what stands here is the copy that models look at. Data that all models
+//! read for every connection is in separate arrays, by object index.
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ fn walk<R: Contender>(world: &mut World<R>, walkers: &[ObjectId], tick: u32) {
 fn asked<R: Contender>(model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>) -> Asked {
     let mut options = WorldOptions::new(3);
     options.server.client_bytes_per_s = 250_000;
-    // What the clients make of it is not the question here.
+    // The clients' results are not checked here.
     options.client.decode = throng::Decode::Nothing;
     let mut world = World::with_model(options, model);
     for _ in 0..GUESTS {

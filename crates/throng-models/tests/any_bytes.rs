@@ -1,4 +1,4 @@
-//! Whatever bytes come, the decoder of the older models takes them or refuses them.
+//! The decoder of the older models accepts or refuses any bytes, without a panic.
 
 use throng::replica::ClientOptions;
 use throng::{Decoder, Tick};

@@ -24,7 +24,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What passed through a driver since it was made. Sums over drivers are made with `+=`.
+    /// Counters of a driver since it was created. Sums over drivers are made with `+=`.
     DriverCounters {
         /// Datagrams handed over.
         sent_datagrams,

@@ -62,8 +62,8 @@ pub trait Driver: Send {
         None
     }
 
-    /// What the kernel granted of the socket's buffers, if that is less than was asked for: then they overflow sooner. On
-    /// Linux raise `net.core.rmem_max` and `net.core.wmem_max`.
+    /// The buffers that the kernel granted, if they are smaller than requested: then they overflow sooner. On Linux
+    /// raise `net.core.rmem_max` and `net.core.wmem_max`.
     fn buffer_shortfall(&self) -> Option<SocketBuffers> {
         None
     }
@@ -196,7 +196,7 @@ pub enum SendError {
         /// The peer that the socket is connected to.
         peer: SocketAddr,
     },
-    /// The network: no route, or a router said so.
+    /// The network: no route, or a router reported an error.
     #[error("{to} cannot be reached from this machine: check the address, the route and the interface")]
     Unreachable {
         /// The destination.

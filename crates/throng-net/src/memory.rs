@@ -113,7 +113,7 @@ impl MemoryNetwork {
         Ok(MemoryDriver { network, local: address, scratch: Vec::new(), counters: DriverCounters::default() })
     }
 
-    /// The weather changes on every path, those set apart with [`set_way`](MemoryNetwork::set_way) included. Datagrams
+    /// Changes the condition of every path, also of those set with [`set_way`](MemoryNetwork::set_way). Datagrams
     /// already under way keep their fate.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl MemoryNetwork {
         Ok(())
     }
 
-    /// The weather changes one way, between two endpoints.
+    /// Changes the condition of one way between two endpoints.
     ///
     /// # Errors
     ///

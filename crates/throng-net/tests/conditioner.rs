@@ -1,4 +1,4 @@
-//! What a conditioned path does to a hundred thousand datagrams, on virtual time.
+//! The effect of a conditioned path on a hundred thousand datagrams, on virtual time.
 
 use proptest::prelude::*;
 use throng_net::{

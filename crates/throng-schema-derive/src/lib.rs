@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Everything that can be known from the tokens is checked here, all mistakes of a type are reported at once, and each
-//! message names the field and what is allowed. What only types can tell is left to the traits of
+//! message names the field and what is allowed. Checks that need types are left to the traits of
 //! `throng_schema::arithmetic`.
 #![forbid(unsafe_code)]
 

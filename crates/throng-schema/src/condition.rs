@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Who is sent a field, and when.
+/// The audience of a field, and when it is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// Everybody who may see the object.

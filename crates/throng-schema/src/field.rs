@@ -19,7 +19,7 @@ pub struct Field {
     /// Number of elements, 1 to 255: an array is one field, which is sent whole. A direction or rotation is one
     /// element; a position is always three, its axes.
     pub elements: u8,
-    /// Who is sent the field.
+    /// The audience of the field.
     pub condition: Condition,
     /// Index of the first word. Set by [`Kind::new`](crate::Kind::new).
     pub word: u16,
@@ -55,7 +55,7 @@ impl Field {
         Field { elements, ..self }
     }
 
-    /// Who is sent the field.
+    /// The audience of the field.
     #[must_use]
     pub fn condition(self, condition: Condition) -> Field {
         Field { condition, ..self }

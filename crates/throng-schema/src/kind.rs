@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 /// One kind of object: its fields, and where their values lie.
 ///
-/// Made by [`Kind::new`], for most kinds by `#[derive(Replicate)]`. What is public is for reading: the private parts
+/// Made by [`Kind::new`], for most kinds by `#[derive(Replicate)]`. The public field is for reading: the private parts
 /// are computed from it once.
 #[derive(Clone, Debug)]
 pub struct Kind {
@@ -112,13 +112,13 @@ impl Kind {
         self.skip_owner
     }
 
-    /// The fields that the owner is told of when the object becomes its own: all but those hidden from it.
+    /// The fields that the owner gets when the object becomes its own: all but those hidden from it.
     #[inline]
     pub fn own_mask(&self) -> FieldMask {
         self.facet_mask(Facet::Public) | self.facet_mask(Facet::Owner)
     }
 
-    /// The fields whose later changes the owner is told of.
+    /// The fields whose later changes the owner gets.
     #[inline]
     pub fn own_update_mask(&self) -> FieldMask {
         self.own_mask() & !self.initial_only & !self.skip_owner

@@ -9,8 +9,8 @@
 //!   struct <--apply----- words, blobs <------------------- decode --------------------+
 //! ```
 //!
-//! Quantising comes first and once. Whatever is compared and sent afterwards are the numbers that the client will
-//! hold, so a change too small to be sent is no change, and server and client agree about every bit.
+//! Quantising comes first and once. From then on, all comparing and sending uses the numbers that the client will hold.
+//! So a change too small to be sent is no change, and server and client agree about every bit.
 //!
 //! ```
 //! use throng_schema::{Replicate, ReplicateEnum, Schema, Space, Values, ValuesMut};
@@ -95,8 +95,8 @@
 //! | `object` | [`ObjectId`](throng_wire::ObjectId) | 8 for none, else 24 to 56 | none |
 //!
 //! An array of up to 255 of these is one field (positions, texts and byte strings excepted). Vector types of a game's
-//! mathematics library implement [`arithmetic::Vector`]. What happens to NaN, infinities and values out of range is
-//! said in [`arithmetic`].
+//! mathematics library implement [`arithmetic::Vector`]. [`arithmetic`] says what happens to NaN, infinities and values
+//! out of range.
 //!
 //! | condition | sent to |
 //! |---|---|
@@ -158,8 +158,9 @@ pub const MAX_FIELDS: usize = 64;
 /// Most kinds of a schema.
 pub const MAX_KINDS: usize = 1024;
 
-/// The longest text or byte list that a field can be told to hold, in bytes: what a message can carry. Objects are
-/// replicated in packets, so the fields of one that go to the same audience have to be much shorter together.
+/// The longest text or byte list that a field may be declared to hold, in bytes: as much as a message can carry.
+/// Objects are replicated in packets, so the fields of one that go to the same audience have to be much shorter
+/// together.
 pub const MAX_BLOB_BYTES: u32 = 4 << 20;
 /// Longest name of a kind, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 64;

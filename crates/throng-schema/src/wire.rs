@@ -11,7 +11,7 @@
 //! text, bytes                                length: as many bits as the maximum has | the bytes, 8 bits each
 //! ```
 //!
-//! The elements of an array follow each other. What no value is written as is refused when reading: codes above the
+//! The elements of an array follow each other. Reading refuses everything that writing never produces: codes above the
 //! highest, positions beyond the world of 2^32 steps, NaN, lengths above the maximum, text that is not UTF-8.
 
 use crate::arithmetic::{Fixed, Float16, Float32, IntegerRange, Octahedral, SmallestThree, bits_for};

@@ -1,4 +1,4 @@
-//! What is read from any bytes is written as it was read, or refused.
+//! Any bytes are refused, or written again exactly as they were read.
 
 #[path = "../../../fuzz/bodies/kinds.rs"]
 mod kinds;

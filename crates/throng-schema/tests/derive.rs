@@ -1,4 +1,4 @@
-//! What the derive makes of a struct.
+//! The output of the derive for a struct.
 
 use crate::kinds::{Character, Everything, Mode, Store};
 use throng_schema::{Condition, Facet, FieldMask, Quantiser, Replicate, ReplicateEnum};

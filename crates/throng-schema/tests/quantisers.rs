@@ -1,4 +1,4 @@
-//! What every quantiser keeps: quantising what was restored changes nothing, and errors are bounded.
+//! The rules of every quantiser: quantising a restored value changes nothing, and errors are bounded.
 
 use proptest::prelude::*;
 use std::f64::consts::{PI, TAU};

@@ -1,4 +1,4 @@
-//! What fields look like in bytes, and what is refused.
+//! The bytes of fields, and the refused bytes.
 
 use crate::kinds::{Character, Everything, Mode, Store};
 use proptest::prelude::*;
@@ -166,7 +166,7 @@ fn decode_one(mask: FieldMask, codes: &[(u64, u32)]) -> Result<(), DecodeError> 
 
 #[test]
 fn codes_that_no_value_has_are_refused() {
-    // Field, the last good code, a bad one, and their width. What follows is zero, which is good everywhere.
+    // Field, the last good code, a bad one, and their width. The following bits are zero, which is valid everywhere.
     let cases = [
         ("velocity", 800, 801, 10),
         ("normal", 1022 << 10, 1023 << 10, 20),

@@ -88,7 +88,7 @@ pub struct Chat {
     pub text: String,
 }
 
-/// A message that can be as long as a lane can be told to carry, and no object.
+/// A message as long as a lane can carry, and no object.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Parcel {
     /// Counts the messages of a test.

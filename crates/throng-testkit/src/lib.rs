@@ -1,5 +1,5 @@
-//! What the crates' behaviour tests share: seeds that replay, weather for simulated networks, modelled TCP downloads, ears
-//! on the wire, audits, a search for secrets in bytes, and a naive replication to compare with.
+//! Shared parts of the crates' behaviour tests: seeds that replay, simulated network conditions, modelled TCP
+//! downloads, taps on the network, audits, a search for secrets in bytes, and a naive replication to compare with.
 //!
 //! Everything runs on virtual time and on seeds. The only thing taken from the environment is the seed to replay:
 //!

@@ -32,7 +32,7 @@ pub struct NaiveState {
     pub kind: KindId,
     /// The fields that may be seen.
     pub visible: FieldMask,
-    /// Words of all fields; 0 where nothing was told.
+    /// Words of all fields; 0 for fields that were not sent.
     pub words: Vec<u32>,
     /// Texts and byte strings of all fields.
     pub blobs: Vec<Vec<u8>>,

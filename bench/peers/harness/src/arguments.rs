@@ -41,7 +41,7 @@ impl Workload {
     }
 }
 
-/// What a program was asked to do.
+/// The options of a program.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     /// Which world.
@@ -62,7 +62,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// From the command line; ends the program with a hint if it makes no sense.
+    /// From the command line; ends the program with a hint if an argument is wrong.
     pub fn from_command_line() -> Arguments {
         let mut arguments = Arguments {
             workload: Workload::Dense,

@@ -1,4 +1,4 @@
-//! What the clients hold, held against what the server had.
+//! Compares the clients' state with the server's.
 
 use crate::lockstep::Clients;
 use crate::world::{Value, World};

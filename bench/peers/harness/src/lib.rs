@@ -1,5 +1,5 @@
-//! What all peers share: the world whose state is replicated, the lockstep in which a server and its clients run, the
-//! stopwatch, and the check that every client ends with the right state.
+//! Code that all peers share: the world whose state is replicated, the lockstep in which a server and its clients run,
+//! the stopwatch, and the check that every client ends with the right state.
 //!
 //! ```text
 //!   thread 1, processor 0: the server                   thread 2, processor 1: all clients

@@ -19,8 +19,8 @@ const CONNECT_TICKS: u32 = 600;
 
 /// The peer's server.
 pub trait Server {
-    /// Plays one tick. `world` has this tick's values; they are the last tick's if nothing moves. The parts of the work are
-    /// told to the stopwatch; it starts and ends stopped.
+    /// Plays one tick. `world` has this tick's values; they are the last tick's if nothing moves. The parts of the work
+    /// switch the stopwatch; it starts and ends stopped.
     fn tick(&mut self, tick: u32, world: &World, incoming: &Packets, outgoing: &mut Packets, stopwatch: &mut Stopwatch);
 
     /// Whether all clients are connected and may see their objects.
@@ -36,7 +36,7 @@ pub trait Clients {
     fn look(&mut self, client: u32, found: &mut dyn FnMut(u32, crate::Value));
 }
 
-/// What to say of the peer, and how it has to be run.
+/// The description of the peer, and how to run it.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The row's name.
@@ -157,7 +157,7 @@ impl<S: Server> Play<'_, S> {
             }
             tick += 1;
         }
-        // A thread that has found something wrong is gone already, and says so when it is joined.
+        // A thread that has found an error has already ended, and returns the error when it is joined.
         let _ = self.to_clients.send(Order::Check);
         let _ = self.answers.recv();
         measured

@@ -3,7 +3,7 @@
 /// Where the sequence begins.
 const SEED: u64 = 0x7468_726F_6E67;
 
-/// Loses packets at random, each by itself.
+/// Loses packets at random, each independently.
 #[derive(Clone, Debug)]
 pub(crate) struct Losses {
     percent: u64,

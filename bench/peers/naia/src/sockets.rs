@@ -1,4 +1,4 @@
-//! naia's sockets on the harness's buffers. What a signalling server does for its transports (an identity token for each
+//! naia's sockets on the harness's buffers. Data of a signalling server for the transports (an identity token for each
 //! client) goes through a table.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Who is run, on what, and for how long.
+//! The list of runs: peers, workloads and lengths.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ pub(crate) struct Peer {
     pub(crate) group: &'static str,
     /// Colyseus' ways.
     views: Option<&'static str>,
-    /// Whether it goes on when packets are lost, without another program below it.
+    /// Whether it recovers from packet loss without another program below it.
     pub(crate) recovers: bool,
     /// How much slower it is than the others, about: it gets as many fewer ticks.
     slowness: u32,

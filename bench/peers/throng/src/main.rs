@@ -1,7 +1,7 @@
 //! The workload on throng: its `Server`, with a driver that puts datagrams where all peers put them.
 //!
-//! Used as the lab uses it: kinds as in `throng-lab`, one cell for the dense square, cells of 250 m and one ring for the sparse
-//! ones, one thread. Viewpoints are set in every tick, so who sees what is worked out in every tick.
+//! Used as the lab uses it: kinds as in `throng-lab`, one cell for the dense square, cells of 250 m and one ring for
+//! the sparse ones, one thread. Viewpoints are set in every tick, so visibility is computed in every tick.
 //!
 //! "Values written" to "packets ready" is the call of `Server::tick`: quantise and compare, interest, encode, write packets,
 //! seal them (ChaCha20-Poly1305), hand them to the driver. A second row takes off the sealing, by throng's own meter.
@@ -54,7 +54,7 @@ struct Chest {
     contents: u16,
 }
 
-/// What the check needs to know: which object is which. Written when objects are made.
+/// For the check: the number of each object. Written when objects are made.
 type Numbers = Arc<Mutex<HashMap<ObjectId, u32>>>;
 
 fn main() {

@@ -38,7 +38,7 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 /// Datagrams that are sent in a row; more go with the next look at the socket.
 const DATAGRAMS_PER_TURN: usize = 48;
 
-/// Why a client of the link cannot go on.
+/// Why a client of the link cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkClientError {
@@ -121,7 +121,7 @@ impl LinkClient {
         Ok(LinkClient { socket, began, end, datagram: Vec::new(), entries: Vec::new(), connection_id: 0 })
     }
 
-    /// Asks to be let in, and waits for the answer.
+    /// Sends the login, and waits for the answer.
     ///
     /// # Errors
     /// The gateway refuses, or there is no answer by the deadline.
@@ -193,8 +193,8 @@ impl LinkClient {
         Ok(())
     }
 
-    /// The next message, or `None` if none comes before the deadline. What has come already is handed out even after
-    /// it.
+    /// The next message, or `None` if none comes before the deadline. Messages that have already arrived are returned
+    /// even after the end.
     ///
     /// # Errors
     /// The connection has ended, or the gateway sent something that cannot be read.
@@ -227,7 +227,7 @@ impl LinkClient {
         Err(LinkClientError::Late { msg_type })
     }
 
-    /// Ends the connection, and says so.
+    /// Ends the connection, with a last message to the peer.
     pub fn close(mut self) {
         self.end.close(self.now());
         self.transmit();
@@ -257,7 +257,7 @@ impl LinkClient {
             if !self.end.poll_transmit(now, &mut self.datagram) {
                 return;
             }
-            // What the kernel does not take is lost, as on any other way.
+            // Datagrams that the kernel does not accept are lost, as on any other path.
             let _ = self.socket.send(&self.datagram);
         }
     }
@@ -273,7 +273,7 @@ fn shake_hands(
     let mut bytes = [0; DATAGRAM_BYTES_MAX];
     while Instant::now() < deadline {
         if let Some(server) = handshake.poll_transmit(since(began), &mut datagram) {
-            // What cannot be sent is a lost packet: the token may name another gateway.
+            // A failed send is a lost packet: the token may name another gateway.
             let _ = socket.send_to(&datagram, server);
         }
         if let ClientState::Failed(error) = handshake.state() {

@@ -19,7 +19,7 @@ const WAITING_MAX: usize = 64;
 /// Messages that may wait to be polled; until then, datagrams are not taken in, and come again.
 const RECEIVED_MAX: usize = 16_384;
 
-/// Why an end of the link cannot go on.
+/// Why an end of the link cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -60,7 +60,7 @@ impl LinkError {
     }
 }
 
-/// What became of movement that came or was to go.
+/// Counters of incoming and outgoing movement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovementCounters {
     /// Messages that came and were newer than all before.
@@ -156,7 +156,7 @@ impl LinkEnd {
         self.received.pop_front()
     }
 
-    /// What became of movement so far.
+    /// Counters of movement so far.
     pub fn counters(&self) -> MovementCounters {
         self.counters
     }
@@ -171,7 +171,7 @@ impl LinkEnd {
         self.has_ended || self.session.is_closed()
     }
 
-    /// Says good-bye. The datagrams that say so still have to be polled.
+    /// Says good-bye. The datagrams that announce the end still have to be polled.
     pub fn close(&mut self, now: Time) {
         self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
     }
@@ -205,7 +205,7 @@ impl LinkEnd {
             Err(error) if error.blame() == Blame::Limit => None,
             Err(error) => return Err(error.into()),
         };
-        // What was said before comes first.
+        // Earlier messages come first.
         self.take_messages()?;
         if let Some(movement) = rest.and_then(|rest| Section::read(rest).movement) {
             self.take_movement(sequence, movement.after, movement.entries)?;
@@ -261,7 +261,7 @@ impl LinkEnd {
             let (out, end) = packet.rest();
             let has_wish = self.takes_movement && !self.is_wish_known;
             let is_written = write_section(&mut self.movement, &mut self.spare, has_wish, end, out);
-            // What did not fit beside the messages gets a packet of its own.
+            // Entries that did not fit beside the messages get a separate packet.
             self.rest = if is_written || self.movement.is_empty() { Rest::Waiting } else { Rest::Large };
         }
         packet.finish();

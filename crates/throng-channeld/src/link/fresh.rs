@@ -1,8 +1,8 @@
-//! What a client may show of the movement that comes, so that nothing old appears over something new.
+//! Decides which incoming movement a client may show, so that old state never replaces newer state.
 //!
-//! Movement overtakes and is overtaken: by other movement, and by what lane 0 says about the same channel. Both are told
-//! by numbers: that of the packet, and that of the message on lane 0. What is not fresh is thrown away, and nothing is
-//! missing then: whatever overtook it holds all that it said, because movement always tells everything since a state
+//! Movement overtakes and is overtaken: by other movement, and by what lane 0 says about the same channel. Two numbers
+//! decide: that of the packet, and that of the message on lane 0. Old movement is discarded. Nothing is missing then:
+//! the newer movement that overtook it holds all its changes, because movement always holds all changes since a state
 //! that is known to have arrived.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::proto::{AuthResultMessage, RemoveChannelMessage, UnsubscribedFromChan
 /// Channels that are remembered. Of others, movement is thrown away.
 const CHANNELS_MAX: usize = 1 << 17;
 
-/// What a client has been told of each channel, as far as the order of things is concerned.
+/// The order of the messages that a client has received for each channel.
 #[derive(Clone, Debug, Default)]
 pub struct Freshness {
     connection_id: u32,
@@ -33,7 +33,7 @@ struct Newest {
 }
 
 impl Freshness {
-    /// A message of lane 0 was polled: a packet of the protocol. What is in it is told to [`Freshness::note`] after this.
+    /// A message of lane 0 was polled: a packet of the protocol. Call [`Freshness::note`] with its content after this.
     pub fn next_packet(&mut self) {
         self.messages = self.messages.wrapping_add(1);
     }

@@ -37,7 +37,7 @@ const INITIAL_BYTES_PER_S: u32 = 128_000;
 /// Clients look at their sockets once in a frame, and do not know when packets came; that is no queue in the network.
 const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// What both ends of the link's sessions have to be told: one lane, reliable and ordered.
+/// The settings of both ends of the link's sessions: one lane, reliable and ordered.
 pub fn session_options() -> SessionOptions {
     let lane = LaneOptions {
         message_bytes: frame::MAX_PAYLOAD_BYTES,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::page::Page;
 
-/// A gateway over one interval. What a gateway does not say, or what needs two pages and there is one, is `None`.
+/// A gateway over one interval. `None` for figures that the gateway does not have, or that need two pages while there
+/// is one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) servers: SideFigures,
@@ -155,7 +156,7 @@ impl Change<'_> {
     }
 }
 
-/// By how much a counter has grown. One that is smaller than before has begun anew from zero.
+/// By how much a counter has grown. A counter that is smaller than before has restarted from zero.
 fn growth(before: f64, now: f64) -> f64 {
     if now < before { now } else { now - before }
 }

@@ -46,7 +46,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// What the largest value of the span is drawn as.
+    /// The height of the largest value of the span.
     pub(super) const HEIGHT: u64 = 1_000;
 }
 

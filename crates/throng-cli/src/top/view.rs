@@ -78,7 +78,7 @@ fn draw_figures(frame: &mut Frame, area: Rect, figures: &Figures, sight: &Sight)
     if let Some(warning) = &warning {
         frame.render_widget(Line::styled(format!(" {warning}"), BAD), note);
     }
-    // What is shown while nothing comes is what came last.
+    // Without new data, the last data stays on the screen.
     let style = if warning.is_some() { FAINT } else { Style::new() };
     let panels = [
         (panels::gateway(figures), top_left),

@@ -1,4 +1,4 @@
-//! What a process says, line by line, to be waited for with a deadline.
+//! The output of a process, line by line; a test can wait for a line with a deadline.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, channel};

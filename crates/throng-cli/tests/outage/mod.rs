@@ -18,7 +18,7 @@ use throng_channeld::client::{Client, ClientOptions};
 /// Players of a test.
 pub(crate) const PLAYERS: usize = 6;
 
-/// How soon somebody tries again who was not let in.
+/// Time until the next attempt after a refused login.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Everything here takes a second or two; a machine that is busy may take longer.
@@ -73,7 +73,7 @@ impl GatewayProcess {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
-        // One that was killed already cannot be killed again, which is as well.
+        // An error here means that it was already killed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -90,7 +90,7 @@ fn free_addresses() -> [SocketAddr; 2] {
     listeners.map(|listener| listener.local_addr().expect("it listens"))
 }
 
-/// A connection that is let in, however often that has to be tried; `None` if `stop` is set first.
+/// A connection that has logged in, after as many attempts as needed; `None` if `stop` is set first.
 pub(crate) fn come_in(address: SocketAddr, name: &str, stop: &AtomicBool) -> Option<(Client, bool)> {
     while !stop.load(Ordering::Relaxed) {
         let client = Client::connect(address, ClientOptions::default());

@@ -12,12 +12,12 @@ use throng_channeld::{FIRST_ENTITY_CHANNEL, Message, message_type};
 
 use super::{come_in, world};
 
-/// What a player has seen.
+/// The observations of a player.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     /// The newest step of each entity.
     pub(crate) steps: BTreeMap<u32, u32>,
-    /// How often it was let in.
+    /// How often it logged in.
     pub(crate) connections: u32,
     /// Steps that were older than one seen before.
     pub(crate) went_back: u32,
@@ -43,7 +43,7 @@ impl View {
             message_type::CHANNEL_DATA_UPDATE if message.channel_id >= FIRST_ENTITY_CHANNEL => {
                 let update: ChannelDataUpdateMessage = message.decode().expect("an update");
                 let state = TransformState::decode(update.data.expect("with data").value).expect("a transform");
-                // What has not moved since the last time is not said again.
+                // Entities that have not moved since the last line are left out.
                 let Some(step) = state.position.map(|position| position.y as u32) else { return };
                 let known = self.steps.entry(message.channel_id).or_insert(step);
                 self.went_back += u32::from(step < *known);
@@ -57,7 +57,7 @@ impl View {
     }
 }
 
-/// Looks until it is told to stop; comes in again when the connection breaks.
+/// Watches until it is stopped; logs in again when the connection breaks.
 pub(crate) fn play(address: SocketAddr, name: &str, view: &Mutex<View>, stop: &AtomicBool) {
     while let Some((mut client, _)) = come_in(address, name, stop) {
         let view = || view.lock().expect("whoever looks does not fail");

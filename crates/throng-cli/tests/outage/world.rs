@@ -57,7 +57,7 @@ pub(crate) struct World {
 pub(crate) struct Word {
     /// The step of each entity.
     pub(crate) entities: BTreeMap<u32, u32>,
-    /// Channels that it was told of more than once.
+    /// Channels that it received more than once.
     pub(crate) doubled: u32,
     /// The first connection id that a gateway in development mode gives.
     pub(crate) is_under_former_id: bool,
@@ -107,7 +107,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // One that was killed already cannot be killed again, which is as well.
+        // An error here means that it was already killed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

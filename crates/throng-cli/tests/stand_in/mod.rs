@@ -1,5 +1,5 @@
-//! A gateway that is just good enough to be put under a small load, and that can be told to make mistakes: a load that
-//! does not notice them measures nothing.
+//! A gateway with just enough features for a small load, which can make mistakes on request: a load test that does not
+//! notice them measures nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};

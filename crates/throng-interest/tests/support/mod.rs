@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use throng_interest::{CellId, Sink, Viewer};
 
-/// Keeps every subscription and fails on a call that makes no sense.
+/// Keeps every subscription and fails on an invalid call.
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub held: BTreeMap<CellId, (u32, u8)>,
@@ -25,7 +25,7 @@ impl Ledger {
         self.enters + self.changes + self.leaves
     }
 
-    /// Fails unless the viewer holds exactly what the sink was told.
+    /// Fails unless the viewer holds exactly the cells that the sink has.
     pub fn assert_agrees_with(&self, viewer: &Viewer) {
         let told: Vec<_> = self.held.iter().map(|(&cell, &(tag, ring))| (cell, tag, ring)).collect();
         let holds: Vec<_> = viewer.held().iter().map(|held| (held.cell, held.tag, held.ring)).collect();

@@ -31,7 +31,7 @@ impl Contestant {
     }
 }
 
-/// What baselines are called behind the model's name.
+/// The name of baselines behind the model's name.
 const BASELINES: &str = "baselines";
 
 /// As on the command line: `legacy`, or `shared-state:per-connection`.

@@ -91,9 +91,10 @@ impl Figures {
         self.outside_kernel_us() - self.us_per_connection.seal
     }
 
-    /// What is done for each connection, in microseconds: all outgoing work but quantising and comparing what was touched.
-    /// Models filter, mark and order for each connection at different stages, so all of these are in it for all; so are the
-    /// lists that some keep for all connections together, which cannot be told from it.
+    /// The work for each connection, in microseconds: all outgoing work except quantising and comparing touched
+    /// objects. Models filter, mark and sort for each connection at different stages, so the sum includes these stages
+    /// for all models. It also includes lists that some models keep for all connections together, because they cannot
+    /// be separated.
     pub fn per_connection_us(&self) -> f64 {
         self.us_per_connection.outgoing() - self.us_per_connection.quantise
     }

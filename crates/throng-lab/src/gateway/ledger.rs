@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Numbers that one sender may be missing before the oldest are given up.
 const MISSING_MAX: usize = 100_000;
 
-/// What has arrived from each sender, whose numbers are 0, 1, 2 and so on.
+/// The numbers that have arrived from each sender; a sender counts 0, 1, 2 and so on.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     senders: BTreeMap<u32, Sender>,
@@ -39,7 +39,7 @@ impl Ledger {
         let sender = self.senders.entry(sender).or_default();
         let number = u64::from(number);
         if number >= sender.next {
-            // The set stays small even if a number makes no sense.
+            // The set stays small even if a number is wrong.
             let skipped = number - sender.next;
             let kept = skipped.min(MISSING_MAX.saturating_sub(sender.missing.len()) as u64);
             sender.missing.extend(number - kept..number);

@@ -202,7 +202,7 @@ pub(super) struct Usage {
     pub(super) rss_bytes: u64,
 }
 
-/// What the system says of a process; `None` if there is none, or no `/proc`.
+/// The system's figures of a process; `None` if there is no such process, or no `/proc`.
 pub(super) fn usage(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

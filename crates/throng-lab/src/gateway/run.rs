@@ -279,7 +279,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets time pass, and calls `each_second` when the clients have said something.
+    /// Lets time pass, and calls `each_second` after each report of the clients.
     fn pass(&mut self, length: Duration, mut each_second: impl FnMut(&mut Self)) -> Result<()> {
         let until = Instant::now() + length;
         while Instant::now() < until && !self.stops() {

@@ -43,7 +43,7 @@ pub struct GatewaySummary {
     pub gateway: GatewayFigures,
     /// The world servers.
     pub world: WorldFigures,
-    /// What the clients got; `null` if they were silent.
+    /// The clients' results; `null` if they were silent.
     pub client: Option<ClientFigures>,
     /// All messages and bytes through the gateway.
     pub traffic: TrafficFigures,
@@ -225,7 +225,7 @@ pub struct IdleFigures {
     pub rss_bytes_per_connection: Option<f64>,
 }
 
-/// What the load itself cost, and whether it was quick enough.
+/// The cost of the load itself, and whether it was fast enough.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriverFigures {
     /// Processor time of the clients by wall time; they have one thread.

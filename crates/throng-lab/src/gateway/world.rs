@@ -1,8 +1,8 @@
 //! The world servers of a run, all in one thread: stand-ins that speak to a gateway as the Unreal plugin does.
 //!
-//! A master owns the global channel and hears of every login. In the spatial scene nine more own the cells; a client's
-//! entity belongs to the server of the cell that it stands in, and follows the gateway's word when it changes. 30 times a
-//! second each server writes one update for each channel with something new, and answers its clients' calls.
+//! A master owns the global channel and is notified of each login. In the spatial scene nine more own the cells; a
+//! client's entity belongs to the server of the cell that it stands in, and follows the gateway's word when it changes.
+//! 30 times a second each server writes one update for each channel with something new, and answers its clients' calls.
 
 mod arrival;
 mod frame;
@@ -27,7 +27,7 @@ use stage::Stage;
 /// A server looks at its sockets this often.
 const ROUND: Duration = Duration::from_millis(1);
 
-/// What a line of the world is.
+/// The world's type of line.
 pub(super) type WorldLine = Line<WorldProgress, WorldReport>;
 
 /// Serves until told to stop.

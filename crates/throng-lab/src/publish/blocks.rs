@@ -4,7 +4,7 @@
 //! ## A heading, and words of its author
 //!
 //! <!-- generated: losses -->
-//! whatever stands here is written anew
+//! the text here is written again
 //! <!-- end: losses -->
 //!
 //! More words.
@@ -51,8 +51,8 @@ pub(super) const SKELETON: &str = "\
 <!-- end: spoilt -->
 ";
 
-/// The page with these blocks in place of what it has between their marks. What is wrong with the page, if a mark is not
-/// there exactly once, or in the wrong order.
+/// The page with these blocks in place of what it has between their marks. An error if a mark of the page is missing,
+/// doubled or in the wrong order.
 pub(super) fn replaced(page: &str, blocks: &[Block]) -> Result<String, String> {
     let mut page = page.to_owned();
     for (name, text) in blocks {

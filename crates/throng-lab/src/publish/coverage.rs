@@ -1,4 +1,4 @@
-//! What was run and what was not: an absent row must not look like a row that was never meant to be.
+//! Lists the runs that were made and those that were not, so that a missing row is visible.
 
 use super::markdown::table;
 use super::peers::PeerRow;
@@ -109,7 +109,7 @@ fn absent(comparisons: &[Comparison], contestants: &[String], rows: &[PeerRow]) 
     lines
 }
 
-/// A line for each size of the growing workload at which nobody's run ended, or not everybody's whom it was played with.
+/// A line for each size of the growing workload at which some model has no completed run.
 fn absent_sizes(comparisons: &[Comparison]) -> Vec<String> {
     let has_ended = |players: u32| comparisons.iter().any(|comparison| comparison.has_ended((GROWTH, players)));
     let never: Vec<u32> = SIZES.into_iter().filter(|&players| !has_ended(players)).collect();

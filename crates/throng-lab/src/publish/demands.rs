@@ -1,4 +1,4 @@
-//! What is demanded of our model against the others, and what came of it.
+//! The demands on our model against the others, and the results.
 
 use super::evidence::{Evidence, between};
 use super::peers::{self, Kind, PeerRow};
@@ -15,11 +15,11 @@ pub(super) struct Demand {
     pub(super) verdict: &'static str,
 }
 
-/// The size at which the models are held against each other.
+/// The number of players at which the models are compared.
 const PLAYERS: u32 = 100;
 /// Two measurements of the same bytes or the same age differ by as much.
 const EQUAL: f64 = 1.02;
-/// So many times the time of who sends everybody the same is allowed.
+/// The allowed multiple of the time of the peer that sends everybody the same.
 const BROADCAST_TIMES: f64 = 4.0;
 
 /// Every demand for which there are figures or might be.

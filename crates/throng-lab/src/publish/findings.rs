@@ -1,8 +1,8 @@
 //! What others published of these models, as ratios, and whether it shows here too.
 //!
-//! Each is held against the same of ours: a tick's outgoing work against a tick's, the work for a connection against the work
-//! for a connection. In the second is everything that a model does for each connection, at whatever stage; what is quantised
-//! and compared for all connections is in the first only.
+//! Each is compared with the same measure of ours: a tick's outgoing work with a tick's, the work for a connection with
+//! the work for a connection. In the second is everything that a model does for each connection, at whatever stage;
+//! what is quantised and compared for all connections is in the first only.
 
 use super::evidence::{Evidence, between};
 use crate::compare::{
@@ -36,7 +36,7 @@ many times more the Replication Graph grows than Iris, round by round; it must l
 root of the published one. Only valid runs of servers that were not overloaded are judged.
 ";
 
-/// What a published figure is of.
+/// The measure of a published figure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// A tick's outgoing work ("net flush", "outgoing"): here interest to send.
@@ -56,7 +56,7 @@ impl Unit {
     }
 }
 
-/// What a finding says.
+/// The result of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     /// So many times cheaper.
@@ -249,9 +249,9 @@ fn origin(evidence: Option<Evidence>) -> String {
     evidence.as_ref().map_or("–".to_owned(), Evidence::origin)
 }
 
-/// What was about even is within this.
+/// "Even" means within this factor.
 const EVEN: f64 = 1.25;
-/// What is no help is at most so many times cheaper.
+/// "No help" means at most this factor cheaper.
 const HELP: f64 = 1.1;
 
 /// Judged by the figures outside the kernel, as [`RULE`] says.

@@ -11,9 +11,8 @@ pub(super) fn header() -> Vec<String> {
     cells(["where", "what", "ours", "who is better, best first", "factor of the best"])
 }
 
-/// A row for each size, measure and comparison in which others are better than `throng`, with all of them. Runs that are not
-/// valid and servers that were overloaded are not held against each other: what they did not do is not cheaper. Where only
-/// ours was, that is the loss.
+/// A row for each size, measure and comparison in which others are better than `throng`, with all of them. Invalid runs
+/// and overloaded servers are not compared: skipped work is not cheaper work. Where only ours was, that is the loss.
 pub(super) fn models(comparisons: &[Comparison]) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for (number, comparison) in comparisons.iter().enumerate() {
@@ -64,7 +63,7 @@ enum Better {
     More,
 }
 
-/// What is compared of a peer, and where its row has it. Less is better.
+/// A measure of a peer, and the function that reads it from a row. Less is better.
 type Titled = (&'static str, fn(&PeerRow) -> Option<f64>);
 
 /// Every column of the peers.

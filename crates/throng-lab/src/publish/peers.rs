@@ -133,7 +133,7 @@ pub struct Range {
     pub max: f64,
 }
 
-/// What a peer does for each client.
+/// The kind of work that a peer does for each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Ours.
@@ -145,7 +145,7 @@ pub(super) enum Kind {
 }
 
 impl Range {
-    /// The figure by which peers are held against each other: the mean, in which rare work is counted too.
+    /// The figure by which peers are compared: the mean, which also counts rare work.
     pub fn usual(&self) -> f64 {
         self.mean.unwrap_or(self.median)
     }

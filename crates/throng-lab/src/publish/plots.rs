@@ -85,7 +85,7 @@ pub(super) fn peers(rows: &[PeerRow], case: (&str, u32)) -> Plot {
     Plot { name: name(&format!("peers-{workload}-{players}")), svg }
 }
 
-/// What rings mean, if there are any.
+/// The meaning of rings, if there are any.
 fn legend<T>(all: &[T], has_ring: impl Fn(&T) -> bool) -> &'static str {
     if all.iter().any(has_ring) { "; ring: overloaded or not valid" } else { "" }
 }

@@ -172,7 +172,7 @@ impl Ledger {
         self.ended = clock::now();
         self.cpu_cores = (clock::process_cpu_s() - self.cpu_s) / self.seconds_measured().max(1e-9);
         let machine = clock::machine_cpu_s().zip(self.machine_cpu_s).map(|(after, before)| after - before);
-        // What is left after the server's own share; the bots' share goes when they have reported it.
+        // The rest without the server's own share; the bots' share is subtracted when they have reported it.
         self.others_cpu_cores = machine.map(|cpu_s| cpu_s / self.seconds_measured().max(1e-9) - self.cpu_cores);
         self.misfortunes = Misfortunes::so_far(host).since(self.misfortunes);
         self.rss_after = environment::rss_bytes().unwrap_or(0);

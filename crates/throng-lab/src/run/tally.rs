@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use throng::replica::ConnectionCounters;
 use throng::{ConnectionId, Replication, Server};
 
-/// What one connection has counted since it began.
+/// The counters of one connection since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) replicated: ConnectionCounters,
@@ -14,7 +14,7 @@ pub(super) struct Counts {
     pub(super) packets_lost: u64,
 }
 
-/// See the module's page. What a connection does between the last [`take`](Tally::take) and its end is not counted.
+/// See the module's page. Work of a connection between the last [`take`](Tally::take) and its end is not counted.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sum: Counts,

@@ -48,7 +48,7 @@ pub enum ScenarioError {
         origin: String,
         /// The key (with the command-line option that sets it, if any).
         key: &'static str,
-        /// What is wrong, and what is allowed.
+        /// The error, and the allowed values.
         message: String,
     },
 }

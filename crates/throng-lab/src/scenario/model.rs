@@ -37,7 +37,7 @@ impl Model {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scratch {
-    /// Allocated anew for each connection and tick, as long as the highest object index may be.
+    /// A new allocation for each connection and tick, with room for the highest possible object index.
     PerConnection,
     /// One for all.
     #[default]

@@ -13,7 +13,7 @@ pub struct Target {
     pub limit: f64,
     /// Unit of limit and measurement; empty for counts and ratios.
     pub unit: String,
-    /// What was measured; `null` if nothing was.
+    /// The measurement; `null` if there is none.
     pub measured: Option<f64>,
     /// Whether it keeps the limit; `null` if nothing was measured.
     pub met: Option<bool>,

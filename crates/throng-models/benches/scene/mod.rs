@@ -167,7 +167,7 @@ pub(crate) trait Crowded {
     /// A whole tick.
     fn tick(&mut self) -> StepTimes;
 
-    /// What a connection was sent in the last tick, in bytes, on the average.
+    /// Mean bytes to a connection in the last tick.
     fn bytes_per_tick(&self) -> u64;
 }
 

@@ -41,7 +41,7 @@ const CELLS_IN_REACH: i32 = 3;
 /// Cells whose sets are empty stay, with their memory, until there are so many cells.
 const CELLS_KEPT: usize = 4_096;
 
-/// All grids, and what is let in by name.
+/// All grids, and the objects visible by name.
 #[derive(Debug)]
 pub(super) struct Filter {
     grids: Vec<Grid>,

@@ -116,7 +116,7 @@ fn position_of(kind: &Kind, object: &Replicated<'_>) -> [f64; 3] {
     std::array::from_fn(|axis| f64::from((f64::from(words[axis] as i32) * step) as f32))
 }
 
-/// The fields that its role lets the client see are told, and are as at the server; the other role's are not followed.
+/// The fields that its role may see are sent and equal the server's; the other role's fields are not checked.
 fn check_fields(kind: &Kind, object: &Replicated<'_>, view: &ObjectView<'_>, is_owner: bool) -> Result<(), String> {
     let (fields, other): (FieldMask, Facet) = match is_owner {
         true => (kind.own_mask() & !kind.skip_owner_mask(), Facet::Others),

@@ -17,7 +17,7 @@ pub struct ConditionedOptions {
     pub outgoing: Condition,
     /// For datagrams that the driver receives.
     pub incoming: Condition,
-    /// Whose path it is.
+    /// The owner of the path.
     pub scope: Scope,
     /// Everything random derives from it.
     pub seed: u64,
@@ -50,9 +50,9 @@ pub enum Scope {
 
 /// A driver on a bad network.
 ///
-/// What is sent waits here until it is due: call [`flush`](Driver::flush) (or `receive`, which does it too) every
-/// loop turn. Datagrams that were sent together and are due together leave in one system call again. A direction
-/// whose condition is perfect is passed straight through.
+/// Sent datagrams wait here until they are due: call [`flush`](Driver::flush) (or `receive`, which does it too) every
+/// loop turn. Datagrams that were sent together and are due together leave in one system call again. A direction whose
+/// condition is perfect is passed straight through.
 ///
 /// [`counters`](Driver::counters) are those of the driver within; the conditions' are
 /// [`outgoing_counters`](Conditioned::outgoing_counters) and [`incoming_counters`](Conditioned::incoming_counters).

@@ -55,7 +55,7 @@ impl Conditioner {
         self.flight.next_at()
     }
 
-    /// The weather changes. Datagrams already under way keep their fate.
+    /// Changes the condition. Datagrams already under way keep their fate.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ pub struct InFlight<T> {
     next_sequence: u64,
 }
 
-/// How much may be under way. What comes beyond is dropped and counted.
+/// How much may be under way. Further datagrams are dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlightLimit {
     /// Datagrams.

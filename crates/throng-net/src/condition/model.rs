@@ -21,7 +21,7 @@ pub struct PathModel {
     in_order_at: Time,
 }
 
-/// What becomes of a datagram.
+/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It does not arrive.
@@ -76,12 +76,12 @@ impl PathModel {
         }
     }
 
-    /// What the path does.
+    /// The condition of the path.
     pub fn condition(&self) -> &Condition {
         &self.condition
     }
 
-    /// The weather changes. Datagrams already under way keep their fate.
+    /// Changes the condition. Datagrams already under way keep their fate.
     ///
     /// # Errors
     ///

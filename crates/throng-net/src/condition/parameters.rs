@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-/// What a path does to the datagrams that travel one way on it.
+/// The condition of a path in one direction.
 ///
 /// ```text
 /// in -> bottleneck queue (rate) -> loss, bursts -> duplication -> delay + jitter, reordering -> out
@@ -15,7 +15,7 @@ pub struct Condition {
     /// same instant get the same, and order is kept: a datagram never overtakes an earlier one because of jitter, it
     /// waits for it. (At intervals shorter than the jitter this waiting lengthens the mean.)
     pub jitter_us: u32,
-    /// Probability, 0 to 1, that a datagram is lost by itself.
+    /// Probability, 0 to 1, that a datagram is lost independently of others.
     pub loss: f64,
     /// Losses that come in bursts.
     pub burst: Option<BurstLoss>,
@@ -67,7 +67,7 @@ pub struct RateLimit {
 pub struct Preset {
     /// The name that [`Condition::from_str`] understands.
     pub name: &'static str,
-    /// What it stands for.
+    /// Its condition.
     pub describe: &'static str,
     /// One way of it.
     pub condition: Condition,

@@ -16,7 +16,7 @@ use crate::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
 pub struct UdpDriver {
     socket: LightUdpSocket,
     buffers: ReceiveBuffers,
-    /// What the kernel granted, if that is less than was asked for.
+    /// The buffers that the kernel granted, if they are smaller than requested.
     shortfall: Option<SocketBuffers>,
 }
 

@@ -1,5 +1,5 @@
-//! What the kernel dropped because a socket's receive buffer was full: its largest queue, and the only one that nobody in
-//! this process sees.
+//! Datagrams that the kernel dropped because a socket's receive buffer was full: its largest queue, and the only one
+//! that is invisible to this process.
 //!
 //! The count is the one that `SO_RXQ_OVFL` reports beside datagrams. It is read from the kernel's table of sockets, so
 //! that no datagram costs more for it.

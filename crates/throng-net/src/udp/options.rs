@@ -45,7 +45,7 @@ impl UdpOptions {
     }
 }
 
-/// Who cuts a batch into datagrams.
+/// The place where a batch is cut into datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
     /// The kernel or the network card, where they can (UDP GSO); one call per batch.

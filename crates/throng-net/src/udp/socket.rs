@@ -303,7 +303,7 @@ impl LightUdpSocket {
         }
     }
 
-    /// A fresh state asks the kernel again. When that fails, sending one by one goes on.
+    /// A fresh state asks the kernel again. If that fails, sending one by one continues.
     fn restore_offload(&mut self) {
         if let Ok(state) = fresh_state(&self.socket) {
             self.state = state;

@@ -27,7 +27,7 @@ pub(super) struct Client {
     outgoing: Outgoing,
     state: State,
     pub(super) counts: Counts,
-    /// What a decoding client has seen last: the newest stamp by channel and key.
+    /// The last state that a decoding client has seen: the newest stamp by channel and key.
     newest: Option<HashMap<(u32, u32), u64>>,
     silence: Silence,
 }

@@ -27,7 +27,7 @@ pub(in super::super) struct ClientsProgress {
     pub(in super::super) end: Option<String>,
 }
 
-/// What the clients have counted in the measured part.
+/// The counters of the clients in the measured part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct ClientsReport {
     pub(in super::super) seconds: f64,

@@ -97,7 +97,7 @@ impl Stage {
         self.servers[server].outgoing.message(Header::new(GLOBAL_CHANNEL, kinds::CREATE_CHANNEL), &create);
     }
 
-    /// The channels of a server exist. The master hears of other servers' channels too.
+    /// The channels of a server exist. The master is notified of other servers' channels too.
     pub(super) fn take_created(&mut self, server: usize, message: &Message<'_>) {
         if self.servers[server].is_set_up {
             return;
@@ -153,7 +153,7 @@ impl Stage {
         }
     }
 
-    /// The master is told in which cell a new player stands.
+    /// The master learns the cell of a new player.
     pub(super) fn take_start_cell(&mut self, message: &Message<'_>) {
         let Some(index) = self.player_of(message.stub) else { return };
         let cell = repeated(message.body).next().unwrap_or(0);

@@ -31,7 +31,7 @@ pub(in super::super) struct WorldProgress {
     pub(in super::super) cpu_cores: f64,
 }
 
-/// What the world has counted in the measured part; calls in all of the run.
+/// The counters of the world in the measured part; calls in all of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct WorldReport {
     pub(in super::super) seconds: f64,

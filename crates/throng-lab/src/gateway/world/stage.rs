@@ -131,7 +131,7 @@ impl Stage {
         self.ledger = Ledger::default();
     }
 
-    /// What made it impossible to go on.
+    /// The error that ended the world.
     pub(super) fn check(&mut self) -> Result<(), String> {
         self.fault.take().map_or(Ok(()), Err)
     }
