@@ -78,7 +78,7 @@ fn split(split: &Split) -> String {
 
 fn floor(run: &RunSummary) -> String {
     format!(
-        "sending {}, {} times the minimum of {} ms per tick (encrypt and send)",
+        "outgoing work {}, {} times the minimum of {} ms per tick (encrypt, send)",
         figure(run.server.us_per_connection.outgoing()),
         optional(run.floor.ratio),
         optional(run.floor.ms_per_tick),
@@ -115,7 +115,7 @@ fn per_update(run: &RunSummary) -> String {
 fn replication(run: &RunSummary) -> String {
     let replication = &run.replication;
     format!(
-        "{} frames encoded per tick, each used by {} subscriptions; {} cohorts per channel",
+        "{} frames encoded per tick, for {} subscriptions each; {} cohorts per channel",
         figure(replication.frames_encoded_per_tick),
         figure(replication.subscriptions_per_frame),
         figure(replication.cohorts_per_channel),

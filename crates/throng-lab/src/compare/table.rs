@@ -270,7 +270,7 @@ mod tests {
             (run.valid, run.invalid_reasons) = (false, vec!["the bots were saturated".to_owned()]);
         }
         let text = table(&comparison, None);
-        assert!(text.contains("throng !") && text.contains("do not quote it"), "{text}");
+        assert!(text.contains("throng !") && text.contains("do not quote them"), "{text}");
         assert!(text.contains("dense with 100, throng, round 1: not valid: the bots were saturated"), "{text}");
         assert!(!comparison.is_complete() && example().is_complete());
     }

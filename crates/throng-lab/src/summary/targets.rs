@@ -58,7 +58,7 @@ fn dense(run: &RunSummary) -> Vec<Target> {
     let own = us.quantise + us.encode + us.write;
     vec![
         at_most("quantise + encode + write per connection and tick", 1.0, "µs", Some(own)),
-        at_most("sending work, as a multiple of the minimum (encrypt and send)", 1.5, "", run.floor.ratio),
+        at_most("outgoing work, as a multiple of the minimum (encrypt, send)", 1.5, "", run.floor.ratio),
         at_most("bytes per object update", 11.0, "B", run.client.object_update_bytes.mean),
         missed(run),
         allocations(run),
