@@ -319,11 +319,11 @@ impl GatewaySummary {
         let driver = &self.driver;
         let mut reasons = Vec::new();
         if self.machine.profile == "debug" {
-            reasons.push("a debug build of the load".to_owned());
+            reasons.push("this is a debug build: use cargo run --release".to_owned());
         }
         for (name, cores) in [("clients", driver.clients_cpu_cores), ("world servers", driver.world_cpu_cores)] {
             if cores > DRIVER_CORES_MAX {
-                reasons.push(format!("the {name} were saturated: {cores:.2} of one core"));
+                reasons.push(format!("the {name} were overloaded: {cores:.2} of one core"));
             }
         }
         if driver.late_p99_ms > LATE_P99_MAX_MS {
@@ -333,10 +333,10 @@ impl GatewaySummary {
             reasons.push(format!("only {:.1} % of the clients' messages were sent", driver.sent_ratio * 100.0));
         }
         if let Some(cores) = driver.others_cpu_cores.filter(|&cores| cores > OTHERS_CORES_MAX) {
-            reasons.push(format!("other programs took {cores:.2} cores of this machine"));
+            reasons.push(format!("other programs used {cores:.2} cores of this machine: stop them and run again"));
         }
         if driver.garbled > 0 {
-            reasons.push(format!("{} frames made no sense to the load", driver.garbled));
+            reasons.push(format!("the clients received {} malformed frames", driver.garbled));
         }
         self.invalid_reasons.extend(reasons);
         self.valid = self.invalid_reasons.is_empty();

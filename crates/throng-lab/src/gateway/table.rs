@@ -33,14 +33,14 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
     if let Some(idle) = &run.idle {
         let per_connection = idle.rss_bytes_per_connection.map_or("–".to_owned(), bytes);
         let (with, before) = (optional(idle.cpu_cores), optional(idle.cpu_cores_before));
-        lines.push(("silent clients", format!("{with} cores (without them {before}), {per_connection} for each")));
+        lines.push(("idle clients", format!("{with} cores ({before} without clients), {per_connection} per client")));
     }
     if let Some(client) = &run.client {
         let [median, least] = [client.update_hz_median, client.update_hz_min].map(figure);
         let delivered = figure(client.delivered_ratio * 100.0);
         let states = client.actor_states_ratio.map(|ratio| format!(" ({} % of the states)", figure(ratio * 100.0)));
         let states = states.unwrap_or_default();
-        lines.push(("clients", format!("{median} updates/s (min {least}), {delivered} % of the ideal{states}")));
+        lines.push(("clients", format!("{median} updates/s (min {least}), {delivered} % of the due updates{states}")));
         let [p50, p99, max] = [client.latency_p50_ms, client.latency_p99_ms, client.latency_max_ms].map(optional);
         let lost = client.lost;
         lines.push(("latency", format!("p50 {p50}  p99 {p99}  max {max} ms; {lost} connections lost")));
@@ -54,19 +54,19 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
         [world.frame_hz, world.handovers_per_s, world.resubscriptions_per_s].map(figure);
     let stalled = grouped(world.stalled_frames);
     lines.push(("world servers", format!("{} at {frame_hz} frames/s, {stalled} stalled", world.servers)));
-    lines.push(("", format!("{handovers} handovers/s, {changes} changes of subscription/s")));
+    lines.push(("", format!("{handovers} handovers/s, {changes} subscription changes/s")));
     if let Some(calls) = &run.calls {
         let [made, lost, doubled, late] = [calls.made, calls.lost, calls.doubled, calls.out_of_order].map(grouped);
         let handovers = grouped(calls.handovers);
         lines.push(("calls", format!("{made}, lost {lost}, doubled {doubled}, out of order {late}")));
         let [p50, p99] = [calls.latency_p50_ms, calls.latency_p99_ms].map(optional);
-        lines.push(("", format!("{handovers} handovers meanwhile; to the server p50 {p50}  p99 {p99} ms")));
+        lines.push(("", format!("{handovers} handovers meanwhile; latency to the server p50 {p50}  p99 {p99} ms")));
     }
     if let Some(outage) = &run.outage {
         let [restart, median, max] = [outage.restart_ms, outage.silence_ms_median, outage.silence_ms_max].map(figure);
         let (before, after, joined) = (outage.players_before, outage.players_after, outage.joined);
-        let killed = format!("{} killed, there again after {restart} ms; ", outage.killed.name());
-        lines.push(("outage", format!("{killed}no update for {median} ms, at worst {max} ms")));
+        let killed = format!("{} killed, back after {restart} ms; ", outage.killed.name());
+        lines.push(("outage", format!("{killed}no update for {median} ms (median client), {max} ms (worst client)")));
         let lost = outage.connections_lost;
         let players = format!("players {before} before, {after} after");
         lines.push(("", format!("{players}; {joined} clients subscribed, {lost} connections lost")));
@@ -76,7 +76,9 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
     let others = optional(driver.others_cpu_cores);
     lines.push((
         "load",
-        format!("clients {clients} cores, world servers {servers}, late p99 {late} ms; others {others}"),
+        format!(
+            "clients {clients} cores, world servers {servers}; clients late by {late} ms (p99); other programs {others}"
+        ),
     ));
     lines
 }

@@ -37,7 +37,7 @@ impl Display {
     pub(super) fn warming(&self, elapsed: Duration, length: Duration) {
         if self.is_due(elapsed) {
             self.phase("warm-up", elapsed.as_secs_f64() / length.as_secs_f64());
-            self.bar.set_message("nothing is measured yet");
+            self.bar.set_message("warming up, not measuring yet");
         }
     }
 
@@ -48,7 +48,7 @@ impl Display {
         self.phase("measuring", elapsed.as_secs_f64() / length.as_secs_f64());
         let age = bots.near_age_p99_ms.map_or("-".to_owned(), |age| format!("{age:.0} ms"));
         self.bar.set_message(format!(
-            "{:.0}/{:.0} s  {} bots  frame {:.2} ms  {:.0} kbit/s each  near age p99 {age}  bots {:.2} cores",
+            "{:.0}/{:.0} s  {} bots  frame {:.2} ms  {:.0} kbit/s each  age near p99 {age}  bots {:.2} cores",
             elapsed.as_secs_f64(),
             length.as_secs_f64(),
             bots.connected,
@@ -60,7 +60,7 @@ impl Display {
 
     pub(super) fn settling(&self) {
         self.phase("settling", 1.0);
-        self.bar.set_message("comparing what the bots hold with the server's truth");
+        self.bar.set_message("comparing the bots' state with the server's");
     }
 
     fn phase(&self, name: &'static str, share: f64) {
