@@ -14,7 +14,7 @@
   const line = name => ({ stroke: colour(name), width: 1.75 });
 
   const second = run.series.seconds;
-  // A bar stands on the middle of its stretch.
+  // Each bar is at the middle of its range.
   const histogram = run.series.histogram;
   const width = histogram.from_ms[1] || 0;
   const bars = { paths: uPlot.paths.bars({ size: [0.95, 100] }), fill: colour("send"), width: 0 };

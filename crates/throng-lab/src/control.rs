@@ -77,9 +77,9 @@ pub struct BotsReport {
     pub state_mismatches: u64,
     /// Objects that were compared with the server's truth while everything moved.
     pub compared_in_play: u64,
-    /// Of those, the ones that were not what the server had sent.
+    /// Of those, the objects that differed from the server's state.
     pub mismatches_in_play: u64,
-    /// Bots that stood still for a while.
+    /// Bots that were stalled for a while.
     pub stalled: u32,
     /// Of the measured part.
     pub cpu_cores: f64,

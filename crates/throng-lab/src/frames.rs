@@ -122,9 +122,9 @@ impl FrameLog {
         FrameHistogram { from_ms, frames }
     }
 
-    /// The times from planned instant to end, sorted, with one for each frame that was never played. What such a frame would have
-    /// said came with the next frame's end, one interval less late for each frame later: the correction of HdrHistogram
-    /// for coordinated omission.
+    /// The times from planned instant to end, sorted, with one for each frame that was never played. The results of
+    /// such a frame came with the end of the next frame, one interval less late for each frame later. This is
+    /// HdrHistogram's correction for coordinated omission.
     fn after_plan(&self, tick_ms: f64) -> Vec<f64> {
         let mut all = Vec::with_capacity(self.times.len());
         for time in &self.times {

@@ -219,9 +219,7 @@ impl<'a, R: Replication> Play<'a, R> {
             self.tick()?;
         }
         let (tick, began) = timed(clock::now, || self.host.tick());
-        self.truth
-            .write((tick, began), true, self.host.true_objects())
-            .context("the server's truth could not be written")?;
+        self.truth.write((tick, began), true, self.host.true_objects()).context("cannot write the server's state")?;
         self.bots.tell(Command::Stop);
         let until = clock::now().after(REPORT_PATIENCE);
         loop {
@@ -247,7 +245,7 @@ impl<'a, R: Replication> Play<'a, R> {
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             self.truth
                 .write((tick, began), false, self.host.true_characters())
-                .context("the server's truth could not be written")?;
+                .context("cannot write the server's state")?;
         }
         self.bots.listen()
     }

@@ -291,10 +291,10 @@ pub struct Bots {
     /// Objects that were compared with the server's truth at the end, over all decoding bots; those near a bot that it
     /// does not hold count as different.
     pub objects_compared: u64,
-    /// Objects that were compared with the server's truth while everything moved. Only on a path that loses nothing.
+    /// Objects that were compared with the server's state while everything moved. Only on a path without loss.
     #[serde(default)]
     pub compared_in_play: u64,
-    /// Objects whose decoded state was not what the server had sent, while everything moved.
+    /// Objects whose decoded state differed from the server's state while everything moved.
     #[serde(default)]
     pub mismatches_in_play: u64,
     /// Bots that were later than 250 ms with an input.
@@ -487,9 +487,9 @@ impl Bytes {
 
 /// If other programs use more cores than this, they may be the cause of bad results.
 const OTHERS_CORES_MAX: f64 = 0.25;
-/// A bot that is later than this with an input has stood still: what it saw meanwhile says nothing about the server.
+/// A bot that is later than this with an input was stalled: its samples say nothing about the server.
 pub(crate) const STALL: Duration = Duration::from_millis(250);
-/// Loopback loses nothing while the receiver keeps up; a verdict that comes too late may still call a packet lost.
+/// Loopback loses no packets while the receiver keeps up, but a very late acknowledgement may still count as a loss.
 const CLEAN_LOSS_MAX: f64 = 0.005;
 /// The share of due inputs below which the bots were too slow.
 const INPUTS_SENT_MIN: f64 = 0.98;
@@ -522,10 +522,10 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     );
     unless(
         bots.mismatches_in_play == 0,
-        format!("{} decoded objects differed from what the server had sent, in mid-play", bots.mismatches_in_play),
+        format!("{} decoded objects differed from the server's state while everything moved", bots.mismatches_in_play),
     );
-    unless(bots.stalled == 0, format!("{} bots stood still for more than {} ms", bots.stalled, STALL.as_millis()));
-    unless(run.server.ticks > 0, "nothing was measured: the run ended during the warm-up".to_owned());
+    unless(bots.stalled == 0, format!("{} bots were stalled for more than {} ms", bots.stalled, STALL.as_millis()));
+    unless(run.server.ticks > 0, "the run ended during the warm-up, before the measured part".to_owned());
     let others = run.others_cpu_cores.unwrap_or(0.0);
     unless(
         others <= OTHERS_CORES_MAX,

@@ -63,11 +63,11 @@ struct Measured {
     kbit_per_s: (f64, f64),
 }
 
-/// A bot's turn against its plan.
+/// The timing of a bot's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     late: Duration,
-    /// Turns that are over with this one: itself, and those that it came too late for.
+    /// Planned turns that end with this one: itself, and missed ones before it.
     due: u64,
     /// The instant for which the next one is planned.
     next: Time,
@@ -81,7 +81,7 @@ impl Turn {
     }
 }
 
-/// How turns went.
+/// The timing of all turns.
 struct TurnLog {
     due: u64,
     sent: u64,
@@ -360,7 +360,7 @@ impl<D: Decoder> Fleet<D> {
     }
 }
 
-/// What the decoding bots have to look with. A bot whose connection has ended sees nothing.
+/// The decoders of the decoding bots. A bot whose connection has ended has none.
 fn eyes<D: Decoder>(bots: &[Bot<D>]) -> impl Iterator<Item = Eyes<'_, D>> {
     bots.iter().filter(|bot| bot.is_decoder).map(|bot| {
         let is_connected = bot.core.is_connected();

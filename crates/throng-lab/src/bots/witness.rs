@@ -23,15 +23,15 @@ const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = 512;
 
-/// What a decoding bot has to look with.
+/// The decoder of a bot.
 pub(super) struct Eyes<'a, D> {
-    /// What it knows; nothing before it is connected.
+    /// Its state; `None` before it is connected.
     pub(super) replica: Option<&'a D>,
     /// Index of its connection at the server.
     pub(super) connection: Option<u32>,
 }
 
-/// Looks through the eyes of the decoding bots. It knows the time from its arguments alone.
+/// Samples the decoding bots. Time comes only from its arguments.
 pub(super) struct Witness {
     truth: Option<TruthReader>,
     snapshot: Snapshot,
@@ -44,7 +44,7 @@ pub(super) struct Witness {
     tick_interval_us: f64,
     /// How far the outermost ring reaches.
     view_m: f64,
-    /// The path loses nothing: an object whose newest news is of a tick has the state of that tick.
+    /// The path has no loss: an object whose newest update is of a tick has the state of that tick.
     is_clean: bool,
     rng: fastrand::Rng,
     neighbours: NeighbourLog,
@@ -59,7 +59,7 @@ pub(super) struct Witness {
 pub(super) struct Compared {
     /// How many.
     pub(super) objects: u64,
-    /// How many of them differed, or were not there.
+    /// The number of those that differed, or were missing.
     pub(super) mismatches: u64,
 }
 
@@ -85,7 +85,7 @@ impl Witness {
         })
     }
 
-    /// Takes news of the truth, and looks through the eyes whose moment has come.
+    /// Reads new snapshots of the truth, and samples the bots that are due.
     pub(super) fn look<'a, D: Decoder + 'a>(
         &mut self,
         now: impl Fn() -> Time,
@@ -112,7 +112,7 @@ impl Witness {
         }
     }
 
-    /// Takes news of the truth.
+    /// Reads new snapshots of the truth.
     fn tell(&mut self, snapshot: &Snapshot) {
         if self.tick_times.len() == TICK_TIMES {
             self.tick_times.pop_front();
@@ -135,7 +135,7 @@ impl Witness {
         Some(time.0 as f64 + ticks * tick_us)
     }
 
-    /// Waits for the final truth, and counts what differs from it.
+    /// Waits for the server's final state, and counts the differences.
     pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
         let began = clock::now();
         while !self.snapshot.is_final {
@@ -148,7 +148,7 @@ impl Witness {
         all.for_each(|eyes| self.compare(&eyes));
     }
 
-    /// Compares all that a bot holds with the snapshot.
+    /// Compares all objects of a bot with the snapshot.
     fn compare(&mut self, eyes: &Eyes<'_, impl Decoder>) {
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
             let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth));
@@ -169,12 +169,12 @@ impl Witness {
         near.filter(|object| replica.view(object.id).is_none()).count() as u64
     }
 
-    /// What was compared after everything had come to rest.
+    /// The comparisons after everything had come to rest.
     pub(super) fn at_rest(&self) -> Compared {
         self.at_rest
     }
 
-    /// What was compared while everything moved.
+    /// The comparisons while everything moved.
     pub(super) fn in_play(&self) -> Compared {
         self.in_play
     }

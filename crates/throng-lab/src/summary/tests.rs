@@ -93,9 +93,9 @@ fn whatever_spoils_a_run_is_named() {
     assert!(spoilt(|run| run.bots.connected = 3).contains("only 3 of 1000"));
     assert!(spoilt(|run| run.bots.disconnects = 2).contains("2 connections"));
     assert!(spoilt(|run| run.bots.state_mismatches = 1).contains("differed"));
-    assert!(spoilt(|run| run.bots.mismatches_in_play = 1).contains("in mid-play"));
-    assert!(spoilt(|run| run.bots.stalled = 1).contains("stood still"));
-    assert!(spoilt(|run| run.others_cpu_cores = Some(0.3)).contains("other programs took 0.30 cores"));
+    assert!(spoilt(|run| run.bots.mismatches_in_play = 1).contains("while everything moved"));
+    assert!(spoilt(|run| run.bots.stalled = 1).contains("were stalled"));
+    assert!(spoilt(|run| run.others_cpu_cores = Some(0.3)).contains("other programs used 0.30 cores"));
     assert_eq!(spoilt(|run| run.others_cpu_cores = Some(0.2)), "");
     assert!(spoilt(|run| run.network.loss_ratio = 0.01).contains("1.00 % of the packets were lost"));
     assert_eq!(spoilt(|run| (run.network.loss_ratio, run.network.preset) = (0.01, "4g".into())), "");

@@ -1,4 +1,4 @@
-//! The witness on virtual time: what is planted is found, and nothing else.
+//! The witness on virtual time: it finds planted errors, and no others.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::scenario::Overrides;
 
 const TICK_US: u64 = 33_333;
 const SEATS: usize = 12;
-/// The moments of looks have nothing to do with the ticks.
+/// The moments of samples do not depend on the ticks.
 const LOOK_US: u64 = 977;
 
 /// One client with a witness of its own.
@@ -36,7 +36,7 @@ struct World {
 }
 
 impl World {
-    /// The seats of `slow` hear everything 50 ms later.
+    /// The seats of `slow` receive everything 50 ms later.
     fn new(slow: &[usize]) -> World {
         let network = MemoryNetwork::new(Condition::NONE, 1).expect("a good condition");
         let address: SocketAddr = "10.0.0.1:40000".parse().expect("an address");
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Plays, and measures only when everything is under way.
+    /// Plays, and measures only after everybody has connected.
     fn play(slow: &[usize]) -> World {
         let mut world = World::new(slow);
         for _ in 0..60 {
@@ -128,7 +128,7 @@ impl World {
         world
     }
 
-    /// All that the seats hold against the truth of the last tick, which has come to everybody.
+    /// Compares all objects at the seats with the truth of the last tick, which has arrived everywhere.
     fn compare(&mut self) {
         for seat in &mut self.seats {
             seat.witness.compare(&Eyes { replica: seat.client.replica(), connection: seat.connection });
@@ -184,7 +184,7 @@ fn a_planted_wrong_state_is_found_in_play_and_at_rest() {
     }
     world.compare();
     for (number, seat) in world.seats.iter().enumerate() {
-        // A bot is not asked what it knows of its own character in mid-play.
+        // While everything moves, a bot's own character is not compared.
         let is_own = seat.connection == Some(owner);
         assert_eq!(seat.witness.in_play().mismatches > 0, !is_own, "seat {number}");
         assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 1 }, "seat {number}");
