@@ -147,7 +147,7 @@ fn run_client(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
         }
         while let Some(event) = client.poll_event() {
             match event {
-                ClientEvent::Message { message, .. } => drop(message.get::<Everything>(schema)),
+                ClientEvent::Message { message, .. } => drop(message.get::<Everything>()),
                 ClientEvent::Ended(reason) => {
                     ends += 1;
                     assert!(!reason.tag().is_empty());
@@ -258,7 +258,7 @@ fn look_at(server: &mut Server, schema: &Arc<Schema>, event: ServerEvent, now: T
             server.tick(now);
         }
         ServerEvent::Message { message, .. } => {
-            message.get::<Everything>(schema);
+            message.get::<Everything>();
         }
         ServerEvent::Refused { error, .. } => assert!(!error.tag().is_empty() && !error.to_string().contains('\n')),
         _ => {}

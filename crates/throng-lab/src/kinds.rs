@@ -8,7 +8,6 @@ use crate::world::{CharacterState, Mode};
 
 /// A player's character.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 pub struct Character {
     /// Feet, in metres.
     #[replicate(position(step = 0.01))]
@@ -29,7 +28,6 @@ pub struct Character {
 
 /// What a character's legs do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ReplicateEnum)]
-#[replicate(crate = "throng::schema")]
 pub enum Stance {
     /// On the ground, not moving.
     #[default]
@@ -42,7 +40,6 @@ pub enum Stance {
 
 /// A chest beside a character's spawn point; its contents change all the time.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 pub struct Chest {
     /// In metres.
     #[replicate(position(step = 0.01))]
@@ -54,7 +51,6 @@ pub struct Chest {
 
 /// Something that never changes.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 pub struct Prop {
     /// In metres.
     #[replicate(position(step = 0.01))]

@@ -33,6 +33,13 @@ use crate::own_view::OwnPlaces;
 const VISITS_PER_SLOT: usize = 4;
 
 /// Bounds and times of a client.
+///
+/// ```
+/// # use throng_replica::ClientOptions;
+/// let defaults = ClientOptions::default();
+/// assert_eq!((defaults.objects, defaults.slots), (1 << 17, 1 << 19));
+/// assert_eq!(defaults.limbo_ticks, None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
     /// Objects at once.

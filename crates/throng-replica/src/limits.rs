@@ -3,6 +3,13 @@ use thiserror::Error;
 use crate::replicator::EntryTooLong;
 
 /// Bounds on what a hub holds.
+///
+/// ```
+/// # use throng_replica::HubLimits;
+/// let defaults = HubLimits::default();
+/// assert_eq!((defaults.channels, defaults.connections), (1 << 20, 65_536));
+/// assert_eq!(defaults.subscriptions_per_connection, 4_096);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HubLimits {
     /// Channels at once.

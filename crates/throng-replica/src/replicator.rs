@@ -26,6 +26,16 @@ pub enum Placement {
 }
 
 /// Sizes and times of a [`Replicator`].
+///
+/// ```
+/// # use throng_replica::{HubLimits, ReplicatorOptions};
+/// # use throng_wire::Tick;
+/// let defaults = ReplicatorOptions::default();
+/// assert_eq!(defaults.limits, HubLimits::default());
+/// assert_eq!(defaults.objects, 1 << 20);
+/// assert_eq!(defaults.retention_ticks, 256);
+/// assert_eq!(defaults.first_tick, Tick(0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicatorOptions {
     /// Bounds of the hub.

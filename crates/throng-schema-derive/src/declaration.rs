@@ -44,15 +44,15 @@ pub(crate) enum Condition {
 }
 
 impl<'a> Declaration<'a> {
-    /// Reads a struct.
-    pub(crate) fn of(input: &'a DeriveInput) -> Result<Declaration<'a>> {
+    /// Reads a struct. `schema` is the path of the crate `throng_schema` unless the struct names another.
+    pub(crate) fn of(input: &'a DeriveInput, schema: &str) -> Result<Declaration<'a>> {
         let named = named_fields(input)?;
         let mut errors = Errors::default();
         let mut declaration = Declaration {
             ident: &input.ident,
             visibility: &input.vis,
             name: input.ident.unraw().to_string(),
-            schema: syn::parse_quote!(::throng_schema),
+            schema: syn::parse_str(schema)?,
             fields: Vec::new(),
         };
         for entry in entries(&input.attrs, &mut errors) {

@@ -10,9 +10,9 @@ use syn::{Data, DataEnum, DeriveInput, Error, LitStr, Path, Result};
 /// Most variants of an enum.
 const MAX_VARIANTS: usize = 65_536;
 
-pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+pub(crate) fn expand(input: &DeriveInput, schema: &str) -> Result<TokenStream> {
     let data = checked(input)?;
-    let schema = schema_path(input)?;
+    let schema = schema_path(input, schema)?;
     let ident = &input.ident;
     let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
     let names = variants.iter().map(|variant| variant.unraw().to_string());
@@ -67,10 +67,10 @@ fn no_variants(input: &DeriveInput) -> Error {
     Error::new(input.ident.span(), format!("`{}` has no variants: there is nothing to send", input.ident))
 }
 
-/// Where `throng_schema` is found: `#[replicate(crate = "...")]`, or under its own name.
-fn schema_path(input: &DeriveInput) -> Result<Path> {
+/// Where `throng_schema` is found: `#[replicate(crate = "...")]`, or the path `otherwise`.
+fn schema_path(input: &DeriveInput, otherwise: &str) -> Result<Path> {
     let mut errors = Errors::default();
-    let mut path = syn::parse_quote!(::throng_schema);
+    let mut path = syn::parse_str(otherwise)?;
     for entry in entries(&input.attrs, &mut errors) {
         match entry.value.as_ref().and_then(|value| value.text()) {
             Some(text) if entry.word == "crate" => path = LitStr::new(&text, entry.word.span()).parse()?,

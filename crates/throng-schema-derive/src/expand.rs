@@ -35,6 +35,8 @@ pub(crate) fn expand(declaration: &Declaration<'_>) -> TokenStream {
             }
 
             impl #schema::Replicate for #ident {
+                const KIND: &'static str = #name;
+
                 fn kind() -> #schema::Kind {
                     let fields = ::std::vec![#(#declared),*];
                     #schema::Kind::new(#name, fields).expect("the derive checked the attributes")

@@ -76,42 +76,9 @@
 //!
 //! # The attribute
 //!
-//! Every field of a `#[derive(Replicate)]` struct says what happens to it, in `#[replicate(...)]`: a quantiser, and if
-//! need be a condition and `notify`; or `skip` for what stays where it is. Numbers are literals.
-//!
-//! | quantiser | types | bits | error |
-//! |---|---|---|---|
-//! | `fixed(min = -40.0, max = 40.0, step = 0.1)` | `f32`, `f64` | as count the values | step / 2 |
-//! | `position(step = 0.01)`, one per kind | `[f32; 3]`, `[f64; 3]` | as the [`Space`] says | step / 2 |
-//! | `angle(bits = 9)`, radians, 1 to 22 bits | `f32`, `f64` | bits | π / 2^bits |
-//! | `unit_vector(bits = 10)`, 2 to 16 bits | `[f32; 3]`, `[f64; 3]` | 2 * bits | 4.25 / (2^bits - 2) rad |
-//! | `quaternion(bits = 10)`, x y z w, 2 to 16 bits | `[f32; 4]`, `[f64; 4]` | 2 + 3 * bits | 3.3 / (2^(bits - 1) - 1) rad |
-//! | `integer(min = 0, max = 100)`, or `integer` for the whole type | integers of 64 bits and less | as count the values | none |
-//! | `bool` | `bool` | 1 | none |
-//! | `enumeration` | enums with `#[derive(ReplicateEnum)]` | as count the variants | none |
-//! | `float16`, `float32` | `f32`, `f64` | 16, 32 | of the format |
-//! | `text(max_bytes = 24)` | `String` | length and bytes | cut at the maximum |
-//! | `bytes(max_bytes = 24)` | `Vec<u8>` | length and bytes | cut at the maximum |
-//! | `object` | [`ObjectId`](throng_wire::ObjectId) | 8 for none, else 24 to 56 | none |
-//!
-//! An array of up to 255 of these is one field (positions, texts and byte strings excepted). Vector types of a game's
-//! mathematics library implement [`arithmetic::Vector`]. [`arithmetic`] says what happens to NaN, infinities and values
-//! out of range.
-//!
-//! | condition | sent to |
-//! |---|---|
-//! | `public` (the default) | everybody who may see the object |
-//! | `owner_only` | the owner |
-//! | `skip_owner` | everybody; the owner's client passes over it, because the owner predicts the value. No secret, and no cost of its own |
-//! | `hide_from_owner` | everybody but the owner. A secret, which costs a channel for each object and a subscription for each viewer of it |
-//! | `initial_only` | everybody, when the object is introduced, and never again |
-//!
-//! `notify` marks a field whose change raises an event on the client ([`Kind::notify_mask`]);
-//! a kind that marks none tells of them all. For each field the struct gets a constant `FIELD_<NAME>`, its bit in a
-//! [`FieldMask`], as visible as the struct itself.
-//!
-//! On the struct, `#[replicate(name = "...")]` names the kind (otherwise it is called like the type), and
-//! `#[replicate(crate = "path")]`, also on enums, says under which path this crate is found.
+//! Every field of a `#[derive(Replicate)]` struct says what happens to it, in `#[replicate(...)]`. All quantisers,
+//! conditions and defaults are listed at the macro: [`Replicate`](derive@Replicate). Vector types of a game's mathematics
+//! library implement [`arithmetic::Vector`]. [`arithmetic`] says what happens to NaN, infinities and values out of range.
 //!
 //! # Agreement
 //!
@@ -143,11 +110,13 @@ pub use replicate::{Replicate, ReplicateEnum};
 pub use schema::{Schema, SchemaBuilder};
 pub use space::Space;
 pub use summary::{KindDifference, Summary};
-/// Derives [`trait@Replicate`] for a struct with named fields; the crate's front page has the attributes.
-pub use throng_schema_derive::Replicate;
-/// Derives [`trait@ReplicateEnum`] for an enum without data.
-pub use throng_schema_derive::ReplicateEnum;
+pub use throng_schema_derive::{Replicate, ReplicateEnum};
 pub use values::{Values, ValuesMut};
+
+/// The traits without the derive macros of the same names: for crates that export macros of their own under these names.
+pub mod traits {
+    pub use crate::replicate::{Replicate, ReplicateEnum};
+}
 
 /// A set of fields of a kind: bit `i` stands for field `i`.
 pub type FieldMask = u64;

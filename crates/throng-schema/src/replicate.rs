@@ -2,6 +2,9 @@ use crate::{FieldMask, Kind, Values, ValuesMut};
 
 /// A type whose values are replicated: `#[derive(Replicate)]`.
 pub trait Replicate: Default + Send + 'static {
+    /// Name of the kind, unique in a schema: the struct's own unless `#[replicate(name = "...")]` gives another.
+    const KIND: &'static str;
+
     /// The declared fields. Allocates; a [`Schema`](crate::Schema) asks once.
     fn kind() -> Kind;
 

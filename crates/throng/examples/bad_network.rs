@@ -9,7 +9,6 @@ use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Particle {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],

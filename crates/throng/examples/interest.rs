@@ -10,7 +10,6 @@ use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 
 #[derive(Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Walker {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],

@@ -9,14 +9,12 @@ use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 
 #[derive(Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Question {
     #[replicate(integer(min = 0, max = 1000))]
     number: u16,
 }
 
 #[derive(Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Answer {
     #[replicate(integer(min = 0, max = 1000))]
     number: u16,
@@ -44,7 +42,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         server.receive(now)?;
         while let Some(event) = server.poll_event() {
             if let ServerEvent::Message { connection, lane, message } = event
-                && let Some(Question { number }) = message.get::<Question>(&schema)
+                && let Some(Question { number }) = message.get::<Question>()
             {
                 let text = format!("{number} squared is {}", u32::from(number) * u32::from(number));
                 server.send(connection, lane, &Answer { number, text })?;
@@ -55,7 +53,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         client.update(now)?;
         while let Some(event) = client.poll_event() {
             if let ClientEvent::Message { message, .. } = event
-                && let Some(Answer { number, text }) = message.get::<Answer>(&schema)
+                && let Some(Answer { number, text }) = message.get::<Answer>()
             {
                 println!("answer {number}: {text}");
                 answered += 1;

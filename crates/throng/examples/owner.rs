@@ -10,7 +10,6 @@ use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 
 #[derive(Clone, Debug, Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Player {
     /// For everybody who sees the player.
     #[replicate(position(step = 0.01))]

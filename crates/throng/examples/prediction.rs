@@ -11,14 +11,12 @@ use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 
 #[derive(Clone, Debug, Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Runner {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],
 }
 
 #[derive(Clone, Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Stride {
     #[replicate(integer(min = 0, max = 100))]
     centimetres: u8,

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use throng::prelude::*;
 
 #[derive(Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Player {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],

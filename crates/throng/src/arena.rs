@@ -17,6 +17,8 @@ trait Arena: Send {
 #[derive(Default)]
 struct TypedArena<T> {
     values: Vec<T>,
+    /// Whose value each row holds; [`ObjectId::NONE`] in free rows.
+    ids: Vec<ObjectId>,
     free: Vec<u32>,
 }
 
@@ -27,6 +29,7 @@ impl<T: Replicate> Arena for TypedArena<T> {
 
     fn remove(&mut self, row: u32) {
         self.values[row as usize] = T::default();
+        self.ids[row as usize] = ObjectId::NONE;
         self.free.push(row);
     }
 
@@ -65,10 +68,12 @@ impl Values {
         let row = match typed.free.pop() {
             Some(row) => {
                 typed.values[row as usize] = value;
+                typed.ids[row as usize] = id;
                 row
             }
             None => {
                 typed.values.push(value);
+                typed.ids.push(id);
                 typed.values.len() as u32 - 1
             }
         };
@@ -95,6 +100,28 @@ impl Values {
             self.touched.push(id.index);
         }
         typed.values.get_mut(place.row as usize)
+    }
+
+    /// All values of a type, by row.
+    pub(crate) fn all<T: Replicate>(&self) -> impl Iterator<Item = (ObjectId, &T)> {
+        let arena = self.by_type.get(&TypeId::of::<T>()).map(|&arena| &self.arenas[usize::from(arena)]);
+        let typed: Option<&TypedArena<T>> = arena.and_then(|arena| arena.as_any().downcast_ref());
+        let rows = typed.into_iter().flat_map(|typed| typed.ids.iter().copied().zip(&typed.values));
+        rows.filter(|&(id, _)| id != ObjectId::NONE)
+    }
+
+    /// The same, each marked as touched when the iterator comes to it.
+    pub(crate) fn touch_all<T: Replicate>(&mut self) -> impl Iterator<Item = (ObjectId, &mut T)> {
+        let Values { arenas, by_type, places, touched } = self;
+        let arena = by_type.get(&TypeId::of::<T>()).map(|&arena| &mut arenas[usize::from(arena)]);
+        let typed: Option<&mut TypedArena<T>> = arena.and_then(|arena| arena.as_any_mut().downcast_mut());
+        let rows = typed.into_iter().flat_map(|typed| typed.ids.iter().copied().zip(&mut typed.values));
+        rows.filter(|&(id, _)| id != ObjectId::NONE).inspect(|&(id, _)| {
+            let place = &mut places[id.index as usize];
+            if !std::mem::replace(&mut place.touched, true) {
+                touched.push(id.index);
+            }
+        })
     }
 
     pub(crate) fn remove(&mut self, id: ObjectId) {
@@ -125,7 +152,7 @@ impl Values {
     fn arena_of<T: Replicate>(&mut self) -> u16 {
         let arenas = &mut self.arenas;
         *self.by_type.entry(TypeId::of::<T>()).or_insert_with(|| {
-            arenas.push(Box::new(TypedArena::<T> { values: Vec::new(), free: Vec::new() }));
+            arenas.push(Box::new(TypedArena::<T> { values: Vec::new(), ids: Vec::new(), free: Vec::new() }));
             arenas.len() as u16 - 1
         })
     }

@@ -72,6 +72,10 @@ impl Channels {
         &self.replicator
     }
 
+    fn view(&self, id: ConnectionId) -> Option<&View> {
+        self.seats.get(id.index as usize)?.as_deref().filter(|view| view.connection == id)
+    }
+
     fn seat(&mut self, id: ConnectionId) -> Option<&mut View> {
         seat_in(&mut self.seats, id)
     }
@@ -270,6 +274,14 @@ impl Replication for Channels {
         }
     }
 
+    fn is_reader(&self, id: ConnectionId, key: ChannelKey) -> bool {
+        self.view(id).is_some_and(|view| view.is_live && view.reads(key))
+    }
+
+    fn is_near(&self, id: ConnectionId, place: [f64; 3], radius_m: f64) -> bool {
+        self.view(id).is_some_and(|view| view.looks_from_within(place, radius_m))
+    }
+
     fn look(&mut self) {
         for placed in self.replicator.placed() {
             let Placed::Entered { object, facet: Facet::Public, .. } = *placed else { continue };
@@ -341,6 +353,14 @@ impl Replication for Channels {
 
     fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.replicator.store().ids()
+    }
+
+    fn owned(&self, id: ConnectionId) -> impl Iterator<Item = ObjectId> + '_ {
+        let view = self.view(id);
+        let listed = view.into_iter().flat_map(|view| view.own.objects().iter().copied());
+        let is_gone = view.is_none();
+        let searched = is_gone.then(|| self.objects()).into_iter().flatten();
+        listed.chain(searched.filter(move |&object| self.replicator.owner(object) == Some(id)))
     }
 
     fn object(&self, id: ObjectId) -> Option<Replicated<'_>> {

@@ -30,6 +30,18 @@ use crate::server::MessageError;
 const MAX_LATE_MESSAGES: usize = 4_096;
 
 /// Settings of a [`Client`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # use throng::{ClientOptions, Decode, default_lanes, replica};
+/// let defaults = ClientOptions::default();
+/// assert_eq!(defaults.lanes, default_lanes()); // one lane of each kind, as the server has
+/// assert_eq!(defaults.bytes_per_s, 32_000);
+/// assert_eq!(defaults.idle_timeout, Duration::from_secs(10));
+/// assert_eq!(defaults.input_redundancy, 4);
+/// assert_eq!(defaults.decode, Decode::Objects);
+/// assert_eq!(defaults.replica, replica::ClientOptions::default());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// Message lanes; the same as the server's.
@@ -338,6 +350,11 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
+    /// The schema of all objects, messages and inputs.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
     /// Whether the server has let us in, speaks our schema, and it is not over.
     pub fn is_connected(&self) -> bool {
         self.ended.is_none() && matches!(&self.state, State::Open(link) if link.is_live)
@@ -476,6 +493,17 @@ impl<D: Decoder> ClientCore<D> {
         self.value_of(&object)
     }
 
+    /// The name of an object's kind: compare it with [`Replicate::KIND`] of a type. `None` if it is not in sight.
+    pub fn kind(&self, id: ObjectId) -> Option<&'static str> {
+        let object = self.replica.as_ref()?.view(id)?;
+        Some(self.schema.kind(object.kind).name)
+    }
+
+    /// All objects of all types that are in sight.
+    pub fn ids(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.replica.iter().flat_map(|replica| replica.views()).map(|object| object.id)
+    }
+
     /// All objects of a type that are in sight.
     pub fn objects<T: Replicate>(&self) -> impl Iterator<Item = (ObjectId, T)> + '_ {
         let objects = self.replica.iter().flat_map(|replica| replica.views());
@@ -523,7 +551,7 @@ impl<D: Decoder> ClientCore<D> {
         loop {
             let (lane, bytes) = link.session.poll_message()?;
             if lane != CONTROL {
-                return Some(ClientEvent::Message { lane: lane.0 - 1, message: Received::new(bytes) });
+                return Some(ClientEvent::Message { lane: lane.0 - 1, message: Received::new(bytes, &self.schema) });
             }
         }
     }
@@ -612,7 +640,7 @@ impl<D: Decoder> ClientCore<D> {
                 && let Some((lane, bytes)) = link.session.poll_message()
             {
                 if lane != CONTROL {
-                    let message = Received::new(bytes);
+                    let message = Received::new(bytes, &self.schema);
                     self.late.push_back(ClientEvent::Message { lane: lane.0 - 1, message });
                 }
             }

@@ -22,7 +22,6 @@
 //! use throng::prelude::*;
 //!
 //! #[derive(Default, Replicate)]
-//! #[replicate(crate = "throng::schema")]
 //! struct Player {
 //!     #[replicate(position(step = 0.01))]
 //!     position: [f32; 3],
@@ -150,19 +149,30 @@ pub use handshake::{LaneDifference, OpenError};
 pub use message::Received;
 pub use options::{GridOptions, ServerOptions, default_lanes};
 pub use replication::{Replicated, Replication};
-pub use server::{MessageError, Server, StartError};
+pub use server::{MessageError, Queued, Server, StartError};
 pub use throng_interest::Ring;
 pub use throng_link as link;
-pub use throng_link::netcode::{ConnectError, ConnectToken, Denial, Key, NetcodeCounters, SecondConnection};
+pub use throng_link::netcode::{
+    ConnectError, ConnectToken, ConnectTokenOptions, Denial, DropReason, Key, NetcodeCounters, SecondConnection,
+    TokenError, USER_DATA_LEN,
+};
 pub use throng_link::session::{
-    CloseCause, CloseCode, CloseReason, Input, InputError, LaneKind, LaneOptions, SendError, Statistics,
+    Blame, CloseCause, CloseCode, CloseReason, Input, InputError, LaneKind, LaneOptions, MAX_INPUT_BYTES, OptionsError,
+    SendError, Statistics,
 };
 pub use throng_meter as meter;
+pub use throng_meter::TickRecord;
 pub use throng_net as net;
+pub use throng_net::{BindError, DriverCounters, ReceiveError};
 pub use throng_replica as replica;
-pub use throng_replica::{ChannelKey, DespawnReason, GridShape, Placement, Up};
+pub use throng_replica::{
+    ChannelKey, ConnectionCounters, DespawnReason, GridShape, HubCounters, Layers, LimitReached, Placement,
+    ReplicatorOptions, Up,
+};
 pub use throng_schema as schema;
-pub use throng_schema::{Facet, FieldMask, Replicate, ReplicateEnum, Schema};
+pub use throng_schema::traits::{Replicate, ReplicateEnum};
+pub use throng_schema::{Facet, FieldMask, Schema, SchemaError};
+pub use throng_schema_derive::{ReplicateEnumInThrong as ReplicateEnum, ReplicateInThrong as Replicate};
 pub use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 pub use token::{TokenIssuer, random_key};
 

@@ -4,18 +4,45 @@
 //! message   [kind: varint][all fields in order, as their quantisers say]
 //! ```
 
+use std::fmt;
+use std::sync::Arc;
+
 use throng_schema::{Replicate, Schema, Space, ValuesMut};
 use throng_wire::{BitReader, BitWriter, KindId};
 
-/// A message or input as it came. Ask for it by type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A message as it came.
+///
+/// ```
+/// # use throng::{Received, Replicate};
+/// # #[derive(Default, Replicate)]
+/// # struct Chat {
+/// #     #[replicate(text(max_bytes = 80))]
+/// #     text: String,
+/// # }
+/// # #[derive(Default, Replicate)]
+/// # struct Fire {
+/// #     #[replicate(angle(bits = 9))]
+/// #     direction: f32,
+/// # }
+/// # fn say(_: &str) {}
+/// # fn fire(_: f32) {}
+/// fn on_message(message: &Received) {
+///     match message.kind() {
+///         Some(Chat::KIND) => message.get::<Chat>().into_iter().for_each(|chat| say(&chat.text)),
+///         Some(Fire::KIND) => message.get::<Fire>().into_iter().for_each(|shot| fire(shot.direction)),
+///         _ => {} // a kind that we do not expect, or no message at all: the peer is at fault
+///     }
+/// }
+/// ```
+#[derive(Clone)]
 pub struct Received {
     bytes: Vec<u8>,
+    schema: Arc<Schema>,
 }
 
 impl Received {
-    pub(crate) fn new(bytes: Vec<u8>) -> Received {
-        Received { bytes }
+    pub(crate) fn new(bytes: Vec<u8>, schema: &Arc<Schema>) -> Received {
+        Received { bytes, schema: Arc::clone(schema) }
     }
 
     /// The bytes as they came.
@@ -23,10 +50,36 @@ impl Received {
         &self.bytes
     }
 
-    /// The value, if the message is of this type. `None` if it is of another, or malformed.
-    pub fn get<T: Replicate>(&self, schema: &Schema) -> Option<T> {
-        decode(schema, &self.bytes)
+    /// The name of its kind: compare it with [`Replicate::KIND`] of a type. `None` if the message names none of the schema.
+    pub fn kind(&self) -> Option<&'static str> {
+        kind(&self.schema, &self.bytes)
     }
+
+    /// The value, if the message is of this type. `None` if it is of another, or malformed.
+    pub fn get<T: Replicate>(&self) -> Option<T> {
+        decode(&self.schema, &self.bytes)
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received").field("kind", &self.kind()).field("bytes", &self.bytes).finish()
+    }
+}
+
+/// Two messages are equal if their bytes are.
+impl PartialEq for Received {
+    fn eq(&self, other: &Received) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Received {}
+
+/// The name of the kind of a value that [`encode`] wrote.
+pub(crate) fn kind(schema: &Schema, bytes: &[u8]) -> Option<&'static str> {
+    let id = u16::try_from(BitReader::new(bytes).read_varint().ok()?).ok()?;
+    schema.get(KindId(id)).map(|kind| kind.name)
 }
 
 /// Writes a value, with its kind before it. `None` if the schema does not have the type.

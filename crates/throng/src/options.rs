@@ -15,6 +15,16 @@ use crate::token::TokenIssuer;
 pub(crate) const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 
 /// A grid of cells, and how far and how often a viewer sees in it.
+///
+/// ```
+/// # use throng::{GridOptions, GridShape, Ring, Up};
+/// let defaults = GridOptions::new(Up::Y);
+/// assert_eq!(defaults.shape, GridShape::flat(Up::Y, [10.0, 20.0, 10.0])); // one layer
+/// assert_eq!(defaults.bounds_m, None);
+/// let near = Ring { radius_m: 10.0, interval_ticks: 1 };
+/// let far = Ring { radius_m: 50.0, interval_ticks: 3 };
+/// assert_eq!(defaults.rings, [near, far]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GridOptions {
     /// Size and layers of the cells; sizes are a whole number of the steps of the kinds' positions.
@@ -54,7 +64,33 @@ impl GridOptions {
     }
 }
 
-/// Settings of a [`Server`](crate::Server). Made with [`ServerOptions::new`]; all else has a default.
+/// Settings of a [`Server`](crate::Server). Made with [`ServerOptions::new`]; all but its arguments has a default.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use throng::{LaneKind, LaneOptions, ReplicatorOptions, SecondConnection, ServerOptions, random_key};
+/// let defaults = ServerOptions::new(1, random_key());
+/// assert!(defaults.previous_private_key.is_none());
+/// assert_eq!(defaults.second_connection, SecondConnection::Replace);
+/// assert!(defaults.public_addresses.is_empty()); // the address that it is bound to
+/// assert_eq!(defaults.tick_interval, Duration::from_micros(33_333)); // 30 ticks per second
+/// assert_eq!(defaults.max_clients, 1_024);
+/// assert_eq!(defaults.client_bytes_per_s, 64_000);
+/// assert_eq!(defaults.client_packets_per_s, 2_000);
+/// assert!(defaults.grids.is_empty()); // Placement::Cell needs one
+/// assert_eq!(defaults.lanes.len(), 3); // one of each kind, in this order:
+/// assert_eq!(defaults.lanes[0], LaneOptions::new(LaneKind::ReliableOrdered));
+/// assert_eq!(defaults.lanes[1], LaneOptions::new(LaneKind::ReliableUnordered));
+/// assert_eq!(defaults.lanes[2], LaneOptions::new(LaneKind::Unreliable));
+/// assert_eq!(defaults.idle_timeout, Duration::from_secs(10));
+/// assert_eq!(defaults.input_redundancy, 4);
+/// assert_eq!(defaults.threads, 1);
+/// assert_eq!(defaults.event_limit, 1 << 20);
+/// assert_eq!(defaults.inputs_per_tick, 4);
+/// assert_eq!(defaults.waiting_messages, 1_024);
+/// assert_eq!(defaults.waiting_message_bytes, 1 << 20);
+/// assert_eq!(defaults.replicator, ReplicatorOptions::default());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Names the game and its version: only clients with tokens for the same number get in.

@@ -81,6 +81,18 @@ pub trait Replication: Send + Sized {
     /// Ends what [`subscribe`](Self::subscribe) began.
     fn unsubscribe(&mut self, id: ConnectionId, key: ChannelKey);
 
+    /// Whether the connection is sent what lives in a channel. Never in models without channels.
+    fn is_reader(&self, id: ConnectionId, key: ChannelKey) -> bool {
+        let _ = (id, key);
+        false
+    }
+
+    /// Whether the connection looks from within `radius_m` of a place, in metres. Never in models that keep no viewpoints.
+    fn is_near(&self, id: ConnectionId, place: [f64; 3], radius_m: f64) -> bool {
+        let _ = (id, place, radius_m);
+        false
+    }
+
     /// Follows the viewpoints.
     fn look(&mut self);
 
@@ -123,6 +135,11 @@ pub trait Replication: Send + Sized {
 
     /// The objects alive, by index.
     fn objects(&self) -> impl Iterator<Item = ObjectId> + '_;
+
+    /// The objects that belong to a connection, whether it is still there or not.
+    fn owned(&self, id: ConnectionId) -> impl Iterator<Item = ObjectId> + '_ {
+        self.objects().filter(move |&object| self.object(object).is_some_and(|object| object.owner == Some(id)))
+    }
 
     /// An object, as it was at the last update.
     fn object(&self, id: ObjectId) -> Option<Replicated<'_>>;

@@ -1,5 +1,8 @@
 //! The server that a game embeds in its own loop.
 
+mod messages;
+mod objects;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use thiserror::Error;
 use throng_interest::{InterestError, RingsError};
 use throng_link::netcode::{DropReason, NetcodeCounters, Now, ServerHandshake};
 use throng_link::session::{
-    CloseCause, CloseCode, CloseReason, Input, LaneId, OptionsError, SendError, SessionOptions, Statistics,
+    CloseCause, CloseCode, CloseReason, Input, LaneId, OptionsError, SessionOptions, Statistics,
 };
 use throng_meter::{Subsystem, TickMeter, TickRecord};
 use throng_net::{BindError, Driver, DriverCounters, ReceiveError, SocketBuffers, UdpDriver, UdpOptions};
@@ -27,11 +30,13 @@ use crate::farewell::Farewells;
 use crate::greeting::{self, CONTROL, GREETING_TIMEOUT, Stage, Step};
 use crate::handshake::{OpenError, Welcome};
 use crate::inbound::{Inbound, Peers};
-use crate::message::{self, Received};
+use crate::message::Received;
 use crate::options::{ServerOptions, session_options};
 use crate::outbound::{Job, Pool, Stopwatch, Way, Worker, is_delivered};
 use crate::peer::Peer;
 use crate::replication::Replication;
+
+pub use messages::{MessageError, Queued};
 
 /// Why a server could not be started.
 #[derive(Debug, Error)]
@@ -97,24 +102,6 @@ pub enum StartError {
     Options(&'static str),
 }
 
-/// Why a message could not be sent. Our misuse, or a queue that is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum MessageError {
-    /// The connection is gone.
-    #[error("the connection does not exist: it has ended, or has not been told as connected yet")]
-    UnknownConnection,
-    /// The client is not connected.
-    #[error("the client is not connected: messages can be sent from ClientEvent::Connected to ClientEvent::Ended")]
-    NotConnected,
-    /// The type is not in the schema.
-    #[error("the type is not in the schema: add it with Schema::builder().kind()")]
-    UnknownKind,
-    /// The session refused it.
-    #[error(transparent)]
-    Session(#[from] SendError),
-}
-
 /// A server: objects, and the clients that see them.
 ///
 /// The game's loop calls, once per tick: [`receive`](Self::receive), then [`poll_event`](Self::poll_event) and
@@ -135,6 +122,7 @@ pub struct Server<R = Channels> {
     events: VecDeque<ServerEvent>,
     events_dropped: u64,
     greetings_timed_out: u64,
+    messages_refused: u64,
     farewells: Farewells,
     inputs: VecDeque<(ConnectionId, Input)>,
     meter: TickMeter,
@@ -215,6 +203,7 @@ impl<R: Replication> Server<R> {
             events: VecDeque::new(),
             events_dropped: 0,
             greetings_timed_out: 0,
+            messages_refused: 0,
             farewells: Farewells::default(),
             inputs: VecDeque::new(),
             meter: TickMeter::new(),
@@ -305,11 +294,6 @@ impl<R: Replication> Server<R> {
         Some((connection, input))
     }
 
-    /// An input as the type that the client sent, if it is one.
-    pub fn read_input<T: Replicate>(&self, input: &Input) -> Option<T> {
-        message::decode(&self.schema, input.bytes())
-    }
-
     /// Notes that the state of this tick includes the effect of this input and of all before it. The client is told the
     /// number together with that state of the objects that it owns, as one piece: see
     /// [`ClientCore::input_acked`](crate::ClientCore::input_acked).
@@ -372,16 +356,6 @@ impl<R: Replication> Server<R> {
         self.replication.despawn(id);
     }
 
-    /// Who owns an object; `None` too if it is gone.
-    pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
-        self.replication.object(id).and_then(|object| object.owner)
-    }
-
-    /// Gives an object to another connection, or to none.
-    pub fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
-        self.replication.set_owner(id, owner)
-    }
-
     /// Moves an object to where `placement` says.
     ///
     /// # Errors
@@ -419,24 +393,6 @@ impl<R: Replication> Server<R> {
     /// What one client may be sent from now on, in bytes per second with all headers down to IP: instead of
     /// [`ServerOptions::client_bytes_per_s`], for phones beside desktops. At least 1; congestion control stays below it.
     pub fn set_budget(&mut self, connection: ConnectionId, bytes_per_s: u32, now: Time) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.session.set_rate_limit(now, bytes_per_s.max(1));
-        }
-    }
-
-    /// Sends a message to one client, on one of the lanes of [`ServerOptions::lanes`].
-    pub fn send<T: Replicate>(&mut self, connection: ConnectionId, lane: u8, message: &T) -> Result<(), MessageError> {
-        self.scratch.clear();
-        message::encode(&self.schema, message, &mut self.scratch).ok_or(MessageError::UnknownKind)?;
-        let peer = self.peers.get_mut(connection).filter(|peer| peer.stage == Stage::Live);
-        let peer = peer.ok_or(MessageError::UnknownConnection)?;
-        peer.session.send(LaneId(lane.saturating_add(1)), &self.scratch)?;
-        Ok(())
-    }
-
-    /// Changes what this client may be sent, in bytes per second with all headers down to IP, at least 1: a phone on mobile
-    /// data, a spectator. [`ServerOptions::client_bytes_per_s`] is what every connection begins with.
-    pub fn set_client_bytes_per_s(&mut self, connection: ConnectionId, now: Time, bytes_per_s: u32) {
         if let Some(peer) = self.peers.get_mut(connection) {
             peer.session.set_rate_limit(now, bytes_per_s.max(1));
         }
@@ -552,6 +508,7 @@ impl<R: Replication> Server<R> {
         let own = [
             ("events_dropped", self.events_dropped),
             ("greetings_timed_out", self.greetings_timed_out),
+            ("messages_refused", self.messages_refused),
             ("denials_untold", self.inbound.denials_untold),
             ("farewells_left_out", self.farewells.left_out),
             ("send_errors", self.workers.iter().map(|worker| worker.send_errors).sum()),
@@ -696,7 +653,8 @@ impl<R: Replication> Server<R> {
             peer.waiting.messages += 1;
             peer.waiting.message_bytes += bytes.len();
         }
-        self.events.push_back(ServerEvent::Message { connection, lane: lane.0 - 1, message: Received::new(bytes) });
+        let message = Received::new(bytes, &self.schema);
+        self.events.push_back(ServerEvent::Message { connection, lane: lane.0 - 1, message });
     }
 
     fn tell_input(&mut self, connection: ConnectionId, input: Input) {

@@ -7,6 +7,19 @@ use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, TokenError, U
 use crate::server::{random, unix_s};
 
 /// Issues connect tokens: what a matchmaking backend does, for games that have none, and for tests.
+///
+/// ```
+/// # use throng::{TokenIssuer, USER_DATA_LEN, random_key};
+/// let issuer = TokenIssuer::new(1, random_key());
+/// assert_eq!((issuer.lifetime_s, issuer.timeout_s), (30, 10)); // the defaults
+///
+/// // What the backend knows about the player; the server finds it in `ServerEvent::Connected`.
+/// let mut user_data = [0; USER_DATA_LEN];
+/// user_data[..3].copy_from_slice(b"red");
+/// let token = issuer.issue_with(7, &["10.0.0.1:40000".parse()?], &user_data)?;
+/// # let _ = token;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TokenIssuer {
     /// Names the game and its version; the same as the server's.

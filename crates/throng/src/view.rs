@@ -35,6 +35,10 @@ impl Own {
         self.has_moved = true;
     }
 
+    pub(crate) fn objects(&self) -> &[ObjectId] {
+        &self.objects
+    }
+
     /// The weight of a channel for this connection.
     pub(crate) fn weight(&self, key: ChannelKey) -> u8 {
         if self.channels.binary_search(&key).is_ok() { OWN_WEIGHT } else { 1 }
@@ -69,9 +73,25 @@ impl View {
     pub(crate) fn in_view(&self, key: ChannelKey) -> Option<(SubscriptionId, u8)> {
         let ChannelKey::Cell { grid, cell: [x, y, z] } = key else { return None };
         let held = self.viewers.get(usize::from(grid))?.held();
-        let held = held.iter().find(|held| held.cell == CellId { x, y, z })?;
+        let held = &held[held.binary_search_by_key(&CellId { x, y, z }, |held| held.cell).ok()?];
         let subscription = SubscriptionId::from_number(held.tag as u16);
         (u32::from(subscription.number()) != NO_SUBSCRIPTION).then_some((subscription, held.ring))
+    }
+
+    /// Whether the client is sent what lives in a channel.
+    pub(crate) fn reads(&self, key: ChannelKey) -> bool {
+        let follows = |object: &ObjectId| self.followed.contains_key(object);
+        self.explicit.contains_key(&key)
+            || self.in_view(key).is_some()
+            || matches!(&key, ChannelKey::Entity { object, facet: Facet::Others } if follows(object))
+    }
+
+    /// Whether the client looks from within `radius_m` of a place.
+    pub(crate) fn looks_from_within(&self, place: [f64; 3], radius_m: f64) -> bool {
+        self.viewpoint.is_some_and(|from| {
+            let squared: f64 = from.iter().zip(place).map(|(from, to)| (from - to) * (from - to)).sum();
+            squared <= radius_m * radius_m
+        })
     }
 }
 

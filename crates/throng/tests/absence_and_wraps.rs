@@ -135,7 +135,7 @@ fn sequences_inputs_messages_and_ticks_come_round_together() {
         }
         for event in world.events.drain(..) {
             if let ServerEvent::Message { message, .. } = event {
-                assert_eq!(message.get::<Chat>(&world.schema).expect("a message").number, next_message);
+                assert_eq!(message.get::<Chat>().expect("a message").number, next_message);
                 next_message += 1;
             }
         }
@@ -148,7 +148,7 @@ fn sequences_inputs_messages_and_ticks_come_round_together() {
         world.end_step();
         for event in world.guests[0].events.drain(..) {
             if let throng::ClientEvent::Message { message, .. } = event {
-                assert_eq!(message.get::<Chat>(&world.schema).expect("a message").number, heard);
+                assert_eq!(message.get::<Chat>().expect("a message").number, heard);
                 heard += 1;
             }
         }

@@ -107,7 +107,7 @@ fn one_client_can_be_given_less_than_the_others() {
     options.server.client_bytes_per_s = RATES[0];
     let mut world = World::with_guests(options, 2);
     let (phone, now) = (world.connection(1), world.now);
-    world.server.set_client_bytes_per_s(phone, now, RATES[1]);
+    world.server.set_budget(phone, RATES[1], now);
     world.steps(60);
     world.tap.open();
     let addresses = [0, 1].map(|guest| world.guests[guest].address);

@@ -2,6 +2,7 @@
 
 mod absence_and_wraps;
 mod any_bytes;
+mod audiences;
 mod backlogs;
 mod bottleneck;
 mod budget;
@@ -25,4 +26,5 @@ mod sight;
 mod slow_neighbours;
 mod thread_count;
 mod views;
+mod whose;
 mod wire_format;

@@ -218,7 +218,7 @@ fn the_last_words_of_a_server_are_heard_before_the_end() {
     assert!(connection.is_some(), "the client was there");
     assert!(matches!(events.last(), Some(ClientEvent::Ended(_))), "{events:?}");
     let score = events.iter().find_map(|event| match event {
-        ClientEvent::Message { message, .. } => message.get::<Score>(&schema),
+        ClientEvent::Message { message, .. } => message.get::<Score>(),
         _ => None,
     });
     assert_eq!(score.map(|score| score.points), Some(7), "{events:?}");

@@ -44,7 +44,7 @@ fn received(world: &World, way: Way) -> Vec<Parcel> {
             .events
             .iter()
             .filter_map(|event| match event {
-                ServerEvent::Message { message, .. } => message.get(schema),
+                ServerEvent::Message { message, .. } => message.get(),
                 _ => None,
             })
             .collect(),
@@ -52,7 +52,7 @@ fn received(world: &World, way: Way) -> Vec<Parcel> {
             .events
             .iter()
             .filter_map(|event| match event {
-                ClientEvent::Message { message, .. } => message.get(schema),
+                ClientEvent::Message { message, .. } => message.get(),
                 _ => None,
             })
             .collect(),

@@ -59,15 +59,15 @@ fn every_lane_keeps_its_promise_both_ways() {
         let mut down: [Vec<u32>; 3] = Default::default();
         for event in &world.events {
             if let ServerEvent::Message { connection: from, lane, message } = event {
-                let chat: Chat = message.get(&world.schema).ok_or("a message of another type")?;
-                assert_eq!(message.get::<Score>(&world.schema), None);
+                let chat: Chat = message.get().ok_or("a message of another type")?;
+                assert_eq!(message.get::<Score>(), None);
                 assert_eq!((*from, &chat.text), (connection, &text_of(chat.number)));
                 up[usize::from(*lane)].push(chat.number);
             }
         }
         for event in &world.guests[1].events {
             if let ClientEvent::Message { lane, message } = event {
-                let chat: Chat = message.get(&world.schema).ok_or("a message of another type")?;
+                let chat: Chat = message.get().ok_or("a message of another type")?;
                 assert_eq!(chat.text, text_of(chat.number));
                 down[usize::from(*lane)].push(chat.number);
             }

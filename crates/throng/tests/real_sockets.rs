@@ -164,14 +164,14 @@ fn a_client_that_opens_a_new_socket_in_the_middle_of_play_stays() {
         }
         while let Some(event) = play.clients[0].poll_event() {
             if let ClientEvent::Message { message, .. } = event {
-                down.push(message.get::<Chat>(&schema).expect("a chat").number);
+                down.push(message.get::<Chat>().expect("a chat").number);
             }
         }
         down.len() >= 200 && play.events.len() >= 200
     });
     assert!(down.iter().copied().eq(0..200), "{down:?}");
     let up = play.events.iter().map(|event| match event {
-        ServerEvent::Message { message, .. } => message.get::<Chat>(&schema).expect("a chat").number,
+        ServerEvent::Message { message, .. } => message.get::<Chat>().expect("a chat").number,
         other => panic!("the server was told of {other:?}"),
     });
     assert!(up.eq(0..200));

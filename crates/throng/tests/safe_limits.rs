@@ -158,7 +158,7 @@ fn a_client_that_floods_messages_drops_nobodys() {
             .iter()
             .filter_map(|event| match event {
                 ServerEvent::Message { connection, message, .. } if *connection == connections[place] => {
-                    message.get::<Chat>(&world.schema).map(|chat| chat.number)
+                    message.get::<Chat>().map(|chat| chat.number)
                 }
                 _ => None,
             })

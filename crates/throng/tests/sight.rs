@@ -11,7 +11,6 @@ use throng::{
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Hero {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],
@@ -23,7 +22,6 @@ struct Hero {
 
 /// Nothing about it is private: that it is owned can be known by its owner's records alone.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Shot {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],
@@ -31,7 +29,6 @@ struct Shot {
 
 /// Has a secret from its owner.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Cursed {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],
@@ -41,7 +38,6 @@ struct Cursed {
 
 /// An input.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Stride {
     #[replicate(integer(min = -100, max = 100))]
     centimetres: i16,

@@ -6,7 +6,6 @@ use throng::replica::{ClientOptions, Connection, Inline, Outgoing, ReplicaClient
 use throng::{ChannelKey, GridShape, Placement, Replicate, Schema};
 
 #[derive(Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Walker {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],

@@ -22,7 +22,6 @@ use throng::{
 };
 
 #[derive(Clone, Debug, Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Character {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],
@@ -37,7 +36,6 @@ struct Character {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ReplicateEnum)]
-#[replicate(crate = "throng::schema")]
 enum Stance {
     #[default]
     Standing,
@@ -46,7 +44,6 @@ enum Stance {
 }
 
 #[derive(Clone, Debug, Default, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Chest {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],

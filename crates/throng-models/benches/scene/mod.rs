@@ -106,7 +106,6 @@ impl Shape {
 macro_rules! character {
     ($name:ident $($idle:ident)*) => {
         #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-        #[replicate(crate = "throng::schema")]
         struct $name {
             #[replicate(position(step = 0.01))]
             position: [f32; 3],
@@ -132,7 +131,6 @@ character! {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 struct Chest {
     #[replicate(position(step = 0.01))]
     position: [f32; 3],

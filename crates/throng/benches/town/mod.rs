@@ -19,7 +19,6 @@ const WARM_UP_TICKS: u32 = 90;
 const CONNECT_TICKS_MAX: u32 = 60;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, ReplicateEnum)]
-#[replicate(crate = "throng::schema")]
 pub(crate) enum Mode {
     #[default]
     Standing,
@@ -29,7 +28,6 @@ pub(crate) enum Mode {
 
 /// What everybody may know of a character.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-#[replicate(crate = "throng::schema")]
 pub(crate) struct Character {
     #[replicate(position(step = 0.01))]
     pub(crate) position: [f32; 3],

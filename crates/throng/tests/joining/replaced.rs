@@ -409,7 +409,7 @@ fn talk_while_moving(rig: &mut Rig, client: usize, mut change: impl FnMut(&mut R
     }
     rig.steps(150);
     let schema = Arc::clone(&rig.schema);
-    let number = |message: &throng::Received| message.get::<Chat>(&schema).expect("a chat").number;
+    let number = |message: &throng::Received| message.get::<Chat>().expect("a chat").number;
     let up = rig.events.iter().map(|event| match event {
         ServerEvent::Message { message, .. } => number(message),
         other => panic!("the server was told of {other:?}"),
@@ -557,7 +557,6 @@ fn a_game_that_does_not_poll_is_not_buried_in_comings_and_goings() {
 fn what_cannot_be_sent_says_why() {
     use throng::{InputError, MessageError, Replicate};
     #[derive(Default, Replicate)]
-    #[replicate(crate = "throng::schema")]
     struct Unheard {
         #[replicate(bool)]
         of: bool,

@@ -142,7 +142,7 @@ impl Heard {
         if !self.is_connected {
             return Err(format!("a message on lane {lane} came before *connected*"));
         }
-        let chat: Chat = message.get(schema).ok_or("a message of another type")?;
+        let chat: Chat = message.get().ok_or("a message of another type")?;
         self.lanes[usize::from(lane)].push(chat.number);
         Ok(())
     }
