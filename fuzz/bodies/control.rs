@@ -235,7 +235,7 @@ fn run_server(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
     }
     while let Some(event) = server.poll_event() {
         events += 1;
-        look_at(&mut server, schema, event, now);
+        look_at(&mut server, event, now);
     }
     while let Some((_, input)) = server.poll_input() {
         inputs += 1;
@@ -249,7 +249,7 @@ fn run_server(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
     assert_eq!(server.connection_count(), 0);
 }
 
-fn look_at(server: &mut Server, schema: &Arc<Schema>, event: ServerEvent, now: Time) {
+fn look_at(server: &mut Server, event: ServerEvent, now: Time) {
     match event {
         ServerEvent::Connected { connection, .. } => {
             let _ = server.send(connection, 0, &Label::default());

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use throng_interest::{CellBounds, CellId, Grid, Ring, RingInterest, RingOptions, Rings};
+use throng_interest::{CellBounds, CellId, Grid, InterestError, Ring, RingInterest, RingOptions, Rings, Shape};
 use throng_replica::{
     CellGrid, ChannelKey, ConnectionCounters, ConnectionSlot, Executor, HubCounters, Layers, LimitReached,
     ObjectsOutgoing, Placed, Placement, Replicator, SubscriptionId, Up,
@@ -14,7 +14,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 use crate::options::{GridOptions, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
-use crate::view::{OWN_WEIGHT, View, Views, subscribe};
+use crate::view::{GridView, OWN_WEIGHT, View, Views, subscribe};
 
 /// The most subscriptions that a connection can have, whatever is allowed.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
@@ -42,16 +42,16 @@ impl Channels {
     /// Channels without objects.
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions) -> Result<Channels, StartError> {
         let mut replicator = Replicator::new(Arc::clone(schema), options.replicator);
-        let mut interests = Vec::new();
+        let mut grids = Vec::new();
         for grid in &options.grids {
             match grid.bounds() {
                 Some([min, max]) => replicator.add_bounded_grid(grid.shape, min, max)?,
                 None => replicator.add_grid(grid.shape)?,
             };
-            let stray_m = replicator.grid(interests.len() as u8).map_or([0.0; 3], CellGrid::stray_m);
-            interests.push(interest_of(grid, stray_m)?);
+            let stray_m = replicator.grid(grids.len() as u8).map_or([0.0; 3], CellGrid::stray_m);
+            grids.push(grid_view(grid, stray_m)?);
         }
-        let cells = interests.iter().map(RingInterest::max_cells).sum();
+        let cells = grids.iter().map(|grid: &GridView| grid.interest.max_cells()).sum();
         let limit = options.replicator.limits.subscriptions_per_connection.min(SUBSCRIPTIONS_MAX);
         if cells + OTHER_SUBSCRIPTIONS > limit {
             return Err(StartError::View { cells, limit });
@@ -60,7 +60,7 @@ impl Channels {
         replicator.begin_tick();
         Ok(Channels {
             replicator,
-            views: Views::new(interests, &options.grids, has_others),
+            views: Views::new(grids, &options.grids, has_others),
             seats: Vec::new(),
             ended: VecDeque::new(),
             retention_ticks: options.replicator.retention_ticks,
@@ -112,7 +112,7 @@ fn seat_in(seats: &mut [Option<Box<View>>], id: ConnectionId) -> Option<&mut Vie
 }
 
 /// Cells by distance. The rings reach farther by what an object may be outside of the cell that it lives in.
-fn interest_of(grid: &GridOptions, stray_m: [f64; 3]) -> Result<RingInterest, StartError> {
+fn grid_view(grid: &GridOptions, stray_m: [f64; 3]) -> Result<GridView, StartError> {
     let mut cell_m = grid.shape.cell_m;
     let mut stray_m = stray_m;
     if grid.shape.layers == Layers::Single {
@@ -127,7 +127,8 @@ fn interest_of(grid: &GridOptions, stray_m: [f64; 3]) -> Result<RingInterest, St
     // As fine along the ground as across it.
     let subcells = if grid.shape.up == Up::Y { [4, 2, 4] } else { RingOptions::default().subcells };
     let options = RingOptions { bounds, subcells, ..RingOptions::default() };
-    Ok(RingInterest::new(Grid::new(cell_m)?, Rings::new(&rings)?, options)?)
+    let interest = RingInterest::new(Grid::new(cell_m)?, Rings::new(&rings)?, options)?;
+    Ok(GridView { interest, stray_m: farther_m })
 }
 
 impl Replication for Channels {
@@ -224,9 +225,16 @@ impl Replication for Channels {
 
     fn set_viewpoint(&mut self, id: ConnectionId, position: [f64; 3]) {
         if let Some(view) = self.seat(id) {
-            view.viewpoint = Some(position);
-            view.viewpoint_moved = true;
+            view.set_viewpoint(position);
         }
+    }
+
+    fn set_viewpoints(&mut self, id: ConnectionId, positions: &[[f64; 3]]) -> Result<(), InterestError> {
+        self.seat(id).map_or(Ok(()), |view| view.set_viewpoints(positions))
+    }
+
+    fn set_shapes(&mut self, id: ConnectionId, shapes: &[Shape]) -> Result<(), InterestError> {
+        seat_in(&mut self.seats, id).map_or(Ok(()), |view| self.views.set_shapes(view, shapes))
     }
 
     fn subscribe(&mut self, id: ConnectionId, key: ChannelKey, interval_ticks: u16) -> Result<(), LimitReached> {

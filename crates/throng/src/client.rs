@@ -188,6 +188,8 @@ struct Link {
     /// Proves our address again when it has changed.
     probe: PathProbe,
     is_live: bool,
+    /// It is closed when all that was sent has arrived, or at this time.
+    leaving: Option<Box<(Time, CloseReason)>>,
 }
 
 impl ClientCore {
@@ -286,6 +288,7 @@ impl<D: Decoder> ClientCore<D> {
             State::Open(link) => {
                 link.session.handle_timeout(now);
                 while link.session.poll_delivery().is_some() {}
+                link.close_if_flushed(now);
                 if !link.session.is_closing() && link.probe.poll_transmit(now, &mut link.sealer, out) {
                     return true;
                 }
@@ -311,7 +314,11 @@ impl<D: Decoder> ClientCore<D> {
     pub fn poll_timeout(&self) -> Option<Time> {
         match &self.state {
             State::Connecting(handshake) => handshake.poll_timeout(),
-            State::Open(link) => link.session.next_deadline(),
+            State::Open(link) => {
+                let is_flushed = || link.session.pending_message_bytes() == 0;
+                let leaves_at = link.leaving.as_ref().map(|leaving| if is_flushed() { Time(0) } else { leaving.0 });
+                link.session.next_deadline().map(|deadline| leaves_at.map_or(deadline, |at| deadline.min(at)))
+            }
             State::Leaving(..) | State::Over => None,
         }
     }
@@ -474,7 +481,9 @@ impl<D: Decoder> ClientCore<D> {
         Ok(())
     }
 
-    /// Leaves; the server is told why, if there are packets to come.
+    /// Leaves at once; the server is told why by the packets to come: go on calling [`poll_transmit`](Self::poll_transmit)
+    /// until [`is_over`](Self::is_over). Messages that have not arrived are cut off: see
+    /// [`close_after_flush`](Self::close_after_flush).
     pub fn close(&mut self, now: Time, reason: &str) {
         match &mut self.state {
             State::Open(link) => link.session.close(now, CloseReason::new(CloseCode::DONE, reason)),
@@ -484,6 +493,39 @@ impl<D: Decoder> ClientCore<D> {
             }
             State::Leaving(..) | State::Over => {}
         }
+    }
+
+    /// Leaves when all messages that wait have arrived, and after `within` at the latest: then what has not arrived is cut
+    /// off. Go on as before until [`is_over`](Self::is_over), and send nothing more. Of two calls the first counts. A client
+    /// that is not connected yet leaves at once.
+    ///
+    /// Messages on unreliable lanes count as arrived when they are sent.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use throng::{Client, Clock, ReceiveError};
+    /// fn leave(mut client: Client, clock: &Clock) -> Result<(), ReceiveError> {
+    ///     client.close_after_flush(clock.now(), "good night", Duration::from_secs(2));
+    ///     while !client.is_over() {
+    ///         client.update(clock.now())?;
+    ///         std::thread::sleep(Duration::from_millis(5));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn close_after_flush(&mut self, now: Time, reason: &str, within: Duration) {
+        match &mut self.state {
+            State::Open(link) if link.is_live => {
+                let reason = CloseReason::new(CloseCode::DONE, reason);
+                link.leaving.get_or_insert_with(|| Box::new((now.after(within), reason)));
+            }
+            _ => self.close(now, reason),
+        }
+    }
+
+    /// Whether it has ended, and the server was told: nothing comes or goes any more. What came before can still be polled.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
     }
 
     /// The value of an object as the server had it, quantised; `None` if it is not in sight or of another type. Fields that
@@ -572,6 +614,7 @@ impl<D: Decoder> ClientCore<D> {
             opener: connected.opener,
             probe: connected.probe,
             is_live: false,
+            leaving: None,
         }));
     }
 
@@ -653,6 +696,15 @@ impl<D: Decoder> ClientCore<D> {
 }
 
 impl Link {
+    /// Begins to close if that was asked for, and all messages have arrived or the time for that has passed.
+    fn close_if_flushed(&mut self, now: Time) {
+        let is_due =
+            |leaving: &mut Box<(Time, CloseReason)>| now >= leaving.0 || self.session.pending_message_bytes() == 0;
+        if let Some(leaving) = self.leaving.take_if(is_due) {
+            self.session.close(now, leaving.1);
+        }
+    }
+
     fn write(&mut self, now: Time, tick: Option<Tick>, out: &mut Vec<u8>) -> bool {
         let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) else { return false };
         plan.begin(tick.unwrap_or_default(), out).finish();

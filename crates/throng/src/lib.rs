@@ -75,9 +75,17 @@
 //! | fields that the owner predicts itself | `skip_owner` on the field; the owner's client passes over it, and keeps what [`ClientCore::predict`] is told |
 //! | a secret from the owner | `hide_from_owner` on the field: costs a subscription for each viewer of each such object |
 //! | "which one is me?" | [`ClientEvent::Owned`], [`ClientCore::owned`], [`ClientCore::is_mine`]; [`Server::owner`] |
+//! | all objects of a type, or of an owner | [`Server::objects`], [`Server::owned`]; [`ClientCore::objects`], [`ClientCore::owned`] |
 //! | something that happened, for one client | [`Server::send`] on a lane: it is delivered or the connection ends |
+//! | the same for all, for a team, for those near a place | [`Server::broadcast`], [`Server::send_to_channel`], [`Server::send_near`]: encoded once |
+//! | messages of several types on a lane | [`Received::kind`], [`Received::get`] |
+//! | a split screen, a camera beside the player | [`Server::set_viewpoints`] |
+//! | a scope, a room, a place that somebody watches | [`Server::set_shapes`] |
 //! | what a player does | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
 //! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`]; see below |
+//! | a loop that keeps time | [`Server::run`], or [`Server::step`] in a loop of your own |
+//! | an end after everything has arrived | [`Server::disconnect_after_flush`], [`ClientCore::close_after_flush`] |
+//! | what a backend knows of a player | [`TokenIssuer::issue_with`]; [`ServerEvent::Connected`] has it |
 //! | a test, or a world in one process | [`net::MemoryNetwork`] with [`Server::new`] and [`Client::new`] |
 //! | thousands of clients in one process | [`ClientCore`] with [`net::LightUdpSocket`], and [`Decode::Nothing`] |
 //! | to know where the time went | [`Server::last_tick`] |
@@ -126,6 +134,7 @@
 mod arena;
 mod channels;
 mod client;
+mod clock;
 mod decoder;
 mod event;
 mod farewell;
@@ -143,6 +152,7 @@ mod view;
 
 pub use channels::Channels;
 pub use client::{Client, ClientCore, ClientEvent, ClientOptions, ConnectStartError, Decode, EndReason};
+pub use clock::Clock;
 pub use decoder::{Decoder, ObjectView};
 pub use event::ServerEvent;
 pub use handshake::{LaneDifference, OpenError};
@@ -150,7 +160,7 @@ pub use message::Received;
 pub use options::{GridOptions, ServerOptions, default_lanes};
 pub use replication::{Replicated, Replication};
 pub use server::{MessageError, Queued, Server, StartError};
-pub use throng_interest::Ring;
+pub use throng_interest::{InterestError, Ring, Shape, ShapeError};
 pub use throng_link as link;
 pub use throng_link::netcode::{
     ConnectError, ConnectToken, ConnectTokenOptions, Denial, DropReason, Key, NetcodeCounters, SecondConnection,
@@ -179,8 +189,8 @@ pub use token::{TokenIssuer, random_key};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        ChannelKey, Client, ClientEvent, ClientOptions, ConnectionId, DespawnReason, GridOptions, ObjectId, Placement,
-        Replicate, ReplicateEnum, Ring, Schema, Server, ServerEvent, ServerOptions, Tick, Time, TokenIssuer, Up,
-        random_key,
+        ChannelKey, Client, ClientEvent, ClientOptions, Clock, ConnectionId, DespawnReason, GridOptions, ObjectId,
+        Placement, Replicate, ReplicateEnum, Ring, Schema, Server, ServerEvent, ServerOptions, Tick, Time, TokenIssuer,
+        Up, random_key,
     };
 }

@@ -43,6 +43,8 @@ pub(crate) struct Peer {
     pub(crate) waiting: Waiting,
     /// Which room the next piece of replication needs, when there is one.
     rest: Rest,
+    /// It is closed when all that was sent to it has arrived.
+    pub(crate) is_flushed_first: bool,
     /// Why we are closing it, if we are.
     leaving: Option<CloseReason>,
     /// Ended without the session's doing.
@@ -101,6 +103,7 @@ impl Peer {
             budget: WorkBudget::new(units_per_s, units_per_s, now),
             waiting: Waiting::default(),
             rest: Rest::Waiting,
+            is_flushed_first: false,
             leaving: None,
             gone: None,
         }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use throng_interest::{InterestError, Shape};
 use throng_replica::{ChannelKey, ConnectionCounters, Executor, HubCounters, LimitReached, Placement};
 use throng_schema::{Schema, Values, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
@@ -74,6 +75,19 @@ pub trait Replication: Send + Sized {
 
     /// Where the connection looks from, in metres.
     fn set_viewpoint(&mut self, id: ConnectionId, position: [f64; 3]);
+
+    /// Where the connection looks from, in metres, if it does from several places. Models with one viewpoint for each
+    /// connection take the first.
+    fn set_viewpoints(&mut self, id: ConnectionId, positions: &[[f64; 3]]) -> Result<(), InterestError> {
+        positions.first().into_iter().for_each(|&position| self.set_viewpoint(id, position));
+        Ok(())
+    }
+
+    /// The shapes that the connection sees beside what is around its viewpoints. Models without cells pass over them.
+    fn set_shapes(&mut self, id: ConnectionId, shapes: &[Shape]) -> Result<(), InterestError> {
+        let _ = (id, shapes);
+        Ok(())
+    }
 
     /// Sends the connection what lives in a channel, every `interval_ticks` ticks if the model has rates for channels.
     fn subscribe(&mut self, id: ConnectionId, key: ChannelKey, interval_ticks: u16) -> Result<(), LimitReached>;

@@ -1,7 +1,10 @@
 //! The server that a game embeds in its own loop.
 
+mod leaving;
 mod messages;
 mod objects;
+mod run;
+mod views;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,9 +20,7 @@ use throng_link::session::{
 };
 use throng_meter::{Subsystem, TickMeter, TickRecord};
 use throng_net::{BindError, Driver, DriverCounters, ReceiveError, SocketBuffers, UdpDriver, UdpOptions};
-use throng_replica::{
-    ChannelKey, ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, Replicator,
-};
+use throng_replica::{ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, Replicator};
 use throng_schema::{Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
@@ -36,6 +37,7 @@ use crate::outbound::{Job, Pool, Stopwatch, Way, Worker, is_delivered};
 use crate::peer::Peer;
 use crate::replication::Replication;
 
+use leaving::Leaving;
 pub use messages::{MessageError, Queued};
 
 /// Why a server could not be started.
@@ -123,6 +125,9 @@ pub struct Server<R = Channels> {
     events_dropped: u64,
     greetings_timed_out: u64,
     messages_refused: u64,
+    flushes_timed_out: u64,
+    ticks_skipped: u64,
+    leaving: Vec<Leaving>,
     farewells: Farewells,
     inputs: VecDeque<(ConnectionId, Input)>,
     meter: TickMeter,
@@ -204,6 +209,9 @@ impl<R: Replication> Server<R> {
             events_dropped: 0,
             greetings_timed_out: 0,
             messages_refused: 0,
+            flushes_timed_out: 0,
+            ticks_skipped: 0,
+            leaving: Vec::new(),
             farewells: Farewells::default(),
             inputs: VecDeque::new(),
             meter: TickMeter::new(),
@@ -365,50 +373,11 @@ impl<R: Replication> Server<R> {
         self.replication.set_placement(id, placement)
     }
 
-    /// Where the client looks from, in metres: decides which cells of the grids it is sent, and how often.
-    pub fn set_viewpoint(&mut self, connection: ConnectionId, position: [f64; 3]) {
-        self.replication.set_viewpoint(connection, position);
-    }
-
-    /// Sends the client what lives in a channel, every `interval_ticks` ticks (1 to 65,535), from now on. The subscription
-    /// to the channel of a single object ends some time after the object.
-    ///
-    /// # Errors
-    /// The interval is 0, the channel belongs to another owner, or names a grid or an object that does not exist, or a limit
-    /// is reached.
-    pub fn subscribe(
-        &mut self,
-        connection: ConnectionId,
-        channel: ChannelKey,
-        interval_ticks: u16,
-    ) -> Result<(), LimitReached> {
-        self.replication.subscribe(connection, channel, interval_ticks)
-    }
-
-    /// Ends what [`Server::subscribe`] began.
-    pub fn unsubscribe(&mut self, connection: ConnectionId, channel: ChannelKey) {
-        self.replication.unsubscribe(connection, channel);
-    }
-
     /// What one client may be sent from now on, in bytes per second with all headers down to IP: instead of
     /// [`ServerOptions::client_bytes_per_s`], for phones beside desktops. At least 1; congestion control stays below it.
     pub fn set_budget(&mut self, connection: ConnectionId, bytes_per_s: u32, now: Time) {
         if let Some(peer) = self.peers.get_mut(connection) {
             peer.session.set_rate_limit(now, bytes_per_s.max(1));
-        }
-    }
-
-    /// Ends a connection; the client is told why.
-    pub fn disconnect(&mut self, connection: ConnectionId, now: Time, reason: &str) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.close(now, CloseReason::new(CloseCode::DONE, reason));
-        }
-    }
-
-    /// Ends all connections; go on ticking until [`connection_count`](Self::connection_count) is 0.
-    pub fn shut_down(&mut self, now: Time, reason: &str) {
-        for peer in self.peers.iter_mut() {
-            peer.close(now, CloseReason::new(CloseCode::SHUTDOWN, reason));
         }
     }
 
@@ -509,6 +478,8 @@ impl<R: Replication> Server<R> {
             ("events_dropped", self.events_dropped),
             ("greetings_timed_out", self.greetings_timed_out),
             ("messages_refused", self.messages_refused),
+            ("flushes_timed_out", self.flushes_timed_out),
+            ("ticks_skipped", self.ticks_skipped),
             ("denials_untold", self.inbound.denials_untold),
             ("farewells_left_out", self.farewells.left_out),
             ("send_errors", self.workers.iter().map(|worker| worker.send_errors).sum()),
@@ -576,6 +547,7 @@ impl<R: Replication> Server<R> {
 
     /// Everything that sessions want to tell, and the end of those that are over.
     fn settle_sessions(&mut self, now: Time) {
+        self.close_flushed(now);
         for index in 0..self.peers.slots.len() {
             let Some(peer) = &mut self.peers.slots[index] else { continue };
             peer.session.handle_timeout(now);
@@ -595,7 +567,9 @@ impl<R: Replication> Server<R> {
             if peer.stage == Stage::Live {
                 self.replication.set_allowance(peer.id, peer.replication_allowance_bytes(now));
             }
-            let cause = peer.session.poll_close().or_else(|| peer.gone.take());
+            // The end comes after everything that was said before it: what the game has no room for yet is polled first.
+            let is_heard = peer.stage != Stage::Live || peer.waiting.has_room(&self.options);
+            let cause = is_heard.then(|| peer.session.poll_close().or_else(|| peer.gone.take())).flatten();
             if let Some(cause) = cause {
                 self.end(index, cause);
             }

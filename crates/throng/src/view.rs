@@ -1,7 +1,9 @@
 //! What each connection sees of the channels: cells by distance, and what follows from them.
 
 use rustc_hash::FxHashMap;
-use throng_interest::{CellId, RingInterest, Scratch, Sink, Viewer};
+use throng_interest::{
+    CellId, InterestError, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, Scratch, Shape, Sink, Sources, Viewer,
+};
 use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
@@ -52,7 +54,11 @@ pub(crate) struct View {
     pub(crate) is_live: bool,
     /// One for each grid.
     viewers: Vec<Viewer>,
-    pub(crate) viewpoint: Option<[f64; 3]>,
+    viewpoint: Option<[f64; 3]>,
+    /// The viewpoints beside that one.
+    more_viewpoints: Vec<[f64; 3]>,
+    shapes: Vec<Shape>,
+    /// What it looks at is not what it was when its cells were worked out.
     pub(crate) viewpoint_moved: bool,
     /// A cell in view has no subscription.
     has_refused: bool,
@@ -88,16 +94,46 @@ impl View {
 
     /// Whether the client looks from within `radius_m` of a place.
     pub(crate) fn looks_from_within(&self, place: [f64; 3], radius_m: f64) -> bool {
-        self.viewpoint.is_some_and(|from| {
+        let is_near = |from: &[f64; 3]| {
             let squared: f64 = from.iter().zip(place).map(|(from, to)| (from - to) * (from - to)).sum();
             squared <= radius_m * radius_m
-        })
+        };
+        self.viewpoints().any(is_near)
     }
+
+    fn viewpoints(&self) -> impl Iterator<Item = &[f64; 3]> {
+        self.viewpoint.iter().chain(&self.more_viewpoints)
+    }
+
+    pub(crate) fn set_viewpoint(&mut self, position: [f64; 3]) {
+        self.viewpoint = Some(position);
+        self.more_viewpoints.clear();
+        self.viewpoint_moved = true;
+    }
+
+    pub(crate) fn set_viewpoints(&mut self, positions: &[[f64; 3]]) -> Result<(), InterestError> {
+        if positions.len() > MAX_VIEWPOINTS {
+            return Err(InterestError::TooManyViewpoints { viewpoints: positions.len() });
+        }
+        self.viewpoint = positions.first().copied();
+        self.more_viewpoints.clear();
+        self.more_viewpoints.extend_from_slice(positions.get(1..).unwrap_or_default());
+        self.viewpoint_moved = true;
+        Ok(())
+    }
+}
+
+/// One grid as viewers see it.
+pub(crate) struct GridView {
+    /// Its rings reach farther than the game asks for, by `stray_m`.
+    pub(crate) interest: RingInterest,
+    /// How far an object may be outside of the cell that it lives in.
+    pub(crate) stray_m: f64,
 }
 
 /// The grids' rings, and how often a subscription was refused.
 pub(crate) struct Views {
-    interests: Vec<RingInterest>,
+    grids: Vec<GridView>,
     /// Where each grid's world ends, in metres.
     bounds_m: Vec<Option<[[f64; 3]; 2]>>,
     scratch: Scratch,
@@ -106,6 +142,10 @@ pub(crate) struct Views {
     wanted: Vec<(ObjectId, u16)>,
     /// Scratch of [`Views::weigh`].
     own_channels: Vec<ChannelKey>,
+    /// Scratch of [`Views::follow_viewpoint`].
+    positions: Vec<[f64; 3]>,
+    /// Scratch of [`Views::follow_viewpoint`].
+    shapes: Vec<Shape>,
     /// Objects have changed hands since the last look.
     owners_changed: bool,
     pub(crate) refused: u64,
@@ -115,18 +155,20 @@ impl Views {
     /// Ticks between two sends of a cell at this ring; 1 for what is no cell.
     pub(crate) fn ring_interval(&self, key: ChannelKey, ring: u8) -> u16 {
         let ChannelKey::Cell { grid, .. } = key else { return 1 };
-        self.interests.get(usize::from(grid)).map_or(1, |interest| interest.rings().interval_ticks(ring) as u16)
+        self.grids.get(usize::from(grid)).map_or(1, |grid| grid.interest.rings().interval_ticks(ring) as u16)
     }
 
-    pub(crate) fn new(interests: Vec<RingInterest>, grids: &[GridOptions], has_others: bool) -> Views {
-        let bounds_m = grids.iter().map(|grid| grid.bounds_m).collect();
+    pub(crate) fn new(grids: Vec<GridView>, options: &[GridOptions], has_others: bool) -> Views {
+        let bounds_m = options.iter().map(|grid| grid.bounds_m).collect();
         Views {
-            interests,
+            grids,
             bounds_m,
             scratch: Scratch::new(),
             has_others,
             wanted: Vec::new(),
             own_channels: Vec::new(),
+            positions: Vec::new(),
+            shapes: Vec::new(),
             owners_changed: false,
             refused: 0,
         }
@@ -137,8 +179,10 @@ impl Views {
         View {
             connection,
             is_live: false,
-            viewers: vec![Viewer::new(); self.interests.len()],
+            viewers: vec![Viewer::new(); self.grids.len()],
             viewpoint: None,
+            more_viewpoints: Vec::new(),
+            shapes: Vec::new(),
             viewpoint_moved: false,
             has_refused: false,
             lacks_others: false,
@@ -187,11 +231,11 @@ impl Views {
     /// Tries the cells in view that have no subscription, nearest ring first.
     fn ask_again(&mut self, view: &mut View, replicator: &mut Replicator) {
         view.has_refused = false;
-        for (grid, (interest, viewer)) in self.interests.iter().zip(&mut view.viewers).enumerate() {
+        for (number, (grid, viewer)) in self.grids.iter().zip(&mut view.viewers).enumerate() {
             let mut sink = CellSink {
                 connection: view.connection,
-                grid: grid as u8,
-                interest,
+                grid: number as u8,
+                interest: &grid.interest,
                 explicit: &view.explicit,
                 own: &view.own,
                 replicator,
@@ -201,24 +245,57 @@ impl Views {
         }
     }
 
+    /// Replaces the shapes that the client sees beside what is around its viewpoints.
+    pub(crate) fn set_shapes(&self, view: &mut View, shapes: &[Shape]) -> Result<(), InterestError> {
+        if shapes.len() > MAX_SHAPES {
+            return Err(InterestError::TooManyShapes { shapes: shapes.len() });
+        }
+        for GridView { interest, stray_m } in &self.grids {
+            for shape in shapes {
+                interest.grid().cells_in(shape, interest.rings(), |_, _| {})?;
+                interest.grid().cells_in(&grown(shape, *stray_m), interest.rings(), |_, _| {})?;
+            }
+        }
+        view.shapes.clear();
+        view.shapes.extend_from_slice(shapes);
+        view.viewpoint_moved = true;
+        Ok(())
+    }
+
     fn follow_viewpoint(&mut self, view: &mut View, replicator: &mut Replicator) {
-        let Some(viewpoint) = view.viewpoint.filter(|_| view.viewpoint_moved && view.is_live) else {
+        if !view.viewpoint_moved || !view.is_live {
             return;
-        };
+        }
         view.viewpoint_moved = false;
         let refused = self.refused;
-        for (grid, (interest, viewer)) in self.interests.iter().zip(&mut view.viewers).enumerate() {
+        let single = view.viewpoint.filter(|_| view.more_viewpoints.is_empty() && view.shapes.is_empty());
+        for (number, (grid, viewer)) in self.grids.iter().zip(&mut view.viewers).enumerate() {
             let mut sink = CellSink {
                 connection: view.connection,
-                grid: grid as u8,
-                interest,
+                grid: number as u8,
+                interest: &grid.interest,
                 explicit: &view.explicit,
                 own: &view.own,
                 replicator,
                 refused: &mut self.refused,
             };
-            let viewpoint = within(viewpoint, self.bounds_m[grid]);
-            interest.update(viewer, viewpoint, &mut self.scratch, &mut sink);
+            let bounds_m = self.bounds_m[number];
+            match single {
+                Some(viewpoint) => {
+                    grid.interest.update(viewer, within(viewpoint, bounds_m), &mut self.scratch, &mut sink);
+                }
+                None => {
+                    let viewpoints = view.viewpoint.iter().chain(&view.more_viewpoints);
+                    self.positions.clear();
+                    self.positions.extend(viewpoints.map(|&viewpoint| within(viewpoint, bounds_m)));
+                    self.shapes.clear();
+                    self.shapes.extend(view.shapes.iter().map(|shape| grown(shape, grid.stray_m)));
+                    let sources = Sources { positions: &self.positions, shapes: &self.shapes, cells: &[] };
+                    let updated = grid.interest.update_from(viewer, &sources, &mut self.scratch, &mut sink);
+                    debug_assert!(updated.is_ok(), "viewpoints and shapes were checked when they were set");
+                    self.refused += u64::from(updated.is_err());
+                }
+            }
             view.has_refused |= self.refused > refused;
         }
     }
@@ -250,11 +327,10 @@ impl Views {
     pub(crate) fn follow(&mut self, view: &mut View, replicator: &mut Replicator) {
         self.wanted.clear();
         view.lacks_others = false;
-        for viewer in view.viewers.iter().zip(&self.interests).enumerate() {
-            let (grid, (viewer, interest)) = viewer;
+        for (grid, (viewer, of_grid)) in view.viewers.iter().zip(&self.grids).enumerate() {
             for held in viewer.held() {
                 let CellId { x, y, z } = held.cell;
-                let interval = interest.rings().interval_ticks(held.ring) as u16;
+                let interval = of_grid.interest.rings().interval_ticks(held.ring) as u16;
                 let key = ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] };
                 collect_others(replicator, key, interval, view.connection, &mut self.wanted);
             }
@@ -302,6 +378,22 @@ impl Views {
 fn within(viewpoint: [f64; 3], bounds_m: Option<[[f64; 3]; 2]>) -> [f64; 3] {
     let Some([low, high]) = bounds_m else { return viewpoint };
     std::array::from_fn(|axis| viewpoint[axis].min(high[axis]).max(low[axis]))
+}
+
+/// The shape with everything around it that is at most so far away: what stands in the shape may live in a cell that the
+/// shape does not touch.
+fn grown(shape: &Shape, by_m: f64) -> Shape {
+    match *shape {
+        Shape::Sphere { centre, radius_m } => Shape::Sphere { centre, radius_m: radius_m + by_m },
+        Shape::Box { min, max } => Shape::Box { min: min.map(|at| at - by_m), max: max.map(|at| at + by_m) },
+        Shape::Cone { apex, axis, half_angle_rad, range_m } => {
+            // The same cone from so far behind that its sides have moved outwards by this much.
+            let length = axis.iter().map(|along| along * along).sum::<f64>().sqrt();
+            let back_m = by_m / half_angle_rad.sin();
+            let apex = std::array::from_fn(|along| apex[along] - axis[along] / length * back_m);
+            Shape::Cone { apex, axis, half_angle_rad, range_m: range_m + back_m + by_m }
+        }
+    }
 }
 
 fn collect_others(

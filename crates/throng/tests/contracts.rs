@@ -9,6 +9,7 @@ mod budget;
 mod convergence;
 mod endings;
 mod fair_turns;
+mod farewells;
 mod harness;
 mod hostile;
 mod idle_objects;

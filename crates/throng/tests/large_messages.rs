@@ -38,7 +38,6 @@ enum Way {
 
 /// Parcels that have come at the other end, in order.
 fn received(world: &World, way: Way) -> Vec<Parcel> {
-    let schema = &world.schema;
     match way {
         Way::Up => world
             .events

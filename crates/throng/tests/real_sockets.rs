@@ -148,7 +148,6 @@ fn a_client_that_opens_a_new_socket_in_the_middle_of_play_stays() {
     play.until("it is in", |play| play.all_are_in() && !play.scores.is_empty());
     let connection = play.server.connections().next().expect("it is in");
     let before = play.server.address(connection);
-    let schema = Arc::clone(&play.schema);
     let (mut sent, mut down) = (0, Vec::new());
     play.events.clear();
     play.until("200 messages each way, with three new sockets", |play| {

@@ -1,6 +1,6 @@
 //! What lies within a ring is seen, wherever the game puts things and viewers.
 
-use throng::{GridOptions, GridShape, ObjectId, Placement, Ring};
+use throng::{ClientEvent, GridOptions, GridShape, InterestError, ObjectId, Placement, Ring, Shape};
 use throng_testkit::{Beacon, for_seeds};
 
 use crate::harness::{World, WorldOptions};
@@ -113,4 +113,157 @@ fn in_a_world_where_y_is_up_people_are_where_the_game_puts_them_and_neighbours_a
             false => assert_eq!(seen, None, "{position:?} is far along the ground"),
         }
     }
+}
+
+/// Beacons on a plane, one every 2 m.
+fn field_of_beacons(world: &mut World) -> Vec<(ObjectId, [f32; 3])> {
+    let places = (-20..20).flat_map(|x| (-20..20).map(move |y| [x as f32 * 2.0, y as f32 * 2.0, 1.0]));
+    let spawn = |position| {
+        let beacon = Beacon { position, ..Beacon::default() };
+        (world.server.spawn(beacon, Placement::Cell(0)).expect("room"), position)
+    };
+    places.map(spawn).collect()
+}
+
+/// A world of small cells, with one ring of 5 m.
+fn short_sighted(seed: u64) -> World {
+    let mut options = WorldOptions::new(seed);
+    let rings = vec![Ring { radius_m: 5.0, interval_ticks: 1 }];
+    options.server.grids = vec![GridOptions { shape: GridShape::stacked([2.56; 3]), rings, bounds_m: None }];
+    World::with_guests(options, 1)
+}
+
+/// Everything that `is_wanted` is seen, and nothing that is more than some cells away from it.
+fn check_sight(
+    world: &World,
+    beacons: &[(ObjectId, [f32; 3])],
+    away_m: impl Fn([f64; 3]) -> f64,
+    what: &str,
+) -> Result<(), String> {
+    for &(id, position) in beacons {
+        let (away_m, seen) = (away_m(position.map(f64::from)), world.guests[0].client.kind(id).is_some());
+        if away_m <= 0.0 && !seen || away_m > 9.0 && seen {
+            return Err(format!("{what}: the beacon at {position:?}, {away_m:.1} m away, is seen: {seen}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_client_that_looks_from_several_places_sees_what_is_around_each_of_them() {
+    for_seeds(COMMAND, 8, |seed| {
+        let mut world = short_sighted(seed);
+        let connection = world.connection(0);
+        let beacons = field_of_beacons(&mut world);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for round in 0..12 {
+            let viewpoints: Vec<[f64; 3]> =
+                (0..rng.usize(0..5)).map(|_| [rng.f64() * 60.0 - 30.0, rng.f64() * 60.0 - 30.0, 1.0]).collect();
+            world.server.set_viewpoints(connection, &viewpoints).expect("few");
+            world.steps(6);
+            let away_m = |from: [f64; 3]| {
+                let away_m = viewpoints.iter().map(|to| (from[0] - to[0]).hypot(from[1] - to[1]) - 5.0);
+                away_m.fold(f64::INFINITY, f64::min)
+            };
+            check_sight(&world, &beacons, away_m, &format!("round {round}, {} viewpoints", viewpoints.len()))?;
+        }
+        // One again, by the way for one.
+        world.server.set_viewpoint(connection, [0.0, 0.0, 1.0]);
+        world.steps(6);
+        check_sight(&world, &beacons, |from| from[0].hypot(from[1]) - 5.0, "one viewpoint")
+    });
+}
+
+#[test]
+fn a_client_sees_what_is_in_its_shapes_besides_what_is_around_its_viewpoint() {
+    let mut world = short_sighted(1);
+    let connection = world.connection(0);
+    let beacons = field_of_beacons(&mut world);
+    let around = |from: [f64; 3]| from[0].hypot(from[1]) - 5.0;
+    let scope = Shape::Cone { apex: [0.0, 0.0, 1.0], axis: [2.0, 2.0, 0.0], half_angle_rad: 0.3, range_m: 30.0 };
+    let in_scope = |from: [f64; 3]| {
+        let (distance_m, along) = (from[0].hypot(from[1]), from[1].atan2(from[0]) - std::f64::consts::FRAC_PI_4);
+        (distance_m - 30.0).max(distance_m * (along.abs() - 0.3))
+    };
+    let room = Shape::Box { min: [-30.0, -30.0, 0.0], max: [-20.0, -25.0, 2.0] };
+    let in_room = |from: [f64; 3]| (-30.0 - from[0]).max(from[0] + 20.0).max(-30.0 - from[1]).max(from[1] + 25.0);
+    let ward = Shape::Sphere { centre: [30.0, -30.0, 1.0], radius_m: 6.0 };
+    let in_ward = |from: [f64; 3]| (from[0] - 30.0).hypot(from[1] + 30.0) - 6.0;
+
+    world.server.set_viewpoint(connection, [0.0, 0.0, 1.0]);
+    world.server.set_shapes(connection, &[scope, room, ward]).expect("good shapes");
+    world.steps(6);
+    let all = |from| around(from).min(in_scope(from)).min(in_room(from)).min(in_ward(from));
+    check_sight(&world, &beacons, all, "three shapes").unwrap();
+
+    // The player turns round and leaves the room; the shapes replace those before.
+    world.server.set_shapes(connection, &[ward]).expect("a good shape");
+    world.steps(6);
+    check_sight(&world, &beacons, |from| around(from).min(in_ward(from)), "one shape").unwrap();
+    // Without a viewpoint the shape stays.
+    world.server.set_viewpoints(connection, &[]).expect("none");
+    world.steps(6);
+    check_sight(&world, &beacons, in_ward, "a shape alone").unwrap();
+    world.server.set_shapes(connection, &[]).expect("none");
+    world.steps(6);
+    check_sight(&world, &beacons, |_| f64::INFINITY, "nothing").unwrap();
+    let gone = world.guests[0].events.iter().filter(|event| matches!(event, ClientEvent::Despawned { .. })).count();
+    assert!(gone > 100, "{gone}");
+}
+
+#[test]
+fn what_strays_from_a_cell_that_a_shape_touches_is_seen_in_the_shape() {
+    let mut options = WorldOptions::new(4);
+    // 64 steps to a cell and 7 bits: there is room to stray by a quarter of a cell.
+    let rings = vec![Ring { radius_m: 1.0, interval_ticks: 1 }];
+    options.server.grids = vec![GridOptions { shape: GridShape::stacked([0.64, 0.64, 8.0]), rings, bounds_m: None }];
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    let start = Beacon { position: [0.60, 0.3, 1.0], ..Beacon::default() };
+    let beacon = world.server.spawn(start, Placement::Cell(0)).expect("room");
+    // Over the border and into the room, while it lives in the cell before it.
+    let room = Shape::Box { min: [0.66, 0.0, 0.0], max: [1.2, 0.6, 2.0] };
+    world.server.set_shapes(connection, &[room]).expect("a good shape");
+    world.steps(3);
+    world.server.get_mut::<Beacon>(beacon).expect("it is there").position[0] = 0.67;
+    world.steps(6);
+    assert!(world.guests[0].client.kind(beacon).is_some(), "it stands in the room");
+}
+
+#[test]
+fn viewpoints_and_shapes_that_cannot_be_are_errors_and_change_nothing() {
+    let mut world = short_sighted(2);
+    let connection = world.connection(0);
+    let beacons = field_of_beacons(&mut world);
+    let ward = Shape::Sphere { centre: [30.0, -30.0, 1.0], radius_m: 6.0 };
+    world.server.set_viewpoint(connection, [0.0, 0.0, 1.0]);
+    world.server.set_shapes(connection, &[ward]).expect("a good shape");
+    let too_many = world.server.set_viewpoints(connection, &[[0.0; 3]; 9]);
+    assert_eq!(too_many, Err(InterestError::TooManyViewpoints { viewpoints: 9 }));
+    assert_eq!(world.server.set_shapes(connection, &[ward; 9]), Err(InterestError::TooManyShapes { shapes: 9 }));
+    let cone = |half_angle_rad, range_m| Shape::Cone { apex: [0.0; 3], axis: [1.0, 0.0, 0.0], half_angle_rad, range_m };
+    let bad = [
+        Shape::Sphere { centre: [f64::NAN, 0.0, 0.0], radius_m: 1.0 },
+        Shape::Sphere { centre: [0.0; 3], radius_m: -1.0 },
+        Shape::Sphere { centre: [0.0; 3], radius_m: 1e6 },
+        Shape::Box { min: [1.0; 3], max: [0.0; 3] },
+        cone(0.0, 1.0),
+        cone(1e-300, 1.0),
+        cone(4.0, 1.0),
+    ];
+    for shape in bad {
+        assert!(world.server.set_shapes(connection, &[ward, shape]).is_err(), "{shape:?}");
+    }
+    world.steps(6);
+    let wanted = |from: [f64; 3]| {
+        let in_ward = (from[0] - 30.0).hypot(from[1] + 30.0) - 6.0;
+        in_ward.min(from[0].hypot(from[1]) - 5.0)
+    };
+    check_sight(&world, &beacons, wanted, "after the errors").unwrap();
+    // Of a connection that is gone nothing is kept, and nothing breaks.
+    world.server.disconnect(connection, world.now, "bye");
+    world.steps(40);
+    assert_eq!(world.server.set_shapes(connection, &[ward]), Ok(()));
+    assert_eq!(world.server.set_viewpoints(connection, &[[0.0; 3]; 2]), Ok(()));
+    world.steps(3);
 }

@@ -82,9 +82,8 @@ fn what_is_changed_through_the_iterator_is_sent_and_what_it_did_not_reach_is_not
     world.steps(5);
     let seen = |number| world.guests[0].client.objects::<Beacon>().filter(|(_, seen)| seen.number == number).count();
     assert_eq!((seen(7), seen(0)), (4, 6));
-    let [first, second] = [0, 1].map(|skipped| {
-        world.server.objects::<Beacon>().nth(skipped).map(|(id, _)| id).expect("ten of them")
-    });
+    let [first, second] =
+        [0, 1].map(|skipped| world.server.objects::<Beacon>().nth(skipped).map(|(id, _)| id).expect("ten of them"));
     // One that is touched in both ways is quantised once.
     world.server.get_mut::<Beacon>(first).expect("it is there").number = 8;
     world.server.objects_mut::<Beacon>().for_each(|(id, beacon)| beacon.number += u32::from(id == second));
@@ -118,9 +117,8 @@ fn a_client_finds_all_that_it_sees_and_what_of_it_is_its_own() {
 fn what_a_player_leaves_behind_is_found_after_it_has_gone() {
     let mut world = World::with_guests(WorldOptions::new(3), 2);
     let gone = world.connection(0);
-    let left = [(); 3].map(|()| {
-        world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(gone)).expect("room")
-    });
+    let left =
+        [(); 3].map(|()| world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(gone)).expect("room"));
     world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(world.connection(1))).expect("room");
     world.server.disconnect(gone, world.now, "bye");
     world.steps_until(60, |world| world.guests[0].connection.is_none()).expect("it ends");

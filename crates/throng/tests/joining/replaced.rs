@@ -408,7 +408,6 @@ fn talk_while_moving(rig: &mut Rig, client: usize, mut change: impl FnMut(&mut R
         rig.step();
     }
     rig.steps(150);
-    let schema = Arc::clone(&rig.schema);
     let number = |message: &throng::Received| message.get::<Chat>().expect("a chat").number;
     let up = rig.events.iter().map(|event| match event {
         ServerEvent::Message { message, .. } => number(message),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use throng::net::{Driver, DriverCounters, MemoryDriver, MemoryNetwork, ReceiveError, SendError, Transmit};
 use throng::{
-    Client, ClientCore, ClientEvent, ClientOptions, ConnectionId, InputError, Key, MessageError, Schema, Server,
-    ServerEvent, ServerOptions, Time,
+    Client, ClientCore, ClientEvent, ClientOptions, ConnectionId, InputError, Key, MessageError, Server, ServerEvent,
+    ServerOptions, Time,
 };
 use throng_testkit::Chat;
 
@@ -138,7 +138,7 @@ struct Heard {
 }
 
 impl Heard {
-    fn take(&mut self, lane: u8, message: &throng::Received, schema: &Schema) -> Result<(), String> {
+    fn take(&mut self, lane: u8, message: &throng::Received) -> Result<(), String> {
         if !self.is_connected {
             return Err(format!("a message on lane {lane} came before *connected*"));
         }
@@ -167,7 +167,6 @@ impl Heard {
 /// The whole of it.
 pub(super) struct Stage {
     pub(super) now: Time,
-    pub(super) schema: Arc<Schema>,
     server: Server,
     player: Player,
     pub(super) fates: Fates,
@@ -194,20 +193,18 @@ impl Stage {
             Server::new(Box::new(fated(server_address())), Arc::clone(&schema), options).expect("good options");
         let token = issuer.issue(1, &[server_address()]).expect("a good token");
         let (driver, options) = (fated(client_address()), ClientOptions::default());
-        let schema_too = Arc::clone(&schema);
         let player = match kind {
             Kind::WithDriver => {
-                let client = Client::new(Box::new(driver), token, schema_too, options, Time(0));
+                let client = Client::new(Box::new(driver), token, schema, options, Time(0));
                 Player::WithDriver(Box::new(client.expect("good options")))
             }
             Kind::Core => {
-                let core = ClientCore::new(token, schema_too, Arc::new(options), Time(0));
+                let core = ClientCore::new(token, schema, Arc::new(options), Time(0));
                 Player::Core(Box::new(core.expect("good options")), driver)
             }
         };
         Stage {
             now: Time(0),
-            schema,
             server,
             player,
             fates,
@@ -273,7 +270,7 @@ impl Stage {
                     self.connection = Some(connection);
                     self.at_server.is_connected = true;
                 }
-                ServerEvent::Message { lane, message, .. } => self.at_server.take(lane, &message, &self.schema)?,
+                ServerEvent::Message { lane, message, .. } => self.at_server.take(lane, &message)?,
                 ServerEvent::Disconnected { cause, .. } => self.ended = Some(cause.to_string()),
                 other => return Err(format!("the server was told of {other:?}")),
             }
@@ -320,7 +317,7 @@ impl Stage {
         while let Some(event) = core.poll_event() {
             match event {
                 ClientEvent::Connected { .. } => self.at_client.is_connected = true,
-                ClientEvent::Message { lane, message } => self.at_client.take(lane, &message, &self.schema)?,
+                ClientEvent::Message { lane, message } => self.at_client.take(lane, &message)?,
                 ClientEvent::Ended(reason) => self.ended = Some(reason.to_string()),
                 other => return Err(format!("the client was told of {other:?}")),
             }
