@@ -39,15 +39,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use throng_wire::{BitWriter, ShortTick, Tick};
+use throng_wire::{BitWriter, Tick};
 
-use crate::encode::ENTRY_MAX_BYTES;
 use crate::frame::{Frame, Segment, Since, Variant};
 use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
-use crate::key::KEY_MAX_BYTES;
 use crate::lattice;
 use crate::limits::LimitReached;
 use crate::own::OwnRecords;
+use crate::piece::{PacketRecords, Piece, PieceWriter};
 use crate::subscription::{Stage, Subscription};
 
 /// A subscription of one connection, by its number on the wire. Numbers are used again, but not before the end of the
@@ -128,6 +127,7 @@ pub struct ConnectionCounters {
 /// A subscription that has its turn.
 #[derive(Clone, Copy, Debug)]
 struct Due {
+    /// Known when the order counts.
     score: u64,
     request: u32,
     subscription: u16,
@@ -162,8 +162,14 @@ const HALF_PACKET_BYTES: usize = 560;
 /// So many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
+/// Subscriptions are fetched from memory together when there are so many.
+const FETCH_LEAST: usize = 3;
+
 /// Subscriptions whose next turn is looked at together.
 const DUE_BLOCK: usize = 16;
+
+/// When number 0, which is nobody's, is due.
+const NEVER: Tick = Tick(i64::MAX as u64);
 
 /// What has no turn is not looked at for so many ticks.
 const NO_TURN_TICKS: u32 = 1 << 20;
@@ -196,23 +202,11 @@ struct Resend {
     waits_since: Tick,
 }
 
-/// A segment that is to be sent, or was.
-#[derive(Debug)]
-struct Piece {
-    /// `None`: the end of the subscription.
-    frame: Option<Arc<Frame>>,
-    opened: ShortTick,
-    segment: u32,
-    subscription: u16,
-    parity: bool,
-    named: bool,
-}
-
 impl Reader for Connection {
     fn with_limit(limit: usize) -> Connection {
         Connection {
             subscriptions: vec![Subscription::default()],
-            due_at: vec![Tick(0)],
+            due_at: vec![NEVER],
             free: Vec::new(),
             limit: limit.min(0x3FFF),
             due: VecDeque::new(),
@@ -243,16 +237,16 @@ impl Reader for Connection {
         if planner.allowance_bytes == 0 {
             return;
         }
-        let mut candidates = std::mem::take(&mut planner.candidates);
-        self.find_candidates(planner.now, &mut candidates);
-        fetch(&self.subscriptions, candidates.iter().copied());
-        self.is_cut = was_short && self.plan_in_order(&candidates, planner);
+        self.find_candidates(planner.now, &mut planner.candidates);
+        if planner.candidates.len() >= FETCH_LEAST {
+            fetch(&self.subscriptions, planner.candidates.iter().copied());
+        }
+        self.is_cut = was_short && self.plan_in_order(planner);
         if !was_short {
-            for &number in &candidates {
-                self.plan_turn(usize::from(number), planner);
+            for place in 0..planner.candidates.len() {
+                self.plan_turn(usize::from(planner.candidates[place]), planner);
             }
         }
-        planner.candidates = candidates;
     }
 
     fn is_asleep(&self, number: u16, channel: u32) -> bool {
@@ -286,7 +280,7 @@ impl Connection {
 
     /// Packets whose fate is not known yet.
     pub fn packets_in_flight(&self) -> usize {
-        self.records.packets.len()
+        self.records.len()
     }
 
     /// Bytes of memory that the connection holds, about.
@@ -295,8 +289,7 @@ impl Connection {
             + self.subscriptions.capacity() * (size_of::<Subscription>() + size_of::<Tick>())
             + (self.due.capacity() + self.passed.capacity()) * size_of::<Due>()
             + self.resends.capacity() * size_of::<Resend>()
-            + self.records.pieces.capacity() * size_of::<Piece>()
-            + self.records.packets.capacity() * size_of::<PacketRecord>()
+            + self.records.memory_bytes()
             + self.own.memory_bytes()
     }
 
@@ -365,16 +358,16 @@ impl Connection {
     /// The subscriptions whose next turn is not after `now`, and those of which something was lost.
     fn find_candidates(&self, now: Tick, candidates: &mut Vec<u16>) {
         candidates.clear();
-        for (block, due_at) in self.due_at.chunks(DUE_BLOCK).enumerate() {
+        let (blocks, rest) = self.due_at.as_chunks::<DUE_BLOCK>();
+        for (block, due_at) in blocks.iter().enumerate() {
             // Without a branch for each, so that a whole block is compared at once: the top bit of a difference says
             // which of the two is less.
             let signs = due_at.iter().fold(0, |signs, due_at| signs | due_at.0.wrapping_sub(now.0 + 1));
             if signs >> 63 == 1 {
-                let numbers = (block * DUE_BLOCK..).map(|number| number as u16);
-                let due = numbers.zip(due_at).filter(|(number, due_at)| *number > 0 && !due_at.is_newer_than(now));
-                candidates.extend(due.map(|(number, _)| number));
+                collect_due(block * DUE_BLOCK, due_at, now, candidates);
             }
         }
+        collect_due(blocks.len() * DUE_BLOCK, rest, now, candidates);
         for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
             let number = lost[0].subscription;
             if self.due_at[usize::from(number)].is_newer_than(now) {
@@ -384,10 +377,10 @@ impl Connection {
     }
 
     /// Plans turns in order of priority until the budget is used up. Returns whether it has left some out.
-    fn plan_in_order<S: ChannelState>(&mut self, candidates: &[u16], planner: &mut Planner<'_, S>) -> bool {
+    fn plan_in_order<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
         let mut ranks = std::mem::take(&mut planner.ranks);
         ranks.clear();
-        ranks.extend(candidates.iter().map(|&number| (self.score(number, planner.now), Reverse(number))));
+        ranks.extend(planner.candidates.iter().map(|&number| (self.score(number, planner.now), Reverse(number))));
         let mut ranks = BinaryHeap::from(ranks);
         // Sizes are guessed from those of the last turns, so a little more is asked for than is likely to fit.
         let reach = planner.allowance_bytes.saturating_add(planner.allowance_bytes / 4);
@@ -435,8 +428,7 @@ impl Connection {
         if request == NOTHING && lost_bytes == 0 {
             return 0;
         }
-        let score = self.score(number as u16, now);
-        self.due.push_back(Due { score, request, subscription: number as u16 });
+        self.due.push_back(Due { score: 0, request, subscription: number as u16 });
         bytes + lost_bytes.min(TURN_BYTES as usize)
     }
 
@@ -510,19 +502,28 @@ impl Connection {
     /// Puts what is due in order for a tick in which `budget_bytes` may be written. In order of priority if that is
     /// not enough for all, else in the order in which it was planned, which costs nothing.
     pub fn begin_write<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, budget_bytes: usize) {
+        if self.due.len() < 2 {
+            return;
+        }
+        let due = self.due.make_contiguous();
         let mut wanted_bytes = 0;
-        for due in &self.due {
+        for due in &*due {
             wanted_bytes += match due.request {
                 // How much that will be is not worth finding out: the order matters as soon as there is one of these.
                 CONTINUE | NOTHING => budget_bytes,
                 request => outgoing.frame(request).bytes.len() + 4,
             };
         }
+        if due.len() >= FETCH_LEAST {
+            fetch(&self.subscriptions, due.iter().map(|due| due.subscription));
+        }
         if wanted_bytes > budget_bytes || !self.resends.is_empty() || self.first != 0 {
+            for place in 0..self.due.len() {
+                self.due[place].score = self.score(self.due[place].subscription, outgoing.now);
+            }
             let due = self.due.make_contiguous();
             due.sort_unstable_by(|a, b| b.score.cmp(&a.score).then(a.subscription.cmp(&b.subscription)));
         }
-        fetch(&self.subscriptions, self.due.iter().map(|due| due.subscription));
     }
 
     /// Whether there is anything left to write this tick.
@@ -556,7 +557,7 @@ impl Connection {
             self.write_closes(&mut out, usize::MAX);
         }
         if out.len > 0 {
-            self.records.packets.push_back(PacketRecord { sequence, first, end: self.records.end(), settled: false });
+            self.records.push_packet(sequence, first);
         }
         out.len
     }
@@ -584,6 +585,12 @@ impl Connection {
     }
 
     fn write_turns<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
+        if self.first == 0 && self.resends.is_empty() {
+            self.write_plain(outgoing, out);
+            if out.room() < LEAST_ROOM_BYTES {
+                return;
+            }
+        }
         while let Some(due) = self.due.pop_front() {
             let is_first = self.first == due.subscription || out.len == 0 && self.passed.is_empty();
             let turn = self.write_turn(due, outgoing, out);
@@ -605,6 +612,49 @@ impl Connection {
         }
         while let Some(due) = self.passed.pop() {
             self.due.push_front(due);
+        }
+    }
+
+    /// Writes what most packets hold, up to the first thing that is not of that kind: new frames of one segment each, of
+    /// channels that the client knows, for which there is ample room.
+    fn write_plain<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
+        let now = outgoing.now;
+        while let Some(&Due { request, subscription: number, .. }) = self.due.front() {
+            let index = usize::from(number);
+            let subscription = &mut self.subscriptions[index];
+            if request >= NOTHING || subscription.stage != Stage::Open || !subscription.flight.announced {
+                return;
+            }
+            let frame = outgoing.frame(request);
+            let [segment] = &frame.segments[..] else { return };
+            let before = out.len;
+            if !out.put_plain(number, frame.segment_bytes(0)) {
+                return;
+            }
+            self.due.pop_front();
+            let bytes = (out.len - before) as u32;
+            let wait_ticks = now.since(self.due_at[index]);
+            self.counters.longest_wait_ticks = self.counters.longest_wait_ticks.max(wait_ticks);
+            self.counters.segments += 1;
+            self.counters.object_updates += u64::from(segment.updates);
+            self.counters.object_bytes += u64::from(bytes);
+            subscription.begin_frame(now);
+            self.records.push(Piece {
+                frame: Some(Arc::clone(frame)),
+                opened: subscription.opened,
+                segment: 0,
+                subscription: number,
+                parity: subscription.flight.depart(),
+                named: false,
+            });
+            self.usual_sixteenths += bytes.min(TURN_BYTES);
+            self.usual_sixteenths -= self.usual_sixteenths / 16;
+            let phase = outgoing.channels[subscription.channel as usize].turns.phase;
+            subscription.end_frame(now);
+            self.due_at[index] = subscription.next_turn(now, phase);
+            if out.room() < LEAST_ROOM_BYTES {
+                return;
+            }
         }
     }
 
@@ -649,7 +699,7 @@ impl Connection {
             piece.named = !subscription.flight.announced;
             self.counters.resent_segments += 1;
             self.counters.resent_bytes += (out.len - before) as u64;
-            self.records.pieces.push_back(resend.piece.take());
+            self.records.extend(resend.piece.take());
             is_written = true;
         }
         Turn::Done
@@ -738,8 +788,11 @@ impl Connection {
     pub(crate) fn delivered(&mut self, sequence: u64) {
         self.own.delivered(sequence);
         let (subscriptions, free) = (&mut self.subscriptions, &mut self.free);
-        fetch(subscriptions, self.records.pieces_of(sequence).map(|piece| piece.subscription));
-        self.records.settle(sequence, |piece| {
+        let Some(place) = self.records.find(sequence) else { return };
+        if self.records.count_at(place) >= FETCH_LEAST {
+            fetch(subscriptions, self.records.pieces_at(place).map(|piece| piece.subscription));
+        }
+        self.records.settle(place, |piece| {
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
             if piece.frame.is_none() {
                 if subscription.stage == Stage::Closing && subscription.opened == piece.opened {
@@ -757,7 +810,8 @@ impl Connection {
         self.own.lost(sequence);
         let (subscriptions, closes, resends) = (&mut self.subscriptions, &mut self.closes, &mut self.resends);
         let counters = &mut self.counters;
-        self.records.settle(sequence, |piece| {
+        let Some(place) = self.records.find(sequence) else { return };
+        self.records.settle(place, |piece| {
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
             if piece.frame.is_none() {
                 if subscription.stage == Stage::Closing && subscription.opened == piece.opened {
@@ -801,6 +855,16 @@ fn is_overtaken(piece: &Piece, channel: u32, is_superseded: &mut impl FnMut(u32,
     segment.is_superseded()
 }
 
+/// Those of the subscriptions from number `first` on whose next turn is not after `now`.
+#[inline]
+fn collect_due(first: usize, due_at: &[Tick], now: Tick, candidates: &mut Vec<u16>) {
+    for (place, due_at) in due_at.iter().enumerate() {
+        if !due_at.is_newer_than(now) {
+            candidates.push((first + place) as u16);
+        }
+    }
+}
+
 /// Reads a byte of each of these subscriptions, so that the processor fetches them all at once instead of waiting for
 /// memory at each in turn when it is worked on: with a thousand connections, none of them is in a near cache.
 fn fetch(subscriptions: &[Subscription], numbers: impl Iterator<Item = u16>) {
@@ -835,17 +899,21 @@ fn next_frame<S: ChannelState>(subscription: &mut Subscription, planner: &mut Pl
     if subscription.is_held_back(now, state.retention_ticks()) {
         return Next::HeldBack;
     }
+    if is_fresh {
+        return Next::Frame(planner.request(subscription.channel, Since::Start, Variant::default()));
+    }
+    let is_behind = state.horizon().is_newer_than(subscription.since);
+    if !is_behind && lattice::is_in_step(subscription.since, subscription.interval_ticks, now) {
+        return Next::Frame(planner.request_changes(subscription.channel, subscription.since));
+    }
     let phase = planner.turns(subscription.channel).phase;
-    let begins = lattice::beginning(subscription.since, subscription.interval_ticks, now, phase);
-    let begins = match state.last_rush() {
-        Some(rush) => lattice::not_before(begins, rush, subscription.since),
-        None => begins,
-    };
-    let (since, variant) = match is_fresh {
-        true => (Since::Start, Variant::default()),
-        false if state.horizon().is_newer_than(subscription.since) => state.catch_up(begins),
-        false => (Since::Tick(begins), Variant::default()),
-    };
+    let mut begins = lattice::beginning(subscription.since, subscription.interval_ticks, now, phase);
+    if begins != subscription.since
+        && let Some(rush) = state.last_rush()
+    {
+        begins = lattice::not_before(begins, rush, subscription.since);
+    }
+    let (since, variant) = if is_behind { state.catch_up(begins) } else { (Since::Tick(begins), Variant::default()) };
     Next::Frame(planner.request(subscription.channel, since, variant))
 }
 
@@ -866,132 +934,3 @@ fn name_of<'a, S: ChannelState>(
 
 /// A subscription number in three bytes and a zero length.
 const CLOSE_MAX_BYTES: usize = 4;
-
-/// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it.
-pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + ENTRY_MAX_BYTES + 32;
-
-struct PieceWriter<'a> {
-    buffer: &'a mut [u8],
-    len: usize,
-    /// The length of the last piece that did not fit.
-    missed_bytes: usize,
-}
-
-impl PieceWriter<'_> {
-    fn room(&self) -> usize {
-        self.buffer.len() - self.len
-    }
-
-    fn put_segment(
-        &mut self,
-        number: u16,
-        frame: &Frame,
-        segment: u32,
-        name: &[u8],
-        opened: ShortTick,
-        now: Tick,
-    ) -> bool {
-        let body = frame.segment_bytes(segment as usize);
-        let age = now.since(frame.tick);
-        let head = u64::from(number) << 2 | u64::from(!name.is_empty()) << 1 | u64::from(age > 0);
-        let opened_ago = u64::from(now.since(opened.until(now)));
-        let mut needed = varint_len(head) + varint_len(body.len() as u64) + body.len();
-        if age > 0 {
-            needed += varint_len(u64::from(age));
-        }
-        if !name.is_empty() {
-            needed += name.len() + varint_len(opened_ago);
-        }
-        if needed > self.room() {
-            self.missed_bytes = needed;
-            return false;
-        }
-        self.put_varint(head);
-        if age > 0 {
-            self.put_varint(u64::from(age));
-        }
-        if !name.is_empty() {
-            self.put(name);
-            self.put_varint(opened_ago);
-        }
-        self.put_varint(body.len() as u64);
-        self.put(body);
-        true
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
-    }
-
-    fn put_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.buffer[self.len] = value as u8 | 0x80;
-            self.len += 1;
-            value >>= 7;
-        }
-        self.buffer[self.len] = value as u8;
-        self.len += 1;
-    }
-}
-
-fn varint_len(value: u64) -> usize {
-    ((64 - (value | 1).leading_zeros()) as usize).div_ceil(7)
-}
-
-/// What each packet in flight carries, in order of sequence.
-#[derive(Debug, Default)]
-struct PacketRecords {
-    packets: VecDeque<PacketRecord>,
-    pieces: VecDeque<Option<Piece>>,
-    /// Number of the first of `pieces`, counted from the connection's start.
-    base: u64,
-}
-
-#[derive(Debug)]
-struct PacketRecord {
-    sequence: u64,
-    first: u64,
-    end: u64,
-    settled: bool,
-}
-
-impl PacketRecords {
-    fn end(&self) -> u64 {
-        self.base + self.pieces.len() as u64
-    }
-
-    fn push(&mut self, piece: Piece) {
-        self.pieces.push_back(Some(piece));
-    }
-
-    /// What packet `sequence` carried.
-    fn pieces_of(&self, sequence: u64) -> impl Iterator<Item = &Piece> {
-        let found = self.packets.binary_search_by_key(&sequence, |packet| packet.sequence);
-        let packet = found.ok().map(|index| &self.packets[index]).filter(|packet| !packet.settled);
-        let range =
-            packet.map_or(0..0, |packet| (packet.first - self.base) as usize..(packet.end - self.base) as usize);
-        self.pieces.range(range).flatten()
-    }
-
-    /// Hands out what packet `sequence` carried, once, and forgets it.
-    fn settle(&mut self, sequence: u64, mut each: impl FnMut(Piece)) {
-        let Ok(index) = self.packets.binary_search_by_key(&sequence, |packet| packet.sequence) else { return };
-        let packet = &mut self.packets[index];
-        if std::mem::replace(&mut packet.settled, true) {
-            return;
-        }
-        for number in packet.first..packet.end {
-            if let Some(piece) = self.pieces[(number - self.base) as usize].take() {
-                each(piece);
-            }
-        }
-        while self.packets.front().is_some_and(|packet| packet.settled) {
-            let packet = self.packets.pop_front().expect("just looked at");
-            while self.base < packet.end {
-                self.pieces.pop_front();
-                self.base += 1;
-            }
-        }
-    }
-}

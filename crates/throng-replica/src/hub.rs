@@ -111,6 +111,9 @@ pub(crate) struct Channel<S> {
     disturbed: bool,
     /// The frames asked for in this tick.
     requests: SmallVec<[Asked; 4]>,
+    /// What was asked for last without a question of form: the tick in which, since when, and the request. In a crowd it
+    /// is what almost everybody asks for.
+    usual: (Tick, Tick, u32),
     sleepers: Vec<Sleeper>,
 }
 
@@ -333,6 +336,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             in_use: true,
             disturbed: false,
             requests: SmallVec::new(),
+            usual: (Tick(u64::MAX), Tick(0), 0),
             sleepers: Vec::new(),
         };
         let index = match self.free.pop() {
@@ -630,11 +634,24 @@ impl<S: ChannelState> Hub<S> {
         interval_ticks: u16,
         weight: u8,
     ) -> Result<SubscriptionId, LimitReached> {
-        let opened = self.now.after(1);
-        let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
-        if connection.is_subscribed(channel.0) {
+        if self.connection(id).is_some_and(|connection| connection.is_subscribed(channel.0)) {
             return Err(LimitReached::Subscribed);
         }
+        self.subscribe_unseen(id, channel, interval_ticks, weight)
+    }
+
+    /// [`subscribe`](Hub::subscribe) for callers who know that the connection has no open subscription of the channel. To
+    /// find that out takes a look at all that it has.
+    pub fn subscribe_unseen(
+        &mut self,
+        id: ConnectionId,
+        channel: ChannelIndex,
+        interval_ticks: u16,
+        weight: u8,
+    ) -> Result<SubscriptionId, LimitReached> {
+        let opened = self.now.after(1);
+        let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
+        debug_assert!(!connection.is_subscribed(channel.0), "the connection has a subscription of the channel");
         match connection.subscribe(channel.0, interval_ticks, weight, opened) {
             Ok(subscription) => {
                 self.channels[channel.0 as usize].subscribers += 1;
@@ -732,6 +749,19 @@ impl<S: ChannelState> Planner<'_, S> {
         if many && !std::mem::replace(&mut slot.disturbed, true) {
             self.disturbed.push(channel);
         }
+    }
+
+    /// [`Planner::request`] for the changes since a tick, in the ordinary form.
+    #[inline]
+    pub(crate) fn request_changes(&mut self, channel: u32, since: Tick) -> u32 {
+        let (asked_at, asked_since, request) = self.channels[channel as usize].usual;
+        if asked_at == self.now && asked_since == since {
+            self.shared += 1;
+            return request;
+        }
+        let request = self.request(channel, Since::Tick(since), Variant::default());
+        self.channels[channel as usize].usual = (self.now, since, request);
+        request
     }
 
     /// The number of the request for `(channel, since)` in the form `variant`, made if nobody has asked yet.

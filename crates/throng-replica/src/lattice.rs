@@ -36,13 +36,18 @@ fn past_turn(now: Tick, interval_ticks: u16, phase: u32) -> u32 {
     ((now.0 + offset) % interval) as u32
 }
 
+/// Whether a subscription at `since` that has its turn at `now` stands where everybody of its class stands.
+#[inline]
+pub(crate) fn is_in_step(since: Tick, interval_ticks: u16, now: Tick) -> bool {
+    since.0 + u64::from(interval_ticks) == now.0
+}
+
 /// Where the frame begins that a subscription at `since` is given at `now`: at `since` or before it.
 pub(crate) fn beginning(since: Tick, interval_ticks: u16, now: Tick, phase: u32) -> Tick {
-    let late_ticks = now.since(since);
-    if late_ticks == u32::from(interval_ticks) {
-        // In step with its class: this is the point at which everybody of it stands.
+    if is_in_step(since, interval_ticks, now) {
         return since;
     }
+    let late_ticks = now.since(since);
     let newest = now.before(1);
     let own = newest.before(past_turn(newest, interval_ticks, phase));
     let step_log2 = (late_ticks.max(2).ilog2() - 1).min(COARSEST_LOG2);

@@ -111,6 +111,7 @@ mod log;
 mod objects;
 mod own;
 mod own_view;
+mod piece;
 mod replicator;
 mod store;
 mod stream;
@@ -120,7 +121,7 @@ pub use client::{
     ApplyError, ClientCounters, ClientEvent, ClientOccupancy, ClientOptions, DespawnReason, LIMBO_SLACK_TICKS,
     ReplicaClient,
 };
-pub use connection::{Connection, ConnectionCounters, PIECE_MAX_BYTES, SubscriptionId};
+pub use connection::{Connection, ConnectionCounters, SubscriptionId};
 pub use decode::SegmentError;
 pub use encode::ENTRY_MAX_BYTES;
 pub use frame::{Frame, FrameEntry, FramePart, Segment, Since, Variant};
@@ -133,6 +134,7 @@ pub use limits::{HubLimits, LimitReached};
 pub use log::ObjectLog;
 pub use objects::ReplicaObject;
 pub use own::ObjectsOutgoing;
+pub use piece::PIECE_MAX_BYTES;
 pub use replicator::{EntryTooLong, Placed, Placement, Replicator, ReplicatorOptions};
 pub use store::ObjectStore;
 pub use stream::{Stream, StreamStart, StreamSubscription};

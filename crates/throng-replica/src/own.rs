@@ -100,6 +100,8 @@ struct Place {
     delivered: Option<Tick>,
     /// The tick of the newest record of it that was written and is not known to be lost.
     written: Option<Tick>,
+    /// What the client does not know, as [`OwnRecords::begin`] found it for this tick.
+    news: Option<News>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,13 +138,14 @@ impl OwnRecords {
     /// The connection owns an object from now on. Returns the object's place.
     pub(crate) fn enter(&mut self, id: ObjectId, now: Tick) -> u32 {
         let occupant = Some(Occupant { id, entered: now, left: None });
+        let entered = Place { occupant, delivered: None, written: None, news: None };
         match self.free.pop() {
             Some(place) => {
-                self.places[place as usize] = Place { occupant, delivered: None, written: None };
+                self.places[place as usize] = entered;
                 place
             }
             None => {
-                self.places.push(Place { occupant, delivered: None, written: None });
+                self.places.push(entered);
                 self.places.len() as u32 - 1
             }
         }
@@ -171,12 +174,17 @@ impl OwnRecords {
 
     /// Looks for what the client does not know and was not told, in a tick in which records may take `limit_bytes`.
     fn begin(&mut self, store: &ObjectStore, limit_bytes: usize) {
-        let is_untold = |place: &Place| match place.news(store) {
-            Some((_, changed)) => place.written.is_none_or(|written| changed.is_newer_than(written)),
-            None => false,
-        };
         self.left_bytes = limit_bytes;
-        self.is_due = self.is_open && (self.is_number_due || self.places.iter().any(is_untold));
+        self.is_due = false;
+        if self.is_open {
+            self.is_due = self.is_number_due;
+            for place in &mut self.places {
+                let news = place.news(store);
+                place.news = news.map(|(news, _)| news);
+                let is_untold = |(_, changed): (News, Tick)| place.written.is_none_or(|w| changed.is_newer_than(w));
+                self.is_due |= news.is_some_and(is_untold);
+            }
+        }
     }
 
     /// Writes a record into `room`. Returns its length; 0 if there is nothing to say, or the first entry does not fit.
@@ -196,7 +204,7 @@ impl OwnRecords {
         }
         let (mut next, mut entries, mut end) = (0, 0, first);
         for (number, place) in self.places.iter().enumerate().skip(first) {
-            if let Some((news, _)) = place.news(store) {
+            if let Some(news) = place.news {
                 let mark = w.mark();
                 write_entry(store, place, news, number - next, &mut w);
                 // One entry is written whatever the limit of the tick, so that a long one is told at all.
@@ -277,9 +285,8 @@ impl OwnRecords {
     }
 
     fn take_sent(&mut self, sequence: u64) -> Option<Sent> {
-        if let Some(first) = self.sent.front()
-            && first.sequence >= sequence
-        {
+        let first = self.sent.front()?;
+        if first.sequence >= sequence {
             return if first.sequence == sequence { self.sent.pop_front() } else { None };
         }
         let index = self.sent.binary_search_by_key(&sequence, |sent| sent.sequence).ok()?;
@@ -325,7 +332,7 @@ fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w:
         News::Changed(mask) => mask,
         News::Introduced => store.kind(id.index).own_mask(),
     };
-    let (kind_id, kind) = (store.kind_id(id.index), store.kind(id.index));
+    let (kind_id, kind, values) = store.row(id.index);
     w.write(u64::from(news == News::Introduced), 2);
     w.write_varint(kind_id.0.into());
     if news == News::Introduced {
@@ -334,7 +341,7 @@ fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w:
     } else {
         write_mask(kind, mask, w);
     }
-    kind.encode(mask, store.values(id.index), &Space::WORLD, w);
+    kind.encode(mask, values, &Space::WORLD, w);
 }
 
 fn write_mask(kind: &Kind, mask: FieldMask, w: &mut BitWriter<'_>) {

@@ -133,11 +133,17 @@ impl ObjectStore {
         self.schema.kind(self.kind_id(index))
     }
 
-    /// The quantised values of the object at `index`.
-    pub fn values(&self, index: u32) -> Values<'_> {
+    /// The kind of the object at `index`, and its quantised values.
+    #[inline]
+    pub(crate) fn row(&self, index: u32) -> (KindId, &Kind, Values<'_>) {
         let entry = &self.objects[index as usize];
         let kind = self.schema.kind(entry.kind);
-        self.arenas[usize::from(entry.kind.0)].values(kind, entry.row)
+        (entry.kind, kind, self.arenas[usize::from(entry.kind.0)].values(kind, entry.row))
+    }
+
+    /// The quantised values of the object at `index`.
+    pub fn values(&self, index: u32) -> Values<'_> {
+        self.row(index).2
     }
 
     /// When each field of the object at `index` last changed.

@@ -70,7 +70,7 @@ impl Subscription {
 
     pub(crate) fn is_held_back(&self, now: Tick, retention_ticks: u32) -> bool {
         self.stage != Stage::Sending
-            && self.flight.oldest_basis().is_some_and(|basis| now.since(basis.until(now)) > retention_ticks)
+            && self.flight.oldest_basis().is_some_and(|basis| basis.ticks_until(now) > retention_ticks)
     }
 
     pub(crate) fn begin_frame(&mut self, tick: Tick) {

@@ -103,9 +103,11 @@ impl Kind {
     #[inline]
     pub fn encode(&self, mask: FieldMask, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
         self.debug_assert_shape(values);
-        for (step, _) in self.steps_of(mask) {
-            step.encode(values, space, w);
-        }
+        w.in_registers(|w| {
+            for (step, _) in self.steps_of(mask) {
+                step.encode(values, space, w);
+            }
+        });
     }
 
     /// Reads what [`Kind::encode`] wrote with the same mask and space.
@@ -150,10 +152,9 @@ impl Step {
         let elements = usize::from(self.elements);
         let words = &values.words[usize::from(self.word)..];
         match self.form {
-            Form::Code { bits, .. } => words[..elements].iter().for_each(|&code| w.write(code.into(), bits.into())),
-            Form::UnitVector(_, bits) => words[..elements].iter().for_each(|&code| w.write(code.into(), bits.into())),
-            Form::Float16 => words[..elements].iter().for_each(|&code| w.write(code.into(), 16)),
-            Form::Float32 => words[..elements].iter().for_each(|&code| w.write(code.into(), 32)),
+            Form::Code { bits, .. } | Form::UnitVector(_, bits) => write_words(&words[..elements], bits, w),
+            Form::Float16 => write_words(&words[..elements], 16, w),
+            Form::Float32 => write_words(&words[..elements], 32, w),
             Form::LongCode { bits, .. } | Form::Quaternion(_, bits) => {
                 pairs(words, elements).for_each(|[low, high]| w.write(long(low, high), bits.into()));
             }
@@ -161,7 +162,7 @@ impl Step {
                 for (axis, &word) in words[..3].iter().enumerate() {
                     let bits = u32::from(space.bits[axis]);
                     match space.code(axis, word as i32) {
-                        Some(code) => w.write(code.into(), bits),
+                        Some(code) => w.write_word(code, bits),
                         None => {
                             w.write(u64::MAX >> (64 - bits), bits);
                             w.write(word.into(), 32);
@@ -229,6 +230,13 @@ fn long(low: u32, high: u32) -> u64 {
 }
 
 #[inline]
+fn write_words(words: &[u32], bits: u8, w: &mut BitWriter<'_>) {
+    for &word in words {
+        w.write_word(word, bits.into());
+    }
+}
+
+#[inline]
 fn pairs(words: &[u32], count: usize) -> impl Iterator<Item = [u32; 2]> {
     words[..2 * count].chunks_exact(2).map(|pair| [pair[0], pair[1]])
 }
@@ -261,6 +269,7 @@ fn read_long_codes(
     Ok(())
 }
 
+#[inline]
 fn write_object(index: u32, generation: u32, w: &mut BitWriter<'_>) {
     if index == ObjectId::NONE.index {
         w.write_varint(0);

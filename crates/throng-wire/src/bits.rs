@@ -82,6 +82,24 @@ impl<'a> BitWriter<'a> {
         }
     }
 
+    /// Writes the lowest `bits` bits of `value`, at most 32; the bits above are ignored.
+    ///
+    /// # Panics
+    /// In debug builds if `bits` is above 32.
+    #[inline]
+    pub fn write_word(&mut self, value: u32, bits: u32) {
+        debug_assert!(bits <= 32, "{bits} bits do not fit in a word");
+        self.write_up_to_32(value.into(), bits);
+    }
+
+    /// Calls `write` with the same writer. What it holds stays in registers meanwhile, if all of `write` is inlined.
+    #[inline]
+    pub fn in_registers(&mut self, write: impl FnOnce(&mut BitWriter<'_>)) {
+        let mut same = BitWriter { bytes: self.bytes, pending: self.pending, pending_bits: self.pending_bits };
+        write(&mut same);
+        (self.pending, self.pending_bits) = (same.pending, same.pending_bits);
+    }
+
     /// Writes one bit.
     #[inline]
     pub fn write_bool(&mut self, value: bool) {
@@ -99,6 +117,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Writes bytes, at whatever bit position.
+    #[inline]
     pub fn write_bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.write_up_to_32(u64::from(byte), 8);

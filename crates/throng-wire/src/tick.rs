@@ -64,7 +64,13 @@ impl ShortTick {
     /// The whole tick, which is less than 2^32 steps older than `now`, or `now` itself.
     #[inline]
     pub fn until(self, now: Tick) -> Tick {
-        now.before(now.short().0.wrapping_sub(self.0))
+        now.before(self.ticks_until(now))
+    }
+
+    /// Steps from the whole tick to `now`, less than 2^32.
+    #[inline]
+    pub fn ticks_until(self, now: Tick) -> u32 {
+        now.short().0.wrapping_sub(self.0)
     }
 }
 

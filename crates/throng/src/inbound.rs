@@ -5,6 +5,7 @@
 //! beyond is dropped and counted, and honest clients ask again after 100 ms.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -24,9 +25,9 @@ const DENIALS_TOLD_MAX: usize = 64;
 /// The connections, by index, by address and by client.
 pub(crate) struct Peers {
     pub(crate) slots: Vec<Option<Box<Peer>>>,
-    by_address: HashMap<SocketAddr, u32>,
+    by_address: HashMap<AddressKey, u32>,
     /// Addresses that connections may have moved to: one for each at most.
-    by_candidate: HashMap<SocketAddr, u32>,
+    by_candidate: HashMap<AddressKey, u32>,
     by_client: HashMap<u64, u32>,
     free: Vec<u32>,
 }
@@ -76,7 +77,7 @@ impl Peers {
         let index = self.free.pop().expect("the door was told of a free seat");
         debug_assert_eq!(index, peer.id.index);
         // An address that belonged to another connection has been proved by this one since.
-        self.by_address.insert(peer.address, index);
+        self.by_address.insert(AddressKey(peer.address), index);
         self.by_client.insert(peer.client_id, index);
         self.slots[index as usize] = Some(Box::new(peer));
     }
@@ -91,10 +92,28 @@ impl Peers {
     }
 }
 
+/// An address as the key of a table. Of IPv4 it is hashed as one number, in one step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct AddressKey(SocketAddr);
+
+impl Hash for AddressKey {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        match self.0 {
+            SocketAddr::V4(address) => {
+                hasher.write_u64(u64::from(address.ip().to_bits()) << 16 | u64::from(address.port()));
+            }
+            SocketAddr::V6(address) => {
+                hasher.write_u128(address.ip().to_bits());
+                hasher.write_u64(u64::from(address.scope_id()) << 16 | u64::from(address.port()));
+            }
+        }
+    }
+}
+
 /// Removes an address, unless somebody else has it by now.
-fn forget(table: &mut HashMap<SocketAddr, u32>, address: SocketAddr, index: u32) {
-    if table.get(&address) == Some(&index) {
-        table.remove(&address);
+fn forget(table: &mut HashMap<AddressKey, u32>, address: SocketAddr, index: u32) {
+    if table.get(&AddressKey(address)) == Some(&index) {
+        table.remove(&AddressKey(address));
     }
 }
 
@@ -153,7 +172,7 @@ impl Inbound {
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
-        match peers.by_address.get(&from) {
+        match peers.by_address.get(&AddressKey(from)) {
             Some(&index) if !self.is_for_door(from, datagram, peers) => {
                 self.handle_peer((now.time, arrived), index, datagram, peers);
             }
@@ -165,7 +184,8 @@ impl Inbound {
     fn is_for_door(&self, from: SocketAddr, datagram: &[u8], peers: &Peers) -> bool {
         datagram.first() == Some(&0)
             || move_seat(datagram).is_some()
-            || (is_response(datagram) && (peers.by_candidate.contains_key(&from) || self.door.is_pending(from)))
+            || (is_response(datagram)
+                && (peers.by_candidate.contains_key(&AddressKey(from)) || self.door.is_pending(from)))
     }
 
     fn handle_peer(&mut self, (now, arrived): (Time, Time), index: u32, datagram: &mut [u8], peers: &mut Peers) {
@@ -214,11 +234,11 @@ impl Inbound {
         }
         // Whoever cannot open a packet destroys it, and up to three could be meant.
         let original = datagram.to_vec();
-        if peers.by_candidate.contains_key(&from) && self.finish_move(now.time, from, datagram, peers) {
+        if peers.by_candidate.contains_key(&AddressKey(from)) && self.finish_move(now.time, from, datagram, peers) {
             return;
         }
         datagram.copy_from_slice(&original);
-        match peers.by_address.get(&from) {
+        match peers.by_address.get(&AddressKey(from)) {
             Some(&index) if !self.door.is_pending(from) => {
                 self.handle_peer((now.time, now.time), index, datagram, peers);
             }
@@ -291,21 +311,21 @@ impl Inbound {
         if let Some(before) = before {
             forget(&mut peers.by_candidate, before, seat);
         }
-        peers.by_candidate.insert(from, seat);
+        peers.by_candidate.insert(AddressKey(from), seat);
         self.replies.push((from, reply));
     }
 
     /// A connection may have proved its new address. Whether it has.
     fn finish_move(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8], peers: &mut Peers) -> bool {
-        let Some(&index) = peers.by_candidate.get(&from) else { return false };
+        let Some(&index) = peers.by_candidate.get(&AddressKey(from)) else { return false };
         let peer = peers.slots[index as usize].as_mut().expect("the table of candidates names connections only");
         let Ok(round_trip) = self.door.handle_move_response(now, from, datagram, &mut peer.movable()) else {
             return false;
         };
-        peers.by_candidate.remove(&from);
+        peers.by_candidate.remove(&AddressKey(from));
         if peer.address != from {
             forget(&mut peers.by_address, peer.address, index);
-            peers.by_address.insert(from, index);
+            peers.by_address.insert(AddressKey(from), index);
             peer.address = from;
             peer.session.on_new_path(now, Some(round_trip));
         }

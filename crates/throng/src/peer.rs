@@ -227,12 +227,9 @@ impl Peer {
     ///
     /// Who shares packets with messages, or waits for a whole one, always has something to write: otherwise messages would
     /// take the room that it waits for.
-    pub(crate) fn replication_allowance_bytes(&mut self, now: Time) -> usize {
-        let is_alone = self.rest != Rest::Large && self.session.pending_message_bytes() == 0;
-        if is_alone
-            && self.session.poll_packet(now, self.sealer.envelope(0), Rest::Waiting).is_none_or(|p| !p.takes_rest())
-        {
-            return 0;
+    pub(crate) fn replication_allowance_bytes(&self, now: Time) -> usize {
+        if self.rest != Rest::Large && self.session.pending_message_bytes() == 0 {
+            return self.session.rest_allowance_bytes(now, self.sealer.envelope(0));
         }
         self.session.sending_allowance_bytes(now)
     }

@@ -220,28 +220,14 @@ impl Views {
 
     /// Subscribes the connection to the cells around its viewpoint, if that has moved, and to those that were refused.
     pub(crate) fn update(&mut self, view: &mut View, replicator: &mut Replicator) {
-        self.follow_viewpoint(view, replicator);
+        if view.is_live && std::mem::take(&mut view.viewpoint_moved) {
+            self.visit(view, replicator, Visit::Follow);
+        }
         let has_room =
             || replicator.hub_ref().connection(view.connection).is_some_and(|connection| connection.has_room());
         if view.has_refused && has_room() {
-            self.ask_again(view, replicator);
-        }
-    }
-
-    /// Tries the cells in view that have no subscription, nearest ring first.
-    fn ask_again(&mut self, view: &mut View, replicator: &mut Replicator) {
-        view.has_refused = false;
-        for (number, (grid, viewer)) in self.grids.iter().zip(&mut view.viewers).enumerate() {
-            let mut sink = CellSink {
-                connection: view.connection,
-                grid: number as u8,
-                interest: &grid.interest,
-                explicit: &view.explicit,
-                own: &view.own,
-                replicator,
-                refused: &mut self.refused,
-            };
-            view.has_refused |= viewer.offer_again(NO_SUBSCRIPTION, |cell, ring| sink.try_enter(cell, ring));
+            view.has_refused = false;
+            self.visit(view, replicator, Visit::AskAgain);
         }
     }
 
@@ -262,11 +248,7 @@ impl Views {
         Ok(())
     }
 
-    fn follow_viewpoint(&mut self, view: &mut View, replicator: &mut Replicator) {
-        if !view.viewpoint_moved || !view.is_live {
-            return;
-        }
-        view.viewpoint_moved = false;
+    fn visit(&mut self, view: &mut View, replicator: &mut Replicator, visit: Visit) {
         let refused = self.refused;
         let single = view.viewpoint.filter(|_| view.more_viewpoints.is_empty() && view.shapes.is_empty());
         for (number, (grid, viewer)) in self.grids.iter().zip(&mut view.viewers).enumerate() {
@@ -280,11 +262,14 @@ impl Views {
                 refused: &mut self.refused,
             };
             let bounds_m = self.bounds_m[number];
-            match single {
-                Some(viewpoint) => {
+            match (visit, single) {
+                (Visit::AskAgain, _) => {
+                    view.has_refused |= viewer.offer_again(NO_SUBSCRIPTION, |cell, ring| sink.try_enter(cell, ring));
+                }
+                (Visit::Follow, Some(viewpoint)) => {
                     grid.interest.update(viewer, within(viewpoint, bounds_m), &mut self.scratch, &mut sink);
                 }
-                None => {
+                (Visit::Follow, None) => {
                     let viewpoints = view.viewpoint.iter().chain(&view.more_viewpoints);
                     self.positions.clear();
                     self.positions.extend(viewpoints.map(|&viewpoint| within(viewpoint, bounds_m)));
@@ -296,8 +281,8 @@ impl Views {
                     self.refused += u64::from(updated.is_err());
                 }
             }
-            view.has_refused |= self.refused > refused;
         }
+        view.has_refused |= self.refused > refused;
     }
 
     /// An object belongs to somebody else, who must not follow it any longer, and whose predecessor now may.
@@ -313,8 +298,9 @@ impl Views {
 
     /// Whether a facet that was refused can be subscribed to now.
     pub(crate) fn can_ask_again(&self, view: &View, replicator: &Replicator) -> bool {
-        let connection = replicator.hub_ref().connection(view.connection);
-        view.lacks_others && connection.is_some_and(|connection| connection.has_room())
+        let has_room =
+            || replicator.hub_ref().connection(view.connection).is_some_and(|connection| connection.has_room());
+        view.lacks_others && has_room()
     }
 
     /// Whether any kind has fields for everyone but the owner.
@@ -426,6 +412,16 @@ pub(crate) fn subscribe(
     replicator.hub().subscribe(connection, channel, interval_ticks, weight).ok()
 }
 
+/// Why the cells in view are gone through.
+#[derive(Clone, Copy)]
+enum Visit {
+    /// The viewpoint has moved.
+    Follow,
+    /// Those that have no subscription are tried, nearest ring first.
+    AskAgain,
+}
+
+/// Subscribes a connection to the cells of one grid.
 struct CellSink<'a> {
     connection: ConnectionId,
     grid: u8,
@@ -455,7 +451,10 @@ impl CellSink<'_> {
             self.set_interval(subscription, interval.min(by_hand));
             return Some(u32::from(subscription.number()));
         }
-        let subscription = subscribe(self.replicator, self.connection, key, interval, self.own.weight(key))?;
+        // The cell was not in view, and is not subscribed to by hand.
+        let channel = self.replicator.channel(key).ok()?;
+        let (hub, weight) = (self.replicator.hub(), self.own.weight(key));
+        let subscription = hub.subscribe_unseen(self.connection, channel, interval, weight).ok()?;
         Some(u32::from(subscription.number()))
     }
 }

@@ -434,13 +434,27 @@ impl Control {
         round.largest_micros = round.largest_micros.max(waited_micros);
     }
 
+    /// Whether nothing gets through.
+    pub(super) fn is_dark(&self) -> bool {
+        matches!(self.state, State::Dark { .. })
+    }
+
+    /// Whether [`Control::advance`] may have something to judge.
+    pub(super) fn may_judge(&self) -> bool {
+        self.has_decided_round() || self.silent_losses >= MIN_SILENT_LOSSES
+    }
+
+    fn has_decided_round(&self) -> bool {
+        self.rounds.front().is_some_and(Round::is_decided) || self.rounds.len() > MAX_ROUNDS
+    }
+
     /// Judges the rounds that have all their verdicts.
     pub(super) fn advance(&mut self, now: Time, times: PathTimes) {
         let is_silent = now.micros_since(self.heard_at) >= times.silence_micros;
         if is_silent && self.silent_losses >= MIN_SILENT_LOSSES {
             self.go_dark();
         }
-        while self.rounds.front().is_some_and(Round::is_decided) || self.rounds.len() > MAX_ROUNDS {
+        while self.has_decided_round() {
             let Some(round) = self.rounds.pop_front() else { return };
             self.first_round = self.first_round.wrapping_add(1);
             self.judge(now, &round, times);

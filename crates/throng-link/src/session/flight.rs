@@ -69,11 +69,19 @@ impl CheckedAck {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
     /// The newest packet that it names, if that had no verdict before.
-    pub(super) newest: Option<Sent>,
+    pub(super) newest: Option<Newest>,
     /// When the oldest was sent that got its verdict now and had asked for it.
     pub(super) oldest_at: Option<Time>,
     /// Packets that had been called lost.
     pub(super) spurious: u64,
+}
+
+/// What a round trip is measured by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) sent_at: Time,
+    /// If the packet asked for the acknowledgement.
+    pub(super) stamp: Option<Stamp>,
 }
 
 #[derive(Debug)]
@@ -126,6 +134,11 @@ impl Flight {
 
     pub(super) fn newest_sent(&self) -> Option<u64> {
         self.newest_sent
+    }
+
+    /// Whether no packet is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
     }
 
     pub(super) fn is_undrained(&self) -> bool {
@@ -193,10 +206,10 @@ impl Flight {
     }
 
     /// Gives the newest packet its time to live.
-    pub(super) fn finish(&mut self, patience: Patience) {
+    pub(super) fn finish(&mut self, give_up_micros: u64) {
         let Some(sent) = self.sent.back() else { return };
         self.eliciting += usize::from(sent.is_eliciting);
-        let gives_up = Time(sent.sent_at.0.saturating_add(patience.give_up_micros));
+        let gives_up = Time(sent.sent_at.0.saturating_add(give_up_micros));
         self.deadline = Some(self.deadline.map_or(gives_up, |deadline| deadline.min(gives_up)));
     }
 
@@ -212,6 +225,9 @@ impl Flight {
         let Some(checkable) = self.sent.front().and_then(|front| newest.checked_sub(front.sequence)) else {
             return Ok(checked);
         };
+        if checkable == 0 {
+            return Ok(checked);
+        }
         let acked = self.sent.iter().rev().skip_while(|sent| sent.sequence > newest);
         let acked = acked.take_while(|sent| newest - sent.sequence <= ACK_REACH);
         let known = acked.filter(|sent| checked.has(sent.sequence)).count() as u32;
@@ -226,20 +242,20 @@ impl Flight {
         self.newest_acked = self.newest_acked.max(Some(ack.newest));
         let (mut newest, mut oldest_at) = (None, None);
         for index in (0..self.sent.len()).rev() {
-            let sent = self.sent[index];
+            let sent = &self.sent[index];
             let Some(behind) = ack.newest.checked_sub(sent.sequence) else { continue };
             if behind > ACK_REACH {
                 break;
             }
             if !sent.is_settled && ack.has(sent.sequence) {
                 if behind == 0 {
-                    newest = Some(sent);
+                    newest = Some(Newest { sent_at: sent.sent_at, stamp: sent.is_eliciting.then_some(sent.stamp) });
                 }
                 oldest_at = if sent.is_eliciting { Some(sent.sent_at) } else { oldest_at };
                 self.settle(index, Delivery::Delivered, settle);
             }
         }
-        let spurious = self.forget_lost(ack);
+        let spurious = if self.lost.is_empty() { 0 } else { self.forget_lost(ack) };
         self.retire();
         Acknowledged { newest, oldest_at, spurious }
     }
@@ -262,7 +278,7 @@ impl Flight {
     pub(super) fn detect_losses(&mut self, now: Time, patience: Patience, settle: &mut impl Settle) {
         self.deadline = None;
         for index in 0..self.sent.len() {
-            let sent = self.sent[index];
+            let sent = &self.sent[index];
             if sent.is_settled {
                 continue;
             }
@@ -327,9 +343,14 @@ impl Flight {
     /// Drops the settled packets at the front.
     fn retire(&mut self) {
         while let Some(sent) = self.sent.front().filter(|sent| sent.is_settled) {
-            self.runs.drain(..usize::from(sent.run_count));
-            self.runs_base = self.runs_base.wrapping_add(u32::from(sent.run_count));
+            if sent.run_count > 0 {
+                self.runs.drain(..usize::from(sent.run_count));
+                self.runs_base = self.runs_base.wrapping_add(u32::from(sent.run_count));
+            }
             self.sent.pop_front();
+        }
+        if self.sent.is_empty() {
+            self.deadline = None;
         }
     }
 }

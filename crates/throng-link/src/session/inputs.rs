@@ -174,6 +174,14 @@ impl InputReceiver {
         if is_newer(self.next, newest) {
             return tally;
         }
+        if newest == self.next
+            && let Some((&length, items)) = section.items.split_first()
+        {
+            self.next = newest.wrapping_add(1);
+            tally.overflowed += self.queue(newest, &items[..usize::from(length).min(items.len())]);
+            tally.received += 1;
+            return tally;
+        }
         let wanted = newest.wrapping_sub(self.next) as usize + 1;
         // The section has its newest first; taken from its end it is in order.
         let mut items: [&[u8]; super::wire::MAX_INPUT_REDUNDANCY] = Default::default();
@@ -190,15 +198,21 @@ impl InputReceiver {
         }
         tally.lost = (wanted - count) as u64;
         for (behind, item) in items[..count].iter().enumerate().rev() {
-            if self.queue.len() == MAX_QUEUED_INPUTS {
-                self.queue.pop_front();
-                tally.overflowed += 1;
-            }
-            self.queue.push_back(Input::new(newest.wrapping_sub(behind as u32), item));
+            tally.overflowed += self.queue(newest.wrapping_sub(behind as u32), item);
             tally.received += 1;
         }
         self.next = newest.wrapping_add(1);
         tally
+    }
+
+    /// Returns how many were dropped for it.
+    fn queue(&mut self, number: u32, item: &[u8]) -> u64 {
+        let is_full = self.queue.len() == MAX_QUEUED_INPUTS;
+        if is_full {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(Input::new(number, item));
+        u64::from(is_full)
     }
 }
 

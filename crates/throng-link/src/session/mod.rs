@@ -404,22 +404,26 @@ impl Session {
     }
 
     fn detect_losses(&mut self, now: Time) {
-        let patience = self.patience();
-        let (flight, mut concerned) = self.flight_and_concerned();
-        flight.detect_losses(now, patience, &mut concerned);
+        if !self.flight.is_empty() {
+            let patience = self.patience();
+            let (flight, mut concerned) = self.flight_and_concerned();
+            flight.detect_losses(now, patience, &mut concerned);
+        }
+        if !self.pacer.may_judge() {
+            return;
+        }
         let times = PathTimes {
             smoothed_micros: self.round_trip.smoothed_micros(),
             smallest_micros: self.round_trip.smallest_micros(),
-            silence_micros: patience.give_up_micros,
+            silence_micros: self.round_trip.give_up_micros(self.options.ack_delay),
         };
         self.pacer.advance(now, times);
     }
 
     /// Decides when the tail of what was sent is probed (RFC 9002 section 6.2). A stream that goes on needs no probes.
-    fn arm_probe(&mut self, now: Time) {
-        let micros = self.round_trip.probe_micros(self.options.ack_delay) << self.probes;
-        let at = Time(self.last_eliciting_at.0.saturating_add(micros)).max(now);
-        self.probe_at = (self.flight.is_waiting() && self.probes < MAX_PROBES).then_some(at);
+    fn arm_probe(&mut self, now: Time, probe_micros: u64) {
+        let at = || Time(self.last_eliciting_at.0.saturating_add(probe_micros << self.probes)).max(now);
+        self.probe_at = (self.flight.is_waiting() && self.probes < MAX_PROBES).then(at);
     }
 
     fn patience(&self) -> Patience {

@@ -12,13 +12,18 @@ const MICROS_PER_S: i64 = 1_000_000;
 const MIN_ROUND_BURSTS: u64 = 3;
 /// A packet is taken to have waited behind those of its own tick for no longer than this.
 const MAX_BEHIND_MICROS: u64 = 250_000;
+
 #[derive(Debug)]
 pub(super) struct Pacer {
     control: Control,
     limit: u32,
+    /// The rate of the control, and what the bucket holds at it: both are asked for several times per packet and change
+    /// about once per round trip.
+    rate: u32,
+    capacity: i64,
     /// Added to each packet's payload.
-    overhead_bytes: usize,
-    burst_micros: i64,
+    overhead_bytes: u32,
+    burst_micros: u32,
     /// Bytes times a million, so that no microsecond is rounded away. Below 0 while in debt.
     tokens: i64,
     refilled_at: Time,
@@ -52,13 +57,16 @@ impl Pacer {
         let mut pacer = Pacer {
             control: Control::new(initial, limit, floor, tolerance_micros, now),
             limit,
-            overhead_bytes: usize::from(options.packet_overhead_bytes),
-            burst_micros: options.burst.as_micros().min(10_000_000) as i64,
+            rate: 1,
+            capacity: 0,
+            overhead_bytes: u32::from(options.packet_overhead_bytes),
+            burst_micros: options.burst.as_micros().min(10_000_000) as u32,
             tokens: 0,
             refilled_at: now,
             burst: Burst { at: now, interval_micros: 0, bytes: 0 },
         };
-        pacer.tokens = pacer.capacity();
+        pacer.take_rate();
+        pacer.tokens = pacer.capacity;
         pacer
     }
 
@@ -66,7 +74,7 @@ impl Pacer {
         self.refill(now);
         self.limit = bytes_per_s.max(1);
         self.control.set_limit(self.limit);
-        self.tokens = self.tokens.min(self.capacity());
+        self.take_rate();
     }
 
     /// Forgets what was learned of the path. Limit and unused allowance stay: a new path is no reason to send more.
@@ -75,12 +83,22 @@ impl Pacer {
         let (limit, tokens) = (self.limit, self.tokens);
         *self = Pacer::new(options, now);
         self.limit = limit;
-        self.tokens = tokens.min(self.capacity());
+        self.tokens = tokens;
+        self.take_rate();
     }
 
     /// Bytes per second at which the bucket fills.
     pub(super) fn rate(&self) -> u32 {
-        self.control.rate().min(self.limit)
+        self.rate
+    }
+
+    /// Goes by the control's rate from now on. What was saved up at the former one has been entered.
+    fn take_rate(&mut self) {
+        let packet = self.cost_bytes(MAX_PAYLOAD_BYTES) * MICROS_PER_S;
+        self.rate = self.control.rate().min(self.limit);
+        self.capacity = (i64::from(self.rate) * i64::from(self.burst_micros))
+            .clamp(packet, i64::from(MAX_PACKETS_PER_FLUSH) * packet);
+        self.tokens = self.tokens.min(self.capacity);
     }
 
     pub(super) fn delivered_bytes_per_s(&self) -> u32 {
@@ -94,7 +112,7 @@ impl Pacer {
 
     /// What a packet takes from the balance.
     pub(super) fn cost_bytes(&self, payload_bytes: usize) -> i64 {
-        (payload_bytes + self.overhead_bytes) as i64
+        (payload_bytes + self.overhead_bytes as usize) as i64
     }
 
     /// When the balance will have reached `bytes`, which must not exceed a packet.
@@ -104,15 +122,10 @@ impl Pacer {
         Time(self.refilled_at.0.saturating_add(micros))
     }
 
-    fn capacity(&self) -> i64 {
-        let packet = (MAX_PAYLOAD_BYTES + self.overhead_bytes) as i64 * MICROS_PER_S;
-        (i64::from(self.rate()) * self.burst_micros).clamp(packet, i64::from(MAX_PACKETS_PER_FLUSH) * packet)
-    }
-
     fn tokens_at(&self, now: Time) -> i64 {
         // No longer than it takes to fill the bucket from any debt that one burst can make.
         let micros = now.micros_since(self.refilled_at).min(1 << 40) as i64;
-        self.tokens.saturating_add(i64::from(self.rate()).saturating_mul(micros)).min(self.capacity())
+        self.tokens.saturating_add(i64::from(self.rate).saturating_mul(micros)).min(self.capacity)
     }
 
     fn refill(&mut self, now: Time) {
@@ -123,31 +136,39 @@ impl Pacer {
     /// Pays for a packet.
     pub(super) fn on_sent(&mut self, now: Time, payload_bytes: usize) {
         self.refill(now);
-        let bytes = payload_bytes + self.overhead_bytes;
-        self.tokens -= bytes as i64 * MICROS_PER_S;
+        self.tokens -= self.cost_bytes(payload_bytes) * MICROS_PER_S;
     }
 
     /// The packet that was paid for last asks for an acknowledgement: the path is judged by it.
     pub(super) fn on_eliciting(&mut self, now: Time, payload_bytes: usize, smoothed_micros: u32) -> Stamp {
-        let bytes = payload_bytes + self.overhead_bytes;
+        let bytes = payload_bytes + self.overhead_bytes as usize;
         if now > self.burst.at {
             self.burst = Burst { at: now, interval_micros: now.micros_since(self.burst.at), bytes: 0 };
         }
-        let ahead_micros = self.burst.bytes * MICROS_PER_S as u64 / u64::from(self.rate());
-        let behind_micros = ahead_micros.min(self.burst.interval_micros).min(MAX_BEHIND_MICROS) as u32;
+        let behind_micros = match self.burst.bytes {
+            0 => 0,
+            bytes => {
+                let ahead_micros = bytes * MICROS_PER_S as u64 / u64::from(self.rate);
+                ahead_micros.min(self.burst.interval_micros).min(MAX_BEHIND_MICROS) as u32
+            }
+        };
         self.burst.bytes += bytes as u64;
         let least_micros = u64::from(smoothed_micros).max(MIN_ROUND_BURSTS * self.burst.interval_micros);
         Stamp { round: self.control.on_sent(now, bytes, least_micros), behind_micros }
     }
 
     pub(super) fn on_heard(&mut self, now: Time) {
-        self.refill(now);
-        self.control.on_heard(now);
-        self.tokens = self.tokens.min(self.capacity());
+        if self.control.is_dark() {
+            self.refill(now);
+            self.control.on_heard(now);
+            self.take_rate();
+        } else {
+            self.control.on_heard(now);
+        }
     }
 
     pub(super) fn on_delivered(&mut self, stamp: Stamp, payload_bytes: usize) {
-        self.control.on_delivered(stamp.round, payload_bytes + self.overhead_bytes);
+        self.control.on_delivered(stamp.round, payload_bytes + self.overhead_bytes as usize);
     }
 
     pub(super) fn on_lost(&mut self, stamp: Stamp) {
@@ -166,11 +187,16 @@ impl Pacer {
         self.control.on_round_trip(stamp.round, smallest_micros + queued_micros, waited_micros);
     }
 
+    /// Whether [`Pacer::advance`] may have something to do.
+    pub(super) fn may_judge(&self) -> bool {
+        self.control.may_judge()
+    }
+
     /// Judges the path.
     pub(super) fn advance(&mut self, now: Time, times: PathTimes) {
         self.refill(now);
         self.control.advance(now, times);
-        self.tokens = self.tokens.min(self.capacity());
+        self.take_rate();
     }
 }
 

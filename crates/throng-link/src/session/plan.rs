@@ -80,7 +80,7 @@ pub(super) struct Purpose {
     /// Whether inputs are written. They are left out where the rest needs all of the packet.
     pub(super) takes_inputs: bool,
     /// Whether the owner of the session may append.
-    takes_rest: bool,
+    pub(super) takes_rest: bool,
     /// Messages and the rest both wait.
     is_contended: bool,
 }
@@ -222,7 +222,9 @@ impl OpenPacket<'_> {
         self.session.note_shares(self.purpose.is_contended, self.message_bytes, bytes - self.own_bytes);
         self.session.note_sending(self.now, bytes > self.own_bytes);
         let is_full_length = self.purpose.room_bytes == self.full_bytes;
-        if let Some(rest) = row.filter(|_| is_full_length && bytes < self.full_bytes) {
+        // What is urgent was written into this packet: another one follows it only for data.
+        let has_data = |rest| rest != Rest::Empty || self.session.has_own_data();
+        if let Some(rest) = row.filter(|rest| is_full_length && bytes < self.full_bytes && has_data(*rest)) {
             let balance_bytes = self.session.balance_after(self.now, self.full_bytes);
             if self.session.purpose(self.now, self.full_bytes, rest, balance_bytes).is_some() {
                 bytes = self.full_bytes;

@@ -126,20 +126,23 @@ impl Session {
         let (flight, mut concerned) = self.flight_and_concerned();
         let Acknowledged { newest, oldest_at, spurious } = flight.acknowledge(checked, &mut concerned);
         self.counters.packets_spurious += spurious;
-        self.pacer.on_spurious(spurious);
         if spurious > 0 {
+            self.pacer.on_spurious(spurious);
             // The path changes the order of packets: wait for more before one is called lost (RFC 8985 section 6.2 step 4).
             self.packet_threshold = (self.packet_threshold * 2).min(MAX_PACKET_THRESHOLD);
         }
         if self.counters.packets_delivered > delivered {
             self.pacer.on_heard(now);
             self.probes = 0;
-            self.arm_probe(now);
+            match self.flight.is_waiting() {
+                true => self.arm_probe(now, self.round_trip.probe_micros(self.options.ack_delay)),
+                false => self.probe_at = None,
+            }
         }
         if let (Some(sent), Some(delay)) = (newest, ack.delay.micros()) {
             let micros = self.round_trip.sample(now, arrived.micros_since(sent.sent_at), delay);
-            if sent.is_eliciting {
-                self.pacer.on_round_trip(sent.stamp, micros, self.round_trip.smallest_micros());
+            if let Some(stamp) = sent.stamp {
+                self.pacer.on_round_trip(stamp, micros, self.round_trip.smallest_micros());
             }
         }
         if let Some(sent_at) = oldest_at {

@@ -84,6 +84,13 @@ impl Received {
             self.before = [0; WORDS];
             return;
         }
+        if by < 64 {
+            for i in (1..WORDS).rev() {
+                self.before[i] = self.before[i] << by | self.before[i - 1] >> (64 - by);
+            }
+            self.before[0] = self.before[0] << by | 1 << (by - 1);
+            return;
+        }
         let (words, bits) = ((by / 64) as usize, by % 64);
         for i in (0..WORDS).rev() {
             let low = if i >= words { self.before[i - words] } else { 0 };

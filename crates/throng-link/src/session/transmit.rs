@@ -50,7 +50,7 @@ impl Session {
     pub fn poll_packet(&mut self, now: Time, envelope: Envelope, rest: Rest) -> Option<PacketPlan<'_>> {
         let is_rising = self.flight.newest_sent().is_none_or(|newest| newest < envelope.sequence);
         debug_assert!(is_rising, "packet {} is not above the one before", envelope.sequence);
-        if !is_rising {
+        if !is_rising || self.is_flushed(now) {
             return None;
         }
         let full_bytes = envelope.full_payload_bytes();
@@ -58,10 +58,26 @@ impl Session {
         Some(PacketPlan::new(self, now, envelope, full_bytes, purpose))
     }
 
+    /// Bytes that the rest may take now: the allowance, or none if there is no packet for it.
+    pub fn rest_allowance_bytes(&self, now: Time, envelope: Envelope) -> usize {
+        let balance_bytes = self.pacer.balance_bytes(now);
+        let purpose = self.purpose(now, envelope.full_payload_bytes(), Rest::Waiting, balance_bytes);
+        if purpose.is_some_and(|purpose| purpose.takes_rest) { balance_bytes.max(0) as usize } else { 0 }
+    }
+
+    /// Whether no more packets are sent at this time.
+    fn is_flushed(&self, now: Time) -> bool {
+        self.flushed_at == now && self.flushed_packets >= MAX_PACKETS_PER_FLUSH
+    }
+
+    /// Whether messages or inputs wait to be sent.
+    pub(super) fn has_own_data(&self) -> bool {
+        self.lanes.is_due() || self.inputs_out.is_due()
+    }
+
     /// What the next packet is for, if there is one with this much left to send.
     pub(super) fn purpose(&self, now: Time, full_bytes: usize, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
-        let is_flushed = self.flushed_at == now && self.flushed_packets >= MAX_PACKETS_PER_FLUSH;
-        if self.is_closed() || is_flushed || self.flight.is_full(0) || self.flight.is_undrained() {
+        if self.is_closed() || self.is_flushed(now) || self.flight.is_full(0) || self.flight.is_undrained() {
             return None;
         }
         if let Some(closing) = &self.closing {
@@ -165,18 +181,20 @@ impl Session {
 
     /// Ends the packet that was begun, which has become `total_bytes` long.
     pub(super) fn finish_packet(&mut self, now: Time, total_bytes: usize) {
-        let patience = self.patience();
+        let probe_micros = self.round_trip.probe_micros(self.options.ack_delay);
+        let give_up_micros = self.round_trip.give_up_micros(self.options.ack_delay);
         self.pacer.on_sent(now, total_bytes);
+        let mut is_eliciting = false;
         if let Some(sent) = self.flight.newest_mut() {
             sent.bytes = total_bytes as u16;
-            if sent.is_eliciting {
+            is_eliciting = sent.is_eliciting;
+            if is_eliciting {
                 sent.stamp = self.pacer.on_eliciting(now, total_bytes, self.round_trip.smoothed_micros());
             }
         }
-        let is_eliciting = self.flight.newest_mut().is_some_and(|sent| sent.is_eliciting);
-        self.flight.finish(patience);
+        self.flight.finish(give_up_micros);
         if is_eliciting {
-            self.arm_probe(now);
+            self.arm_probe(now, probe_micros);
         }
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += total_bytes as u64;

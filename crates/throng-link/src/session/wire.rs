@@ -72,6 +72,9 @@ impl AckBits {
 
     /// How many of the `nearest` nearest were received.
     pub(super) fn count(&self, nearest: u64) -> u32 {
+        if nearest < 64 {
+            return (self.0[0] & ((1 << nearest) - 1)).count_ones();
+        }
         let word = |(i, word): (usize, &u64)| match nearest.saturating_sub(64 * i as u64) {
             0 => 0,
             bits @ 1..64 => (word & ((1 << bits) - 1)).count_ones(),
@@ -147,12 +150,12 @@ impl Ack {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.newest.to_le_bytes());
         out.push(self.delay.0);
-        let bytes = self.bits.to_bytes();
         match self.width {
             Width::All32 => {}
-            Width::Bits8 => out.push(bytes[0]),
-            Width::Bits32 => out.extend_from_slice(&bytes[..4]),
+            Width::Bits8 => out.push(self.bits.0[0] as u8),
+            Width::Bits32 => out.extend_from_slice(&(self.bits.0[0] as u32).to_le_bytes()),
             Width::Wide(count) => {
+                let bytes = self.bits.to_bytes();
                 out.push(count);
                 out.extend_from_slice(&bytes[..usize::from(count).min(bytes.len())]);
             }
@@ -168,8 +171,8 @@ impl Ack {
         let delay = AckDelay(reader.u8()?);
         let (width, bits) = match width {
             0 => (Width::All32, AckBits::ALL_32),
-            1 => (Width::Bits8, AckBits::from_bytes(reader.take(1)?)),
-            2 => (Width::Bits32, AckBits::from_bytes(reader.take(4)?)),
+            1 => (Width::Bits8, AckBits([u64::from(reader.u8()?), 0, 0, 0])),
+            2 => (Width::Bits32, AckBits([u64::from(reader.u32()?), 0, 0, 0])),
             _ => {
                 let count = reader.u8()?;
                 if !Width::WIDE.contains(&count) {

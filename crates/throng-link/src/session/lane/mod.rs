@@ -114,6 +114,8 @@ pub(super) struct Lanes {
     lanes: Box<[Lane]>,
     /// Bit per lane that has something to write.
     due: u8,
+    /// Bit per lane that has an unfinished unreliable message.
+    unfinished: u8,
     /// Virtual time of the lane that wrote last.
     pass: u64,
     inbox: Inbox,
@@ -123,7 +125,7 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(options: Arc<SessionOptions>) -> Lanes {
         let lanes = options.lanes.iter().map(|_| Lane::default()).collect();
-        Lanes { options, lanes, due: 0, pass: 0, inbox: Inbox::default(), buffers: Buffers::default() }
+        Lanes { options, lanes, due: 0, unfinished: 0, pass: 0, inbox: Inbox::default(), buffers: Buffers::default() }
     }
 
     /// Whether a lane has something to write.
@@ -226,7 +228,7 @@ impl Lanes {
     }
 
     fn take_entries(&mut self, now: Time, section: &[u8], tally: &mut ReceiveTally) -> Result<(), PacketError> {
-        let Lanes { options, lanes, inbox, buffers, .. } = self;
+        let Lanes { options, lanes, unfinished, inbox, buffers, .. } = self;
         let is_reliable = |lane: u8| options.lanes.get(usize::from(lane)).map(|lane| lane.kind != LaneKind::Unreliable);
         let mut reader = ByteReader::new(section);
         while !reader.is_empty() {
@@ -243,7 +245,10 @@ impl Lanes {
             match lane.incoming(lane_options.kind, options.first_message) {
                 Incoming::Reliable(incoming) => incoming.take(lane_options, &entry, buffers, inbox)?,
                 Incoming::Unreliable(incoming) => {
-                    tally.evicted += incoming.take(lane_options, now, &entry, buffers, inbox)?;
+                    let evicted = incoming.take(lane_options, now, &entry, buffers, inbox);
+                    *unfinished &= !(1 << index);
+                    *unfinished |= u8::from(incoming.oldest().is_some()) << index;
+                    tally.evicted += evicted?;
                 }
             }
         }
@@ -261,9 +266,11 @@ impl Lanes {
     /// Gives up unreliable messages that have been unfinished for `patience`.
     pub(super) fn expire(&mut self, now: Time, patience: Duration) -> u64 {
         let mut expired = 0;
-        for lane in &mut self.lanes {
+        self.unfinished = 0;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
             if let Some(Incoming::Unreliable(incoming)) = lane.incoming.as_deref_mut() {
                 expired += incoming.expire(now, patience, &mut self.buffers);
+                self.unfinished |= u8::from(incoming.oldest().is_some()) << index;
             }
         }
         expired
@@ -271,6 +278,9 @@ impl Lanes {
 
     /// When the oldest unfinished unreliable message began.
     pub(super) fn oldest_unfinished(&self) -> Option<Time> {
+        if self.unfinished == 0 {
+            return None;
+        }
         let oldest = |lane: &Lane| match lane.incoming.as_deref() {
             Some(Incoming::Unreliable(incoming)) => incoming.oldest(),
             _ => None,

@@ -1,0 +1,215 @@
+//! Pieces on their way: how one is written into a packet, and what each packet in flight carries.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use throng_wire::{ShortTick, Tick};
+
+use crate::encode::ENTRY_MAX_BYTES;
+use crate::frame::Frame;
+use crate::key::KEY_MAX_BYTES;
+
+/// A segment that is to be sent, or was.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// `None`: the end of the subscription.
+    pub(crate) frame: Option<Arc<Frame>>,
+    pub(crate) opened: ShortTick,
+    pub(crate) segment: u32,
+    pub(crate) subscription: u16,
+    pub(crate) parity: bool,
+    pub(crate) named: bool,
+}
+
+/// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it.
+pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + ENTRY_MAX_BYTES + 32;
+
+/// The part of a packet that pieces may fill.
+pub(crate) struct PieceWriter<'a> {
+    pub(crate) buffer: &'a mut [u8],
+    pub(crate) len: usize,
+    /// The length of the last piece that did not fit.
+    pub(crate) missed_bytes: usize,
+}
+
+impl PieceWriter<'_> {
+    pub(crate) fn room(&self) -> usize {
+        self.buffer.len() - self.len
+    }
+
+    /// Puts a segment that was just encoded, of a channel that the client knows. False, with nothing written, if there is
+    /// not room for the longest head before it.
+    #[inline]
+    pub(crate) fn put_plain(&mut self, number: u16, body: &[u8]) -> bool {
+        const HEAD_MAX_BYTES: usize = 8;
+        if body.len() + HEAD_MAX_BYTES > self.room() || body.len() >= 1 << 14 {
+            return false;
+        }
+        // The head is put together in a register, and what is too much of it is written over by the body.
+        let (head, head_bytes) = varint_of_three(u32::from(number) << 2);
+        let (length, length_bytes) = varint_of_three(body.len() as u32);
+        let head = u64::from(head) | u64::from(length) << (8 * head_bytes);
+        let (at, body_at) = (self.len, self.len + head_bytes + length_bytes);
+        self.buffer[at..at + HEAD_MAX_BYTES].copy_from_slice(&head.to_le_bytes());
+        self.len = body_at + body.len();
+        self.buffer[body_at..self.len].copy_from_slice(body);
+        true
+    }
+
+    pub(crate) fn put_segment(
+        &mut self,
+        number: u16,
+        frame: &Frame,
+        segment: u32,
+        name: &[u8],
+        opened: ShortTick,
+        now: Tick,
+    ) -> bool {
+        let body = frame.segment_bytes(segment as usize);
+        let age = now.since(frame.tick);
+        let head = u64::from(number) << 2 | u64::from(!name.is_empty()) << 1 | u64::from(age > 0);
+        let opened_ago = u64::from(now.since(opened.until(now)));
+        let mut needed = varint_len(head) + varint_len(body.len() as u64) + body.len();
+        if age > 0 {
+            needed += varint_len(u64::from(age));
+        }
+        if !name.is_empty() {
+            needed += name.len() + varint_len(opened_ago);
+        }
+        if needed > self.room() {
+            self.missed_bytes = needed;
+            return false;
+        }
+        self.put_varint(head);
+        if age > 0 {
+            self.put_varint(u64::from(age));
+        }
+        if !name.is_empty() {
+            self.put(name);
+            self.put_varint(opened_ago);
+        }
+        self.put_varint(body.len() as u64);
+        self.put(body);
+        true
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    pub(crate) fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.buffer[self.len] = value as u8 | 0x80;
+            self.len += 1;
+            value >>= 7;
+        }
+        self.buffer[self.len] = value as u8;
+        self.len += 1;
+    }
+}
+
+/// A number below 2^21 as a varint, lowest byte first, and its length.
+#[inline]
+fn varint_of_three(value: u32) -> (u32, usize) {
+    let (low, middle, high) = (value & 0x7F, value >> 7 & 0x7F, value >> 14);
+    match value {
+        0..0x80 => (value, 1),
+        0x80..0x4000 => (low | 0x80 | middle << 8, 2),
+        _ => (low | 0x80 | (middle | 0x80) << 8 | high << 16, 3),
+    }
+}
+
+fn varint_len(value: u64) -> usize {
+    ((64 - (value | 1).leading_zeros()) as usize).div_ceil(7)
+}
+
+/// What each packet in flight carries, in order of sequence.
+#[derive(Debug, Default)]
+pub(crate) struct PacketRecords {
+    packets: VecDeque<PacketRecord>,
+    pieces: VecDeque<Option<Piece>>,
+    /// Number of the first of `pieces`, counted from the connection's start.
+    base: u64,
+}
+
+#[derive(Debug)]
+struct PacketRecord {
+    sequence: u64,
+    first: u64,
+    end: u64,
+    settled: bool,
+}
+
+impl PacketRecords {
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.pieces.len() as u64
+    }
+
+    pub(crate) fn push(&mut self, piece: Piece) {
+        self.pieces.push_back(Some(piece));
+    }
+
+    pub(crate) fn extend(&mut self, pieces: Option<Piece>) {
+        self.pieces.extend(pieces.map(Some));
+    }
+
+    /// What packet `sequence` carries is all that was pushed since `first`, which is [`PacketRecords::end`] of that time.
+    pub(crate) fn push_packet(&mut self, sequence: u64, first: u64) {
+        let end = self.end();
+        self.packets.push_back(PacketRecord { sequence, first, end, settled: false });
+    }
+
+    /// The place of a packet whose fate is not known.
+    pub(crate) fn find(&self, sequence: u64) -> Option<usize> {
+        if self.packets.front().is_some_and(|packet| packet.sequence == sequence && !packet.settled) {
+            return Some(0);
+        }
+        let place = self.packets.binary_search_by_key(&sequence, |packet| packet.sequence).ok()?;
+        (!self.packets[place].settled).then_some(place)
+    }
+
+    /// The number of pieces that the packet at `place` carried.
+    pub(crate) fn count_at(&self, place: usize) -> usize {
+        let packet = &self.packets[place];
+        (packet.end - packet.first) as usize
+    }
+
+    /// What the packet at `place` carried.
+    pub(crate) fn pieces_at(&self, place: usize) -> impl Iterator<Item = &Piece> {
+        let packet = &self.packets[place];
+        self.pieces.range((packet.first - self.base) as usize..(packet.end - self.base) as usize).flatten()
+    }
+
+    /// Hands out what the packet at `place` carried, once, and forgets it.
+    pub(crate) fn settle(&mut self, place: usize, mut each: impl FnMut(Piece)) {
+        let packet = &mut self.packets[place];
+        packet.settled = true;
+        if place > 0 {
+            for number in packet.first..packet.end {
+                if let Some(piece) = self.pieces[(number - self.base) as usize].take() {
+                    each(piece);
+                }
+            }
+            return;
+        }
+        while let Some(packet) = self.packets.front().filter(|packet| packet.settled) {
+            let count = (packet.end - self.base) as usize;
+            let (first, second) = self.pieces.as_mut_slices();
+            first.iter_mut().chain(second).take(count).filter_map(Option::take).for_each(&mut each);
+            self.pieces.drain(..count);
+            self.packets.pop_front();
+            self.base += count as u64;
+        }
+    }
+
+    /// Packets that are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Bytes of memory beyond the struct's own, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Option<Piece>>() + self.packets.capacity() * size_of::<PacketRecord>()
+    }
+}
