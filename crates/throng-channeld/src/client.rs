@@ -28,7 +28,7 @@ use crate::websocket::{self, Event, Incoming};
 use crate::writer::PacketWriter;
 use crate::{message_type, proto};
 
-/// What a packet from the gateway may unpack to.
+/// The largest decompressed packet from the gateway.
 const UNPACKED_BYTES: usize = 1 << 20;
 /// A read never waits for less: zero would mean for ever.
 const WAIT_MIN: Duration = Duration::from_micros(200);
@@ -87,7 +87,7 @@ pub enum ClientError {
     /// The gateway sent a message whose body is something else.
     #[error(transparent)]
     Body(#[from] prost::DecodeError),
-    /// What was waited for did not come in time.
+    /// The expected message did not arrive in time.
     #[error("no message of type {msg_type} came in time")]
     Late {
         /// The type of message.
@@ -133,7 +133,7 @@ impl Client {
     /// Connects over TCP, and switches to WebSocket if the options ask for it.
     ///
     /// # Errors
-    /// Nobody is there, or the handshake of WebSocket fails.
+    /// No server answers, or the handshake of WebSocket fails.
     pub fn connect(address: impl ToSocketAddrs, options: ClientOptions) -> Result<Client, ClientError> {
         let address =
             address.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable).map_err(io::Error::from)?;

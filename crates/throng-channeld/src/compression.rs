@@ -16,7 +16,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Values that nobody defined mean that the payload is not compressed.
+    /// Undefined values mean that the payload is not compressed.
     pub const fn from_byte(byte: u8) -> Compression {
         match byte {
             1 => Compression::Snappy,

@@ -39,7 +39,7 @@ const SHORT: u8 = b'N';
 const READ_BYTES: usize = 4 << 10;
 /// Below this much room, more is made before reading.
 const READ_BYTES_MIN: usize = 1 << 10;
-/// What may wait to be taken out as frames: one whole frame, and what one read brings beyond it.
+/// Bytes that may wait to be taken out as frames: one whole frame, and the rest of one read.
 const BUFFER_BYTES: usize = 2 * (HEADER_BYTES + MAX_PAYLOAD_BYTES);
 
 /// How the headers of a connection are written.
@@ -118,7 +118,7 @@ impl FrameError {
 /// Takes frames out of a stream of bytes.
 ///
 /// The buffer holds what came and is not a whole frame yet, never more than two frames. A frame's payload is a slice of
-/// it; memory is reused as soon as nobody holds such a slice any more.
+/// it; memory is reused as soon as no such slice exists any more.
 #[derive(Debug)]
 pub struct FrameReader {
     buffer: BytesMut,

@@ -1,4 +1,4 @@
-//! What a message's type number means.
+//! The meaning of a message's type number.
 
 /// Login; the answer has the same type.
 pub const AUTH: u32 = 1;

@@ -297,7 +297,7 @@ impl<'a> Packets<'a> {
         self.dropped
     }
 
-    /// What was not handed out yet.
+    /// The bytes that were not returned yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -71,14 +71,14 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What a recording holds.
+/// The contents of a recording.
 #[derive(Debug, Default)]
 struct Survey {
     packets: u64,
     messages: u64,
     bytes: u64,
     length: Duration,
-    /// It ends within a packet: whoever wrote it was cut off.
+    /// It ends within a packet: the recording was cut off.
     is_cut: bool,
 }
 

@@ -167,7 +167,7 @@ impl Source {
     }
 }
 
-/// What is known about a gateway at a moment.
+/// The state of a gateway at one moment.
 #[derive(Clone)]
 struct Sight {
     /// `None` until it has answered for the first time.
@@ -208,7 +208,7 @@ impl Watch {
                 let since = self.current.trouble.as_ref().map_or(answer.at, |(_, since)| *since);
                 self.current.trouble = Some((trouble, since));
                 self.current.history.push(&Figures::default());
-                // What comes back may be another process, which counts from zero.
+                // The gateway that answers again may be another process, which counts from zero.
                 self.previous = None;
             }
         }

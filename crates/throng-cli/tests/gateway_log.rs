@@ -1,4 +1,4 @@
-//! What `throng gateway` writes down, and how it ends.
+//! The log of `throng gateway`, and its end.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -197,7 +197,7 @@ fn a_port_that_is_taken_and_a_door_that_is_open_to_all_are_said_in_a_sentence() 
     let complaint = second.wait_for("throng: ");
     assert!(complaint.contains(&clients.to_string()) && complaint.contains("choose another port"), "{complaint}");
     let mut open = Gateway::start(&["-dev", "-ca=:0"]);
-    open.wait_for("lets everybody in");
+    open.wait_for("accepts every login");
     let mut clear = Gateway::start(&["-auth=http://accounts.example/check"]);
     clear.wait_for("use https://");
     for gateway in [first, open, clear] {

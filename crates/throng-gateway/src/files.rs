@@ -1,4 +1,4 @@
-//! How many files the process may have open: each connection is one.
+//! The limit of open files of the process; each connection needs one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

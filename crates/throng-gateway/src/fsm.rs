@@ -55,7 +55,7 @@ impl Fsm {
         }
     }
 
-    /// The connection has been let in: goes on to the next state of the file, or stays in the last one.
+    /// The connection has logged in: moves to the next state of the file, or stays in the last one.
     pub fn authenticated(&mut self) {
         let last = self.machine.states.len() - 1;
         self.state = usize::from(self.state).saturating_add(1).min(last) as u16;

@@ -1,12 +1,12 @@
-//! Entities that go from cell to cell together, and entities that must stay.
+//! Entities that move from cell to cell together, and entities that must stay.
 //!
-//! A **handover group** is a set of entities; who moves one of them moves all. Every entity is in at most one. Adding
-//! an entity that is in another group *merges* the two groups: nobody who had to travel with somebody is left behind.
-//! Removing an entity takes that one out; the others stay together.
+//! A **handover group** is a set of entities that move together. Every entity is in at most one. Adding an entity that
+//! is in another group *merges* the two groups: entities that had to move together still do. Removing an entity takes
+//! that one out; the others stay together.
 //!
-//! A **lock** belongs to an entity: while any entity of a handover group is locked, or an entity without a group is,
-//! none of it changes cells. It lasts until the entity is removed from a lock group, until the entity is gone, or
-//! until that entity is gone through whose channel it was locked last.
+//! A **lock** belongs to an entity: while any entity of a handover group is locked, no entity of the group changes
+//! cells; a locked entity without a group does not either. The lock lasts until the entity is removed from a lock
+//! group, until the entity is gone, or until the entity through whose channel it was last locked is gone.
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -31,7 +31,7 @@ impl GroupKind {
     }
 }
 
-/// What goes along when an entity goes.
+/// The entities that move together with an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Movable<'a> {
     /// Nothing: the entity or one of its group is locked.
@@ -110,7 +110,7 @@ impl EntityGroups {
         self.limits = limits;
     }
 
-    /// What may move when `entity` wants to.
+    /// The entities that move when `entity` does.
     pub fn movable_with(&self, entity: u32) -> Movable<'_> {
         let members = self.group_of.get(&entity).map(|&group| self.groups[group as usize].as_slice());
         let company = members.unwrap_or(std::slice::from_ref(&entity));

@@ -12,7 +12,7 @@ const BOUNDS_US: [u64; BOUNDS] =
 /// Upper bounds of the buckets of counts; the last one takes the rest.
 const BOUNDS_COUNT: [u64; BOUNDS] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 4_096, 16_384, 65_536];
 
-/// What is counted.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Microseconds, told as seconds.

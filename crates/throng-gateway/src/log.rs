@@ -1,4 +1,4 @@
-//! What the process writes down: lines with a level, to standard error and to a file, and how many of each level.
+//! The log: lines with a level, to standard error and to a file, and counters for each level.
 //!
 //! ```text
 //!   tracing's events --> as loud as -loglevel --> counted, for the metric logs{level}
@@ -10,8 +10,8 @@
 //!   {"timestamp":"2026-11-21T17:08:13.123456Z","level":"WARN","message":"refused","side":"CLIENT",
 //!    "address":"203.0.113.7:4711","connection":7,"reason":"banned","target":"security"}        with -logformat json
 //! ```
-//! Lines of the target `security` say who was refused and why. A peer may do so as often as it likes: lines that peers
-//! bring about are rationed, and say how many were left out.
+//! Lines of the target `security` say which peer was refused and why. Peers can cause many refusals, so the rate of
+//! such lines is limited, and a line says how many were left out.
 //!
 //! The subscriber of `tracing` is one for the whole process, and so are these counts.
 
@@ -37,7 +37,7 @@ use crate::settings::{LogFormat, LogLevel, Settings};
 #[non_exhaustive]
 pub enum LogError {
     /// The file cannot be made or appended to.
-    #[error("-logfile: {file} cannot be written: {cause}")]
+    #[error("-logfile: cannot write {file}: {cause}")]
     File {
         /// Its name, with the time in it.
         file: String,
@@ -72,7 +72,7 @@ static LINES: [AtomicU64; LEVELS.len()] = [const { AtomicU64::new(0) }; LEVELS.l
 /// Begins to write what [`tracing`]'s macros say, as settings have it: `-loglevel`, `-logfile`. Once for a process.
 ///
 /// # Errors
-/// The file cannot be written, or somebody was faster.
+/// The file cannot be written, or another process was faster.
 pub fn open(settings: &Settings) -> Result<(), LogError> {
     let file = settings.log_file.as_deref().map(append_to).transpose()?;
     registry()
@@ -84,7 +84,7 @@ pub fn open(settings: &Settings) -> Result<(), LogError> {
         .map_err(|_| LogError::Taken)
 }
 
-/// Nobody is told that a line cannot be written: standard error may be what is gone.
+/// A failed write of a log line is ignored: standard error may be gone.
 fn lines_to<S, W>(writer: W, format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,

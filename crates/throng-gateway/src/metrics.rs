@@ -1,4 +1,4 @@
-//! What the gateway tells Prometheus.
+//! The gateway's metrics for Prometheus.
 //!
 //! | name | type | labels | meaning |
 //! |---|---|---|---|
@@ -10,7 +10,7 @@
 //! | `connection_closed` | counter | `connType` | connections that ended; channeld's name |
 //! | `channel_tick_duration` | gauge | `type` | ms of the last turn of a channel of this type; channeld's name |
 //! | `gateway_channel_tick_seconds` | histogram | `type` | how long turns of channels took: one encoding of what has changed |
-//! | `gateway_channel_lag_seconds` | histogram | `type` | from an update's coming to its going out to those who are served first |
+//! | `gateway_channel_lag_seconds` | histogram | `type` | time from the arrival of an update until it is sent to the first subscribers |
 //! | `gateway_channel_queue_depth` | histogram | `type` | updates that waited when a channel's turn came |
 //! | `logs` | counter | `level` | lines of the log; channeld's name |
 //! | `gateway_step_seconds` | histogram | | how long a step of the engine took: all channels, all that had come |
@@ -18,7 +18,7 @@
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
 //! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
-//! | `gateway_challenged_total` | counter | `connType` | strangers over KCP who were asked to show that their address is their own |
+//! | `gateway_challenged_total` | counter | `connType` | challenges to KCP peers to prove their address |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_superseded_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
@@ -28,12 +28,12 @@
 //! | `gateway_memory_limit_bytes` | gauge | | what all of that may be |
 //! | `gateway_state_bytes`, `gateway_state_limit_bytes` | gauge | | the states of all channels, and what they may be |
 //! | `gateway_auth_pending` | gauge | `stage` | logins that the provider is asked about, and that wait for that |
-//! | `gateway_bans` | gauge | | addresses that are shut out |
+//! | `gateway_bans` | gauge | | banned addresses |
 //! | `gateway_awaited` | gauge | | lost servers and clients that are waited for |
 //! | `gateway_build_info` | gauge | `version` | 1 |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds` | | | see [`process`] |
 //!
-//! channeld's names are kept so that dashboards made for it go on working; ours end in units and `_total`, as is the
+//! channeld's names are kept so that dashboards made for it still work; ours end in units and `_total`, as is the
 //! custom today.
 
 use std::sync::atomic::Ordering;

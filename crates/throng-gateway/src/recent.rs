@@ -1,10 +1,10 @@
-//! What is remembered of peers for a while: in bounded space, and without a sweep in any call.
+//! Facts about peers that are remembered for a while, in bounded space, without a sweep in any call.
 //!
 //! ```text
 //!   touched --> young --(young is half of the bound, or its time is over)--> old --(the same again)--> forgotten
 //! ```
-//! An entry is remembered for one to two lifetimes after it was last written, unless so many others come that it has to
-//! make room: then those that were not written for longest go first, half of them at once.
+//! An entry is remembered for one to two lifetimes after it was last written, unless it has to make room for others:
+//! then the entries that were not written for longest go first, half of them at once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -36,7 +36,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Recent<K, V> {
         (self.bound, self.lifetime) = (bound, lifetime);
     }
 
-    /// What is remembered under a key.
+    /// The entry of a key.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         self.young.get(key).or_else(|| self.old.get(key)).copied()
     }

@@ -1,4 +1,4 @@
-//! From what the gateway was told to a gateway that runs.
+//! From the settings to a running gateway.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::state::{SchemaError, Schemas};
 #[non_exhaustive]
 pub enum StartError {
     /// A file of message types cannot be read.
-    #[error("-descriptors: {file} cannot be read: {error}")]
+    #[error("-descriptors: cannot read {file}: {error}")]
     Read {
         /// Its name.
         file: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A file of message types is none.
@@ -31,7 +31,7 @@ pub enum StartError {
     Schema {
         /// Its name.
         file: String,
-        /// What is wrong with it.
+        /// The error.
         error: SchemaError,
     },
     /// The provider of authentication cannot be used.
@@ -71,8 +71,8 @@ impl Gateway {
     }
 
     /// Takes over settings that were [read again](Settings::reload), with the tokens and certificates that they name:
-    /// all of it, or nothing. What may wait to be written to a connection stays as it was when it came; doors, message
-    /// types, threads and recordings stay as they were at the start.
+    /// all of it, or nothing. Existing connections keep their queue limits; doors, message types, threads and
+    /// recordings stay as they were at the start.
     ///
     /// # Errors
     /// A file that cannot be used. Everything stays as it was.

@@ -1,4 +1,4 @@
-//! Who may act on others: level, role and action.
+//! Access to others: level, role and action.
 
 use crate::stage::{Peer, Stage, every, settings_with};
 use throng_channeld::proto::{

@@ -1,4 +1,4 @@
-//! What peers could make grow, and what must not be left half done.
+//! Data that peers could make grow, and operations that must not stop half-way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn names_that_own_nothing_do_not_push_a_world_server_out_of_its_place() {
     let answer = stage.authenticate(&mut back, "w0");
     assert!(answer.should_recover && back.id == servers[0].id);
     assert_eq!(stage.place_of(ENTITY), Some((Some(back.id), Some(FIRST))));
-    // Those who are kept can come back, too; those who are not are new.
+    // The kept ones can come back, too; the others are new.
     let mut comes_back = |name: &str| {
         let mut peer = stage.connect(Side::Server);
         stage.authenticate(&mut peer, name).should_recover
@@ -71,7 +71,7 @@ fn masked_subscriptions_that_are_refused_take_no_room_from_others() {
         |paths: &[String]| ChannelSubscriptionOptions { data_field_masks: paths.to_vec(), ..crate::stage::every(20) };
     let (owner, other) = (stage.server(), stage.client());
     let [first, second, third] = [(); 3].map(|()| stage.create(&owner, ChannelType::Test, None));
-    // Somebody is awaited whose mask nobody else has.
+    // A lost connection is awaited whose mask no other one has.
     let own = ["7.7".to_owned()];
     let ada = stage.join_as(Side::Client, "ada");
     stage.subscribe(&owner, &ada, second, masked(&own));
@@ -87,7 +87,7 @@ fn masked_subscriptions_that_are_refused_take_no_room_from_others() {
         stage.subscribe(&other, &other, third, mask);
     }
     assert_eq!((stage.refused("mask_sets"), stage.refused("client_subscriptions")), (5_000, 5_000));
-    // Masks that are used and given up do not fill the table either, though somebody is awaited.
+    // Masks that are used and given up do not fill the table either, while a connection is awaited.
     for number in 0..5_000 {
         stage.pass(if number % 10 == 0 { 5 } else { 0 });
         stage.subscribe(&owner, &client, third, masked(&[format!("5.{}", number + 1)]));
@@ -118,7 +118,7 @@ fn patience_ends_in_the_order_of_its_ends_after_a_reload_that_shortens_it() {
 }
 
 #[test]
-fn who_has_logged_in_or_left_is_waited_for_no_longer() {
+fn connections_that_logged_in_or_left_have_no_deadline() {
     let mut stage = Stage::new(open_settings());
     let client = stage.client();
     let gone = stage.connect(Side::Client);
@@ -183,7 +183,7 @@ fn a_recovered_server_is_told_each_of_its_channels_once() {
     for number in 0..50 {
         stage.create_entity(&servers[0], FIRST, ENTITY + number, Some(standing([1.0, 1.0, 5.0])));
     }
-    // A process that is killed: its kernel closes the connection, and nobody says good-bye.
+    // A process that is killed: its kernel closes the connection, without a close message.
     stage.drop_connection(&servers[0], EndCause::Lost);
     let back = stage.connect(Side::Server);
     let auth = throng_channeld::proto::AuthMessage { player_identifier_token: "w0".into(), ..Default::default() };

@@ -1,4 +1,4 @@
-//! What is known of channels by their type: how long turns take, how long updates wait, how many do, what is dropped.
+//! Metrics of channels by their type: time of turns, waiting time of updates, their number, drops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ fn two_channels(stage: &mut Stage) -> (Peer, u32) {
     stage.subscribe(&reader, &reader, room, every(100));
     stage.subscribe(&reader, &reader, 0, every(20));
     stage.pass(500);
-    // What came before the reader is counted with what comes first after it.
+    // Updates from before the first reader are counted with the first ones after it.
     stage.update(&owner, 0, number(1));
     stage.update(&owner, room, number(1));
     stage.pass(500);

@@ -17,7 +17,7 @@ fn auth(name: &str) -> AuthMessage {
 
 const AUTH: Header = Header { channel_id: 0, broadcast: 0, stub_id: 0, msg_type: message_type::AUTH };
 
-/// What was answered to a login; none if it was not.
+/// The answer to a login; none if there was no answer.
 fn auth_results(stage: &mut Stage, peer: &crate::stage::Peer) -> Vec<(u32, AuthResultMessage)> {
     let messages = stage.read_type(peer, message_type::AUTH);
     messages.iter().map(|message| (message.stub_id, message.decode().expect("an AuthResultMessage"))).collect()
@@ -62,7 +62,7 @@ fn the_master_is_told_of_everybody_who_is_let_in_without_a_stub() {
 }
 
 #[test]
-fn who_is_refused_is_told_why_and_stays_a_stranger_who_may_try_again() {
+fn a_refused_login_gets_the_reason_and_may_be_repeated() {
     let mut stage = Stage::new(settings(&["-auth=none", "-limit", "max_failed_auth=3"]));
     let master = stage.master();
     let client = stage.connect(Side::Client);
@@ -202,7 +202,7 @@ fn transitions_are_followed_and_machines_are_read_again() {
 }
 
 #[test]
-fn who_breaks_the_machine_too_often_is_sent_away_and_stays_out_for_a_while() {
+fn a_client_that_violates_its_state_machine_too_often_is_banned_for_a_while() {
     let limits = ["-dev", "-limit", "max_fsm_violations=3", "-limit", "block_ms=60000"];
     let mut stage = Stage::new(settings(&limits));
     let rude = stage.join_as(Side::Client, "rude");
@@ -334,7 +334,7 @@ fn no_bytes_from_anybody_end_the_gateway() {
                 peers[from] = stage.join_as(side, &format!("seed {seed} step {step}"));
             }
         }
-        // Whoever comes now is served.
+        // A new connection is served.
         let client = stage.client();
         assert!(client.id > 0, "seed {seed}");
     }

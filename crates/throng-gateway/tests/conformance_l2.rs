@@ -358,7 +358,7 @@ fn an_owner_that_unsubscribes_itself_leaves_the_channel_without_owner() {
 }
 
 #[test]
-fn who_subscribes_with_no_access_has_a_place_and_is_sent_nothing() {
+fn a_subscription_without_access_has_a_place_and_gets_nothing() {
     let mut stage = Stage::new(open_settings());
     let (owner, client) = (stage.master(), stage.client());
     stage.update(&owner, 0, number(1));
@@ -373,7 +373,7 @@ fn who_subscribes_with_no_access_has_a_place_and_is_sent_nothing() {
     assert_eq!(numbers(&mut stage, &client, 0), [4], "everything, as it is by now");
 }
 
-// What a channel holds.
+// The content of a channel.
 
 #[test]
 fn the_first_update_becomes_the_state_if_nothing_is_said_of_its_type() {
@@ -534,7 +534,7 @@ fn the_master_may_say_later_how_global_is_merged() {
 
 // When state goes out.
 
-/// What comes of a channel within some time, and after how many ms.
+/// The results of a channel within some time, and after how many ms.
 fn watch(stage: &mut Stage, ms: u64, peer: &Peer, channel: u32) -> Vec<(u64, u32)> {
     let mut seen = Vec::new();
     for at in 1..=ms {
@@ -589,7 +589,7 @@ fn a_delay_puts_the_first_fan_out_off_and_a_negative_one_brings_it_forward() {
 }
 
 #[test]
-fn who_skips_the_first_fan_out_gets_what_changes_and_no_more() {
+fn a_subscriber_that_skips_the_first_fan_out_gets_only_changes() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.server();
     let client = stage.client();
@@ -605,7 +605,7 @@ fn who_skips_the_first_fan_out_gets_what_changes_and_no_more() {
 }
 
 #[test]
-fn who_does_not_skip_its_own_updates_is_told_them() {
+fn a_subscriber_that_does_not_skip_its_own_updates_gets_them() {
     let mut stage = Stage::new(open_settings());
     let (owner, client) = (stage.master(), stage.client());
     let options = ChannelSubscriptionOptions {

@@ -17,13 +17,13 @@ fn forward(client_conn_id: u32) -> ServerForwardMessage {
     ServerForwardMessage { client_conn_id, payload: "payload".into() }
 }
 
-/// What of the game each of these was sent.
+/// The user messages that each of these received.
 fn received(stage: &mut Stage, peers: &[&Peer]) -> Vec<Vec<Message>> {
     stage.let_go();
     peers.iter().map(|peer| stage.read_type(peer, GAME)).collect()
 }
 
-/// Who was sent exactly one message, by place.
+/// Those that received exactly one message, by place.
 fn reached(stage: &mut Stage, peers: &[&Peer]) -> Vec<usize> {
     let received = received(stage, peers);
     assert!(received.iter().all(|messages| messages.len() <= 1), "nobody is told twice");
@@ -125,7 +125,7 @@ fn a_client_reaches_the_owner_and_nobody_else_whatever_it_asks_for() {
 #[test]
 fn a_client_cannot_pretend_to_be_somebody_else() {
     let mut room = Room::new();
-    // What it says is wrapped, even if it is a wrapper itself.
+    // Its message is wrapped, even if it is a wrapper itself.
     room.stage.say(&room.peers[3], header(room.id, 1), &forward(room.peers[4].id));
     let [message] = &room.stage.read_type(&room.peers[OWNER], GAME)[..] else { panic!("one message") };
     let wrapped: ServerForwardMessage = message.decode().expect("a wrapper");
@@ -180,7 +180,7 @@ fn what_a_server_broadcasts_has_to_be_wrapped() {
 }
 
 #[test]
-fn who_comes_and_goes_is_reached_as_long_as_it_is_there() {
+fn a_client_gets_broadcasts_as_long_as_it_is_connected() {
     let mut room = Room::new();
     let leave = UnsubscribedFromChannelMessage { conn_id: 0 };
     room.stage.say(&room.peers[3], Header::new(room.id, message_type::UNSUB_FROM_CHANNEL), &leave);
@@ -220,7 +220,7 @@ impl World {
         World { stage, server, observer, clients }
     }
 
-    /// Who was reached: cells of clients, and whether server and observer were.
+    /// The receivers: cells of clients, and whether server and observer got it.
     fn reached(&mut self) -> (Vec<u32>, bool, bool) {
         let clients = reached(&mut self.stage, &self.clients.iter().collect::<Vec<_>>());
         let servers = reached(&mut self.stage, &[&self.server.clone(), &self.observer.clone()]);

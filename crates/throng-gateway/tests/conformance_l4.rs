@@ -16,7 +16,7 @@ fn at(x: f64, y: f64, z: f64) -> SpatialInfo {
     SpatialInfo { x, y, z }
 }
 
-/// The intervals at which a connection was told that it sees cells, by cell.
+/// The intervals of a connection's cells, as it was notified, by cell.
 fn seen(stage: &mut Stage, peer: &Peer) -> BTreeMap<u32, u32> {
     let messages = stage.read(peer);
     of_type::<SubscribedToChannelResultMessage>(&messages, message_type::SUB_TO_CHANNEL)

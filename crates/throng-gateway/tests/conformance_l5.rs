@@ -140,7 +140,7 @@ fn at_a_border_between_servers_the_owner_changes_and_everybody_hears_what_concer
     assert_eq!(stage.engine.counters().handovers, 1);
     stage.audit();
 
-    // What the new owner says arrives, also at who has just come.
+    // The new owner's updates arrive, also at a new subscriber.
     stage.walk(&servers[1], ENTITY, [26.0, 1.0, 5.0]);
     stage.pass(100);
     let seen = stage.updates::<TransformState>(&comes, ENTITY);
@@ -192,7 +192,7 @@ fn an_old_owner_that_sees_the_border_goes_on_reading() {
 }
 
 #[test]
-fn who_belongs_together_goes_together_and_who_is_locked_stays_until_it_is_free() {
+fn grouped_entities_move_together_and_locked_ones_stay_until_they_are_free() {
     let mut stage = Stage::world(TWO, &[]);
     let servers = stage.spatial_servers(TWO);
     for number in 0..4 {
@@ -212,7 +212,7 @@ fn who_belongs_together_goes_together_and_who_is_locked_stays_until_it_is_free()
     let free = RemoveEntityGroupMessage { r#type: EntityGroupType::Lock.into(), entities_to_remove: vec![ENTITY + 3] };
     stage.say(&servers[0], Header::new(ENTITY + 3, message_type::ENTITY_GROUP_REMOVE), &free);
     assert_eq!((cell_of(&stage, ENTITY + 3), owner_of(&stage, ENTITY + 3)), (3, servers[1].id), "made up for at once");
-    // Who is locked holds back all of its group.
+    // A locked entity holds back all of its group.
     group(&mut stage, &servers[1], ENTITY + 1, EntityGroupType::Lock, &[ENTITY + 1]);
     stage.walk(&servers[1], ENTITY, middle(3, 0));
     assert_eq!([0, 1, 2].map(|number| cell_of(&stage, ENTITY + number)), [2, 2, 2]);
@@ -278,7 +278,7 @@ fn the_handovers_of_a_second_are_limited_and_all_are_made_up_for() {
     assert_eq!(stage.refused("handovers_per_s"), refused, "nobody waits any more");
 }
 
-/// An entity in the second cell with so many bytes more.
+/// An entity in the second cell with this many bytes more.
 fn blob(bytes: usize) -> Any {
     // A field that no schema knows travels with the rest.
     let mut any = standing(middle(1, 0));
@@ -377,7 +377,7 @@ fn all_clients_see_what_is_well_known_those_to_come_a_second_later() {
     assert_eq!(stage.updates::<TransformState>(&present, ENTITY).len(), 1);
     stage.pass(120);
     assert_eq!(stage.updates::<TransformState>(&late, ENTITY).len(), 1);
-    // Who comes back sees it once.
+    // A subscriber that comes back gets it once.
     stage.drop_connection(&present, EndCause::Lost);
     let back = stage.join_as(Side::Client, "present");
     assert_eq!(back.id, present.id);
@@ -422,7 +422,7 @@ fn the_list_of_a_cell_tells_who_comes_and_who_goes_whenever_one_looks() {
     stage.pass(50);
     let first = stage.updates::<SpatialChannelData>(&early, FIRST + 1).remove(0);
     assert_eq!(first.entities.len(), 3);
-    // Gone and other things changed within one window: the one who knew it hears of it.
+    // Gone and other things changed within one window: the subscriber that knew it gets the removal.
     stage.walk(&servers[0], ENTITY, middle(2, 0));
     stage.create_entity(&servers[0], FIRST + 1, ENTITY + 9, Some(standing(middle(1, 0))));
     stage.pass(50);

@@ -29,7 +29,7 @@ fn x_of(data: Option<throng_channeld::proto::Any>) -> f32 {
     state.position.expect("a position").x
 }
 
-/// Lets a server in under a name and returns everything that it was told on the way.
+/// Logs a server in under a name and returns everything that it received on the way.
 fn come_back(stage: &mut Stage, side: Side, name: &str) -> (Peer, bool, Vec<Message>) {
     let mut peer = stage.connect(side);
     let auth = throng_channeld::proto::AuthMessage {
@@ -67,7 +67,7 @@ fn a_killed_server_comes_back_under_its_id_with_everything_and_the_clients_have_
     for client in &clients {
         stage.read(client);
     }
-    // A process that is killed: its kernel closes the connection, and nobody says good-bye.
+    // A process that is killed: its kernel closes the connection, without a close message.
     stage.drop_connection(&servers[0], EndCause::Lost);
     for (number, client) in (0u32..).zip(&clients) {
         let lost: Vec<u32> =
@@ -75,7 +75,7 @@ fn a_killed_server_comes_back_under_its_id_with_everything_and_the_clients_have_
         assert!(lost.contains(&(ENTITY + number)) && lost.contains(&FIRST), "{lost:?}");
     }
     assert_eq!(stage.audit(), 20);
-    // Nobody can take its place; clients that may go on writing do, and one walks over to the other server.
+    // Nobody can take its place; clients that may still write do, and one walks over to the other server.
     let other = stage.spatial_server("another");
     assert_eq!(stage.refused("spatial_slots_taken"), 1);
     for (number, client) in (0u32..).zip(&clients) {
@@ -182,7 +182,7 @@ fn notices_of_loss_and_return_go_out_only_where_the_settings_say_so() {
 }
 
 #[test]
-fn who_takes_the_place_of_a_server_that_does_not_come_back_takes_over_its_entities() {
+fn a_server_that_replaces_a_lost_one_takes_over_its_entities() {
     for recovery in [&[][..], &RECOVERY[..]] {
         let mut stage = Stage::world(TWO, recovery);
         let servers = stage.spatial_servers(TWO);
@@ -223,7 +223,7 @@ fn who_takes_the_place_of_a_server_that_does_not_come_back_takes_over_its_entiti
 }
 
 #[test]
-fn who_takes_over_an_entity_that_it_did_not_see_is_told_its_whole_state() {
+fn a_new_owner_that_did_not_see_the_entity_gets_its_whole_state() {
     let cut = Cut { border: 0, ..TWO };
     let mut stage = Stage::world(cut, &[]);
     let servers = stage.spatial_servers(cut);
@@ -245,7 +245,7 @@ fn who_takes_over_an_entity_that_it_did_not_see_is_told_its_whole_state() {
 }
 
 #[test]
-fn who_takes_over_an_entity_that_it_sees_is_not_told_twice() {
+fn a_new_owner_that_sees_the_entity_does_not_get_it_twice() {
     let mut stage = Stage::world(TWO, &[]);
     let servers = stage.spatial_servers(TWO);
     let passer = stage.join_as(Side::Server, "passer");
@@ -311,7 +311,7 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
     stage.update(&owner, room, standing([2.0, 1.0, 1.0]));
     stage.pass(2_000);
     let (back, should_recover, told) = come_back(&mut stage, Side::Client, "ada");
-    // It begins anew, under its id: nobody waits for RECOVERY_END, which is for servers.
+    // It starts again, under its id, without waiting for RECOVERY_END, which is for servers.
     assert_eq!((back.id, should_recover), (ada.id, false));
     let in_room: Vec<u32> = told.iter().filter(|m| m.channel_id == room).map(|m| m.msg_type).collect();
     assert_eq!(in_room, [message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL]);
@@ -398,7 +398,7 @@ fn a_client_that_kept_its_copy_has_nothing_of_what_was_removed_meanwhile_and_no_
     assert_eq!(copy.entities[&1].obj_ref, Some(object(1)), "each item of its list once");
 }
 
-// The name of a client that nobody has proven: with `-dev` everybody is let in under any name.
+// The unproven name of a client: with `-dev` everybody can log in under any name.
 #[test]
 fn a_connection_that_lives_is_not_taken_over_by_an_unproven_name() {
     let mut stage = Stage::new(crate::stage::settings(&[
@@ -427,7 +427,7 @@ fn a_connection_that_lives_is_not_taken_over_by_an_unproven_name() {
     let (back, ..) = come_back(&mut stage, Side::Client, "ada");
     assert_eq!(back.id, ada.id);
     assert_eq!(subscriptions(&stage, twin.id), Some(0), "the twin is who it was");
-    // What we have ended ourselves does not come back.
+    // Connections that we closed ourselves do not come back.
     stage.say(
         &owner,
         Header::new(0, message_type::DISCONNECT),
@@ -460,7 +460,7 @@ fn a_player_who_proves_its_name_takes_the_place_of_its_old_connection() {
     // The end of the old socket comes later, and means nothing any more.
     stage.drop_connection(&ada, EndCause::Lost);
     assert!(!back.is_closed());
-    // Whoever cannot prove it changes nothing.
+    // A login that cannot prove the name changes nothing.
     stage.verdict = AuthVerdict::InvalidLogin;
     let mut thief = stage.connect(Side::Client);
     assert_ne!(stage.authenticate(&mut thief, "ada").result, 0);

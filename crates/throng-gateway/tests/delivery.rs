@@ -1,5 +1,5 @@
-//! Whatever writers write, however often subscribers are served, whoever comes and goes: everybody ends with the
-//! state, and is told each change once and in order.
+//! For any writes, any rates and any joins and leaves, every subscriber ends with the state, and gets each change once
+//! and in order.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use throng_gateway::engine::port::{EndCause, Side};
 /// Entities that writers fight over.
 const ENTITIES: u32 = 6;
 
-/// One of those who write and read.
+/// One of the peers that write and read.
 struct Player {
     peer: Peer,
     side: Side,
@@ -26,12 +26,12 @@ struct Player {
     is_stuck: bool,
     /// Its network takes a little in each step.
     trickles: bool,
-    /// It has been told everything once. What it wrote before that is in it.
+    /// It has received everything once. Its own earlier writes are in it.
     has_begun: bool,
     view: View,
 }
 
-/// What somebody has been told.
+/// The data that a subscriber has received.
 #[derive(Default)]
 struct View {
     entities: BTreeMap<u32, Entity>,
@@ -72,10 +72,10 @@ impl View {
 /// Between two steps.
 const WAITS_MS: [u64; 9] = [0, 0, 0, 1, 1, 2, 7, 30, 120];
 
-/// The entity that lists grow in: nobody removes it.
+/// The entity whose lists grow; it is never removed.
 const LEDGER: u32 = 1_000;
 
-/// What differs from world to world.
+/// The differences between worlds.
 struct Weather {
     threads: u32,
     /// For how long a client may come back; 0: not at all.
@@ -119,11 +119,11 @@ struct World {
     players: Vec<Player>,
     /// Those who may come back.
     lost: Vec<Player>,
-    /// What has happened: connections that came back, and that were ended.
+    /// Events: connections that came back, and that were closed.
     returns: u32,
     ends: u32,
     channel: u32,
-    /// What the state is, made from what was written, in order.
+    /// The expected state, made from the writes, in order.
     truth: View,
     names: u32,
     sequences: BTreeMap<u32, u32>,
@@ -172,8 +172,8 @@ impl World {
             peer,
             side,
             name: self.names,
-            // What is under way in slices is older than what somebody writes meanwhile: only who is told its own words as well
-            // can tell.
+            // Slices in flight are older than writes that come meanwhile: only a subscriber that also gets its own
+            // updates can notice.
             skips_self: self.weather.filling_bytes == 0 && self.random.bool(),
             is_stuck: false,
             trickles: false,
@@ -203,7 +203,7 @@ impl World {
         self.lost.push(gone);
     }
 
-    /// Somebody comes back under its name, with the copy that it had; if it is too late, as somebody else.
+    /// A connection comes back under its name, with its old copy; if it is too late, as a new connection.
     fn come_back(&mut self) {
         if self.lost.is_empty() {
             return;
@@ -217,7 +217,7 @@ impl World {
             ..Default::default()
         };
         self.stage.say(&player.peer, Header::new(0, message_type::AUTH), &auth);
-        // All that it is told on the way counts: it is read with the rest.
+        // Everything received on the way counts: it is read with the rest.
         let bytes = player.peer.line.lock().unwrap().bytes.clone();
         let mut told = Messages::new(bytes.into()).map(|message| message.expect("a sound message"));
         let answer = told.next().expect("an answer").decode::<AuthResultMessage>().expect("an answer to a login");
@@ -233,7 +233,7 @@ impl World {
         self.players.push(player);
     }
 
-    /// Who did not read for too long was ended.
+    /// A connection that did not read for too long was closed.
     fn part_with_the_ended(&mut self) {
         let (gone, present): (Vec<Player>, Vec<Player>) =
             std::mem::take(&mut self.players).into_iter().partition(|player| player.peer.is_closed());
@@ -277,7 +277,7 @@ impl World {
         let before = self.stage.engine.counters().updates;
         self.stage.update(&self.players[place].peer, self.channel, Any::pack(&update));
         assert_eq!(self.stage.engine.counters().updates, before + 1);
-        // Who skips its own updates knows them already.
+        // A subscriber that skips its own updates knows them already.
         if self.players[place].skips_self {
             self.hear();
             let player = &mut self.players[place];
@@ -295,7 +295,7 @@ impl World {
         for player in self.players.iter_mut().filter(|player| !player.is_stuck) {
             for message in self.stage.read(&player.peer).into_iter().filter(|message| message.channel_id == channel) {
                 match message.msg_type {
-                    // What it has is void.
+                    // Its copy is void.
                     message_type::UNSUB_FROM_CHANNEL => {
                         let ended: UnsubscribedFromChannelResultMessage = message.decode().expect("a result");
                         player.has_begun &= ended.conn_id != player.peer.id;
@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    /// Somebody's network stops for a while, or goes on.
+    /// The network of a connection stops for a while, or works again.
     fn toggle_stuck(&mut self) {
         let place = self.random.usize(..self.players.len());
         let player = &mut self.players[place];
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// Nobody writes any more, and everybody reads.
+    /// All writers stop, and all readers read.
     fn settle(&mut self) {
         for player in &mut self.players {
             (player.is_stuck, player.trickles) = (false, false);
@@ -412,7 +412,7 @@ fn everybody_ends_with_the_state_and_is_told_each_change_once_and_in_order() {
 }
 
 #[test]
-fn who_skips_its_own_words_is_told_all_others_even_in_the_same_entry() {
+fn a_subscriber_that_skips_its_own_updates_gets_all_others_even_in_the_same_entry() {
     let mut stage = Stage::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
     let (owner, a, b) = (stage.server(), stage.client(), stage.client());
     let channel = stage.create(&owner, ChannelType::Test, None);
@@ -473,7 +473,7 @@ fn a_newcomer_in_the_place_of_a_writer_is_told_what_that_one_wrote() {
     let former = stage.client();
     stage.subscribe(&former, &former, channel, options.clone());
     let word = UnrealObjectRef { net_guid: Some(1), ..Default::default() };
-    // All within one millisecond: the newcomer gets the place that the writer leaves.
+    // All within one millisecond: the new connection gets the place of the writer that leaves.
     stage.update(&former, channel, Any::pack(&word));
     stage.drop_connection(&former, EndCause::Lost);
     let newcomer = stage.client();

@@ -1,4 +1,4 @@
-//! What clients and servers that were made for channeld take for granted.
+//! The assumptions of clients and servers that were made for channeld.
 
 use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, standing};
 use crate::stage::{Stage, every, open_settings, settings, settings_with};
@@ -41,7 +41,7 @@ fn what_is_refused_has_no_answer_with_or_without_a_stub() {
 }
 
 #[test]
-fn who_has_asked_for_it_is_told_what_was_refused_and_why() {
+fn a_peer_that_asked_for_refusals_gets_each_with_its_reason() {
     let mut stage = Stage::new(open_settings());
     let curious = stage.connect(Side::Client);
     let auth = AuthMessage { player_identifier_token: "ada".into(), wants_refusals: true, ..Default::default() };
@@ -87,7 +87,7 @@ fn what_the_master_says_of_global_is_listed() {
         stage.answer(&master, Header::new(0, message_type::LIST_CHANNEL), &list).expect("a list");
     let found: Vec<(u32, &str)> = listed.channels.iter().map(|info| (info.channel_id, &*info.metadata)).collect();
     assert_eq!(found, [(0, "the old world")]);
-    // What cannot be kept is refused, and what was said before stays.
+    // Data beyond the limit is refused, and earlier data stays.
     let long = CreateChannelMessage { metadata: "x".repeat(5_000), ..global };
     stage.say(&master, CREATE, &long);
     assert_eq!(stage.refused("metadata_bytes"), 1);

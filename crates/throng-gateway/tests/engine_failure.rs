@@ -1,4 +1,4 @@
-//! A gateway whose engine has failed is no gateway any more: it says so, and ends.
+//! After its engine has failed, a gateway reports the failure and ends.
 
 mod serving;
 

@@ -1,5 +1,5 @@
-//! Anybody can send a datagram under somebody else's address. Over KCP that must cost neither the owner of the address nor
-//! the gateway anything.
+//! Anybody can send a datagram with a forged address. Over KCP that must cost neither the owner of the address nor the
+//! gateway anything.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
@@ -31,13 +31,13 @@ fn beginning(conversation: u32) -> Vec<u8> {
     segment(conversation, PUSH, (0, 0), b"C")
 }
 
-/// Begins a conversation from a port where nobody answers.
+/// Begins a conversation from a port that does not answer.
 fn begin(address: SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.send_to(&beginning(7), address).expect("loopback takes it");
 }
 
-/// This machine's address counts like any other, and is shut out after few strikes.
+/// This machine's address counts like any other, and is banned after few strikes.
 fn strict(limits: &mut DoorLimits, strikes: u32) {
     (limits.counts_loopback, limits.strikes) = (true, strikes);
 }
@@ -69,7 +69,7 @@ fn an_address_that_others_use_keeps_all_its_places_and_may_come_as_often_as_befo
 }
 
 #[test]
-fn whoever_has_shown_its_address_is_shut_out_for_what_it_does() {
+fn a_peer_that_proved_its_address_can_be_banned() {
     let serving = serve(Transport::Kcp, |options| strict(&mut options.doors[1].limits, 1));
     let mut client = KcpClient::connect(serving.address(), 9, usize::MAX);
     client.join();
@@ -109,7 +109,7 @@ fn what_comes_under_the_address_of_a_conversation_does_not_end_it() {
 }
 
 #[test]
-fn whoever_begins_again_from_the_same_port_takes_the_place_of_its_former_conversation() {
+fn a_new_conversation_from_the_same_port_replaces_the_former_one() {
     let serving = serve(Transport::Kcp, |_| {});
     let mut former = KcpClient::connect(serving.address(), 9, usize::MAX);
     former.join();

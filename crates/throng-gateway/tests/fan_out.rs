@@ -75,7 +75,7 @@ fn a_writer_is_not_told_its_own_updates_but_all_others() {
 }
 
 #[test]
-fn who_stops_reading_delays_nobody_and_gets_the_newest_state_when_it_reads_on() {
+fn a_client_that_stops_reading_delays_nobody_and_later_gets_the_newest_state() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     let (quick, stuck) = (stage.client(), stage.client());
@@ -112,7 +112,7 @@ fn who_stops_reading_delays_nobody_and_gets_the_newest_state_when_it_reads_on() 
 }
 
 #[test]
-fn who_never_reads_on_is_disconnected() {
+fn a_client_that_never_reads_again_is_disconnected() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     let stuck = stage.client();
@@ -137,7 +137,7 @@ fn who_never_reads_on_is_disconnected() {
 }
 
 #[test]
-fn whoever_does_not_take_what_it_is_sent_counts_once_whether_the_engine_ends_it_or_the_shell() {
+fn a_slow_client_counts_once_whether_the_engine_closes_it_or_the_shell() {
     let mut stage = Stage::new(open_settings());
     stage.master();
     let (stuck, honest) = (stage.client(), stage.client());
@@ -165,7 +165,7 @@ fn the_last_word_is_told_before_the_gateway_ends_whoevers_turn_it_is() {
 }
 
 #[test]
-fn who_reads_on_is_served_even_if_nothing_else_happens() {
+fn a_client_that_reads_again_is_served_even_if_nothing_else_happens() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     let client = stage.client();
@@ -185,7 +185,7 @@ fn who_reads_on_is_served_even_if_nothing_else_happens() {
 }
 
 #[test]
-fn who_stops_reading_in_a_silent_gateway_is_disconnected_as_well() {
+fn a_client_that_stops_reading_in_a_silent_gateway_is_disconnected_as_well() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     let client = stage.client();
@@ -200,7 +200,7 @@ fn who_stops_reading_in_a_silent_gateway_is_disconnected_as_well() {
 }
 
 #[test]
-fn who_skips_the_first_state_is_not_told_what_came_just_before_it_but_all_that_comes_after() {
+fn a_subscriber_that_skips_the_first_state_gets_only_later_changes() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     let first = stage.client();

@@ -1,8 +1,8 @@
 //! Thousands of entities walk over random worlds while servers crash, come back and are replaced.
 //!
-//! At every step: each entity has one owner, who is there or is awaited, and is on the list of one cell; every server
-//! believes to own exactly what it owns, from nothing but what it was told; and what clients tell their entities
-//! arrives once, at one server, in order, or was refused because nobody was there.
+//! At every step: each entity has one owner, present or awaited, and is on the list of one cell; every server believes
+//! to own exactly what it owns, from the received messages alone; and each client message to its entity arrives once,
+//! at one server, in order, or was refused because no owner was there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ const PATIENCE_MS: u64 = 1_000;
 struct WorldServer {
     name: String,
     peer: Option<Peer>,
-    /// What it believes to own.
+    /// The entities that it believes to own.
     owns: BTreeSet<u32>,
     /// The step at which it comes back, and whether as another one.
     returns: Option<(u64, bool)>,
@@ -37,7 +37,7 @@ struct Player {
     peer: Peer,
     entity: u32,
     next: u32,
-    /// What was not refused.
+    /// The messages that were not refused.
     sent: Vec<u32>,
     /// As servers got it.
     heard: Vec<u32>,
@@ -198,7 +198,7 @@ impl Storm {
         }
     }
 
-    /// An entity that is no player's is destroyed, and made anew.
+    /// An entity without a player is destroyed, and created again.
     fn replace_some_entity(&mut self) {
         let number = self.rng.usize(..self.servers.len());
         let Some(peer) = self.servers[number].peer.clone() else { return };
@@ -267,7 +267,7 @@ impl Storm {
         }
     }
 
-    /// Servers read what they were told; clients, too, and throw it away.
+    /// Servers read their messages; clients, too, and discard them.
     fn listen(&mut self) {
         for number in 0..self.servers.len() {
             let Some(peer) = self.servers[number].peer.clone() else { continue };

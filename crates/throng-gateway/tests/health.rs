@@ -1,4 +1,4 @@
-//! What probes are told, and what a slow provider does to players: over real sockets.
+//! The answers to probes, and the effect of a slow provider on players: over real sockets.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -160,7 +160,7 @@ fn after_an_outage_of_the_provider_nobody_is_shut_out() {
 }
 
 #[test]
-fn who_guesses_twice_and_leaves_in_time_is_struck_all_the_same() {
+fn guessing_twice_and_leaving_in_time_is_still_a_strike() {
     let provider = Arc::new(throng_gateway::auth::FixedPassword("open".into()));
     let serving = serve_with(Transport::Tcp, &[], provider, strict);
     let mut guesser = serving.connect(ClientOptions::default());

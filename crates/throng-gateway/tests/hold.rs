@@ -1,4 +1,4 @@
-//! What others have sent to a client waits for state that is due soon, so that both take one write.
+//! Messages to a client wait for state that is due soon, so that both take one write.
 
 use crate::stage::{Peer, Stage, every};
 use throng_channeld::proto::unrealpb::SpawnObjectMessage;
@@ -46,7 +46,7 @@ impl Scene {
         self.stage.say(&self.server, header, &body);
     }
 
-    /// What the client was sent since the last time: types, and in how many pieces.
+    /// The client's messages since the last call: types, and the number of pieces.
     fn told(&mut self) -> (Vec<u32>, usize) {
         let writes = std::mem::take(&mut self.client.line.lock().unwrap().writes);
         let types = self.stage.read(&self.client).iter().map(|message| message.msg_type).collect();

@@ -1,4 +1,4 @@
-//! What connections cost that say nothing. Alone in its process, because it looks at the process's threads.
+//! The cost of idle connections. Alone in its process, because it looks at the process's threads.
 
 mod serving;
 
@@ -15,7 +15,7 @@ use throng_gateway::serve::{LinkOptions, Transport};
 use serving::kcp::KcpClient;
 use serving::{LINK_KEY, eventually, serve, soon, token};
 
-/// One gateway at a time: threads of two cannot be told apart.
+/// One gateway at a time: the threads of two cannot be distinguished.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// The threads of the gateway, as folders of the system.
@@ -62,7 +62,7 @@ fn sessions_of_the_link_that_are_silent_cost_what_their_own_clocks_cost() {
     serving.end();
 }
 
-/// Looks at the threads for a second in which nobody says anything.
+/// Watches the threads for a second without any traffic.
 fn expect_nobody_wakes(connections: usize) {
     sleep(Duration::from_millis(300));
     let before = switches();

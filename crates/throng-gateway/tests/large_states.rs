@@ -19,7 +19,7 @@ fn object(id: u32, version: u32) -> (u32, SpatialEntityState) {
     (id, SpatialEntityState { obj_ref: Some(object), ..Default::default() })
 }
 
-/// So many objects of a kilobyte each, of one version.
+/// This many objects of a kilobyte each, of one version.
 fn write(stage: &mut Stage, owner: &Peer, channel: u32, ids: std::ops::Range<u32>, version: u32) {
     for begin in ids.clone().step_by(50) {
         let entities = (begin..(begin + 50).min(ids.end)).map(|id| object(id, version)).collect();
@@ -27,7 +27,7 @@ fn write(stage: &mut Stage, owner: &Peer, channel: u32, ids: std::ops::Range<u32
     }
 }
 
-/// A client that is subscribed to GLOBAL, by itself or by somebody else, and does not read.
+/// A client that is subscribed to GLOBAL, by its own request or another's, and does not read.
 fn latecomer(stage: &mut Stage, subscriber: Option<&Peer>) -> Peer {
     let late = stage.client();
     late.stop_reading();
@@ -57,7 +57,7 @@ fn a_state_of_12_mb_reaches_a_client_that_takes_2_mb_a_second_in_slices() {
         most_waiting = most_waiting.max(late.waiting());
         late.takes(40_000);
         if ms == 2_000 {
-            // What changes meanwhile comes when the rest has come, and is not overtaken by it.
+            // Changes that happen meanwhile come after the rest, and are not overtaken by it.
             write(&mut stage, &owner, 0, 0..100, 2);
             write(&mut stage, &owner, 0, 11_900..12_000, 2);
         }
@@ -109,7 +109,7 @@ fn nothing_more_comes_of_a_channel_that_was_left_before_all_of_it_had_come() {
     late.read_on();
     stage.pass(1_000);
     assert_eq!(stage.read(&late).len(), 0);
-    // Who comes again gets everything.
+    // A client that comes again gets everything.
     stage.subscribe(&late, &late, 0, every(20));
     let mut known = BTreeMap::new();
     stage.pass(5_000);
@@ -167,7 +167,7 @@ fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() 
 }
 
 #[test]
-fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_forgotten() {
+fn a_client_that_reads_a_little_again_and_again_is_disconnected_before_removals_are_forgotten() {
     let mut stage = Stage::new(crate::stage::settings(&["-dev", "-limit", "max_backlog_ms=120000"]));
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);
@@ -188,7 +188,7 @@ fn who_takes_a_little_of_it_again_and_again_is_disconnected_before_removals_are_
 }
 
 #[test]
-fn who_missed_a_removal_that_is_not_remembered_is_told_to_begin_anew() {
+fn a_subscriber_that_missed_a_forgotten_removal_has_to_start_again() {
     let mut stage = Stage::new(crate::stage::settings(&["-dev"]));
     let owner = stage.master();
     let create = CreateChannelMessage {
@@ -249,7 +249,7 @@ fn what_is_kept_for_all_backlogs_together_is_bounded() {
 }
 
 #[test]
-fn who_takes_nothing_of_it_is_disconnected_all_the_same() {
+fn a_client_that_reads_nothing_of_it_is_disconnected_too() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();
     write(&mut stage, &owner, 0, 0..12_000, 1);

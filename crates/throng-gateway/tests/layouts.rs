@@ -7,7 +7,7 @@ use throng_gateway::settings::load_with;
 
 const TWO: Cut = Cut { cells: [4, 1, 0], servers: [2, 1, 0], border: 0 };
 
-/// `{2: {1: {1: x, 2: y, 3: z}}}` as floats, of a type that nobody knows.
+/// `{2: {1: {1: x, 2: y, 3: z}}}` as floats, of an unknown type.
 fn body(vector: [f32; 3]) -> Any {
     let mut components = Vec::new();
     for (number, component) in (1u8..).zip(vector) {

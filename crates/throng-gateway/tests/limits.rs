@@ -1,4 +1,4 @@
-//! What a peer may not do, what becomes of it, and where it is counted.
+//! Forbidden actions of peers, their results, and their counters.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -142,7 +142,7 @@ fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
 }
 
 #[test]
-fn who_sends_too_fast_is_read_later_and_loses_nothing() {
+fn a_client_that_sends_too_fast_is_read_later_and_loses_nothing() {
     let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (2_000, 100));
     let mut client = serving.join(ClientOptions::default());
     let begin = Instant::now();
@@ -159,7 +159,7 @@ fn who_sends_too_fast_is_read_later_and_loses_nothing() {
 }
 
 #[test]
-fn who_guesses_wrong_is_told_so_and_may_try_again_a_few_times() {
+fn a_wrong_token_is_answered_and_may_be_corrected_a_few_times() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(FixedPassword("open".into())), |_| {});
     let mut client = serving.connect(ClientOptions::default());
     let wrong = client.authenticate("ada", "guess", soon()).expect_err("it is wrong");
@@ -209,7 +209,7 @@ fn operators_see_health_readiness_and_metrics() {
     serving.end();
 }
 
-/// A packet of so many messages without a body: one of them as a literal of snappy's, and then copies of it.
+/// A packet of this many messages without a body: one of them as a literal of snappy's, and then copies of it.
 fn crowded_frame(messages: usize) -> Vec<u8> {
     let mut entry = Vec::new();
     put_message(&mut entry, Header::new(0, ECHO), b"");

@@ -149,7 +149,7 @@ fn the_link_carries_messages_both_ways_over_a_network_that_loses_some() {
 }
 
 #[test]
-fn who_leaves_is_forgotten_and_may_come_again() {
+fn a_client_that_leaves_is_forgotten_and_may_come_again() {
     let serving = serve(link(), |_| {});
     for _ in 0..2 {
         let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);

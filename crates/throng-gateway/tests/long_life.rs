@@ -44,7 +44,7 @@ fn writing(interval_ms: u32) -> ChannelSubscriptionOptions {
     }
 }
 
-/// A gateway with a channel in use, one that nobody has written to, and those who read them.
+/// A gateway with a channel in use, one that was never written to, and their readers.
 struct Life {
     stage: Stage,
     owner: Peer,
@@ -98,18 +98,18 @@ impl Life {
         self.stage.update(&self.owner, self.used, data);
     }
 
-    /// Nothing happens for so long, and nobody is sent anything.
+    /// Nothing happens for this long, and nothing is sent.
     fn rest(&mut self, ms: u64) {
         let _ = self.heard();
         self.stage.pass(ms);
         assert!(self.heard().iter().all(Vec::is_empty), "a quiet gateway is quiet");
     }
 
-    /// Somebody writes, somebody comes; what each was sent for it.
+    /// A writer writes, a subscriber comes; counts the messages for each.
     fn wake(&mut self) -> Vec<Vec<u8>> {
         self.round += 1;
         let round = self.round;
-        // Not at a moment at which somebody has a turn: whether it has had it would depend on what happened last.
+        // Not at the moment of a turn: whether it has passed would depend on the last event.
         self.stage.pass(7);
         self.stage.update(&self.writer, self.used, state(1, &format!("own words {round}"), &[]));
         self.stage.pass(50);
@@ -146,7 +146,7 @@ fn assert_same(old: &[Vec<Vec<u8>>], fresh: &[Vec<Vec<u8>>], when: &str) {
     assert!(round.is_none(), "{when}, round {round:?}: bytes {:?}, not {:?}", lengths(old), lengths(fresh));
 }
 
-/// What each was sent after each of these rests.
+/// The data that each got after each of these rests.
 fn heard_after(rests_ms: &[u64]) -> Vec<Vec<Vec<u8>>> {
     let mut life = Life::begin();
     let after = |&rest_ms: &u64| {
@@ -168,7 +168,7 @@ fn after_weeks_of_rest_everybody_is_sent_what_a_fresh_gateway_sends() {
 }
 
 #[test]
-fn who_sleeps_for_weeks_again_and_again_misses_nothing_and_is_told_nothing_twice() {
+fn a_subscriber_that_sleeps_for_weeks_gets_every_change_once() {
     for days in [25, 50] {
         let fresh = heard_after(&[SHORT_MS; 4]);
         assert_same(&heard_after(&[days * DAY_MS; 4]), &fresh, &format!("{days} days each"));

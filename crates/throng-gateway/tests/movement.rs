@@ -76,7 +76,7 @@ impl Datagrams for LinkOutbox {
     }
 }
 
-/// What is under way between the gateway and one client.
+/// The data in flight between the gateway and one client.
 #[derive(Default)]
 struct Path {
     /// Messages of the reliable lane, with when they arrive and where they end.
@@ -314,7 +314,7 @@ impl World {
         self.stage.now.after(Duration::from_millis(self.random.u64(range)))
     }
 
-    /// What the gateway has to send begins its way.
+    /// The gateway's data is put on its way.
     fn hand_over(&mut self, client: usize) {
         let line = Arc::clone(&self.clients[client].line);
         let mut line = line.lock().unwrap();
@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    /// What has come by now arrives.
+    /// Data that is due by now arrives.
     fn arrive(&mut self, client: usize) {
         let now = self.stage.now;
         let client = &mut self.clients[client];
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// The gateway hears of what has arrived.
+    /// The gateway learns what has arrived.
     fn acknowledge(&mut self, client: usize) {
         let now = self.stage.now;
         let Client { path, line, peer, .. } = &mut self.clients[client];
@@ -415,7 +415,7 @@ impl World {
         self.pass(ms);
     }
 
-    /// Nobody writes any more, and what is under way arrives.
+    /// All writers stop, and data in flight arrives.
     fn settle(&mut self) {
         for client in 0..self.clients.len() {
             for channel in CHANNELS {
@@ -470,7 +470,7 @@ fn a_client_that_shows_all_that_comes_sees_old_values() {
 }
 
 #[test]
-fn who_does_not_use_movement_is_not_given_any() {
+fn a_client_without_movement_gets_none() {
     let mut stage = Stage::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-movement=none"]));
     let owner = stage.server();
     let channel = stage.create(&owner, ChannelType::Test, Some(Any::pack(&SpatialChannelData::default())));

@@ -44,7 +44,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Binds the side of the client; what comes there goes on once [`Relay::run`] knows where to.
+    /// Binds the side of the client; received datagrams are forwarded once [`Relay::run`] knows where to.
     fn bind() -> (UdpSocket, SocketAddr) {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let address = socket.local_addr().expect("it is bound");
@@ -101,7 +101,7 @@ struct World {
     began: Instant,
     clients: Vec<u32>,
     ticks: u32,
-    /// What the clients numbered, as it came.
+    /// The clients' numbers, in order of arrival.
     heard: Vec<(u32, u32)>,
 }
 
@@ -165,7 +165,7 @@ fn number(payload: &[u8]) -> u32 {
     u32::from_le_bytes(payload.try_into().expect("four bytes"))
 }
 
-/// What one client has seen.
+/// The state that one client has seen.
 struct Watch {
     /// By entity: the newest stamp.
     stamps: Vec<u32>,

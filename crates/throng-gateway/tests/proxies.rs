@@ -1,4 +1,4 @@
-//! Clients that come through proxies: who is counted, who is shut out, and who is not.
+//! Clients behind proxies: which address is counted, which is banned, and which is not.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,12 +24,12 @@ fn behind(networks: &'static [&'static str]) -> impl FnOnce(&mut ServeOptions) {
     }
 }
 
-/// What a proxy says first, in version 1, for a client at 203.0.113.`last`.
+/// A proxy's header of version 1, for a client at 203.0.113.`last`.
 fn line(last: u8) -> Vec<u8> {
     format!("PROXY TCP4 203.0.113.{last} 192.0.2.1 50000 12108\r\n").into_bytes()
 }
 
-/// The same in version 2, with a field that nobody asked for.
+/// The same in version 2, with an additional field.
 fn binary(last: u8) -> Vec<u8> {
     let address = [203, 0, 113, last, 192, 0, 2, 1, 0xC3, 0x50, 0x2F, 0x4C];
     [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x13"[..], &address, &[4, 0, 4, 1, 2, 3, 4]].concat()
@@ -85,7 +85,7 @@ fn each_client_behind_a_proxy_has_its_own_share_of_connections() {
 }
 
 #[test]
-fn whoever_is_no_trusted_proxy_is_refused_and_counted() {
+fn a_peer_that_is_not_a_trusted_proxy_is_refused_and_counted() {
     let serving = serve(Transport::Tcp, behind(&["192.0.2.0/24", "::1/128"]));
     assert!(!comes_in(&serving, &line(7)));
     assert!(!comes_in(&serving, b""));
@@ -156,7 +156,7 @@ fn websocket_and_tls_stand_behind_proxies_too() {
     serving.end();
 }
 
-/// Comes and leaves without a word, sixty times: a minute of a load balancer's checks.
+/// Connects and leaves without sending anything, sixty times: a minute of a load balancer's checks.
 fn look_sixty_times(address: SocketAddr) {
     for _ in 0..60 {
         drop(TcpStream::connect(address).expect("open"));

@@ -1,4 +1,4 @@
-//! Files, command lines and queries that nobody in their right mind wrote.
+//! Files, command lines and queries with random content.
 
 #[path = "../../../fuzz/bodies/channeld_queries.rs"]
 mod channeld_queries;

@@ -1,4 +1,4 @@
-//! A provider that takes its time, or cannot decide: nobody who waits for it is at fault.
+//! A slow provider, or one that cannot decide: no waiting player is at fault.
 
 use prost::Message as _;
 use throng_channeld::proto::AuthMessage;
@@ -13,7 +13,7 @@ fn stage() -> Stage {
     Stage::new(settings(&["-dev", "-auth=tokens:none", "-limit", "max_unauthenticated_ms=5000"]))
 }
 
-/// Says who it is; the provider has the question and has not answered.
+/// Logs in; the provider has the question and has not answered.
 fn say_who(stage: &mut Stage, peer: &Peer) {
     let auth =
         AuthMessage { player_identifier_token: "ada".into(), login_token: "secret".into(), ..Default::default() };
@@ -36,7 +36,7 @@ fn decide(stage: &mut Stage, peer: &Peer, verdict: AuthVerdict) -> AuthResult {
     answers.last().expect("it is answered").decode::<AuthResultMessage>().expect("sound").result()
 }
 
-/// Time passes in which nobody asks the stage's own provider.
+/// Time passes without questions to the stage's own provider.
 fn pass(stage: &mut Stage, ms: u64) {
     for _ in 0..ms / 100 {
         stage.now = stage.now.after(std::time::Duration::from_millis(100));
@@ -59,7 +59,7 @@ fn a_player_who_waits_for_the_provider_is_not_dismissed_however_long_that_takes(
 }
 
 #[test]
-fn who_guessed_wrong_has_the_time_that_was_left_and_no_more() {
+fn after_a_wrong_token_only_the_remaining_time_is_left() {
     let mut stage = stage();
     let peer = stage.connect(Side::Client);
     pass(&mut stage, 3_000);

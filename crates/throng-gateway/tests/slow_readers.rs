@@ -88,7 +88,7 @@ fn stale_bytes(mut next: impl FnMut() -> Option<Message>) -> usize {
     }
 }
 
-/// Waits until the client has been told something, lets the world write all its updates, and looks at what comes of them.
+/// Waits until the client has received something, lets the world write all its updates, and checks the results.
 fn is_told_the_newest_soon(world: &mut World, mut poll: impl FnMut() -> Option<Message>) {
     while poll().as_ref().and_then(number).is_none() {}
     world.write();

@@ -1,4 +1,4 @@
-//! Handovers: the steps of one, and what holds in a storm of them, whoever crashes.
+//! Handovers: the steps of one, and the invariants in a storm of them with crashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ struct Entity {
     subscribers: BTreeMap<u32, Grant>,
 }
 
-/// What connections were told of a plan: by receiver, the entities and whether their data came along.
+/// The notices to connections about a plan: by receiver, the entities and whether their data came along.
 type Told = BTreeMap<u32, Vec<(u32, bool)>>;
 
 /// A gateway's picture of the world, and the servers that come and go.
@@ -108,7 +108,7 @@ impl World {
         told
     }
 
-    /// What has to hold between any two steps.
+    /// The invariants between any two steps.
     fn check_owners(&self) {
         for (id, entity) in &self.entities {
             let owner = entity.owner;
@@ -449,7 +449,7 @@ impl Storm {
         });
     }
 
-    /// A lost server returns: it has what it had, as far as nobody else has taken it.
+    /// A lost server returns: it gets back what no other server has taken.
     fn come_back(&mut self) {
         let server = self.rng.usize(0..self.servers.len());
         let connection = self.servers[server];
@@ -483,7 +483,7 @@ impl Storm {
     }
 }
 
-/// Everybody who saw the entity go or come is told once, with its data exactly if it comes and was not known.
+/// Every viewer of the entity's leaving or coming gets one notice, with its data exactly if it comes and was not known.
 fn check_notices(entity: u32, had: &[u32], source: &BTreeSet<u32>, destination: &BTreeSet<u32>, told: &Told) {
     for connection in source | destination {
         let expected = destination.contains(&connection) && !had.contains(&connection);

@@ -83,7 +83,7 @@ fn a_world_whose_entries_are_replaced_allocates_nothing_either() {
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
 }
 
-/// What a state says it takes, and what it took: the memory that this thread holds more than before it was made.
+/// The memory that a state reports, and its real memory: the growth of this thread's memory since before it was made.
 #[track_caller]
 fn takes_what_it_says(shape: &str, fill: impl FnOnce() -> DataState) {
     let before = HELD.with(Cell::get);
@@ -106,7 +106,7 @@ fn of_updates(mut state: DataState, updates: impl Iterator<Item = Wire>) -> Data
     state
 }
 
-/// An empty state whose schema somebody else holds too: it is no part of the state.
+/// An empty state whose schema is shared: the schema is no part of the state.
 fn of(name: &'static str, options: MergeOptions) -> DataState {
     use std::collections::HashMap;
     use std::sync::{Arc, LazyLock, Mutex};

@@ -1,4 +1,4 @@
-//! What a channel's state does with updates, one behaviour at a time.
+//! A channel's state and its updates, one behaviour at a time.
 #![allow(missing_docs)]
 
 use crate::state_support::*;
@@ -43,7 +43,7 @@ fn w16_a_mask_of_one_subscriber_leaves_the_state_alone() {
     state.encode(None, Some(&mask), None, 60_000, &mut chunks);
     assert_same(&received(&chunks), &parse("World", &message().entry(1, 1, message().varint(2, 9)).0), "masked");
     assert_same(&full(&state, "World", 60_000), &parse("World", &update.0), "the others");
-    // What is unknown shows nothing, and does not stand in the way of what is known: as in channeld.
+    // Unknown parts show nothing, and do not hide known ones: as in channeld.
     let mask = state.resolve_mask(&["actors.nonsense", "", "title"]).unwrap().unwrap();
     state.encode(None, Some(&mask), None, 60_000, &mut chunks);
     assert_same(&received(&chunks), &parse("World", &message().text(5, "arena").0), "masked");
@@ -107,9 +107,9 @@ fn a_removal_in_the_same_window_as_other_updates_reaches_every_subscriber() {
     assert_eq!(state.tombstone_count(), 1);
 }
 
-/// Merges what writers 1, 2 and 3 say, one after the other. Writer 1, who has heard `before` and skips its own words, is
-/// then told the rest: it ends with the state.
-fn who_skips_itself_ends_with_the_state(before: Wire, said: &[(u32, Wire)]) {
+/// Merges what writers 1, 2 and 3 say, one after the other. Writer 1, which has received `before` and skips its own
+/// updates, then gets the rest: it ends with the state.
+fn a_subscriber_that_skips_itself_ends_with_the_state(before: Wire, said: &[(u32, Wire)]) {
     for max_bytes in [40, 60_000] {
         let mut state = world(removable());
         let (mut by_encoding, mut by_cutting) = (Receiver::new("World", true), Receiver::new("World", true));
@@ -139,16 +139,22 @@ fn who_skips_itself_ends_with_the_state(before: Wire, said: &[(u32, Wire)]) {
 }
 
 #[test]
-fn who_writes_to_a_key_that_another_removed_is_told_of_the_removal() {
+fn a_writer_to_a_key_that_another_removed_gets_the_removal() {
     let before = || message().entry(1, 1, message().text(8, "old"));
     let removal = || message().entry(1, 1, message().varint(1, 1));
     let own = || message().entry(1, 1, message().varint(2, 5));
-    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own())]);
+    a_subscriber_that_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own())]);
     let of_third = || message().entry(1, 1, message().text(5, "third"));
-    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own()), (3, of_third())]);
-    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (3, of_third()), (1, own())]);
-    who_skips_itself_ends_with_the_state(before(), &[(1, own()), (2, removal()), (1, own()), (3, of_third())]);
-    who_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own()), (1, removal()), (3, of_third())]);
+    a_subscriber_that_skips_itself_ends_with_the_state(before(), &[(2, removal()), (1, own()), (3, of_third())]);
+    a_subscriber_that_skips_itself_ends_with_the_state(before(), &[(2, removal()), (3, of_third()), (1, own())]);
+    a_subscriber_that_skips_itself_ends_with_the_state(
+        before(),
+        &[(1, own()), (2, removal()), (1, own()), (3, of_third())],
+    );
+    a_subscriber_that_skips_itself_ends_with_the_state(
+        before(),
+        &[(2, removal()), (1, own()), (1, removal()), (3, of_third())],
+    );
 }
 
 #[test]
@@ -157,16 +163,19 @@ fn the_same_holds_for_a_key_within_an_entry_and_next_to_fields_of_its_own() {
     let before = part(message().varint(2, 7)).and(message().entry(1, 2, message().varint(2, 1)));
     let removal = part(message().varint(1, 1));
     let own = part(message().fixed64(3, 1.0f64.to_bits())).and(message().entry(1, 1, message().varint(2, 4)));
-    who_skips_itself_ends_with_the_state(before, &[(2, removal), (1, own)]);
+    a_subscriber_that_skips_itself_ends_with_the_state(before, &[(2, removal), (1, own)]);
 }
 
 #[test]
-fn who_goes_back_to_a_message_of_a_oneof_is_told_that_another_had_left_it() {
+fn a_writer_that_returns_to_a_oneof_message_learns_that_another_had_left_it() {
     let chosen = |number: u32, field: u32| message().nested(number, message().float(field, 1.5));
-    who_skips_itself_ends_with_the_state(chosen(9, 1), &[(2, chosen(10, 1)), (1, chosen(9, 2))]);
+    a_subscriber_that_skips_itself_ends_with_the_state(chosen(9, 1), &[(2, chosen(10, 1)), (1, chosen(9, 2))]);
     let within = |choice: Wire| message().entry(1, 1, choice);
     let (first, second) = (within(message().nested(10, message().varint(1, 3))), within(message().text(9, "other")));
-    who_skips_itself_ends_with_the_state(first, &[(2, second), (1, within(message().nested(10, message())))]);
+    a_subscriber_that_skips_itself_ends_with_the_state(
+        first,
+        &[(2, second), (1, within(message().nested(10, message())))],
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Random writers, random readers: whoever merges the deltas ends with the owner's state, whatever the cursors.
+//! Random writers, random readers: every reader that merges the deltas ends with the owner's state, for any cursors.
 #![allow(missing_docs)]
 
 use crate::state_support::*;
@@ -7,12 +7,12 @@ use prost_reflect::prost::Message as _;
 use throng_gateway::state::{Chunks, DataState, Involvement, MergeOptions, StateLimits};
 use throng_wire::Tick;
 
-/// What updates of a run may contain.
+/// The content of a run's updates.
 #[derive(Clone, Copy)]
 struct Mix {
     removals: bool,
     oneofs: bool,
-    /// What a state without a schema cannot tell apart: lists of one from single values, maps within single messages.
+    /// The ambiguities of a state without a schema: lists of one and single values, maps within single messages.
     ambiguous: bool,
 }
 
@@ -125,7 +125,7 @@ fn run(seed: u64, replaces: bool) {
     let mut subscribers: Vec<Subscriber> =
         (0..4).map(|_| Subscriber { cursor: 0, receiver: receiver(), joined: false }).collect();
     let mut chunks = Chunks::new();
-    // An entry that is replaced is told in one piece.
+    // An entry that is replaced is sent in one piece.
     let max_bytes = if replaces { 60_000 } else { [24, 80, 300, 60_000][rng.usize(0..4)] };
     for tick in 1..120 {
         for _ in 0..rng.usize(0..3) {
@@ -271,7 +271,7 @@ fn any_bytes_are_merged_or_refused_and_a_refusal_changes_nothing() {
                 state.unreal_location();
             }
         }
-        // Whoever reads all of it has all of it.
+        // A reader of all messages has the whole state.
         let mut whole = Vec::new();
         with_schema.write_full(&mut whole);
         let generous = StateLimits::default();

@@ -1,4 +1,4 @@
-//! What a merge costs: in proportion to what came, however it is arranged.
+//! The cost of a merge is proportional to its input, however it is arranged.
 
 use crate::choices;
 use std::time::Instant;
@@ -14,7 +14,7 @@ fn limits(unknown_fields: usize) -> StateLimits {
     StateLimits { unknown_fields, state_bytes: 1 << 30, ..StateLimits::default() }
 }
 
-/// Fields in falling order, so many bytes of them.
+/// Fields in falling order, this many bytes of them.
 fn falling(bytes: usize) -> Wire {
     let count = bytes as u32 / 4;
     (0..count).rev().fold(message(), |wire, number| wire.varint(20_000 + number, 1))

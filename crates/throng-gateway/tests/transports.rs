@@ -203,7 +203,7 @@ fn world_servers_come_over_websocket_and_kcp_too() {
     let client = says_hello(&gateway);
     let heard = world.wait_for(ECHO);
     world.send(back, &heard.body);
-    // The machine sends when its time comes, as long as somebody lets it.
+    // The machine sends when its time comes, while it is driven.
     let listener = thread::spawn(move || hears_it(client));
     while !listener.is_finished() {
         world.turn();

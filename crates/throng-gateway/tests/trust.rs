@@ -1,4 +1,4 @@
-//! What world servers are granted and clients are not: a world hangs on each of their connections.
+//! Privileges of world servers, which clients do not have: a world depends on each server's connection.
 
 use std::sync::Arc;
 use std::time::Duration;

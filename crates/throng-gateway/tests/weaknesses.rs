@@ -1,5 +1,5 @@
-//! What brings channeld down, slows it or makes it lose something, and what becomes of it here: one test for each
-//! known weakness, with the input that provokes it there.
+//! Inputs that crash channeld, slow it down or make it lose data, and their results here: one test for each known
+//! weakness, with the input that provokes it there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -235,7 +235,7 @@ fn w09_an_undecodable_payload_is_one_error_and_never_read_again() {
     let mut messages = Messages::new(frame.payload);
     assert!(matches!(messages.next(), Some(Err(PacketError::Cut))));
     assert!(messages.next().is_none() && reader.next_frame() == Ok(None) && reader.buffered_bytes() == 0);
-    // That the connection ends then is shown with sockets, in limits.rs. A body that makes no sense is counted.
+    // That the connection ends then is shown with sockets, in limits.rs. A malformed body is counted.
     let mut stage = Stage::new(open_settings());
     let client = stage.client();
     stage.say_bytes(&client, Header::new(0, message_type::SUB_TO_CHANNEL), &b"\x08"[..]);
@@ -279,7 +279,7 @@ fn w12_a_client_does_not_become_the_master() {
     stage.drop_connection(&master, EndCause::Lost);
     let answer: Option<CreateChannelResultMessage> = stage.answer(&client, CREATE, &global);
     assert_eq!(answer, None, "nor after the master is gone");
-    // Who wants it may have it.
+    // A peer can ask for it.
     let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-clientrights=create,write,own-global"];
     let mut stage = Stage::new(settings(&arguments));
     let client = stage.client();
@@ -389,7 +389,7 @@ fn w17_a_state_of_several_packets_reaches_late_joiners_whole() {
         known.extend(data.entities);
     }
     assert_eq!(known, (0..2_000).map(actor).collect());
-    // What is written for the network is the same, in frames that can be read.
+    // The bytes for the network are the same, in frames that can be read.
     let mut reader = FrameReader::new();
     let (mut rest, mut bytes) = (&packets[..], 0);
     while !rest.is_empty() {

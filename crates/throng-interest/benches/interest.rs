@@ -1,4 +1,4 @@
-//! What an update costs: in the same sub-cell, into the next sub-cell, into a strange place.
+//! The cost of an update: in the same sub-cell, into the next sub-cell, into an unknown place.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;

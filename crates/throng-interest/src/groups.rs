@@ -26,7 +26,7 @@ impl Default for GroupLimits {
     }
 }
 
-/// Why somebody was not added: a limit of [`GroupLimits`] is reached. Each is counted by [`Groups::refused`].
+/// Why a member was not added: a limit of [`GroupLimits`] is reached. Each is counted by [`Groups::refused`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GroupsError {

@@ -28,7 +28,7 @@ pub struct RingOptions {
     /// `None` stands for the diagonal of a sub-cell in the x-y plane: the least with which a viewer that jitters
     /// anywhere within a layer settles. The height of a sub-cell is left out, because layers are usually tall.
     pub margin_m: Option<f64>,
-    /// Cells beyond these are not there: nobody wants them. `None` for a world without end.
+    /// Cells beyond these do not exist. `None` for a world without end.
     pub bounds: Option<CellBounds>,
 }
 

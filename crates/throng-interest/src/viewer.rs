@@ -24,7 +24,7 @@ pub trait Sink {
 pub struct Held {
     /// The cell.
     pub cell: CellId,
-    /// What [`Sink::enter`] returned for it.
+    /// The tag that [`Sink::enter`] returned for it.
     pub tag: u32,
     /// The ring at which it is held.
     pub ring: u8,
@@ -51,13 +51,13 @@ impl Viewer {
         Viewer { extent: Extent::EMPTY, held: Vec::new(), viewpoints: SmallVec::new(), settled: false }
     }
 
-    /// What the viewer holds, in the order of cells.
+    /// The held cells, in the order of cells.
     pub fn held(&self) -> &[Held] {
         &self.held
     }
 
-    /// Offers the held cells whose tag is `tag` again, nearest ring first, to somebody who may [enter](Sink::enter) them
-    /// now: for sinks that could not when they were asked. Ends when `enter` gives `None`; returns whether it did.
+    /// Offers the held cells whose tag is `tag` again, nearest ring first, to a function that may [enter](Sink::enter)
+    /// them now: for sinks that could not when they were asked. Ends when `enter` gives `None`; returns whether it did.
     pub fn offer_again(&mut self, tag: u32, mut enter: impl FnMut(CellId, u8) -> Option<u32>) -> bool {
         let farthest = self.held.iter().filter(|held| held.tag == tag).map(|held| held.ring).max();
         for ring in 0..=farthest.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! What rings promise, on random grids, rings and walks, against a brute-force reading of the definition.
+//! The guarantees of rings, on random grids, rings and walks, against a brute-force reading of the definition.
 
 use crate::support::Ledger;
 use proptest::prelude::*;

@@ -50,7 +50,7 @@ pub enum BotsError {
     /// The target is not on this machine.
     #[error("{0} is not a loopback address: add --i-own-this-target if you own the server")]
     NotLoopback(SocketAddr),
-    /// Nobody answered.
+    /// The server did not answer.
     #[error("{server} does not answer (waited {waited_s} s): check that a server runs there with the same key")]
     NoAnswer {
         /// The address.

@@ -60,7 +60,7 @@ pub struct CompareOptions {
     pub runs: PathBuf,
 }
 
-/// What a comparison leaves behind.
+/// The result of a comparison.
 pub struct CompareResult {
     /// Every run's figures.
     pub comparison: Comparison,

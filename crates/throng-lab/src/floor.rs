@@ -7,8 +7,8 @@
 //! after the run  the same calls, in the same order, for the same number of ticks at the same rate:  [ seal | send ]
 //! ```
 //!
-//! Nobody can do the work for less than that, so the floor is the smaller of the replay and of what the run itself spent on
-//! sealing and sending in those ticks. The ratio of outgoing work to the floor is therefore never below 1.
+//! No server can do the work for less than that, so the floor is the smaller of the replay and of the run's own time
+//! for sealing and sending in those ticks. The ratio of outgoing work to the floor is therefore never below 1.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

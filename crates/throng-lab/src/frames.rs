@@ -44,7 +44,7 @@ const PERCENTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)
 const AROUND: f64 = 0.005;
 
 impl FrameLog {
-    /// Room for so many frames.
+    /// Room for this many frames.
     pub fn with_capacity(frames: usize) -> FrameLog {
         FrameLog { frames_ms: Vec::with_capacity(frames), times: Vec::with_capacity(frames), dropped: 0 }
     }

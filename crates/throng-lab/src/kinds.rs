@@ -1,4 +1,4 @@
-//! What the lab's server replicates.
+//! The kinds that the lab's server replicates.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub struct Character {
     /// Up is positive, in radians.
     #[replicate(fixed(min = -1.5, max = 1.5, step = 0.02))]
     pub pitch: f32,
-    /// What the legs do.
+    /// The state of the legs.
     #[replicate(enumeration)]
     pub stance: Stance,
 }
 
-/// What a character's legs do.
+/// The state of a character's legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ReplicateEnum)]
 pub enum Stance {
     /// On the ground, not moving.

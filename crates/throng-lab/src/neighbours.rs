@@ -1,4 +1,4 @@
-//! What decoding bots saw of other characters, gathered by distance.
+//! The state of other characters at decoding bots, by distance.
 
 use hdrhistogram::Histogram;
 

@@ -76,7 +76,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(30);
 
-    /// Plays ticks that take `work_ms` each on virtual time, for so many planned intervals.
+    /// Plays ticks that take `work_ms` each on virtual time, for this many planned intervals.
     fn play(intervals: u64, mut work_ms: impl FnMut(u64) -> u64) -> (Pace, u64, Vec<Finish>) {
         let (mut pace, mut now, mut played, mut finishes) = (Pace::new(INTERVAL, Time(0)), Time(0), 0, Vec::new());
         while pace.planned() < Time(0).after(INTERVAL * intervals as u32) {

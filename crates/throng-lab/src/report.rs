@@ -1,4 +1,4 @@
-//! What a run leaves behind: a directory with `summary.json`, and `report.html`, one file that opens without a network.
+//! The output of a run: a directory with `summary.json`, and `report.html`, one file that opens without a network.
 //!
 //! ```text
 //! runs/20260131-120000-crowd/
@@ -38,7 +38,7 @@ pub enum ReportError {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The summary could not be read.
@@ -46,7 +46,7 @@ pub enum ReportError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The summary is not one of this program's.
@@ -54,7 +54,7 @@ pub enum ReportError {
     Summary {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: SummaryError,
     },
     /// The page could not be made from the template, which is a defect of this program.

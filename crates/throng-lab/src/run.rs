@@ -45,7 +45,7 @@ pub struct RunOptions {
     pub allocations: Option<fn() -> u64>,
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 pub struct RunResult {
     /// The figures.
     pub summary: RunSummary,
@@ -53,7 +53,7 @@ pub struct RunResult {
     pub folder: PathBuf,
 }
 
-/// Time for the connections, and a second for each so many bots.
+/// Time for the connections, and one more second for each this many bots.
 const CONNECT_PATIENCE_S: u64 = 20;
 const CONNECTS_PER_S: u64 = 400;
 /// The pause between the last movement and the comparison, beside two turns of the slowest ring: everything must have
@@ -269,8 +269,8 @@ impl<'a, R: Replication> Play<'a, R> {
     }
 }
 
-/// What `tick` returns, and the time at which it began. State is as old as the beginning of its tick: counted from the end,
-/// a server that takes long for a tick would seem to send what is fresh.
+/// The result of `tick`, and the time at which it began. State is as old as the beginning of its tick: counted from the
+/// end, a server that takes long for a tick would seem to send what is fresh.
 fn timed<T>(now: impl Fn() -> Time, tick: impl FnOnce() -> T) -> (T, Time) {
     let began = now();
     (tick(), began)

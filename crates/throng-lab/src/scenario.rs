@@ -50,7 +50,7 @@ pub struct Scenario {
     /// Seed of everything random in the world and in the bots.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// What the server may send to one client, 1 to 1,000,000 kilobits (1,000 bits) per second.
+    /// The send budget for one client, 1 to 1,000,000 kilobits (1,000 bits) per second.
     pub budget_kbit_per_s: u32,
     /// Which objects a client receives.
     #[serde(default)]
@@ -69,7 +69,7 @@ pub struct Scenario {
     /// Pillars that characters cannot walk through, 0 to 64.
     #[serde(default)]
     pub obstacles: u32,
-    /// What the characters do.
+    /// The characters' movement.
     #[serde(default)]
     pub movement: Movement,
     /// Distance from its spawn point at which a character is turned back; 0: never.
@@ -81,7 +81,7 @@ pub struct Scenario {
     /// Chests around each character's spawn point, 0 to 100.
     #[serde(default)]
     pub chests_per_player: u32,
-    /// A chest's property changes every so many ticks, 1 to 36,000.
+    /// Ticks between two changes of a chest's property, 1 to 36,000.
     #[serde(default = "defaults::chest_change_ticks")]
     pub chest_change_ticks: u32,
     /// Objects all over the area that never change, 0 to 1,000,000.
@@ -134,7 +134,7 @@ pub struct Ring {
     pub interval_ticks: u32,
 }
 
-/// What the characters do.
+/// The characters' movement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Movement {

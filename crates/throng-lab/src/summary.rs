@@ -63,9 +63,9 @@ pub struct RunSummary {
     pub neighbours: Neighbours,
     /// The bots' results.
     pub bots: Bots,
-    /// What happened to packets.
+    /// Packets.
     pub network: Network,
-    /// What the replication core did.
+    /// Counters of the replication core.
     pub replication: Replication,
     /// The stated targets for this scenario, and what was measured.
     pub targets: Vec<Target>,
@@ -182,7 +182,7 @@ pub struct FrameAt {
 pub struct Floor {
     /// Sealing and sending the packets of some of the run's ticks once more; never above what the run spent on it.
     pub ms_per_tick: Option<f64>,
-    /// What the run itself spent on sealing and sending in those ticks.
+    /// The run's own time for sealing and sending in those ticks.
     #[serde(default)]
     pub run_ms_per_tick: Option<f64>,
     /// The outgoing work of those ticks (interest, quantise, encode, write, seal, send) by the floor: at least 1.
@@ -196,7 +196,7 @@ pub struct Floor {
 pub struct Client {
     /// UDP payload to a client.
     pub kbit_per_s: Rate,
-    /// What it may be at most.
+    /// The limit.
     pub budget_kbit_per_s: f64,
     /// Mean UDP payload to a client per second, by purpose.
     pub bytes_per_s: Bytes,
@@ -270,7 +270,7 @@ pub struct Band {
     pub age_ms: Spread,
     /// Distance between the applied position and the true one.
     pub position_error_m: Spread,
-    /// How many times a neighbour was looked at.
+    /// The number of samples.
     pub samples: u64,
 }
 

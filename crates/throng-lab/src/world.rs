@@ -68,7 +68,7 @@ pub struct World {
     room: Room,
 }
 
-/// What a character needs to know of its surroundings to take a step.
+/// The facts about its surroundings that a character needs to take a step.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     tick_s: f32,
@@ -154,7 +154,7 @@ impl World {
         self.len() == 0
     }
 
-    /// What stands in the way.
+    /// The obstacles.
     pub fn pillars(&self) -> &[Pillar] {
         self.pillars.as_slice()
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_not_touched() {
+    fn a_character_that_stands_still_is_not_touched() {
         let scenario = Scenario { movement: Movement::Idle, ..scenario("crowd", 10) };
         let mut world = World::new(&scenario);
         let ids: Vec<_> = (0..10).map(|_| world.spawn()).collect();

@@ -1,4 +1,4 @@
-//! What one packet costs in a session and in the cipher. See docs/benchmarking.md.
+//! The cost of one packet in a session and in the cipher. See docs/benchmarking.md.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
@@ -42,7 +42,7 @@ impl Pair {
         pair
     }
 
-    /// Runs so many ticks and adds up the time of one step.
+    /// Runs this many ticks and adds up the time of one step.
     fn time_of(&mut self, step: Step, ticks: u64) -> Duration {
         let mut total = Duration::ZERO;
         for _ in 0..ticks {

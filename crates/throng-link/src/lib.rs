@@ -1,8 +1,8 @@
 //! One secure connection, without any input or output of its own.
 //!
-//! Bytes and times go in, bytes and events come out. Sockets, threads, clocks and randomness belong to whoever drives
-//! the connection, so that a test can play a bad network for an hour in a millisecond, and a server can seal ten
-//! thousand connections' packets on as many threads as it likes, straight into the buffers that the kernel will take.
+//! Bytes and times go in, bytes and events come out. The caller owns sockets, threads, clocks and randomness, so that a
+//! test can simulate an hour of a bad network in a millisecond, and a server can seal ten thousand connections' packets
+//! on as many threads as it likes, straight into the buffers that the kernel will take.
 //!
 //! ```text
 //!             your messages, your frames

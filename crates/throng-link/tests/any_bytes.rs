@@ -1,4 +1,4 @@
-//! Whatever arrives at a door or a session, it stands, and holds no more than it may.
+//! Any bytes at a door or a session do no harm and use bounded memory.
 
 #[path = "../../../fuzz/bodies/choices.rs"]
 mod choices;

@@ -1,4 +1,4 @@
-//! Whatever arrives, nothing panics, nothing grows, and nobody gets in without a token.
+//! Any bytes cause no panic, use bounded memory, and let nobody in without a token.
 
 use crate::netcode_stage::*;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ proptest! {
             prop_assert!((1..=SERVERS_MAX).contains(&token.servers().len()));
             let again = ConnectToken::from_bytes(&token.to_bytes()).unwrap();
             prop_assert_eq!(again.to_bytes(), token.to_bytes());
-            // Whatever the token says, a client can try it and comes to an end.
+            // A client can try any token, and ends.
             let mut client = ClientHandshake::new(token, NOW);
             client.poll_transmit(NOW, &mut Vec::new());
             client.poll_transmit(Time(u64::MAX), &mut Vec::new());

@@ -1,4 +1,4 @@
-//! How a client walks through the handshake, and how it ends when nobody answers.
+//! A client's steps through the handshake, and its end when there is no answer.
 
 use crate::netcode_stage::*;
 use std::time::Duration;

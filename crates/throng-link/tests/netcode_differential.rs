@@ -18,7 +18,7 @@ const SEATS: usize = 2;
 const CASES: u64 = 150;
 const STEPS: usize = 60;
 
-/// What a server made of a datagram.
+/// A server's outcome of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Nothing,
@@ -140,7 +140,7 @@ struct Stage {
     theirs: official::Server,
     ours: Ours,
     twins: Vec<Twins>,
-    /// What was sent before, to either server.
+    /// Earlier datagrams to either server.
     recorded: Vec<(Vec<u8>, Vec<u8>)>,
     now: Time,
     rng: Rng,
@@ -242,7 +242,7 @@ impl Stage {
                 (bytes.clone(), bytes)
             }
             _ => {
-                // Time goes on, by nothing that a deadline could fall upon.
+                // Time advances in steps that meet no deadline.
                 self.now = self.now.after(Duration::from_millis(self.rng.u64(1..700)));
                 self.theirs.update(self.now.0 as f64 / 1e6);
                 while self.theirs.next_event().is_some() {}
@@ -295,7 +295,7 @@ impl Stage {
             (Verdict::Denied, Verdict::Nothing, _) => !was_connected,
             // A token that was used is spent for us, and we deny it; they take it again from the same address.
             (Verdict::Denied, Verdict::Challenged, _) => false,
-            // Whoever is challenged already and shows the same tag again is challenged again, unread.
+            // A client that is challenged already and shows the same tag again is challenged again, unread.
             (Verdict::Challenged, Verdict::Nothing, _) if was_pending => false,
             // A request from a connected address may be that of a program that crashed.
             (Verdict::Challenged, Verdict::Nothing, _) if was_connected => false,
@@ -309,7 +309,7 @@ impl Stage {
                     | DropReason::ChallengeForOtherToken,
                 ),
             ) => true,
-            // A recorded response lets nobody in here.
+            // A recorded response does not open a connection here.
             (
                 Verdict::Nothing,
                 Verdict::Accepted { .. },
@@ -349,7 +349,7 @@ fn our_door_and_the_reference_server_decide_the_same_but_for_the_named_differenc
         accepted += stage.ours.door.counters().accepted;
         payloads += stage.ours.connected.len();
     }
-    // The comparison says something only if much of it gets in.
+    // The comparison is only useful if many datagrams are accepted.
     if compared > 100 {
         assert!(compared > 4_000 && accepted > 150 && payloads > 20, "{compared} steps, {accepted} let in, {payloads}");
     }

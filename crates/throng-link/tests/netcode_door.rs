@@ -1,4 +1,4 @@
-//! Who gets in, who does not, and what it costs the server.
+//! Which requests the door accepts and refuses, and their cost for the server.
 
 use crate::netcode_stage::*;
 use throng_link::netcode::*;
@@ -83,7 +83,7 @@ fn an_expired_token_does_not_get_in() {
     assert_eq!(denial_of(&mut server, token(2)), ConnectError::Denied(Denial::TokenExpired));
 }
 
-/// What a client is told that shows this token.
+/// The answer to a client with this token.
 fn denial_of(server: &mut Server, token: ConnectToken) -> ConnectError {
     let mut client = ClientHandshake::new(token, NOW);
     let denied = server.handle(NOW, client_address(77), &poll(&mut client, NOW)).unwrap();
@@ -185,7 +185,8 @@ fn a_client_is_told_at_once_what_can_be_told_safely_and_nothing_else() {
     let mut server = Server::new(2);
     let other = ConnectTokenOptions { protocol_id: PROTOCOL_ID + 1, ..token_options(3) };
     assert_eq!(denial_of(&mut server, token_with(other)), ConnectError::Denied(Denial::OtherProtocol));
-    // A token for another server, or shown from elsewhere before: whoever recorded the request could ask as well.
+    // A token for another server, or used from another address before: an attacker who recorded the request could ask
+    // as well.
     let elsewhere = ConnectTokenOptions {
         protocol_id: PROTOCOL_ID + 1,
         servers: vec!["10.0.0.1:40001".parse().unwrap()],
@@ -237,7 +238,7 @@ fn a_wall_clock_that_steps_back_an_hour_does_not_revive_spent_tokens() {
     let spent = request(&token(1));
     connect(&mut server, NOW, from, token(1));
     server.connected.clear();
-    // An hour later somebody comes, and what has expired is forgotten; then the clock is set back.
+    // An hour later a client comes, and expired entries are removed; then the clock is set back.
     server.unix_s = UNIX_S + 3_600;
     let late = token_with(ConnectTokenOptions { expire_unix_s: UNIX_S + 3_700, ..token_options(2) });
     connect(&mut server, NOW, client_address(2), late);

@@ -1,4 +1,4 @@
-//! A connection goes on from another address, and nobody else can make it do so.
+//! A connection continues from another address, and no other peer can cause that.
 
 use crate::netcode_stage::*;
 use std::net::SocketAddr;
@@ -59,7 +59,7 @@ impl Stage {
         self.client.probe.on_challenge(now, opened.body);
     }
 
-    /// The server says something, and the client hears it.
+    /// The server sends something, and the client receives it.
     fn talk(&mut self, now: Time) {
         let mut packet = seal(&mut self.server.connected[0].1.sealer, b"news");
         assert_eq!(self.client.opener.open(&mut packet).unwrap().kind, PacketKind::Payload);
@@ -83,7 +83,7 @@ fn a_client_that_knows_of_its_new_address_is_there_after_one_round_trip() {
     assert_eq!(stage.server.door.counters().moved, 1);
     stage.talk(at(80));
     assert_eq!(stage.poll(at(500)), None, "the client is content");
-    // Keys and numbers go on as before.
+    // Keys and numbers stay as before.
     let mut packet = seal(&mut stage.client.sealer, b"here");
     assert_eq!(stage.server.connected[0].1.opener.open(&mut packet).unwrap().body, b"here");
 }
@@ -153,7 +153,7 @@ fn what_was_recorded_moves_nothing_and_hinders_nothing() {
     assert_eq!(stage.handle(at(14), there, &response), Err(DropReason::MoveNotOurs));
     assert_eq!(stage.address, there);
 
-    // The client moves on. What it once answered at its former address does not bring it back there.
+    // The client moves on. An old answer from its former address does not move it back there.
     stage.talk(at(20));
     let third = client_address(3);
     stage.client.probe.on_address_changed(at(30));
@@ -209,7 +209,7 @@ fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
     let counters = stage.server.door.counters();
     assert!(counters.dropped(DropReason::TooManyRequests) >= 950, "{counters:?}");
     assert_eq!((counters.moved, counters.move_challenged), (0, 0));
-    // A challenge that nobody asked for is not answered either.
+    // An unrequested challenge is not answered either.
     stage.handle(at(5_000), client_address(2), &wish).unwrap();
     let mut quiet = Stage::new();
     quiet.client.probe.on_challenge(at(0), &[0; 308]);

@@ -47,7 +47,7 @@ fn an_end_that_stops_is_noticed_by_the_other() {
 
 #[test]
 fn two_idle_ends_keep_each_other_alive_with_a_packet_a_second() {
-    // Whoever asks later need not ask at all.
+    // The end with the longer interval never has to ask.
     let patient = SessionOptions { keep_alive_interval: Duration::from_millis(1_500), ..SessionOptions::default() };
     let mut pair = Pair::new(1, patient, Link { delay_ms: 30, ..Link::default() });
     pair.ends[CLIENT].session = Session::new(Arc::new(SessionOptions::default()), pair.now).expect("good options");

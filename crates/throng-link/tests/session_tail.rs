@@ -1,4 +1,4 @@
-//! What is said last is not lost for long, and what comes all at once is acknowledged all at once.
+//! The loss of the last data is repaired soon, and data that arrives at once is acknowledged at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn what_waited_while_its_reader_was_away_counts_as_received() {
     server.handle_packet(Time::from_millis(720), 0, &answer).expect("it is sound");
     let verdicts: Vec<Delivery> = std::iter::from_fn(|| server.poll_delivery()).map(|(_, verdict)| verdict).collect();
     assert_eq!(verdicts, vec![Delivery::Delivered; waiting.len()]);
-    // 20 ms there, 675 ms of waiting that the peer told of as far as it can, 20 ms back.
+    // 20 ms there, 675 ms of waiting (the longest delay that the peer can report), 20 ms back.
     assert_eq!(server.statistics().counters.packets_lost, 0);
 }
 

@@ -102,7 +102,7 @@ fn a_packet_is_only_planned_when_it_can_be_sent() {
     }
     session.push_input(&[1]).expect("it is short");
     assert!(session.poll_packet(Time(0), Envelope::bare(sequence), Rest::Waiting).is_none());
-    // Verdicts that nobody takes are bounded as well: 16 of these packets, 16 of as many more, and no further one.
+    // Verdicts that are not polled are bounded as well: 16 of these packets, 16 of as many more, and no further one.
     for (seconds, is_planned) in [(4, true), (8, false)] {
         let now = Time::from_secs(seconds);
         session.handle_timeout(now);

@@ -18,7 +18,7 @@ pub struct TickMeter {
     record: TickRecord,
     running: Subsystem,
     section_start_ns: u64,
-    /// What was claimed by others in this section.
+    /// The time claimed by others in this section.
     claimed_ns: PerSubsystem,
 }
 
@@ -77,7 +77,7 @@ impl TickMeter {
         &self.record
     }
 
-    /// Divides the section that ends now between those who claimed it and the one who was running.
+    /// Divides the section that ends now between its claims and the running subsystem.
     fn close_section(&mut self, now_ns: u64) {
         let length_ns = now_ns.saturating_sub(self.section_start_ns);
         self.section_start_ns += length_ns;
@@ -117,7 +117,7 @@ impl Default for TickMeter {
 pub struct Lap {
     ns: PerSubsystem,
     running: Option<(Subsystem, u64)>,
-    /// What the worker did.
+    /// The worker's record.
     pub counters: Counters,
 }
 

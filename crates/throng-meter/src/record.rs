@@ -1,9 +1,9 @@
-//! What is known about one finished tick.
+//! The record of one finished tick.
 
 use crate::Subsystem;
 use std::ops::AddAssign;
 
-/// What was done in a tick, in numbers. Each worker counts for itself; the meter adds up.
+/// The work of a tick, in numbers. Each worker counts for itself; the meter adds up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams handed to the kernel.
@@ -62,7 +62,7 @@ pub struct TickRecord {
     /// Work by subsystem over all threads, in nanoseconds. The same as `subsystem_ns` unless workers ran in parallel:
     /// then it may be more.
     pub work_ns: [u64; Subsystem::COUNT],
-    /// What was done.
+    /// The work.
     pub counters: Counters,
 }
 

@@ -14,7 +14,7 @@
 
 use throng::Tick;
 
-/// A slot is filled again after so many ticks.
+/// A slot is filled again after this many ticks.
 const KEEP_INTERVAL_TICKS: u32 = 16;
 
 /// The part of a record about baselines.
@@ -94,7 +94,7 @@ impl Baselines {
     }
 }
 
-/// What a client keeps of one object.
+/// A client's record of one object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slots([Option<(Tick, [i32; 3])>; 2]);
 

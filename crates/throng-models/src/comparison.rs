@@ -7,7 +7,7 @@ use crate::arena::Arena;
 use crate::link::{Channel, Link};
 use crate::world::World;
 
-/// What was sent last, by channel number.
+/// The values sent last, by channel number.
 #[derive(Debug, Default)]
 pub struct Shadows {
     /// By kind.

@@ -15,13 +15,13 @@ use throng_wire::{BitReader, KindId};
 use crate::baseline::{Basis, Slots};
 use crate::record::{Body, Head, RecordError, has_roles, position_of, read_body};
 
-/// The end of an object is remembered for so many ticks, so that late packets cannot bring it back.
+/// The end of an object is remembered for this many ticks, so that late packets cannot bring it back.
 const LATE_TICKS: u32 = 1_024;
 
 /// Events that wait to be polled; beyond, the oldest are dropped.
 const EVENTS_MAX: usize = 1 << 18;
 
-/// What a client of an older model knows of the world.
+/// The state of the world at a client of an older model.
 #[derive(Debug)]
 pub struct RecordDecoder {
     schema: Arc<Schema>,

@@ -17,12 +17,12 @@ pub(crate) struct DueList {
     due: Vec<Due>,
     /// The most that all their records can take.
     max_bits: u64,
-    /// So many are in order.
+    /// This many are in order.
     ordered: usize,
     cursor: usize,
 }
 
-/// So many are put in order first.
+/// This many are put in order first.
 const FIRST_PART: usize = 64;
 /// The largest packet, in bytes.
 const PACKET_BYTES: u64 = 1_200;
@@ -34,7 +34,7 @@ impl DueList {
         (self.max_bits, self.ordered, self.cursor) = (other.max_bits, other.ordered, other.cursor);
     }
 
-    /// An empty list, allocated with room for so many channels.
+    /// An empty list, allocated with room for this many channels.
     pub(crate) fn with_room(channels: usize) -> DueList {
         DueList { due: Vec::with_capacity(channels), ..DueList::default() }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use throng::schema::FieldMask;
 
-/// What one packet told about one object.
+/// The part of one packet about one object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) channel: u32,

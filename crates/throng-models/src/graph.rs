@@ -1,7 +1,7 @@
 //! Unreal's Replication Graph: nodes that keep lists of objects from tick to tick, shared by connections.
 //!
 //! ```text
-//! shared, kept         cells: what can be seen from there, awake and dormant  |  names: what is let in by name
+//! shared, kept         cells: objects visible from there, awake and dormant  |  names: objects visible by name
 //! for each connection  the lists of the cell it looks from, of its names, of what it owns
 //!     for each of them     near enough, and its period over? (zones of distance)         open its channel
 //!     order, compare, write as Unreal's generic replication does, with push marks
@@ -24,11 +24,11 @@ use crate::modelled::{Model, Modelled, Seat};
 use crate::world::{Scope, World};
 use nodes::{DORMANT_TURNS, Nodes};
 
-/// A channel whose object no list has brought for so many ticks is closed; dormant objects are brought in turns, and have as
-/// many more.
+/// A channel is closed if its object was on no list for this many ticks; dormant objects are on lists in turns, and
+/// have as many more.
 const CHANNEL_TIMEOUT_TICKS: u32 = 4;
 
-/// Channels are looked through for that every so many ticks.
+/// Channels are checked for that every this many ticks.
 const TIMEOUT_INTERVAL_TICKS: u32 = 4;
 
 /// Unreal's Replication Graph.
@@ -50,7 +50,7 @@ pub struct Method {
     nodes: Nodes,
 }
 
-/// What is kept for a connection.
+/// A connection's record.
 #[derive(Debug, Default)]
 pub struct Own {
     shadows: Shadows,

@@ -3,7 +3,7 @@
 //! ```text
 //! once a tick                  the list of what is considered: dormant objects only now and then
 //! for each connection
-//!     for each on the list     is it relevant: owned, let in, or near enough?       open or close its channel
+//!     for each on the list     is it relevant: owned, by name, or near enough?      open or close its channel
 //!     order, if room is short  by priority: time since it was sent, times distance
 //!     until there is no room   compare with what this connection was sent, write what differs
 //! ```
@@ -34,8 +34,8 @@ impl Legacy {
         Legacy::with_intervals(schema, options, detection, Vec::new())
     }
 
-    /// The same with an update interval for each kind, by its number, in ticks: an object is considered in one of so many.
-    /// Kinds that are not listed are considered in every tick, as 0 and 1 are.
+    /// The same with an update interval for each kind, by its number, in ticks: an object is considered in one of this
+    /// many ticks. Kinds that are not listed are considered in every tick, as 0 and 1 are.
     ///
     /// # Errors
     /// If the fields of a kind do not fit into a packet.
@@ -55,7 +55,7 @@ pub struct Method {
     detection: Detection,
     /// By kind.
     intervals_ticks: Vec<u32>,
-    /// What is looked at for every connection in this tick.
+    /// The objects that are considered for every connection in this tick.
     considered: Vec<Considered>,
 }
 
@@ -70,9 +70,9 @@ struct Considered {
     position_m: [f32; 3],
 }
 
-/// An object that nobody has touched for so long is dormant.
+/// An object that was not touched for this long is dormant.
 const DORMANT_AFTER_TICKS: u32 = 60;
-/// Dormant objects are considered in turns, each in one of so many ticks.
+/// Dormant objects are considered in turns, each in one of this many ticks.
 const DORMANT_TURNS: u32 = 8;
 
 impl Model for Method {

@@ -15,12 +15,12 @@ use crate::world::World;
 /// The most that all fields of an object may take, in bytes: a record fits into any packet.
 const RECORD_MAX_BYTES: u64 = 1_000;
 
-/// What tells one older model from the others.
+/// The differences between the older models.
 ///
 /// The order of calls in a tick is that of [`Replication`]. The methods about objects are called after the world has
 /// changed, `ended` before.
 pub trait Model: Send + Sync + Sized {
-    /// What the model keeps for each connection.
+    /// The model's data for each connection.
     type Own: Default + Send;
 
     /// There is a new connection.
@@ -38,7 +38,7 @@ pub trait Model: Send + Sync + Sized {
     /// An object is about to end.
     fn ended(&mut self, _world: &World, _object: u32) {}
 
-    /// What is worked out once for all connections, or for one after the other.
+    /// Scratch for all connections, used once or for one after the other.
     fn look(&mut self, _world: &World, _places: &mut [Place<Self::Own>]) {}
 
     /// The second part of that.
@@ -87,7 +87,7 @@ pub struct Modelled<M: Model> {
     places: Vec<Place<M::Own>>,
 }
 
-/// What the writers of a tick share.
+/// Shared data of a tick's writers.
 pub struct Shared<'a, M> {
     world: &'a World,
     model: &'a M,

@@ -155,7 +155,7 @@ pub(crate) fn write_body(
     kind.encode(mask, values, &space, w);
 }
 
-/// What comes after the head of an update or opening.
+/// The content behind the head of an update or opening.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body {
     pub(crate) is_owner: bool,
@@ -225,7 +225,7 @@ fn bits_of(value: i32) -> u8 {
     33 - magnitude.leading_zeros().max(1) as u8
 }
 
-/// Distances of so many bits in two's complement.
+/// Distances of this many bits in two's complement.
 fn space_of(bits: u8, from: [i32; 3]) -> Space {
     Space { origin: from.map(|axis| axis.wrapping_add((-1i64 << (bits - 1)) as i32)), bits: [bits; 3] }
 }

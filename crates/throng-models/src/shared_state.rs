@@ -29,7 +29,7 @@ use filter::Filter;
 /// bytes each, 524,280 bytes.
 const SCRATCH_OBJECTS: usize = 65_535;
 
-/// An object stays in scope for so many ticks after the filter has dropped it.
+/// An object stays in scope for this many ticks after the filter has dropped it.
 const HYSTERESIS_TICKS: u8 = 4;
 
 /// Priority at which an object is sent.
@@ -45,7 +45,7 @@ pub enum Scratch {
     Shared,
 }
 
-/// What of [`SharedState`] can be chosen.
+/// The options of [`SharedState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedStateOptions {
     /// Where the lists are.
@@ -84,15 +84,15 @@ pub struct Method {
     filter: Filter,
     /// Objects that changed since the last tick.
     dirty: Bits,
-    /// What changed of them, by object index.
+    /// Their changes, by object index.
     changed: Vec<FieldMask>,
 }
 
-/// What is kept for a connection; all by object index.
+/// A connection's data; all by object index.
 #[derive(Debug, Default)]
 pub struct Own {
     scope: Bits,
-    /// What the filter lets through in this tick.
+    /// The objects that pass the filter in this tick.
     seen: Bits,
     /// Objects in scope that are no longer visible.
     waning: Bits,
@@ -185,7 +185,7 @@ impl Model for Method {
     }
 
     fn freed(&self, own: &mut Own, _: u32, state: &Channel) {
-        // The number may belong to another object by now, which is to be opened as any newcomer.
+        // The number may belong to another object by now, which has to be opened like any new object.
         own.leave(state.id.index);
     }
 

@@ -1,4 +1,4 @@
-//! What one connection may see.
+//! The view of one connection.
 
 use rustc_hash::FxHashSet;
 use throng::{ChannelKey, ConnectionId};
@@ -56,7 +56,7 @@ impl Viewer {
         }
     }
 
-    /// The same for an object at a place that somebody else owns, or nobody.
+    /// The same for an object at a place that has another owner, or none.
     ///
     /// Most of what a legacy model does in an empty world is this, so what hardly ever happens is kept out of it.
     #[inline]

@@ -281,7 +281,7 @@ pub(crate) fn role_mask(kind: &Kind, is_owner: bool) -> FieldMask {
     }
 }
 
-/// What is asked of a kind for every object and connection.
+/// The part of a kind that is needed for every object and connection.
 #[derive(Clone, Copy, Debug)]
 struct KindFacts {
     /// The fields that everybody but the owner may be sent, and those for the owner.
@@ -303,7 +303,7 @@ pub(crate) struct Reach {
     pub(crate) axes: [f32; 3],
     /// Up to here an object comes into sight, in metres.
     pub(crate) enter_m: f32,
-    /// Beyond this one that is in sight leaves it, so that nobody flickers at the border.
+    /// Beyond this distance a visible object goes out of sight, so that objects at the border do not flicker.
     pub(crate) leave_m: f32,
     /// Of each ring, from the innermost on: its squared radius, and the ticks between two updates in it.
     rings: Vec<(f32, u32)>,

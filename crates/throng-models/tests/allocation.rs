@@ -18,13 +18,13 @@ use throng_models::{Detection, Graph, Legacy, Scratch, SharedState, SharedStateO
 use throng_testkit::Walker;
 
 const GUESTS: usize = 24;
-/// Everything repeats after so many ticks.
+/// Everything repeats after this many ticks.
 const ROUND_TICKS: u32 = 128;
 /// Until every buffer has been used for the longest of its kind.
 const WARM_UP_TICKS: u32 = 8 * ROUND_TICKS;
 const TICKS: u32 = 2 * ROUND_TICKS;
 
-/// What the ticks after the warm-up asked for.
+/// The allocations of the ticks after the warm-up.
 #[derive(Debug, Default)]
 struct Asked {
     allocations: u64,
@@ -49,7 +49,7 @@ fn walk<R: Contender>(world: &mut World<R>, walkers: &[ObjectId], tick: u32) {
     }
 }
 
-/// What a model asks for in [`TICKS`] steady ticks.
+/// The allocations of a model in [`TICKS`] steady ticks.
 fn asked<R: Contender>(model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>) -> Asked {
     let mut options = WorldOptions::new(3);
     options.server.client_bytes_per_s = 250_000;

@@ -1,4 +1,4 @@
-//! What the kernel charges for datagrams on loopback: nanoseconds per call and per datagram, medians over rounds.
+//! The kernel's cost for datagrams on loopback: nanoseconds per call and per datagram, medians over rounds.
 //!
 //! `cargo bench -p throng-net --bench udp_loopback`, best with `taskset -c 1` in front. One thread does both ends; only
 //! the calls named in a line are timed. On loopback a send includes the delivery into the receiver's queue.
@@ -32,7 +32,7 @@ fn main() {
     conditioner(rounds);
 }
 
-/// What happens to the datagrams sent.
+/// The path of the sent datagrams.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Receiver {
     /// A socket with GRO that is emptied between the timed sends.
@@ -134,7 +134,7 @@ fn crowd(rounds: usize) {
     println!("{:<58} {:>9.2}", "receive calls per burst", calls as f64 / (rounds * SOCKETS) as f64 - 1.0);
 }
 
-/// What a conditioned path costs beside the kernel: 1,000 paths, a burst each and tick.
+/// The cost of a conditioned path beside the kernel: 1,000 paths, a burst each and tick.
 fn conditioner(rounds: usize) {
     let open = |seed| {
         let condition: Condition = "4g".parse().expect("a preset");

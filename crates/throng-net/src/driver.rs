@@ -75,7 +75,7 @@ pub trait Driver: Send {
     /// the kernel refuses segmentation offload.
     fn max_segments(&self) -> usize;
 
-    /// What passed through so far.
+    /// Counters so far.
     fn counters(&self) -> &DriverCounters;
 }
 
@@ -213,7 +213,7 @@ pub enum SendError {
     Socket {
         /// The destination.
         to: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -237,12 +237,12 @@ impl SendError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// What the operating system said.
+    /// The operating system's error.
     #[error("receiving on {local} failed: {source}")]
     Socket {
         /// The socket's own address.
         local: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -97,7 +97,7 @@ impl MemoryNetwork {
     ///
     /// # Errors
     ///
-    /// [`BindError::PortInUse`] when an endpoint has it, [`BindError::BadPeer`] when nobody could send to it.
+    /// [`BindError::PortInUse`] when an endpoint has it, [`BindError::BadPeer`] when no datagram can be sent to it.
     pub fn endpoint(&self, address: SocketAddr) -> Result<MemoryDriver, BindError> {
         if address.port() == 0 || address.ip().is_unspecified() {
             return Err(BindError::BadPeer { address });
@@ -155,7 +155,7 @@ impl MemoryNetwork {
         self.lock().inboxes.values().filter_map(InFlight::next_at).min()
     }
 
-    /// What all paths together did so far.
+    /// Counters of all paths together.
     pub fn counters(&self) -> ConditionCounters {
         self.lock().counters
     }
@@ -173,7 +173,7 @@ impl Inner {
         self.paths.entry(way).or_insert_with(|| PathModel::fresh(condition.clone(), seed))
     }
 
-    /// Returns false when nobody has the address.
+    /// Returns false when no endpoint has the address.
     fn carry(&mut self, now: Time, way: Way, datagram: &[u8]) -> bool {
         if !self.inboxes.contains_key(&way.to) {
             return false;
@@ -209,7 +209,7 @@ impl Inner {
 }
 
 impl Driver for MemoryDriver {
-    /// All datagrams are taken. Those for an address that nobody has are lost and counted as
+    /// All datagrams are taken. Those for an unused address are lost and counted as
     /// [`refused`](DriverCounters::refused).
     fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         transmit.check()?;

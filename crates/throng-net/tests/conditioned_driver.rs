@@ -144,7 +144,7 @@ fn a_send_does_not_fail_because_an_earlier_one_to_somebody_else_does() {
     let mut peer =
         throng_net::UdpDriver::bind("127.0.0.1:0".parse().expect("an address"), &options).expect("a free port");
     let mut driver = Conditioned::new(socket, &ConditionedOptions::both_ways(delay(500), 1)).expect("valid");
-    // Another address family: nobody notices before it leaves.
+    // Another address family: this shows only when it is sent.
     let bad = Transmit::single("[::1]:9".parse().expect("an address"), b"nowhere");
     assert_eq!(driver.send(Time(0), &bad).expect("it is taken"), 1);
     let good = Transmit::single(peer.local_address(), b"here");

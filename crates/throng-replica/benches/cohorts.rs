@@ -12,7 +12,7 @@ use scene::{CLOSE_400, CLOSE_400_AMPLE, Scene, Shape};
 const TICKS: u32 = 120;
 const OBSERVERS: usize = 24;
 
-/// What one scene showed, per tick.
+/// The results of one scene, per tick.
 struct Seen {
     frames: f64,
     shared: f64,
@@ -25,7 +25,7 @@ struct Seen {
 fn observe(shape: Shape, loss_of_10_000: u32) -> Seen {
     let mut scene = Scene::observed(shape, OBSERVERS);
     scene.lose(loss_of_10_000);
-    // Until those who were told least have been told something.
+    // Until the connections with the least data have received something.
     for _ in 0..300 {
         scene.tick();
     }

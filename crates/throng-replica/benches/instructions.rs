@@ -113,7 +113,7 @@ fn lossy(shape: Shape) -> Scene {
     scene
 }
 
-/// A crowd whose connections have all been told something of everybody.
+/// A crowd in which every connection has received something about every object.
 fn settled(shape: Shape) -> Scene {
     let mut scene = Scene::new(shape);
     for _ in 0..120 {
@@ -122,7 +122,7 @@ fn settled(shape: Shape) -> Scene {
     scene
 }
 
-// What planning and encoding cost when the budget is short; ten ticks, so that every ring has its turn.
+// The cost of planning and encoding with a short budget; ten ticks, so that every ring has its turn.
 #[library_benchmark]
 #[bench::close_400(args = (CLOSE_400), setup = settled, config = at_most(1_000_000_000))]
 #[bench::close_400_lossy(args = (CLOSE_400), setup = lossy, config = at_most(1_000_000_000))]

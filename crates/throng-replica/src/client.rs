@@ -1,10 +1,10 @@
 //! The client half: applies segments in whatever order they come, and ends with what the server holds.
 //!
-//! Frames may be lost, doubled and reordered. What makes that harmless:
+//! Frames may be lost, doubled and reordered. These rules make that harmless:
 //!
 //! 1. a field keeps the value of the newest tick;
 //! 2. a facet's home is the slot of the newest introduction;
-//! 3. a tombstone, or a roster in which nobody has the slot, outranks what older segments say about the slot;
+//! 3. a tombstone, or a roster in which the slot is empty, overrides older segments about the slot;
 //! 4. a segment older than the channel's newest complete segment introduces nothing;
 //! 5. a subscription number has a tick of opening: pieces from before it are of a former use, and ignored;
 //! 6. an update for a slot that is not introduced yet is kept until it is;
@@ -60,11 +60,11 @@ impl Default for ClientOptions {
     }
 }
 
-/// What happened to an object since the events before were polled.
+/// The changes of an object since the last poll of events.
 ///
-/// Of one object: `Spawned` first, then `Owned`, `Changed` and `Disowned` as it goes, `Despawned` last, and after it perhaps
-/// `Spawned` again if it was out of sight only. Events of different objects come in the order in which there was first
-/// something to tell of each. What came and went between two polls is not told at all.
+/// Of one object: `Spawned` first, then `Owned`, `Changed` and `Disowned` as it goes, `Despawned` last, and after it
+/// perhaps `Spawned` again if it was out of sight only. Events of different objects come in the order in which there
+/// was first something to tell of each. Objects that come and go between two polls cause no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// It is in sight, with all fields that this client may know.
@@ -94,7 +94,7 @@ pub enum ClientEvent {
 pub enum DespawnReason {
     /// The server has ended it. It never comes back.
     Destroyed,
-    /// This client is told nothing of it any more. It may come back, and may have ended unseen.
+    /// This client gets no more updates of it. It may come back, and may have ended unseen.
     OutOfSight,
 }
 
@@ -129,7 +129,7 @@ pub enum ApplyError {
     /// There is more than this client is willing to hold.
     #[error("the server sends more {what} than the limit of {limit}")]
     Limit {
-        /// What of.
+        /// The kind of things.
         what: &'static str,
         /// The bound reached.
         limit: usize,
@@ -153,7 +153,7 @@ impl ApplyError {
     }
 }
 
-/// What one client knows of the world.
+/// The state of the world at one client.
 #[derive(Debug)]
 pub struct ReplicaClient {
     pub(crate) schema: Arc<Schema>,
@@ -174,7 +174,7 @@ pub struct ReplicaClient {
     pub(crate) counters: ClientCounters,
 }
 
-/// What a client has applied so far.
+/// The state that a client has applied so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCounters {
     /// Segments applied.
@@ -309,7 +309,8 @@ impl ReplicaClient {
     }
 
     /// The newest input that the server had acknowledged in the tick whose state of the own objects is held: the two
-    /// change together. With more own objects than fit into a packet, that of the object told of longest ago.
+    /// change together. If there are more own objects than fit into a packet, that of the object with the oldest
+    /// record.
     pub fn input_acked(&self) -> Option<u32> {
         self.own.input_acked()
     }
@@ -333,7 +334,7 @@ impl ReplicaClient {
         self.objects.poll_event()
     }
 
-    /// The newest tick of which anything was heard.
+    /// The newest tick of any received packet.
     pub fn newest_tick(&self) -> Option<Tick> {
         self.newest_tick
     }
@@ -354,7 +355,7 @@ impl ReplicaClient {
         self.readers.iter().filter_map(|slot| Some(slot.reader.as_ref()?.name))
     }
 
-    /// What was applied so far.
+    /// Counters of applied data.
     pub fn counters(&self) -> ClientCounters {
         self.counters
     }
@@ -487,7 +488,7 @@ impl ReplicaClient {
         Ok(())
     }
 
-    /// A complete segment passed over these slots: whoever it does not list is gone.
+    /// A complete segment covered these slots: objects that it does not list are gone.
     fn bury_unlisted(&mut self, reader: &mut Reader, head: &PieceHead, first: u32, end: u32) -> Result<(), ApplyError> {
         let slots = first as usize..(end as usize).min(reader.slots.len());
         self.visit(slots.len())?;
@@ -524,7 +525,7 @@ impl ReplicaClient {
         Ok(())
     }
 
-    /// What it means for this client that an object has moved so many cells from this channel's.
+    /// The effect on this client when an object has moved this many cells away from this channel's cell.
     fn destination(&self, from: ChannelName, cells: [i8; 3]) -> Departure {
         let ChannelName::Cell { grid, cell } = from else { return Departure::Away };
         let cell = std::array::from_fn(|axis| cell[axis].wrapping_add(cells[axis].into()));
@@ -558,7 +559,7 @@ impl ReplicaClient {
     ) -> Result<(), ApplyError> {
         let Item::Entry { slot, kind, facet, mask, introduced } = item else { return Ok(()) };
         let view = *self.slot_view(reader, slot)?;
-        // What is older than the occupant's introduction speaks of the one before, or says nothing new.
+        // An update older than the occupant's introduction is about the previous occupant, or holds nothing new.
         let is_before = |tick: Tick| tick.is_newer_than(head.tick);
         let overtaken = view.gone.is_some_and(|gone| !head.tick.is_newer_than(gone))
             || (view.object.is_none() && reader.complete.is_some_and(is_before))

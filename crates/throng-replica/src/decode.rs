@@ -10,7 +10,7 @@ use crate::log::{Fate, MOVE_BITS, MOVE_MAX_CELLS};
 pub(crate) enum Item {
     /// Live slots in `first..end` that no entry of this segment names are gone.
     Range { first: u32, end: u32 },
-    /// A roster says that nobody lives in the slot.
+    /// A roster says that the slot is empty.
     Absent { slot: u32 },
     /// The occupant of the slot left or ended. With an id, it is one that the slot may not be known to have had.
     Tombstone { slot: u32, fate: Fate, id: Option<ObjectId> },
@@ -184,7 +184,7 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
     fn begin_run(&mut self) -> Result<(), SegmentError> {
         let run = self.r.read_varint()?;
         let kind = u16::try_from(run >> 2).ok().map(KindId).filter(|&kind| self.schema.get(kind).is_some());
-        // What is for an owner travels in its own records.
+        // Owner fields travel in the owner's records.
         let facet = Facet::ALL.get((run & 3) as usize).filter(|&&facet| facet != Facet::Owner);
         let (Some(kind), Some(&facet)) = (kind, facet) else { return Err(SegmentError::UnknownRun(run)) };
         self.entries = self.r.read(8)? as u32 + 1;

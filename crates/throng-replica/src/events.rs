@@ -1,7 +1,7 @@
-//! What a client has not told the game yet.
+//! The events that a client has not returned to the game yet.
 //!
-//! An object is queued once, however much happens to it, and what is told of it is the difference between what the game
-//! knows and what is. So the queue is bounded by the objects, and nothing in it is ever dropped.
+//! An object is queued once, however often it changes; its event is the difference between the game's last known state
+//! and the present one. So the queue is bounded by the objects, and nothing in it is ever dropped.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(crate) struct Events {
 enum Entry {
     /// There is something to tell of the object at this index, if it still holds the ticket.
     Object { index: u32, ticket: u64 },
-    /// An object of which the game was told has gone.
+    /// An object that the game knows has gone.
     Gone { id: ObjectId, reason: DespawnReason },
 }
 
@@ -42,7 +42,7 @@ impl Events {
         ticket
     }
 
-    /// Queues the end of an object that the game was told of: there are at most as many as it was told of.
+    /// Queues the end of an object that the game knows: there are at most as many ends as known objects.
     pub(crate) fn push_gone(&mut self, id: ObjectId, reason: DespawnReason) {
         self.queue.push_back(Entry::Gone { id, reason });
     }

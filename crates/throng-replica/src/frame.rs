@@ -1,4 +1,4 @@
-//! Frames: the changes of a channel from one tick to another, encoded once for everybody who stands at that point.
+//! Frames: the changes of a channel from one tick to another, encoded once for all subscriptions at that point.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,9 +32,9 @@ pub struct Frame {
     pub bytes: Vec<u8>,
     /// The pieces, in order.
     pub segments: Vec<Segment>,
-    /// What the segments say, for the supersession check: see [`Segment::first_entry`].
+    /// The entries of the segments, for the supersession check: see [`Segment::first_entry`].
     pub entries: Vec<FrameEntry>,
-    /// Who wrote which bytes, where readers leave out their own. Empty if the state does not say.
+    /// The writers of byte ranges, for readers that leave out their own writes. Empty if the state does not say.
     pub parts: Vec<FramePart>,
     /// Whether it says something that must not be said twice, as "append this". A reader's path that may have to repeat
     /// itself has to know.
@@ -87,7 +87,7 @@ impl Frame {
         &self.bytes[segment.start as usize..segment.end as usize]
     }
 
-    /// What segment `index` states.
+    /// The entries of segment `index`.
     pub fn segment_entries(&self, index: usize) -> &[FrameEntry] {
         let segment = &self.segments[index];
         &self.entries[segment.first_entry as usize..segment.end_entry as usize]
@@ -149,8 +149,8 @@ impl Segment {
     }
 }
 
-/// Frames in use and frames to be used again, so that a steady tick allocates nothing. What a burst needed beyond that is
-/// given back to the allocator, little by little.
+/// Frames in use and frames to be used again, so that a steady tick allocates nothing. Capacity that only a burst
+/// needed is given back to the allocator, step by step.
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     free: Vec<Arc<Frame>>,
@@ -159,7 +159,7 @@ pub(crate) struct FramePool {
     usual: usize,
 }
 
-/// So many frames that nobody uses are kept at most.
+/// This many unused frames are kept at most.
 const FREE_FRAMES_MAX: usize = 65_536;
 
 /// A frame that has grown beyond this, for a channel with a large state, is not kept.
@@ -175,12 +175,12 @@ const SPARE_FRAMES: usize = 64;
 const TRIMMED_PER_TICK: usize = 64;
 
 impl FramePool {
-    /// An empty frame that nobody else holds.
+    /// An empty frame without other holders.
     pub(crate) fn take(&mut self, make: impl FnOnce() -> Frame) -> Arc<Frame> {
         self.free.pop().unwrap_or_else(|| Arc::new(make()))
     }
 
-    /// Takes back a frame as soon as nobody uses it any more.
+    /// Takes back a frame as soon as it is unused.
     pub(crate) fn take_back(&mut self, mut frame: Arc<Frame>) {
         match Arc::get_mut(&mut frame) {
             Some(unused) if unused.bytes.capacity() > FREE_FRAME_BYTES_MAX => {}
@@ -203,8 +203,8 @@ impl FramePool {
         self.free.truncate(kept);
     }
 
-    /// Looks at up to `count` of the oldest frames and takes back those that nobody holds. A frame that is still held
-    /// goes to the end of the queue, so one slow connection does not hide the others.
+    /// Checks up to `count` of the oldest frames and takes back the unused ones. A frame that is still held goes to the
+    /// end of the queue, so one slow connection does not hide the others.
     pub(crate) fn reclaim(&mut self, count: usize) {
         for _ in 0..count.min(self.lent.len()) {
             let Some(frame) = self.lent.pop_front() else { return };
@@ -212,7 +212,7 @@ impl FramePool {
         }
     }
 
-    /// Frames that somebody may still hold.
+    /// Frames that may still be in use.
     pub(crate) fn lent_count(&self) -> usize {
         self.lent.len()
     }
@@ -222,7 +222,7 @@ impl FramePool {
 mod tests {
     use super::*;
 
-    /// One tick that needs so many frames, all of which come back at its end.
+    /// One tick that needs this many frames, all of which come back at its end.
     fn tick(pool: &mut FramePool, needed: usize) {
         let taken: Vec<Arc<Frame>> = (0..needed).map(|_| pool.take(Frame::default)).collect();
         taken.into_iter().for_each(|frame| pool.take_back(frame));

@@ -8,7 +8,7 @@ use throng_schema::{Kind, Quantiser, Schema, Space};
 pub struct GridShape {
     /// Size of a cell along x, y and z in metres.
     pub cell_m: [f64; 3],
-    /// What lies above a cell.
+    /// The layers of cells.
     pub layers: Layers,
     /// Which axis points up: along it, cells of a single layer are not cut.
     pub up: Up,
@@ -120,8 +120,8 @@ impl CellGrid {
         self.shape
     }
 
-    /// How far beyond its cell an object may be and still live in it, along each axis, in metres: then standing on a border
-    /// does not make it move every tick. Who looks for what is near has to look so much farther.
+    /// How far beyond its cell an object may be and still live in it, along each axis, in metres: then standing on a
+    /// border does not make it move every tick. A viewer that looks for near objects has to look so much farther.
     pub fn stray_m(&self) -> [f64; 3] {
         let of = |measure: &Measure, axis: usize| {
             self.shape.cell_m[axis] * f64::from(measure.margin[axis]) / f64::from(measure.size[axis])

@@ -14,7 +14,7 @@
 use throng_schema::Facet;
 use throng_wire::{BitReader, BitWriter, ConnectionId, ObjectId, ReadError};
 
-/// What a channel is for. Together with who subscribes, this decides who sees what lives in it.
+/// The purpose of a channel. Together with who subscribes, this decides who sees what lives in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChannelKey {
     /// A channel that belongs to no place. The number tells several of them apart.
@@ -33,9 +33,9 @@ pub enum ChannelKey {
         /// Which part of it.
         facet: Facet,
     },
-    /// What only this connection may know.
+    /// State for this connection only.
     Owner(ConnectionId),
-    /// Whatever the game decides: a team, a room, an explicit set.
+    /// Any set that the game chooses: a team, a room, an explicit set.
     Custom(u32),
 }
 
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_cells_of_one_view_have_their_turns_on_different_ticks() {
-        // What one client sees of a ring of 5 x 5 cells: its own packets are to be of one size, too.
+        // The cells of a ring of 5 x 5 that one client sees: its packets should be of equal size, too.
         for interval in [2, 3, 4, 5, 6, 10] {
             for from in [-3, 0, 10, 77, 12_345] {
                 let counts = turns_per_tick(square(from, 5), interval);

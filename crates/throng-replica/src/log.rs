@@ -5,8 +5,8 @@
 //!  free:  slots whose tombstone is older than the retention, used again first freed first
 //! ```
 //!
-//! A slot number is what an update carries instead of an object id, so it must mean the same thing to everybody who
-//! can still receive an update for it: hence the retention (see [`ChannelState::retention_ticks`]).
+//! An update carries a slot number instead of an object id, so the number must mean the same object to every client
+//! that can still receive an update for it: hence the retention (see [`ChannelState::retention_ticks`]).
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub(crate) const SLOTS_MAX: usize = 1 << 24;
 /// Slots for which a cell takes memory when the first object comes: 3 KiB.
 const CELL_SLOTS: usize = 64;
 
-/// So many who enter in one tick are a rush: to introduce them again would cost a packet.
+/// If this many enter in one tick, it is a rush: introducing them again would cost a packet.
 const RUSH: u32 = 64;
 
 /// The objects that live in one channel, newest change first.
@@ -42,7 +42,7 @@ pub struct ObjectLog {
     last_change: Tick,
     horizon: Tick,
     retention_ticks: u32,
-    /// The tick in which somebody entered last, and how many did.
+    /// The tick of the last entry, and the number of objects that entered in it.
     entered: (Tick, u32),
     rush: Option<Tick>,
     /// The cell this channel stands for: grid and cell number.
@@ -84,8 +84,8 @@ pub(crate) enum Fate {
     Left,
     /// It has ended.
     Destroyed,
-    /// It lives in another cell of the same grid, so many cells farther along each axis, at most [`MOVE_MAX_CELLS`]. A
-    /// reader that is sent that cell too knows that it will hear of the object there. Farther cells are not named:
+    /// It lives in another cell of the same grid, this many cells farther along each axis, at most [`MOVE_MAX_CELLS`].
+    /// A reader that also gets that cell knows that the object will be introduced there. Farther cells are not named:
     /// where an object went that is out of sight is a secret.
     Moved([i8; 3]),
 }
@@ -158,7 +158,8 @@ impl ObjectLog {
     pub(crate) fn enter(&mut self, object: u32, facet: Facet, now: Tick) -> u32 {
         self.bury(now);
         if self.cell.is_some() && self.slots.is_empty() {
-            // What a cell needs where people come and go, taken at once and not bit by bit while the world plays.
+            // The capacity for a cell with coming and going objects, allocated at once and not step by step while the
+            // world plays.
             self.slots.reserve(CELL_SLOTS);
             self.tombstones.reserve(CELL_SLOTS);
             self.free.reserve(CELL_SLOTS);
@@ -193,7 +194,8 @@ impl ObjectLog {
         self.tombstones.push_back(slot);
     }
 
-    /// A former occupant of `slot` has ended where it went: whoever knew it here is told, if the slot still tells of it.
+    /// A former occupant of `slot` has ended elsewhere: readers that knew it here get its end, if the slot still holds
+    /// its tombstone.
     pub(crate) fn end_former(&mut self, slot: u32, id: ObjectId, now: Tick) {
         let Some(entry) = self.slots.get_mut(slot as usize) else { return };
         if let Content::Tombstone { index, generation, again, fate, .. } = &mut entry.content
@@ -232,7 +234,7 @@ impl ObjectLog {
             self.unlink(slot);
             self.slots[slot as usize].content = Content::Free;
             self.free.push_back(slot);
-            // Not simply the last: a tombstone that told of an end later on is younger than its neighbours.
+            // Not simply the last one: a tombstone that got an end later is younger than its neighbours.
             self.horizon = self.horizon.newest(left);
         }
     }
@@ -300,7 +302,7 @@ impl ChannelState for ObjectLog {
 
     fn is_superseded(&self, store: &ObjectStore, frame: &Frame, segment: usize) -> bool {
         let entries = frame.segment_entries(segment);
-        // One without entries says of a range of slots that nobody lives there.
+        // A segment without entries says that a range of slots is empty.
         !entries.is_empty()
             && entries.iter().all(|entry| {
                 if entry.mask == 0 {

@@ -4,9 +4,9 @@
 //! if there are any; it is the client's own; or it has just moved to a neighbouring cell that the client is sent as well,
 //! and that cell's next turn is awaited.
 //!
-//! What the client owns it knows from its own records alone (see `own.rs`), because only there do state and input
-//! number belong together. What the public facet's channel says of it meanwhile is kept aside, for the day on which the
-//! object is somebody else's.
+//! The client knows its own objects from its own records alone (see `own.rs`), because only there do state and input
+//! number belong together. Meanwhile the state from the public facet's channel is kept aside, in case the object gets
+//! another owner.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct ReplicaObject {
     id: ObjectId,
     kind: KindId,
     shown: Known,
-    /// What the channel of its public facet says, while the object is the client's own.
+    /// The state from the channel of its public facet, while the object is the client's own.
     aside: Option<Box<Known>>,
     public: Option<HomeView>,
     others: Option<HomeView>,
@@ -39,13 +39,13 @@ pub struct ReplicaObject {
     /// It has ended, and is kept only so that late packets do not bring it back.
     ended: bool,
     wait: Option<Wait>,
-    /// What the events polled so far have told of it.
+    /// The state of it that polled events have reported.
     pub(crate) told: Told,
     /// Slots of all subscriptions, places and waits that point here.
     references: u32,
 }
 
-/// What the game has been told of an object.
+/// The state of an object that the game has received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) in_sight: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Told {
     pub(crate) queued: Option<u64>,
 }
 
-/// Values, and when each was told.
+/// Values, and the tick of each.
 #[derive(Clone, Debug)]
 struct Known {
     words: Vec<u32>,
@@ -70,7 +70,7 @@ struct Wait {
     subscription: Option<u16>,
 }
 
-/// Where a facet lives as far as the client knows, and which tick said so.
+/// Where a facet lives as far as the client knows, and the tick of that information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HomeView {
     pub(crate) subscription: u16,
@@ -100,18 +100,18 @@ impl ReplicaObject {
         self.kind
     }
 
-    /// The quantised values; zero where nothing was told (see [`known_fields`](Self::known_fields)).
+    /// The quantised values; zero for unknown fields (see [`known_fields`](Self::known_fields)).
     pub fn values(&self) -> Values<'_> {
         self.shown.values()
     }
 
-    /// The fields that the client may know and was told.
+    /// The fields that the client may know and has received.
     pub fn known_fields(&self) -> FieldMask {
         self.shown.fields()
     }
 
-    /// The facets that the client is told of at present. An object that is the client's own has no
-    /// [`Facet::Others`] for it.
+    /// The facets that the client receives at present. An object that is the client's own has no [`Facet::Others`] for
+    /// it.
     pub fn facets(&self) -> impl Iterator<Item = Facet> + '_ {
         Facet::ALL.into_iter().filter(|facet| match facet {
             Facet::Public => self.is_in_sight(),
@@ -368,7 +368,7 @@ impl Objects {
         if facet == Facet::Others.index() {
             if lived_here(object.others) {
                 object.others = None;
-                // What it may no longer know it forgets.
+                // It forgets fields that it may no longer know.
                 object.changed |= object.shown.forget(kind, kind.facet_mask(Facet::Others));
                 self.note(index);
             }
@@ -384,7 +384,7 @@ impl Objects {
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
     }
 
-    /// The object has ended, whatever else is said of it.
+    /// The object has ended, whatever later segments hold.
     pub(crate) fn end(&mut self, index: u32, tick: Tick) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
         let was_in_sight = object.is_in_sight();
@@ -427,7 +427,8 @@ impl Objects {
         let was_in_sight = object.is_in_sight();
         let mut mask = mask;
         if introduced && object.own.is_some() {
-            // Said again, because the first saying may be lost. What the owner predicts is its own by now.
+            // Said again, because the first saying may be lost. The fields that the owner predicts have the client's
+            // own values by then.
             mask &= !kind.skip_owner_mask();
         }
         if introduced {
@@ -445,8 +446,8 @@ impl Objects {
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
     }
 
-    /// The object at this place of the client's own objects is somebody else's. What only owners know is forgotten, and
-    /// what the object's channel has said counts again.
+    /// The object at this place of the client's own objects has another owner. Owner fields are forgotten, and the
+    /// values from the object's channel count again.
     pub(crate) fn disown(&mut self, index: u32, place: u32) {
         let schema = Arc::clone(&self.schema);
         let Some(object) = self.get_mut(index).filter(|object| object.own == Some(place)) else { return };
@@ -668,7 +669,7 @@ impl Known {
 }
 
 impl ReplicaObject {
-    /// What there is to tell next, and marks it as told.
+    /// The next event, and marks it as returned.
     pub(crate) fn next_event(&mut self) -> Option<ClientEvent> {
         if !self.is_in_sight() {
             return None;
@@ -692,7 +693,7 @@ fn cut<'a>(kind: &Kind, values: Values<'a>) -> Values<'a> {
     Values { words: &values.words[..kind.words], blobs: &values.blobs[..kind.blobs] }
 }
 
-/// The fields whose changes are told: those marked `notify`, or all if the kind marks none.
+/// The fields whose changes cause events: those marked `notify`, or all if the kind marks none.
 fn told_of(kind: &Kind) -> FieldMask {
     match kind.notify_mask() {
         0 => FieldMask::MAX,

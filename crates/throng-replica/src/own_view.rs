@@ -1,4 +1,4 @@
-//! What a client knows of the objects that it owns: the other side of `own.rs`, where the format is drawn.
+//! The client's view of its own objects: the other side of `own.rs`, where the format is drawn.
 
 use std::sync::Arc;
 

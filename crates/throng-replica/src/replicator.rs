@@ -19,7 +19,7 @@ use crate::store::{Home, ObjectStore};
 pub enum Placement {
     /// In the cell of grid number `0` that its position lies in. For crowds.
     Cell(u8),
-    /// In a channel of its own, so that each viewer can be let in one by one. For hidden or rare things.
+    /// In a separate channel, so that each viewer can be subscribed one by one. For hidden or rare things.
     Entity,
     /// In this channel, wherever it stands.
     Channel(ChannelKey),
@@ -55,7 +55,7 @@ impl Default for ReplicatorOptions {
     }
 }
 
-/// What happened at the last commit; for the embedder that keeps subscriptions.
+/// The results of the last commit, for the embedder that keeps subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// A facet began to live in a channel.
@@ -99,7 +99,7 @@ pub struct Replicator {
 }
 
 /// A kind of which an audience's fields do not fit into a packet, so that there can be no objects of it; messages and
-/// inputs can have any length. The owner's audience is told the public fields as well. Our side's mistake.
+/// inputs can have any length. The owner's audience gets the public fields as well. Our side's mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "objects of kind {kind} cannot be replicated: its fields for {} can take {bytes} bytes together, and \
@@ -159,12 +159,12 @@ struct FormerHome {
     left: Tick,
 }
 
-/// Channels that an object has left and in which its end is told. Whoever has not heard that it left one of those before
-/// hears of the end in the last channel, or stops to wait for it.
+/// Channels that an object has left and that still have to learn its end. A client that has not received an earlier
+/// leave gets the end in the last channel, or stops waiting for it.
 const FORMER_HOMES: usize = 3;
 
-/// For so long after it left a channel, in ticks, an object's end is told there. Later it is told where the object ends, at that
-/// channel's turn.
+/// For this many ticks after it left a channel, an object's end is written to that channel too. Later the end is
+/// written only to the object's last channel, at that channel's turn.
 const FORMER_TICKS: u32 = 64;
 
 impl Ownership {
@@ -249,8 +249,8 @@ impl Replicator {
         self.misplaced = misplaced;
     }
 
-    /// The tick that a change made now gets. What is changed after [`plan`](Self::plan) belongs to the next tick: the
-    /// frames of this one are asked for already, and whoever was sent them counts as having been told everything of it.
+    /// The tick that a change made now gets. Changes after [`plan`](Self::plan) belong to the next tick: the frames of
+    /// this tick are already requested, and their readers count as up to date with this tick.
     fn change_tick(&self) -> Tick {
         self.now.newest(self.hub.now().after(1))
     }
@@ -291,7 +291,7 @@ impl Replicator {
         Ok(id)
     }
 
-    /// Quantises an object anew and notes which fields differ. Returns them.
+    /// Quantises an object again and notes which fields differ. Returns them.
     pub fn update(&mut self, id: ObjectId, quantise: impl FnOnce(ValuesMut<'_>)) -> Result<FieldMask, LimitReached> {
         if !self.store.contains(id) {
             return Ok(0);
@@ -345,15 +345,15 @@ impl Replicator {
         Ok(())
     }
 
-    /// The client of a connection can read what it is told of its own objects.
+    /// The client of a connection can read the records of its own objects.
     pub fn admit(&mut self, connection: ConnectionId) {
         if let Some(connection) = self.hub.connection_mut(connection) {
             connection.own.open();
         }
     }
 
-    /// Notes that the state of this tick includes the effect of this input and of all before it. The client is told the
-    /// number together with that state of the objects that it owns, in one piece.
+    /// Notes that the state of this tick includes the effect of this input and of all before it. The client gets the
+    /// number together with that state of its own objects, in one piece.
     pub fn acknowledge_input(&mut self, connection: ConnectionId, number: u32) {
         if let Some(connection) = self.hub.connection_mut(connection) {
             connection.own.acknowledge_input(number);
@@ -367,7 +367,7 @@ impl Replicator {
         (ObjectsOutgoing { store: &self.store, shared }, slots)
     }
 
-    /// Who owns the object.
+    /// The owner of the object.
     pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
         self.store.contains(id).then(|| self.ownership[id.index as usize].owner).flatten()
     }
@@ -429,7 +429,7 @@ impl Replicator {
         self.hub.encode(&self.store, executor);
     }
 
-    /// A packet was taken for lost.
+    /// A packet counts as lost.
     pub fn lost(&mut self, id: ConnectionId, sequence: u64) {
         self.hub.lost(&self.store, id, sequence);
     }
@@ -495,7 +495,7 @@ impl Replicator {
         Some(home)
     }
 
-    /// Puts the object among those that its owner is told of.
+    /// Adds the object to its owner's records.
     fn enter_own(&mut self, id: ObjectId) {
         let now = self.change_tick();
         let ownership = &mut self.ownership[id.index as usize];
@@ -520,7 +520,7 @@ impl Replicator {
             return None;
         }
         match facet {
-            // What is for the owner travels in its own records.
+            // Owner fields travel in the owner's records.
             Facet::Owner => None,
             Facet::Others => Some(ChannelKey::Entity { object: id, facet }),
             Facet::Public => Some(match placement {
@@ -544,7 +544,7 @@ impl Replicator {
     }
 }
 
-/// What is told in a channel of a facet that leaves it for another.
+/// The entry in a channel for a facet that leaves it for another.
 fn fate_of(from: Option<ChannelKey>, to: Option<ChannelKey>) -> Fate {
     let (Some(ChannelKey::Cell { grid, cell }), Some(ChannelKey::Cell { grid: other, cell: next })) = (from, to) else {
         return Fate::Left;

@@ -1,15 +1,15 @@
 //! Subscriptions of a connection whose path is ordered and loses nothing: TCP, or a reliable lane.
 //!
-//! What is written has arrived, or the connection is over. So nothing is remembered about what was sent: a subscription
-//! is where it stands in its channel's log, and when its next turn is. A path that cannot take more now is
-//! [paused](Stream::pause); its subscriptions stay where they are, and the frames after the pause hold the newest
-//! state once, however long it took.
+//! Written data has arrived, or the connection is over. So nothing is remembered about what was sent: a subscription is
+//! where it stands in its channel's log, and when its next turn is. A path that cannot take more now is
+//! [paused](Stream::pause); its subscriptions stay where they are, and the frames after the pause hold the newest state
+//! once, however long it took.
 //!
 //! A subscription whose frames may get lost on their way [keeps track](Stream::keep_track) of what has arrived: see
 //! `track.rs`.
 //!
-//! Who stands before the horizon of a channel that [has forgotten](ChannelState::has_forgotten) removals cannot be helped
-//! by any frame: such a subscription is served no more, and [handed out](Stream::take_outdated) to be made anew.
+//! No frame can help a subscription before the horizon of a channel that [has forgotten](ChannelState::has_forgotten)
+//! removals: it is not served any more, and [returned](Stream::take_outdated) so that the caller can restart it.
 //!
 //! Turns lie on a lattice of the subscription's own: `anchor + n * interval`, moved up to the channel's grid. Turns that
 //! were missed are skipped, not made up for.
@@ -38,7 +38,7 @@ pub struct Stream {
     next_due: Tick,
     free: Vec<u16>,
     limit: usize,
-    /// What is due, in the hub's list.
+    /// The due subscriptions, in the hub's list.
     due: Range<u32>,
     /// Numbers of subscriptions that are served no more.
     outdated: Vec<u16>,
@@ -49,25 +49,25 @@ pub struct Stream {
     tracks: Tracks,
 }
 
-/// What a subscription is to be sent, and when.
+/// The data and the time of a subscription's next update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSubscription {
     /// Ticks between turns, at least 1.
     pub interval_ticks: u32,
     /// The turns are at this tick plus 1, 2, 3 ... intervals. May lie in the past.
     pub anchor: Tick,
-    /// What the first turn brings.
+    /// The content of the first turn.
     pub start: StreamStart,
     /// In which form frames are wanted.
     pub variant: Variant,
 }
 
-/// What a subscription begins with.
+/// The content of a subscription's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStart {
     /// Everything that the channel holds.
     Everything,
-    /// What changes from now on.
+    /// Only later changes.
     Changes,
     /// Nothing, ever: the subscription is a place and no more.
     Nothing,
@@ -95,11 +95,11 @@ enum Stage {
     Asleep,
     /// Never has a turn.
     Mute,
-    /// Neither has this one: it missed a removal that nobody remembers.
+    /// Neither does this one: it missed a removal that is no longer remembered.
     Outdated,
 }
 
-/// What has no turn is not looked at for so many ticks.
+/// A subscription without a turn is not checked for this many ticks.
 const NO_TURN_TICKS: u32 = 1 << 30;
 
 const FREE: Entry =
@@ -212,7 +212,7 @@ impl Stream {
         !self.is_paused && self.entries.iter().any(|entry| entry.stage == Stage::Asleep)
     }
 
-    /// Stops or goes on serving: a path that has enough to do already is given no more. Takes effect at the next plan.
+    /// Stops or continues serving: a path that is busy gets no more. Takes effect at the next plan.
     pub fn pause(&mut self, is_paused: bool) {
         if self.is_paused && !is_paused {
             self.next_due = Tick(0);
@@ -225,8 +225,8 @@ impl Stream {
         outgoing.dues(&self.due).iter().map(|due| outgoing.frame(due.request).bytes.len()).sum()
     }
 
-    /// The channels of subscriptions that the last plans have found standing before the horizon, and that are not served any
-    /// more: to be ended and made anew, after the subscriber was told to throw its copy away.
+    /// The channels of subscriptions that the last plans have found before the horizon and that are not served any
+    /// more. The caller has to end and restart them, after it has made the subscriber discard its copy.
     pub fn take_outdated(&mut self) -> impl Iterator<Item = ChannelIndex> + '_ {
         let entries = &self.entries;
         let still = |&number: &u16| entries[usize::from(number)].stage == Stage::Outdated;
@@ -269,7 +269,7 @@ impl Stream {
         Some(entry.channel)
     }
 
-    /// What is due of one subscription.
+    /// The due update of one subscription.
     fn turn<S: ChannelState>(&mut self, number: usize, planner: &mut Planner<'_, S>) {
         let now = planner.now;
         let entry = &mut self.entries[number];
@@ -331,7 +331,7 @@ impl Stream {
     ) -> Option<SubscriptionId> {
         let entry = Entry {
             channel,
-            // What was merged since the last plan is not news to who asks for changes only.
+            // Changes merged since the last plan are not new to a reader that asks for changes only.
             since: now.newest(last_change),
             anchor: wanted.anchor,
             interval_ticks: wanted.interval_ticks.clamp(1, NO_TURN_TICKS / 2),
@@ -367,7 +367,7 @@ impl Stream {
         entry.interval_ticks = interval_ticks.clamp(1, NO_TURN_TICKS / 2);
         entry.variant = variant;
         if sooner && matches!(entry.stage, Stage::Open | Stage::Fresh) {
-            // What has become near must not wait for the turn of what was far.
+            // An object that has come near must not wait for the turn of a far one.
             let due_at = entry.next_turn(now, turns);
             if self.due_at[number].is_newer_than(due_at) {
                 self.set_due(number, due_at);
@@ -413,8 +413,8 @@ impl<S: ChannelState> Hub<S, Stream> {
         }
     }
 
-    /// Changes how often a subscription is served, and in which form. What has been sent stays as it is: a form that
-    /// shows more than the former one does not show what is past.
+    /// Changes how often a subscription is served, and in which form. The sent data stays as it is: a form that shows
+    /// more than the former one does not show earlier changes.
     pub fn change(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u32, variant: Variant) {
         let now = self.now();
         let stream = self.connection(id);
@@ -425,14 +425,15 @@ impl<S: ChannelState> Hub<S, Stream> {
         }
     }
 
-    /// Gives every subscription a turn at the next plan: whoever is not paused has everything then. For the last plan
-    /// before the connections end.
+    /// Gives every subscription a turn at the next plan, so that every reader that is not paused is up to date then.
+    /// For the last plan before the connections end.
     pub fn hurry(&mut self) {
         self.readers_mut().for_each(|stream| stream.is_hurried = true);
     }
 
     /// The first tick at which some subscription has a turn: until then nothing has to be planned, unless a channel in
-    /// which somebody waits for a change [has changed](Hub::is_disturbed). `None` if nobody has a turn for long.
+    /// which a subscription waits for a change [has changed](Hub::is_disturbed). `None` if no subscription has a turn
+    /// for long.
     pub fn next_turn(&self) -> Option<Tick> {
         let now = self.now();
         self.readers().filter_map(|stream| stream.next_turn(now)).min()
@@ -566,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn who_missed_a_removal_that_is_forgotten_is_served_no_more_until_it_is_made_anew() {
+    fn a_subscription_that_missed_a_forgotten_removal_is_not_served_until_it_is_restarted() {
         let mut scene = scene(10, StreamStart::Everything);
         scene.write(1);
         assert_eq!(scene.run_to(20).len(), 1);

@@ -1,4 +1,4 @@
-//! Whatever a server sends, a client holds no more than it may, says what is wrong, and can be used on.
+//! After any bytes from a server, a client holds no more than it may, reports the error, and can still be used.
 
 #[path = "../../../fuzz/bodies/choices.rs"]
 mod choices;

@@ -1,4 +1,4 @@
-//! What does not change is not looked at, and what changes again is sent at the turn of its class, to all at once.
+//! Unchanged channels cost nothing, and a new change is sent at the turn of its class, to all at once.
 
 use std::sync::Arc;
 

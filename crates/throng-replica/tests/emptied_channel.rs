@@ -1,4 +1,4 @@
-//! A frame that says of a whole channel that nobody lives there is as dear as any other.
+//! A frame that says that a whole channel is empty costs as much as any other.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a limit keeps from happening happens when the limit allows it.
+//! An action that a limit prevents happens when the limit allows it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ struct Cart {
 }
 
 #[test]
-fn who_could_not_move_into_another_cell_moves_when_it_can() {
+fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
     let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
     let limits = HubLimits { channels: 2, ..HubLimits::default() };
     let mut server = Replicator::new(schema, ReplicatorOptions { limits, retention_ticks: 4, ..Default::default() });

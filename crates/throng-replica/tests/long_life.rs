@@ -90,7 +90,7 @@ impl Town {
         self.bytes - before
     }
 
-    /// What a client holds: ids and numbers.
+    /// The content of a client: ids and numbers.
     fn held(&self, resident: usize) -> Vec<(ObjectId, u32)> {
         let replica = &self.residents[resident].1;
         let mut held: Vec<_> = replica.objects().map(|object| (object.id(), object.values().words[0])).collect();
@@ -100,7 +100,7 @@ impl Town {
 }
 
 /// Signs of which one never changes again, readers at several rates; then nothing for `quiet_ticks`; then a change, an
-/// end, and somebody new. What each of these cost in bytes, and what everybody holds at last.
+/// end, and a new object. The cost of each of these in bytes, and the final state of everybody.
 fn life(first_tick: u64, quiet_ticks: u64) -> ([usize; 4], Vec<Vec<(ObjectId, u32)>>) {
     let mut town = Town::new(first_tick);
     town.server.begin_tick();
@@ -161,7 +161,7 @@ fn storms_converge_before_and_after_any_number_of_quiet_ticks() {
 }
 
 #[test]
-fn whoever_waits_for_the_first_word_of_a_channel_for_years_gets_it() {
+fn a_reader_that_waits_for_a_channels_first_change_for_years_gets_it() {
     for quiet_ticks in QUIET_TICKS {
         let mut town = Town::new(0);
         town.server.begin_tick();

@@ -1,4 +1,4 @@
-//! What the writers of packets promise: a place in the packet for everybody, and nothing twice without need.
+//! The guarantees of the packet writers: a place in the packet for every subscription, and nothing twice without need.
 
 use std::sync::Arc;
 
@@ -201,7 +201,7 @@ fn a_second_subscription_of_a_channel_is_refused() {
 }
 
 #[test]
-fn who_comes_back_after_tombstones_were_forgotten_is_sent_a_roster_and_not_everything_again() {
+fn a_reader_that_comes_back_after_tombstones_were_forgotten_gets_a_roster_and_not_everything() {
     let mut house = House::new(4);
     house.server.begin_tick();
     let key = ChannelKey::Custom(1);
@@ -227,7 +227,8 @@ fn who_comes_back_after_tombstones_were_forgotten_is_sent_a_roster_and_not_every
     let newcomer = house.spawn(&Lamp { number: 77 }, key);
     house.plan();
     let roster = house.write(1_000);
-    // Subscription 1; 14 bytes: 5 bits for a slot, a roster, of slots 0 to 20. Slot 3 is the newcomer's, and nobody's is 17.
+    // Subscription 1; 14 bytes: 5 bits for a slot, a roster, of slots 0 to 20. Slot 3 belongs to the new object, and
+    // slot 17 is empty.
     assert_eq!(roster[..2], [1 << 2, 10], "{roster:x?}");
     assert_eq!(roster[2..12], [0x85, 0, 0, 0, 20, 0, 0, 0xFF, 0xFF, 0x0D], "{roster:x?}");
     assert!(roster.len() < complete.len() / 2, "{} bytes, and {} for everything", roster.len(), complete.len());

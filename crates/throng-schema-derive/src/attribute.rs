@@ -13,9 +13,9 @@ use syn::{Attribute, Error, Ident, Lit, Result, Token, parenthesized, token};
 /// One entry of an attribute.
 pub(crate) struct Entry {
     pub(crate) word: Ident,
-    /// What stands behind `=`.
+    /// The value behind `=`.
     pub(crate) value: Option<Value>,
-    /// What stands in parentheses.
+    /// The content of the parentheses.
     pub(crate) parameters: Vec<Parameter>,
 }
 

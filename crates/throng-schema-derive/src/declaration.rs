@@ -1,4 +1,4 @@
-//! What a struct declares, read from its tokens.
+//! A struct's declaration, read from its tokens.
 
 use crate::attribute::{Entry, Errors, entries};
 use crate::quantiser::{self, Quantiser};

@@ -97,7 +97,7 @@ impl Quantiser {
         }
     }
 
-    /// What an element must be, for messages.
+    /// The required type of an element, for messages.
     fn takes(self) -> &'static str {
         match self {
             Quantiser::Fixed { .. } | Quantiser::Angle { .. } | Quantiser::Float16 | Quantiser::Float32 => {

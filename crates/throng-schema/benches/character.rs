@@ -13,7 +13,7 @@ use throng_wire::{BitReader, BitWriter};
 
 const OBJECTS: usize = 1_000;
 const ROUNDS: usize = 200;
-/// The fastest of so many measurements is reported: the others were disturbed.
+/// The fastest of this many measurements is reported: the others were disturbed.
 const REPETITIONS: usize = 15;
 
 fn measure(name: &str, mut work: impl FnMut()) {

@@ -1,7 +1,7 @@
 use thiserror::Error;
 use throng_wire::ReadError;
 
-/// Why the fields of an object could not be decoded. Always the fault of whoever made the bytes.
+/// Why the fields of an object could not be decoded. Always the fault of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -83,7 +83,7 @@ pub enum SchemaError {
         kind: String,
         /// Name of the field.
         field: String,
-        /// What must hold.
+        /// The rule that is broken.
         reason: &'static str,
     },
     /// Two kinds have the same name.
@@ -119,7 +119,7 @@ impl SchemaError {
     }
 }
 
-/// Why a schema's summary could not be read. Always the fault of whoever made the bytes.
+/// Why a schema's summary could not be read. Always the fault of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SummaryError {

@@ -106,7 +106,7 @@ impl Quantiser {
     /// Whether the parameters are in the ranges that the variants state.
     ///
     /// # Errors
-    /// What is wrong, as half a sentence.
+    /// The error, as half a sentence.
     pub fn check(&self) -> Result<(), &'static str> {
         let good = |condition: bool, otherwise: &'static str| if condition { Ok(()) } else { Err(otherwise) };
         match *self {

@@ -52,7 +52,7 @@ impl Schema {
         self.hash
     }
 
-    /// What a peer needs to name the kinds that differ.
+    /// The data that a peer needs to name the kinds that differ.
     pub fn summary(&self) -> Summary {
         Summary::of(&self.kinds)
     }

@@ -1,4 +1,4 @@
-/// How the positions of a channel are written: as the distance from an origin, in so many bits per axis.
+/// How the positions of a channel are written: as the distance from an origin, in this many bits per axis.
 ///
 /// A spatial cell names its lowest corner and the bits that its size needs, so a position in a 10 m cell costs 10 bits
 /// per axis at 1 cm instead of 32. Everything is in quantised units (steps of the position field).

@@ -2,7 +2,7 @@
 
 use throng_wire::Time;
 
-/// What a datagram costs on the wire beside its bytes: the headers of IPv4 and UDP.
+/// The overhead of a datagram on the wire: the headers of IPv4 and UDP.
 pub const UDP_IPV4_HEADER_BYTES: u64 = 28;
 
 /// Watches one stream of datagrams.

@@ -14,7 +14,7 @@ use throng_wire::Time;
 const SEGMENT_BYTES: usize = 1_472;
 /// The initial window of RFC 6928, in segments.
 const INITIAL_WINDOW: f64 = 10.0;
-/// A segment is lost when so many sent after it have been acknowledged (RFC 5681 section 3.2).
+/// A segment is lost when this many sent after it have been acknowledged (RFC 5681 section 3.2).
 const DUPLICATES: usize = 3;
 /// A retransmission timeout is at least this above the round trip, as Linux has it.
 const MIN_VARIANCE_US: f64 = 200_000.0;

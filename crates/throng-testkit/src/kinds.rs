@@ -50,7 +50,7 @@ pub struct Walker {
     /// For everybody, and kept from the owner: room for a marker.
     #[replicate(bytes(max_bytes = 16), hide_from_owner)]
     pub rumour: Vec<u8>,
-    /// For nobody.
+    /// For no peer.
     #[replicate(skip)]
     pub server_only: Vec<u8>,
 }

@@ -25,7 +25,7 @@ pub struct NaiveSight<'a> {
     pub values: Values<'a>,
 }
 
-/// What one end holds of one object.
+/// One end's data about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NaiveState {
     /// Its kind.

@@ -17,7 +17,7 @@ pub struct Wire {
     pub bytes: Vec<u8>,
 }
 
-/// What was heard. A handle; clones share it.
+/// The received datagrams. A handle; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Tap {
     heard: Arc<Mutex<Heard>>,
@@ -30,7 +30,7 @@ struct Heard {
 }
 
 impl Tap {
-    /// A tap that hears nothing until it is opened.
+    /// A tap that records nothing until it is opened.
     pub fn new() -> Tap {
         Tap::default()
     }

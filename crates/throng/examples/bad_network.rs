@@ -1,7 +1,7 @@
 //! A bad network: 100 ms each way, jitter, bursts of loss, duplicates, reordering, 1 Mbit/s. The client still ends with
-//! exactly what the server holds.
+//! exactly the server's state.
 //!
-//! Twenty seconds of it pass in a moment, because nothing in the library reads a clock: time is an argument.
+//! Twenty seconds pass in a moment, because no part of the library reads a clock: time is an argument.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Interest: what is near is sent often, what is far seldom, what is out of sight never.
+//! Interest: near objects are sent often, far objects seldom, objects out of sight never.
 //!
-//! Rings say it once for all clients. A client's viewpoint then decides which cells it is subscribed to, and how often
-//! each of them is sent. The network is in memory and time is virtual, so every run prints the same.
+//! Rings define this once for all clients. A client's viewpoint then decides which cells it is subscribed to, and how
+//! often each of them is sent. The network is in memory and time is virtual, so every run prints the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

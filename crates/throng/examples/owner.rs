@@ -1,8 +1,8 @@
-//! Audiences: some fields are for the owner alone, and some the owner knows better than the server.
+//! Audiences: some fields are only for the owner, and some are known better by the owner than by the server.
 //!
-//! A condition on a field is all that it takes. Fields for the owner travel beside all channels, so they are in no packet
-//! to anybody else; and when the object gets another owner, the former one forgets them. The network is in memory and
-//! time is virtual.
+//! A condition on a field selects its audience. Fields for the owner are sent outside of all channels, so they are in
+//! no packet to another client. When the object gets another owner, the former owner forgets them. The network is in
+//! memory and time is virtual.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ struct Player {
     /// For the owner.
     #[replicate(integer(min = 0, max = 999), owner_only)]
     ammunition: u16,
-    /// For everybody, but the owner's client passes over it: it turned the mouse, and knows already.
+    /// For everybody, but the owner's client skips it: the owner turned the mouse and knows the value.
     #[replicate(angle(bits = 12), skip_owner)]
     yaw: f32,
     /// For everybody, once.
@@ -59,7 +59,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         if let (30, Some(id)) = (tick, ada) {
-            // The owner turns. It does not wait for the server to say so, and is not told what it said itself.
+            // The owner turns. It does not wait for the server's confirmation, and does not get its own changes back.
             let turned = Player { yaw: 3.0, ..Player::default() };
             clients[0].predict(id, &turned);
         }

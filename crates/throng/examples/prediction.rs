@@ -1,8 +1,9 @@
-//! Prediction: the client moves at once and corrects itself when the server has spoken.
+//! Prediction: the client moves at once and corrects itself when the server's state arrives.
 //!
-//! Each packet repeats the last inputs, so a lost packet loses none. The server acknowledges an input in the tick in which
-//! it takes effect. At the client the acknowledged number and the state of its own objects change together: the client
-//! takes that state and plays the inputs after the number once more. The network is in memory and time is virtual.
+//! Each packet repeats the last inputs, so a lost packet loses no input. The server acknowledges an input in the tick
+//! in which it takes effect. At the client the acknowledged number and the state of its own objects change together:
+//! the client takes that state and plays the inputs after the number once more. The network is in memory and time is
+//! virtual.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

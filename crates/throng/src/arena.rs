@@ -1,4 +1,4 @@
-//! The game's values, as it wrote them: one arena per kind.
+//! The game's own values, not quantised: one arena per kind.
 
 use std::any::{Any, TypeId};
 

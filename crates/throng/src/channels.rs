@@ -1,4 +1,4 @@
-//! The replication model of games: objects in channels, encoded once for all who stand at the same point.
+//! The replication model of games: objects in channels, encoded once for all subscriptions at the same point.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,24 +16,23 @@ use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
 use crate::view::{GridView, OWN_WEIGHT, View, Views, subscribe};
 
-/// The most subscriptions that a connection can have, whatever is allowed.
+/// The most subscriptions that a connection can have, whatever the options say.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
 
-/// Channels looked at for removal each tick.
+/// Channels that are checked for removal in each tick.
 const SWEEP_CHANNELS: usize = 256;
 
-/// Subscriptions of a connection that are kept for what is not a cell in view: its own channel, and what the game
-/// subscribes it to.
+/// Subscriptions of a connection that are reserved for channels other than cells in view: its own channel, and the
+/// game's subscriptions.
 const OTHER_SUBSCRIPTIONS: usize = 16;
 
-/// A [`Replicator`], and the views of its connections: the model that a [`Server`](crate::Server) has unless it is told
-/// otherwise.
+/// A [`Replicator`], and the views of its connections: the default model of a [`Server`](crate::Server).
 pub struct Channels {
     replicator: Replicator,
     views: Views,
     /// By connection index.
     seats: Vec<Option<Box<View>>>,
-    /// Channels of single objects that have ended, with the tick at which all who watched have been told.
+    /// Channels of single objects that have ended, with the tick by which all subscribers have received the end.
     ended: VecDeque<(Tick, ChannelKey)>,
     retention_ticks: u32,
 }
@@ -80,7 +79,7 @@ impl Channels {
         seat_in(&mut self.seats, id)
     }
 
-    /// Ends the subscriptions of those who watched single objects that have ended, after they were told.
+    /// Ends the subscriptions to single objects that have ended, after the subscribers have received the end.
     fn end_watches(&mut self) {
         let now = self.replicator.now();
         while let Some(&(at, key)) = self.ended.front()
@@ -111,7 +110,7 @@ fn seat_in(seats: &mut [Option<Box<View>>], id: ConnectionId) -> Option<&mut Vie
     seats.get_mut(id.index as usize)?.as_deref_mut().filter(|view| view.connection == id)
 }
 
-/// Cells by distance. The rings reach farther by what an object may be outside of the cell that it lives in.
+/// Cells by distance. The rings are larger by the distance that an object may be outside of its cell.
 fn grid_view(grid: &GridOptions, stray_m: [f64; 3]) -> Result<GridView, StartError> {
     let mut cell_m = grid.shape.cell_m;
     let mut stray_m = stray_m;
@@ -124,7 +123,7 @@ fn grid_view(grid: &GridOptions, stray_m: [f64; 3]) -> Result<GridView, StartErr
         grid.rings.iter().map(|ring| Ring { radius_m: ring.radius_m + farther_m, ..*ring }).collect();
     let cell = |[x, y, z]: [i32; 3]| CellId { x, y, z };
     let bounds = grid.bounds().map(|[min, max]| CellBounds { min: cell(min), max: cell(max) });
-    // As fine along the ground as across it.
+    // Equally fine in both directions along the ground.
     let subcells = if grid.shape.up == Up::Y { [4, 2, 4] } else { RingOptions::default().subcells };
     let options = RingOptions { bounds, subcells, ..RingOptions::default() };
     let interest = RingInterest::new(Grid::new(cell_m)?, Rings::new(&rings)?, options)?;

@@ -1,4 +1,4 @@
-//! What a client needs of a replication model: the other end of [`Replication`](crate::Replication).
+//! The client's half of a replication model: the other end of [`Replication`](crate::Replication).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use throng_wire::{KindId, ObjectId, Tick};
 
 /// Applies the replication part of packets, in whatever order they come.
 pub trait Decoder: Send + Sized {
-    /// A decoder that knows nothing yet, for a server with these grids. The error says why it cannot be, in words.
+    /// An empty decoder, for a server with these grids. The error says in words why it is impossible.
     fn open(schema: &Arc<Schema>, grids: &[GridShape], options: ClientOptions) -> Result<Self, String>;
 
     /// Applies what the server wrote into a packet at `tick`. After an error, which says in words what is wrong, the
@@ -32,7 +32,7 @@ pub trait Decoder: Send + Sized {
         self.views().filter(|view| view.is_own())
     }
 
-    /// Whether [`input_acked`](Self::input_acked) is told with the state. Otherwise the number in the packets' headers
+    /// Whether the state comes with [`input_acked`](Self::input_acked). Otherwise the number in the packets' headers
     /// has to do.
     const TELLS_INPUTS: bool = false;
 
@@ -59,15 +59,15 @@ pub struct ObjectView<'a> {
     pub id: ObjectId,
     /// Its kind.
     pub kind: KindId,
-    /// Its quantised values; zero where nothing was told.
+    /// Its quantised values; zero for unknown fields.
     pub values: Values<'a>,
-    /// The fields that the client may know and was told.
+    /// The fields that the client may know and has received.
     pub known_fields: FieldMask,
-    /// By [`Facet::index`]: whether the client is told of changes.
+    /// By [`Facet::index`]: whether the client receives changes.
     pub facets: [bool; Facet::ALL.len()],
     /// It has moved to a cell whose next turn has not come yet.
     pub is_awaited: bool,
-    /// The tick of the newest news of it.
+    /// The tick of its newest update.
     pub newest_tick: Tick,
 }
 

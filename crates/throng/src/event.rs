@@ -1,4 +1,4 @@
-//! What a server tells the game.
+//! The events of a server.
 
 use throng_link::netcode::{Denial, USER_DATA_LEN};
 use throng_link::session::CloseCause;
@@ -11,45 +11,45 @@ use crate::message::Received;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// A client is there: it has a valid token, has proved its address, and replicates the same kinds.
+    /// A client has connected: it has a valid token, has proved its address, and has the same schema.
     Connected {
-        /// Its name from now on.
+        /// Its id from now on.
         connection: ConnectionId,
-        /// Who it is, from its token.
+        /// The client's id, from its token.
         client_id: u64,
-        /// What the token's issuer said about it.
+        /// The user data of its token.
         user_data: Box<[u8; USER_DATA_LEN]>,
     },
-    /// A client is gone. If a newer connection of the same client took its place, the cause is
-    /// [`CloseCode::REPLACED`](crate::CloseCode::REPLACED), and *connected* with the new name may follow.
+    /// A client has left. If a newer connection of the same client replaced it, the cause is
+    /// [`CloseCode::REPLACED`](crate::CloseCode::REPLACED), and *connected* with the new id may follow.
     Disconnected {
-        /// Its former name.
+        /// Its former id.
         connection: ConnectionId,
-        /// Who it was, from its token.
+        /// The client's id, from its token.
         client_id: u64,
         /// Why.
         cause: CloseCause,
     },
-    /// A client with a valid token was turned away, because it cannot understand us.
+    /// A client with a valid token was refused, because its protocol or schema differs.
     Refused {
-        /// Who it is, from its token.
+        /// The client's id, from its token.
         client_id: u64,
         /// Why.
         error: OpenError,
     },
-    /// A client with a genuine token was turned away at the door, and has been told why: the server is full, it refuses
-    /// second connections, or the token is for another protocol id. (Old tokens are only counted.)
+    /// A client with a genuine token was refused at the door and got the reason: the server is full, it refuses second
+    /// connections, or the token is for another protocol id. (Old tokens are only counted.)
     Denied {
-        /// Who it is, from its token.
+        /// The client's id, from its token.
         client_id: u64,
         /// Why.
         denial: Denial,
     },
     /// A message came.
     Message {
-        /// From whom.
+        /// The sender.
         connection: ConnectionId,
-        /// On which lane, counted as in [`ServerOptions::lanes`](crate::ServerOptions::lanes).
+        /// The lane, counted as in [`ServerOptions::lanes`](crate::ServerOptions::lanes).
         lane: u8,
         /// The message.
         message: Received,

@@ -1,12 +1,11 @@
-//! The last packets to connections whose seats are needed at once: what tells an old program of a player that a newer one has
-//! taken its place.
+//! The last packets to replaced connections: they tell a player's old program that a newer one has replaced it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use throng_wire::Time;
 
-/// Datagrams that wait for their time. More are left out: the old program then finds out by silence.
+/// Datagrams that wait for their time. Further ones are left out: the old program then times out.
 const FAREWELLS_MAX: usize = 4_096;
 
 /// Sealed datagrams, to be sent at their times.

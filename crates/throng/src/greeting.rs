@@ -5,9 +5,10 @@
 //!                                  |  hello does not fit: refused        no hello, no ready for 5 s: ended
 //! ```
 //!
-//! *Ready* is a message of lane 0, and lanes do not wait for each other. A client that has decoded the welcome may speak
-//! at once, so its first words can come before its *ready*, and must not be lost. They say the same: only who has read the
-//! welcome may speak at all. So whatever a welcomed client says makes it live, and is then heard.
+//! *Ready* is a message of lane 0, and lanes do not wait for each other. A client that has decoded the welcome may send
+//! at once, so its first messages can arrive before its *ready*, and must not be lost. They mean the same as *ready*,
+//! because only a client that has read the welcome may send. So any message of a welcomed client makes it live, and is
+//! then handled.
 
 use std::time::Duration;
 
@@ -19,31 +20,31 @@ use crate::handshake::{self, OpenError};
 /// Our own lane for control messages; the game's lanes come after it.
 pub(crate) const CONTROL: LaneId = LaneId(0);
 
-/// A connection whose hello does not come in this time is ended, and one that does not show in this time that it has read
+/// A connection ends if its hello does not arrive in this time, or if it does not show in this time that it has read
 /// the welcome.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How far a connection has come.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The link is up; the client has not yet shown that it knows.
     Unconfirmed,
-    /// The hello is awaited.
+    /// Waiting for the hello.
     Greeting,
-    /// Our welcome is on its way.
+    /// The welcome is in flight.
     Welcomed,
     /// The client can read everything.
     Live,
 }
 
-/// What a message of a client asks for.
+/// The effect of a client's message.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Nothing: it says again what is known.
+    /// Nothing: it repeats known facts.
     Nothing,
-    /// Its hello fits: it is to be welcomed.
+    /// Its hello fits: send the welcome.
     Welcome,
-    /// Its hello does not fit: it is to be told, and ended.
+    /// Its hello does not fit: send it the reason and end the connection.
     Refuse(OpenError),
     /// It has read the welcome.
     GoLive,
@@ -55,7 +56,7 @@ pub(crate) enum Step {
     Misbehaved(&'static str),
 }
 
-/// What a message on `lane` asks for at this stage.
+/// The effect of a message on `lane` at this stage.
 pub(crate) fn step(stage: Stage, lane: LaneId, bytes: &[u8], schema: &Schema, lanes: &[LaneOptions]) -> Step {
     match (stage, lane == CONTROL) {
         (Stage::Live, false) => Step::Deliver,

@@ -11,8 +11,8 @@
 //! client -> server  ready    [3]
 //! ```
 //!
-//! The server replicates nothing before *ready*: from then on the client can read everything. A client says nothing else
-//! before it has read the welcome; whatever it says then means *ready* too (see [`greeting`](crate::greeting)).
+//! The server replicates nothing before *ready*: from then on the client can read everything. A client sends nothing
+//! else before it has read the welcome; any later message means *ready* too (see [`greeting`](crate::greeting)).
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const READY: u8 = 3;
 const GRID_BYTES: usize = 25;
 const LANE_BYTES: usize = 9;
 
-/// What the server tells a client that fits.
+/// The server's answer to a client that fits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Welcome {
     pub(crate) connection: ConnectionId,
@@ -93,9 +93,9 @@ pub enum LaneDifference {
     Kind {
         /// Which lane.
         lane: usize,
-        /// What it promises at the client; `None` if we do not know such a kind.
+        /// Its kind at the client; `None` if we do not know such a kind.
         client: Option<LaneKind>,
-        /// What it promises at the server.
+        /// Its kind at the server.
         server: LaneKind,
     },
     /// The longest message differs, in bytes.
@@ -300,7 +300,7 @@ mod tests {
         assert!(text.contains("lane 0 takes messages of 99 bytes at the client and 262144 at the server"), "{text}");
         let text = refused(&|lanes| lanes[2].queue_bytes = 9_999).expect_err("another limit");
         assert!(text.contains("lane 2 queues 9999 bytes at the client"), "{text}");
-        // What only the sender needs to know may differ.
+        // Settings that only the sender needs may differ.
         assert_eq!(refused(&|lanes| (lanes[0].weight, lanes[1].queue_messages) = (9, 7)), Ok(()));
     }
 

@@ -1,8 +1,8 @@
 //! State replication for crowded worlds: the server and client that a game embeds.
 //!
-//! A game keeps its objects as plain structs in a [`Server`] and changes them there. Each [`Client`] holds a copy of what
-//! it may see: near things often, far things seldom, private things only if they are its own. What many clients need is
-//! encoded once and shared, so a thousand people in one place are an ordinary case.
+//! A game keeps its objects as plain structs in a [`Server`] and changes them there. Each [`Client`] holds a copy of
+//! what it may see: near things often, far things seldom, private things only if they are its own. Data that many
+//! clients need is encoded once and shared, so a thousand players in one place are an ordinary case.
 //!
 //! ```text
 //!   your loop, once per tick                                                 your loop, once per frame
@@ -30,7 +30,7 @@
 //! }
 //!
 //! let schema = Arc::new(Schema::builder().kind::<Player>().build()?);
-//! // A number of your own for the game and its version, and a key that is shared with whoever issues tokens.
+//! // A number for your game and its version, and a key that you share with the program that issues tokens.
 //! // Positions are cut into cells; which axis points up is yours to say.
 //! let grids = vec![GridOptions::new(Up::Y)];
 //! let options = ServerOptions { grids, ..ServerOptions::new(0x6D79_6761_6D65_0001, random_key()) };
@@ -72,7 +72,7 @@
 //! | state without a place: score, weather | [`Placement::Channel`] with [`ChannelKey::Global`], and [`Server::subscribe`] |
 //! | state of a team or room | [`Placement::Channel`] with [`ChannelKey::Custom`], and [`Server::subscribe`] for its members |
 //! | fields for the owner alone | `owner_only` on the field, and [`Server::spawn_owned`] |
-//! | fields that the owner predicts itself | `skip_owner` on the field; the owner's client passes over it, and keeps what [`ClientCore::predict`] is told |
+//! | fields that the owner predicts itself | `skip_owner` on the field; the owner's client skips it, and keeps the values of [`ClientCore::predict`] |
 //! | a secret from the owner | `hide_from_owner` on the field: costs a subscription for each viewer of each such object |
 //! | "which one is me?" | [`ClientEvent::Owned`], [`ClientCore::owned`], [`ClientCore::is_mine`]; [`Server::owner`] |
 //! | all objects of a type, or of an owner | [`Server::objects`], [`Server::owned`]; [`ClientCore::objects`], [`ClientCore::owned`] |
@@ -90,18 +90,19 @@
 //! | thousands of clients in one process | [`ClientCore`] with [`net::LightUdpSocket`], and [`Decode::Nothing`] |
 //! | to know where the time went | [`Server::last_tick`] |
 //!
-//! # What a client sees, and is told
+//! # What a client sees and receives
 //!
 //! An object is *in sight* while its state reaches the client. Then, and only then, [`ClientCore::get`] and
 //! [`ClientCore::objects`] return it, with all fields that this client may know: never a part of it, never a place where it
 //! was not. In sight is
 //!
-//! - what the client owns, wherever it is. It is told in a record of its own, in each tick in which it changes, before
-//!   anything else and whatever the rings say, with public and owner's fields;
+//! - what the client owns, wherever it is. Its state comes in a separate record, in each tick in which it changes,
+//!   before anything else and whatever the rings say, with public and owner's fields;
 //! - what lives in a channel that the client is subscribed to, by its viewpoint or by [`Server::subscribe`];
-//! - what has moved from such a channel into a neighbouring cell that the client is sent as well, until that cell's next
-//!   turn. [`ClientCore::is_stale`] says so. That lasts as long as the cell's interval, and at most as long as the slowest
-//!   ring's, which the server tells in its welcome, and [`LIMBO_SLACK_TICKS`](replica::LIMBO_SLACK_TICKS) more.
+//! - what has moved from such a channel into a neighbouring cell that the client is sent as well, until that cell's
+//!   next turn. [`ClientCore::is_stale`] is true then. That lasts as long as the cell's interval, and at most as long
+//!   as the slowest ring's, which the server tells in its welcome, and
+//!   [`LIMBO_SLACK_TICKS`](replica::LIMBO_SLACK_TICKS) more.
 //!
 //! An object that goes anywhere else, or whose channel the client is no longer sent, is out of sight at once. One that
 //! ends is gone as soon as any channel in which the client has known it tells so.
@@ -116,9 +117,9 @@
 //! | [`Disowned`](ClientEvent::Disowned) | it is still in sight, and not this client's. Owner's fields are forgotten, as the next `Changed` says |
 //! | [`Despawned`](ClientEvent::Despawned) | it is gone: *destroyed* is for ever; after *out of sight* it may be `Spawned` again |
 //!
-//! Different objects are told of in the order in which there was first something to tell. What comes and goes between two
-//! polls is not told. However long nobody polls, nothing is dropped: the queue is bounded by the objects. Messages are not
-//! in order with the state: one may name an object that is not there yet, or has gone.
+//! Events of different objects come in the order of their first unreported change. Objects that come and go between two
+//! polls cause no event. However long the game does not poll, nothing is dropped: the queue is bounded by the objects.
+//! Messages are not in order with the state: one may name an object that is not there yet, or has gone.
 //!
 //! # Prediction
 //!

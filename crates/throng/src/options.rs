@@ -1,4 +1,4 @@
-//! What a server is told at its start.
+//! The options of a server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub(crate) const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 pub struct GridOptions {
     /// Size and layers of the cells; sizes are a whole number of the steps of the kinds' positions.
     pub shape: GridShape,
-    /// Where the world ends, in metres: lowest and highest position. What lies beyond lives in the cell at the border.
-    /// Without bounds, clients subscribe to cells in which nothing can ever be.
+    /// The bounds of the world, in metres: lowest and highest position. Objects beyond the bounds live in the cell at
+    /// the border. Without bounds, clients also subscribe to cells that are always empty.
     pub bounds_m: Option<[[f64; 3]; 2]>,
     /// Distance rings, nearest first: everything within `radius_m` is sent every `interval_ticks` ticks.
     pub rings: Vec<Ring>,
@@ -51,8 +51,8 @@ impl GridOptions {
 }
 
 impl GridOptions {
-    /// Cells of 10 m in one layer, where heights from 0 to 20 m take the fewest bits: every tick within 10 m, every third
-    /// within 50 m. A world has no end.
+    /// Cells of 10 m in one layer, where heights from 0 to 20 m take the fewest bits: every tick within 10 m, every
+    /// third within 50 m. The world has no bounds.
     pub fn new(up: Up) -> GridOptions {
         let mut cell_m = [10.0; 3];
         cell_m[up.axis()] = 20.0;
@@ -93,46 +93,46 @@ impl GridOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Names the game and its version: only clients with tokens for the same number get in.
+    /// A number for the game and its version: only clients with tokens for the same number can join.
     pub protocol_id: u64,
-    /// The key that connect tokens are sealed with. Shared with whoever issues them, and with nobody else.
+    /// The key that encrypts connect tokens. Share it only with the program that issues them.
     pub private_key: Key,
-    /// The key before that one. While it is set, tokens of both are taken: give the servers the new key first, then the
-    /// backends, and forget the old one when its last tokens have expired.
+    /// The former key. While it is set, tokens of both keys are accepted: give the servers the new key first, then the
+    /// backends, and remove the old key when its last tokens have expired.
     pub previous_private_key: Option<Key>,
-    /// What happens when a client that is connected comes with another token, after a crash for example.
+    /// The handling of a connected client that comes with another token, after a crash for example.
     pub second_connection: SecondConnection,
-    /// The addresses under which clients know the server: a token must name one of them. Empty: the address that it is
-    /// bound to, which must then be one address and not all of the machine's.
+    /// The addresses that clients use for the server: a token must name one of them. Empty: the address to which it is
+    /// bound, which must then be a single address and not all addresses of the machine.
     pub public_addresses: Vec<SocketAddr>,
     /// Time between ticks.
     pub tick_interval: Duration,
-    /// Clients at once.
+    /// Number of clients at one time.
     pub max_clients: u32,
-    /// What one client may be sent, in bytes per second with all headers down to IP.
+    /// The send budget for one client, in bytes per second with all headers down to IP.
     pub client_bytes_per_s: u32,
-    /// Datagrams of one client that are looked at, in a second and at once. More are dropped before they are decrypted, and
-    /// counted.
+    /// Datagrams of one client that are handled, per second and in a burst. Further ones are dropped before decryption,
+    /// and counted.
     pub client_packets_per_s: u32,
-    /// Grids for [`Placement::Cell`](crate::Placement::Cell), by number. None unless set: a grid has to know which axis
-    /// points up, as in `vec![GridOptions::new(Up::Y)]`.
+    /// Grids for [`Placement::Cell`](crate::Placement::Cell), by number. The default is no grid, because a grid has to
+    /// know which axis points up, for example `vec![GridOptions::new(Up::Y)]`.
     pub grids: Vec<GridOptions>,
     /// Message lanes. Both ends must have the same.
     pub lanes: Vec<LaneOptions>,
-    /// A client that is silent for this long is given up.
+    /// A connection ends if its client is silent for this long.
     pub idle_timeout: Duration,
     /// Inputs that are carried by each packet of a client: the newest and those before it. Both ends should agree.
     pub input_redundancy: usize,
-    /// Threads that encode, write, seal and send. 1 does everything in the thread that calls.
+    /// Threads for encoding, writing, encrypting and sending. 1 does everything in the calling thread.
     pub threads: usize,
-    /// Events that wait to be polled: with so many nobody is let in, and refused clients are not told of.
+    /// Events that wait to be polled: at this number no client can join, and refusals are not reported.
     pub event_limit: usize,
-    /// Inputs of one client that a tick hands out at most; the others wait for the next ticks, the newest 64 of them. A
-    /// client that sends faster than this gains nothing by it, so choose little more than an honest client needs: ticks
-    /// that come late bring several at once.
+    /// Most inputs of one client that a tick returns; the others wait for the next ticks, the newest 64 of them. A
+    /// client gains nothing by sending faster than this. Choose slightly more than an honest client needs, because a
+    /// late tick brings several inputs at once.
     pub inputs_per_tick: usize,
-    /// Messages of one client that wait to be polled. The others wait in its session until the game has polled, and then
-    /// at the client: nobody else's messages are dropped for them.
+    /// Messages of one client that wait to be polled. Further ones wait in its session until the game has polled, and
+    /// then at the client: they never displace other clients' messages.
     pub waiting_messages: usize,
     /// Bytes of one client's messages that wait to be polled; one message may exceed it.
     pub waiting_message_bytes: usize,
@@ -145,8 +145,8 @@ impl ServerOptions {
     /// no grid, one lane of each kind, 10 s of silence, one thread.
     ///
     /// `protocol_id` is any number that names your game and its version. `private_key` is 32 bytes from
-    /// [`random_key`](crate::random_key) or your secret store, shared with whoever issues tokens. Neither has a default:
-    /// whoever knows both can let anybody in under any name.
+    /// [`random_key`](crate::random_key) or your secret store, shared with the program that issues tokens. Neither has
+    /// a default: anybody who knows both can join under any client id.
     pub fn new(protocol_id: u64, private_key: Key) -> ServerOptions {
         ServerOptions {
             protocol_id,
@@ -171,7 +171,7 @@ impl ServerOptions {
         }
     }
 
-    /// Issues tokens for servers with these options: what a backend does, for tests and for games without a backend.
+    /// Issues tokens for servers with these options, in place of a backend: for tests and for games without one.
     pub fn token_issuer(&self) -> TokenIssuer {
         TokenIssuer::new(self.protocol_id, self.private_key.clone())
     }
@@ -203,8 +203,8 @@ pub(crate) fn session_options(
     }
 }
 
-/// Nobody knows yet what the path carries: about ten packets in a round trip to another continent (RFC 6928), doubled from
-/// there.
+/// The initial rate, before the path's capacity is known: about ten packets in a round trip to another continent (RFC
+/// 6928), doubled from there.
 const INITIAL_BYTES_PER_S: u32 = 64_000;
 
 /// Drivers say when packets came, so that waiting for the tick of either end does not look like a queue.

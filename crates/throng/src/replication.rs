@@ -1,4 +1,4 @@
-//! What a server needs of a replication model. There is one for games, [`Channels`](crate::Channels); others are for
+//! The server's half of a replication model. [`Channels`](crate::Channels) is the one for games; others are for
 //! comparison.
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use throng_replica::{ChannelKey, ConnectionCounters, Executor, HubCounters, Limi
 use throng_schema::{Schema, Values, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
-/// Objects, and what each connection is told of them and when: the part of a server between the game's values and the
-/// bytes of packets.
+/// Objects, and the updates that each connection gets: the part of a server between the game's values and the bytes of
+/// packets.
 ///
 /// A server is compiled for one model, so nothing is decided at run time. The order of calls in a tick:
 ///
@@ -23,7 +23,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 /// end_tick                                         the next tick begins
 /// ```
 pub trait Replication: Send + Sized {
-    /// What the writers of a tick look at together.
+    /// Data that the writers of a tick share.
     type Outgoing<'a>: Copy + Send + Sync
     where
         Self: 'a;
@@ -54,8 +54,8 @@ pub trait Replication: Send + Sized {
     /// Gives an object to another connection, or to none.
     fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached>;
 
-    /// The state of this tick includes the effect of this input of the connection. Does nothing in models that leave it to
-    /// the packets' headers.
+    /// The state of this tick includes the effect of this input of the connection. Does nothing in models that use the
+    /// packets' headers for it.
     fn acknowledge_input(&mut self, _id: ConnectionId, _number: u32) {}
 
     /// Moves an object to where `placement` says.
@@ -89,7 +89,7 @@ pub trait Replication: Send + Sized {
         Ok(())
     }
 
-    /// Sends the connection what lives in a channel, every `interval_ticks` ticks if the model has rates for channels.
+    /// Sends the connection the state of a channel, every `interval_ticks` ticks if the model has rates for channels.
     fn subscribe(&mut self, id: ConnectionId, key: ChannelKey, interval_ticks: u16) -> Result<(), LimitReached>;
 
     /// Ends what [`subscribe`](Self::subscribe) began.
@@ -110,38 +110,38 @@ pub trait Replication: Send + Sized {
     /// Follows the viewpoints.
     fn look(&mut self);
 
-    /// How much may be written to a connection in the coming tick, in bytes; 0 for nothing at all. A model that encodes for
-    /// many need not encode what nobody can be sent.
+    /// How much may be written to a connection in the coming tick, in bytes; 0 for nothing at all. A model with shared
+    /// encoding need not encode state that cannot be sent to any connection.
     fn set_allowance(&mut self, id: ConnectionId, bytes: usize) {
         let _ = (id, bytes);
     }
 
-    /// Decides what is due, and encodes what is encoded once for many.
+    /// Decides which updates are due, and encodes the shared ones.
     fn encode(&mut self, executor: &impl Executor);
 
-    /// What the writers share, and the places of all connections, to be shared out to threads.
+    /// The shared data of the writers, and the places of all connections, to divide among threads.
     fn writers(&mut self) -> (Self::Outgoing<'_>, &mut [Self::Slot]);
 
-    /// Decides in which order a connection is told what is due, in a tick in which `budget_bytes` may be written.
+    /// Decides the order of a connection's due updates, in a tick in which `budget_bytes` may be written.
     fn begin_write(slot: &mut Self::Slot, outgoing: Self::Outgoing<'_>, budget_bytes: usize);
 
     /// Whether there is anything left to write to the connection in this tick.
     fn has_more(slot: &Self::Slot) -> bool;
 
-    /// Whether what comes next needs a packet in which nothing else stands before it.
+    /// Whether the next piece needs an empty packet.
     fn needs_full_packet(slot: &Self::Slot) -> bool {
         let _ = slot;
         false
     }
 
-    /// Writes what fits into `room`, and remembers that packet `sequence`, greater than any before, carries it. Returns
-    /// the bytes written; 0 when nothing is left or the next thing does not fit.
+    /// Writes as much as fits into `room`, and remembers that packet `sequence`, greater than any before, carries it.
+    /// Returns the bytes written; 0 when nothing is left or the next thing does not fit.
     fn write_packet(slot: &mut Self::Slot, outgoing: Self::Outgoing<'_>, sequence: u64, room: &mut [u8]) -> usize;
 
     /// A packet has arrived.
     fn delivered(&mut self, id: ConnectionId, sequence: u64);
 
-    /// A packet is taken for lost.
+    /// A packet counts as lost.
     fn lost(&mut self, id: ConnectionId, sequence: u64);
 
     /// The tick is over; the next begins.
@@ -158,19 +158,19 @@ pub trait Replication: Send + Sized {
     /// An object, as it was at the last update.
     fn object(&self, id: ObjectId) -> Option<Replicated<'_>>;
 
-    /// What was shared, as far as the model shares anything.
+    /// Counters of shared work, as far as the model shares any.
     fn counters(&self) -> HubCounters;
 
-    /// What one connection was sent.
+    /// Counters of the data sent to one connection.
     fn connection_counters(&self, id: ConnectionId) -> Option<ConnectionCounters>;
 
-    /// Channels that somebody reads; 0 if the model has none.
+    /// Channels with subscribers; 0 if the model has no channels.
     fn channel_count(&self) -> usize;
 
-    /// Things that the connection follows one by one: channels, or objects.
+    /// The number of channels (or objects) that the connection follows.
     fn followed_count(&self, id: ConnectionId) -> usize;
 
-    /// How often something was refused because of a limit, by the name of the limit.
+    /// Counts of refusals because of a limit, by the name of the limit.
     fn refusals(&self) -> [(&'static str, u64); 2];
 }
 
@@ -179,7 +179,7 @@ pub trait Replication: Send + Sized {
 pub struct Replicated<'a> {
     /// Its kind.
     pub kind: KindId,
-    /// Who owns it.
+    /// Its owner.
     pub owner: Option<ConnectionId>,
     /// Its quantised values.
     pub values: Values<'a>,

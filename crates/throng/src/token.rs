@@ -6,7 +6,7 @@ use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, TokenError, U
 
 use crate::server::{random, unix_s};
 
-/// Issues connect tokens: what a matchmaking backend does, for games that have none, and for tests.
+/// Issues connect tokens, in place of a matchmaking backend: for games without one, and for tests.
 ///
 /// ```
 /// # use throng::{TokenIssuer, USER_DATA_LEN, random_key};
@@ -26,7 +26,7 @@ pub struct TokenIssuer {
     pub protocol_id: u64,
     /// The key shared with the servers.
     pub private_key: Key,
-    /// Seconds for which a token lets somebody in. Servers add 10 s, because clocks differ.
+    /// Seconds for which a token is valid. Servers add 10 s, because clocks differ.
     pub lifetime_s: u64,
     /// Seconds of silence after which either side gives up; 0 leaves it to the idle timeouts of both, which count if they
     /// are shorter.
@@ -47,7 +47,7 @@ impl TokenIssuer {
         self.issue_with(client_id, servers, &[0; USER_DATA_LEN])
     }
 
-    /// The same, with something that the server should know about the player: it finds `user_data` in
+    /// The same, with data about the player for the server, which finds `user_data` in
     /// [`ServerEvent::Connected`](crate::ServerEvent::Connected). The client can neither read nor change it.
     ///
     /// # Errors

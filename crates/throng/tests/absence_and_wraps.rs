@@ -12,7 +12,7 @@ use throng_testkit::{Chat, Score, Steering, for_seeds};
 
 const COMMAND: &str = "cargo test -p throng --test absence_and_wraps";
 
-/// Nobody is thrown out for silence, and the channels' memory is short: what happens in the dark is long forgotten.
+/// No connection times out, and the channels' memory is short: changes in the dark are long forgotten.
 fn patient(seed: u64) -> WorldOptions {
     let mut options = WorldOptions::new(seed);
     options.server.idle_timeout = Duration::from_secs(600);

@@ -10,7 +10,7 @@ use throng::{ObjectId, Placement};
 use throng_testkit::{Steering, Walker};
 
 const GUESTS: usize = 64;
-/// Everything repeats after so many ticks.
+/// Everything repeats after this many ticks.
 const ROUND_TICKS: u32 = 128;
 /// Until every buffer of the pools has been used for the longest of its kind.
 const WARM_UP_TICKS: u32 = 12 * ROUND_TICKS;
@@ -42,7 +42,7 @@ fn the_counting_allocator_counts() {
 fn a_steady_state_tick_allocates_nothing() {
     let mut options = WorldOptions::new(3);
     options.server.client_bytes_per_s = 250_000;
-    // What the clients make of it is not the question here.
+    // The clients' results are not checked here.
     options.client.decode = throng::Decode::Nothing;
     let mut world = World::with_guests(options, GUESTS);
     let walkers: Vec<ObjectId> = (0..GUESTS)

@@ -1,4 +1,4 @@
-//! What waits does not hold up what waits beside it.
+//! Waiting data of one client does not delay the data of others.
 
 use crate::harness::{World, WorldOptions};
 use throng::{ChannelKey, ClientEvent, Placement};

@@ -1,4 +1,4 @@
-//! Nobody is sent more than the budget, headers included, and nobody's turn never comes.
+//! No client gets more than the budget, headers included, and every client has its turn.
 //!
 //! The storms of `convergence.rs` are audited in the same way. `THRONG_SEED=<seed> cargo test -p throng --test budget`
 //! replays a seed.
@@ -79,9 +79,9 @@ fn with_a_tenth_of_the_budget_needed_everybody_still_gets_a_turn() {
             change_all(&mut world, &ids, tick);
             world.end_step();
         }
-        // A round of all channels, each in a piece of at most 48 bytes with its name, takes so many ticks; who waits
-        // longest in units of its own interval goes first, so that a rare one waits up to 15 times as long as a
-        // frequent one before it overtakes it, and no longer.
+        // A round of all channels, each in a piece of at most 48 bytes with its name, takes this many ticks. The
+        // channel that has waited longest in units of its own interval goes first, so that a rare one waits up to 15
+        // times as long as a frequent one before it overtakes it, and no longer.
         let round_ticks = 300 * 48 * 30 / RATE;
         let wait = world.server.replication_counters(world.connection(0)).expect("connected").longest_wait_ticks;
         if wait > 4 * round_ticks {

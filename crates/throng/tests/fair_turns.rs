@@ -13,7 +13,7 @@ struct Square {
     world: World,
     own: ObjectId,
     neighbours: Vec<ObjectId>,
-    /// What changes besides.
+    /// The other changes.
     others: Vec<ObjectId>,
     tick: u32,
     /// The oldest that the client has held since the last reset: of its own character, and of a neighbour.
@@ -73,7 +73,7 @@ fn square(seed: u64, client_bytes_per_s: u32) -> Square {
     Square::new(options)
 }
 
-/// The client is subscribed to a channel of so many objects. Returns how many ticks it takes to learn them all.
+/// The client is subscribed to a channel of this many objects. Returns how many ticks it takes to learn them all.
 fn join(square: &mut Square, objects: usize) -> usize {
     let spawn = |number: u32| {
         let score = Score { points: number, open: false };
@@ -323,7 +323,7 @@ fn the_cell_of_ones_own_character_comes_first_wherever_it_goes() {
     let mean = |ages: &[u32]| ages.iter().map(|&age| f64::from(age)).sum::<f64>() / ages.len() as f64;
     let (own, other) = (mean(&ages), mean(&others));
     assert!(own * 2.0 <= other, "the own character is {own:.1} ticks old on average, the others {other:.1}");
-    // Given to nobody, it is one of many.
+    // Without an owner, it is one of many.
     square.world.server.set_owner(square.own, None).expect("room");
     ages.clear();
     for _ in 0..300 {

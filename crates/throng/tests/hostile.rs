@@ -1,4 +1,4 @@
-//! What comes from enemies is counted by reason, answered with less than it cost, and harms nobody.
+//! Hostile packets are counted by reason, answered with less than they cost, and harm no other client.
 //!
 //! `THRONG_SEED=<seed> cargo test -p throng --test hostile` replays a seed.
 
@@ -59,7 +59,7 @@ impl Town {
     }
 }
 
-/// What has come for a driver: datagrams, bytes, and the longest.
+/// The received datagrams of a driver: number, bytes, and the longest.
 fn heard(world: &World, driver: &mut impl Driver) -> (usize, usize, usize) {
     let (mut count, mut bytes, mut longest) = (0, 0, 0);
     let sink = &mut |_: Time, _: SocketAddr, datagram: &mut [u8]| {
@@ -292,7 +292,7 @@ fn any_payload_of_an_admitted_client_is_survived() {
             }
             town.step();
         }
-        // Those who broke the protocol are thrown out; the others are silent, and go as well.
+        // Clients that broke the protocol are disconnected; the others are silent, and leave as well.
         town.world.events.clear();
         (0..240).for_each(|_| town.step());
         if town.world.server.connection_count() != 1 || !town.world.events.is_empty() {
@@ -366,7 +366,7 @@ fn an_endless_stream_of_inputs_is_bounded() {
         }
         town.world.inputs.clear();
         town.step();
-        // What a session holds unpolled is bounded; the newest are kept.
+        // Unpolled data of a session is bounded; the newest is kept.
         assert!(town.world.inputs.len() <= 64, "{} inputs at once", town.world.inputs.len());
     }
     let counters = town.world.server.link_statistics(connection).expect("connected").counters;

@@ -23,7 +23,7 @@ fn world_with(idle: u32) -> World {
     world
 }
 
-/// What the ticks of a world did, by the counters that say how much was looked at.
+/// The work of a world's ticks, by the counters of visited things.
 fn work(world: &mut World, ticks: usize, mut each: impl FnMut(&mut World)) -> Vec<Counters> {
     let mut work = Vec::new();
     for _ in 0..ticks {

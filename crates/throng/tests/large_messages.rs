@@ -1,4 +1,4 @@
-//! Messages as large as a lane can be told to carry, both ways, within the budget of either end.
+//! Messages as large as a lane can be configured to carry, both ways, within the budget of either end.
 
 use crate::harness::storm::burst_bytes;
 use crate::harness::{World, WorldOptions};
@@ -7,7 +7,7 @@ use throng::{ChannelKey, ClientEvent, LaneKind, LaneOptions, Placement, ServerEv
 use throng_link::session::{MAX_PACKETS_PER_FLUSH, MAX_RELIABLE_MESSAGE_BYTES};
 use throng_testkit::{BudgetAudit, Parcel};
 
-/// What stands before the content of a parcel: its kind, its number, the length.
+/// The bytes before the content of a parcel: its kind, its number, the length.
 const HEAD_BYTES: usize = 8;
 
 /// A world whose first lane carries the largest messages, at this rate both ways.

@@ -10,7 +10,7 @@ use throng_testkit::{Chat, Score, Steering, for_seeds, storm};
 const COMMAND: &str = "cargo test -p throng --test messages";
 const MESSAGES: u32 = 120;
 
-/// What each lane promises.
+/// The guarantees of each lane.
 fn check(lane: u8, numbers: &[u32], sent: u32) -> Result<(), String> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();

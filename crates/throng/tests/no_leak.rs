@@ -1,4 +1,4 @@
-//! What is private is in no byte that anybody else is sent.
+//! Private data is in no byte that another client receives.
 //!
 //! Private fields carry patterns that nothing else contains; every datagram is opened with its receiver's key and
 //! searched for them at every alignment of bits. `THRONG_SEED=<seed> cargo test -p throng --test no_leak` replays.
@@ -40,7 +40,7 @@ enum Audience {
 
 struct Marked {
     id: ObjectId,
-    /// Who owned it in each epoch; the markers change with the owner.
+    /// The owners in each epoch; the markers change with the owner.
     owners: Vec<Option<ConnectionId>>,
     /// Its public fields are for the room's members only.
     in_room: bool,
@@ -53,7 +53,7 @@ impl Marked {
             Audience::Owner => owns,
             Audience::Others => !owns && (is_member || !self.in_room),
             Audience::Nobody => false,
-            // Whoever owns an object is told of it wherever it is.
+            // A client receives its own objects wherever they are.
             Audience::Room => (is_member || owns) && self.in_room,
         }
     }
@@ -69,7 +69,7 @@ fn mark(walker: &mut Walker, object: usize, epoch: usize, in_room: bool) {
 
 #[derive(Default)]
 struct Findings {
-    /// By marker: how many packets to those who may have it contained it.
+    /// By marker: the number of packets with it to clients that may have it.
     entitled: BTreeMap<Audience, u64>,
 }
 
@@ -167,7 +167,7 @@ fn play(seed: u64, findings: &mut Findings) -> Result<(), String> {
 fn no_packet_to_another_audience_holds_a_private_byte() {
     let mut findings = Findings::default();
     for_seeds(COMMAND, 25, |seed| play(seed, &mut findings));
-    // The search can find what it looks for: those who may have it were sent it.
+    // The search can find markers: clients that may have them did receive them.
     for audience in [Audience::Owner, Audience::Others, Audience::Room] {
         let found = findings.entitled.get(&audience).copied().unwrap_or(0);
         assert!(found > 100, "{audience:?} was sent its markers {found} times only");

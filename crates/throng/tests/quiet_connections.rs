@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::{World, WorldOptions};
 use throng_testkit::BudgetAudit;
 
-/// What each end sends in a quiet minute, in bytes per second with all headers down to IP.
+/// The traffic of each end in a quiet minute, in bytes per second with all headers down to IP.
 fn quiet_bytes_per_s(tick_interval: Duration, guests: usize) -> (f64, f64) {
     const SECONDS: u64 = 60;
     let mut options = WorldOptions::new(1);

@@ -107,7 +107,7 @@ fn a_server_with_two_threads_is_joined_played_and_left() {
         let heard = play.events.iter().filter(|event| matches!(event, ServerEvent::Message { .. })).count();
         heard == CLIENTS && greeted.iter().all(|greeted| *greeted)
     });
-    // Half of them leave, the others are told to go.
+    // Half of them leave, the server closes the others.
     let now = play.now();
     play.clients[..CLIENTS / 2].iter_mut().for_each(|client| client.close(now, "enough"));
     play.until("they have left", |play| play.server.connection_count() == CLIENTS / 2);

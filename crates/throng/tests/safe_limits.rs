@@ -1,4 +1,4 @@
-//! What a game or a client asks for and cannot have is refused in words, and costs nobody else anything.
+//! Requests that a game or a client may not make are refused in words, and do not affect others.
 
 use throng::net::Condition;
 use throng::replica::LimitReached;
@@ -99,7 +99,7 @@ fn what_makes_no_sense_is_an_error_and_not_a_panic() {
 }
 
 #[test]
-fn whoever_sends_many_inputs_has_no_more_of_them_in_a_tick_than_others() {
+fn sending_many_inputs_does_not_raise_their_number_per_tick() {
     let mut world = World::with_guests(WorldOptions::new(5), 2);
     world.options();
     let connections = [world.connection(0), world.connection(1)];

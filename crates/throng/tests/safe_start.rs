@@ -1,4 +1,4 @@
-//! A server that would let in everybody or nobody does not start, and says what to do.
+//! A server that would accept everybody or nobody does not start, and says what to do.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a client sees is whole and true. The truth is kept by the tests: what they did to the world, tick by tick.
+//! The view of a client is complete and true. The truth is kept by the tests: what they did to the world, tick by tick.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -154,7 +154,8 @@ fn nobody_sees_an_object_at_a_place_where_it_never_was() {
             for guest in &mut world.guests {
                 for event in guest.events.drain(..) {
                     if let ClientEvent::Spawned(id) = event {
-                        // Whoever is told of an object can look at it, unless it has gone by then.
+                        // A client can look at every object of which it has an event, unless the object has gone by
+                        // then.
                         assert!(guest.client.get::<Hero>(id).is_some(), "seed {seed}: {id}");
                     }
                 }
@@ -220,10 +221,11 @@ fn ends(seed: u64, rings: &[(f64, u32)], weather: &str, shots: usize) -> Vec<u32
     world.steps(60);
     assert_eq!(world.guests[0].client.objects::<Shot>().count(), 0, "seed {seed}: nothing came back");
     for (id, events) in told {
-        // On a bad path it may be out of sight for a moment; but it ends once, and then for good.
+        // On a bad path it may be out of sight for a moment; but it ends once, and never comes back.
         let destroyed = ClientEvent::Despawned { id, reason: DespawnReason::Destroyed };
         let out_of_sight = ClientEvent::Despawned { id, reason: DespawnReason::OutOfSight };
-        // Where packets come out of order it may be out of sight for a moment, and end unseen; but an end is for good.
+        // With packets out of order it may be out of sight for a moment, and end unseen; but it never comes back after
+        // its end.
         let last = events.last().expect("it was told of");
         assert!(*last == destroyed || *last == out_of_sight, "seed {seed}, {id}: {events:?}");
         assert!(!events[..events.len() - 1].contains(&destroyed), "seed {seed}, {id}: {events:?}");
@@ -240,7 +242,7 @@ fn no_shot_outlives_its_end_on_a_client() {
         let slowest = rings.iter().map(|ring| ring.1).max().unwrap_or(1);
         let beyond = |limit| late.iter().filter(|&&ticks| ticks > limit).count();
         assert_eq!((late.len(), beyond(slowest + 2)), (700, 0), "rings {rings:?}: the worst is {worst} ticks late");
-        // However slow the ring is in which they end: whoever knew them in a faster one is told there.
+        // However slow the ring is in which they end: clients that knew them in a faster ring get the end there.
         assert!(beyond(8) <= 3, "rings {rings:?}: {} are more than 8 ticks late", beyond(8));
     }
 }
@@ -324,7 +326,7 @@ fn what_is_taken_out_of_sight_is_gone_in_the_next_tick() {
     assert!(world.guests[0].client.get::<Shot>(bystander).is_some());
 }
 
-/// What a client could tell of its inputs.
+/// A client's information about its inputs.
 #[derive(Debug, Default)]
 struct Prediction {
     looks: usize,
@@ -347,7 +349,7 @@ fn run_in_a_crowd(seed: u64, bytes_per_s: u32, neighbours: usize, weather: &str)
     let hero = world.server.spawn_owned(start.clone(), Placement::Cell(0), Some(connection)).expect("room");
     world.server.set_viewpoint(connection, [0.0, 0.0, 1.0]);
     world.set_condition(preset(weather));
-    // What the hero was after each input that the game took: the truth.
+    // The hero's state after each input that the game took: the truth.
     let mut after: BTreeMap<u32, Hero> = BTreeMap::new();
     let mut truth = start.clone();
     let mut seen = Prediction::default();
@@ -500,7 +502,7 @@ fn a_field_that_owners_predict_costs_nothing_for_each_pair() {
         }
         let bytes = world.guests[1].client.replication_bytes() - before;
         counted.push((world.server.replication().followed_count(owner), bytes, objects as u64));
-        // Everybody is told, but owners keep what they have.
+        // Everybody gets the event, but owners keep their own values.
         for (number, &hero) in heroes.iter().enumerate() {
             for guest in 0..3 {
                 let seen = world.guests[guest].client.get::<Hero>(hero).expect("in sight").facing;

@@ -1,7 +1,7 @@
 //! A slow, a dead or a late client is its own problem: the healthy ones beside it notice nothing.
 //!
 //! "Nothing" is meant to the letter: every datagram that a healthy client is sent is the same, byte for byte, with and
-//! without the sick one. What follows from bytes, like the age of what it sees, is then the same too.
+//! without the sick one. Results that depend on bytes, like the age of the client's view, are then the same too.
 
 use std::net::SocketAddr;
 

@@ -8,7 +8,7 @@ use throng_testkit::{Wire, for_seeds};
 
 const COMMAND: &str = "cargo test -p throng --test thread_count";
 
-/// Every sealed datagram to connected clients. What comes before (challenges) is random.
+/// Every sealed datagram to connected clients. The bytes before (challenges) are random.
 fn datagrams(seed: u64, threads: usize) -> Vec<Wire> {
     let mut options = WorldOptions::new(seed);
     options.server.threads = threads;

@@ -1,4 +1,4 @@
-//! What lies within a ring is seen, wherever the game puts things and viewers.
+//! Objects within a ring are seen, wherever the game puts objects and viewers.
 
 use throng::{ClientEvent, GridOptions, GridShape, InterestError, ObjectId, Placement, Ring, Shape};
 use throng_testkit::{Beacon, for_seeds};
@@ -55,7 +55,7 @@ fn everything_within_the_radius_is_seen_though_it_lives_in_the_cell_that_it_has_
 }
 
 #[test]
-fn who_looks_from_outside_of_the_world_sees_its_border_and_itself() {
+fn a_viewer_outside_of_the_world_sees_its_border_and_itself() {
     let mut options = WorldOptions::new(3);
     options.server.grids[0].bounds_m = Some([[0.0; 3], [40.0, 40.0, 8.0]]);
     let mut world = World::with_guests(options, 1);

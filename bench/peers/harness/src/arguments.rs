@@ -57,7 +57,7 @@ pub struct Arguments {
     /// Ticks are 33 ms apart in real time, so that the server's caches are as cold as a game's; otherwise they follow each other
     /// at once.
     pub is_paced: bool,
-    /// Of a hundred packets, in each direction, so many are lost while the world moves.
+    /// Lost packets of a hundred, in each direction, while the world moves.
     pub loss_percent: u32,
 }
 

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// Of so many ticks, begun or whole, the slowest one is left out of the mean: on a shared machine it is a neighbour's.
+/// Of each this many ticks, begun or whole, the slowest one is left out of the mean: on a shared machine, other users
+/// cause it.
 const TICKS_PER_DISCARDED: usize = 100;
 
 /// What the ticks of a run took.

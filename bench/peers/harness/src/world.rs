@@ -143,7 +143,7 @@ impl Character {
     }
 }
 
-/// Bits of each axis of the plane in a packed character of so many bytes.
+/// Bits of each axis of the plane in a packed character of this many bytes.
 const fn plane_bits(bytes: usize) -> u32 {
     (8 * bytes as u32 - UPRIGHT_BITS) / 2
 }
@@ -273,7 +273,7 @@ impl World {
     }
 }
 
-/// Homes stand in a square of so many by so many.
+/// Homes are in a square of this many by this many.
 fn columns(players: u32) -> u32 {
     (1..).find(|side| side * side >= players).unwrap_or(1)
 }

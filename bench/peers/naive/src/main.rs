@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// Characters are packed to so many bytes.
+/// Characters are packed to this many bytes.
 #[derive(Default)]
 struct Broadcast<const BYTES: usize> {
     characters: Vec<Units>,

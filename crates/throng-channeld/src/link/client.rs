@@ -94,7 +94,7 @@ impl LinkClient {
     /// Connects with a token of the game's backend, and asks the gateway for movement sections.
     ///
     /// # Errors
-    /// Nobody lets us in by the deadline.
+    /// The connection was not accepted by the deadline.
     pub fn connect(token: ConnectToken, deadline: Instant) -> Result<LinkClient, LinkClientError> {
         LinkClient::connect_with(token, true, deadline)
     }
@@ -152,7 +152,7 @@ impl LinkClient {
         self.connection_id
     }
 
-    /// What lies below the socket, to look at.
+    /// The layer below the socket, read-only.
     pub fn end(&self) -> &LinkEnd {
         &self.end
     }
@@ -297,7 +297,7 @@ fn since(began: Instant) -> Time {
     Time(began.elapsed().as_micros() as u64)
 }
 
-/// Nothing has come, or an earlier datagram has reached nobody: no reason to give up.
+/// Nothing has arrived, or an earlier datagram found no receiver: no reason to give up.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)

@@ -23,7 +23,7 @@ pub struct Freshness {
     channels: HashMap<u32, Newest>,
 }
 
-/// What was taken last of a channel.
+/// The last accepted message of a channel.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     /// `messages` after the last state on lane 0.

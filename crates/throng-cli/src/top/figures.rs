@@ -1,4 +1,4 @@
-//! What two pages of metrics say about the time between them.
+//! The figures of the time between two pages of metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Figures {
     pub(super) paused_per_s: Option<f64>,
     /// Connections that were ended for being slow.
     pub(super) too_slow_per_s: Option<f64>,
-    /// What was dropped and refused, the most frequent first.
+    /// Drops and refusals, the most frequent first.
     pub(super) drops: Vec<Dropped>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Dropped {
 }
 
 impl Figures {
-    /// What `now` says, and, with the page before it and the time that has gone by since, how fast it changes.
+    /// The values of `now`, and their rates of change since the page before it.
     pub(super) fn between(before: Option<(&Page, Duration)>, now: &Page) -> Figures {
         Change { before, now }.figures()
     }

@@ -1,4 +1,4 @@
-//! A gateway that can be killed and started again, and players that come again when it is.
+//! A gateway that can be killed and started again, and players that reconnect.
 
 pub(crate) mod player;
 pub(crate) mod world;

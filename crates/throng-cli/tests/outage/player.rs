@@ -28,7 +28,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Whether each entity has come further than so many steps.
+    /// Whether each entity has come further than this many steps.
     pub(crate) fn sees_all_beyond(&self, step: u32) -> bool {
         world::entities().all(|entity| self.steps.get(&entity).is_some_and(|&seen| seen > step))
     }

@@ -52,7 +52,7 @@ pub(crate) struct World {
     words: Receiver<String>,
 }
 
-/// What it said.
+/// Its output.
 #[derive(Debug)]
 pub(crate) struct Word {
     /// The step of each entity.

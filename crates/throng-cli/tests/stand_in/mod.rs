@@ -29,15 +29,15 @@ const SERVERS: u32 = 3;
 const CELL_CM: f64 = 2_000.0;
 const TICK: Duration = Duration::from_millis(20);
 
-/// What goes wrong.
+/// The planned mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     None,
-    /// Every so many calls one goes nowhere.
+    /// One in this many calls is lost.
     LosesCall(u32),
-    /// Every so many calls one arrives twice.
+    /// One in this many calls arrives twice.
     DoublesCall(u32),
-    /// Every so many updates one is not sent.
+    /// One in this many updates is not sent.
     DropsUpdate(u32),
 }
 

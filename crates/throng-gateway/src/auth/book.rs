@@ -1,7 +1,7 @@
-//! Failed logins: who has guessed too often, and for how long that is remembered.
+//! Failed logins: counts wrong guesses, and remembers bans for a while.
 //!
-//! What is counted is a player's name together with an address, never the name alone: otherwise whoever knows a
-//! player's name could lock that player out. Of an IPv6 address the first 64 bits count, as at the door.
+//! The counter belongs to a player's name together with an address, never to the name alone: otherwise anybody who
+//! knows a player's name could lock that player out. For IPv6, the first 64 bits count as the address, as at the door.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -13,7 +13,7 @@ use throng_wire::Time;
 use crate::recent::Recent;
 use crate::serve::place_of;
 
-/// Who guesses at whose token: an address, and a keyed hash of the name.
+/// The key of a guess: an address, and a keyed hash of the name.
 type Guesser = (IpAddr, u64);
 
 /// Failed logins by player and address.
@@ -38,7 +38,7 @@ impl Book {
         Book { failures_max, ban, hasher: RandomState::new(), failures: Recent::new(remembered, ban) }
     }
 
-    /// Other bounds from now on, as for [`Book::new`]. What was noted stays.
+    /// Other bounds from now on, as for [`Book::new`]. Existing entries stay.
     pub(crate) fn set_limits(&mut self, failures_max: u32, ban: Duration, remembered: usize) {
         (self.failures_max, self.ban) = (failures_max, ban);
         self.failures.set_bounds(remembered, ban);
@@ -60,7 +60,7 @@ impl Book {
         self.failures.remove(&guesser);
     }
 
-    /// Who has guessed too often, and for how long that counts from now.
+    /// The key that has guessed too often, and the rest of its ban.
     pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = (IpAddr, Duration)> {
         let shut_out = self.failures.iter().filter(move |&(_, failures)| self.are_too_many(now, failures));
         shut_out.map(move |(&(address, _), failures)| (address, failures.until.since(now)))
@@ -94,7 +94,7 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 2));
 
     #[test]
-    fn who_guesses_too_often_waits_and_nobody_else() {
+    fn too_many_wrong_guesses_block_only_the_guesser() {
         let mut book = Book::new(3, Duration::from_secs(60), 100);
         let mut now = Time(0);
         for _ in 0..3 {

@@ -1,12 +1,12 @@
-//! Asks the provider, and remembers who guessed wrong.
+//! Asks the provider, and counts wrong guesses.
 //!
 //! ```text
 //!   ask --> banned? share of the address? --> Provider::check --> at once: answered
-//!                                                          '--> later: a task of the runtime, so many at one time;
+//!                                                          '--> later: a task of the runtime, limited at one time;
 //!                                                               the others wait, address by address in turn
 //! ```
-//! Nobody is at fault who waits for us or for a provider that cannot decide: such a question is answered with *not now*,
-//! which counts as no failed login.
+//! If the queue is full or the provider cannot decide, the player is not at fault: the answer is *not now*, which does
+//! not count as a failed login.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -23,15 +23,15 @@ use super::{Check, Credentials, Deciding, Provider};
 use crate::engine::port::{AuthRequest, AuthVerdict, Key};
 use crate::serve::place_of;
 
-/// What the desk may take on.
+/// The limits of the desk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeskLimits {
     /// Questions that a provider which takes its time is asked at one time.
     pub calls: usize,
     /// Questions that wait for that. Beyond, they are answered with *not now*.
     pub waiting: usize,
-    /// Questions of one address, asked or waiting. 0: no limit of its own. As room runs out, whoever has many already is
-    /// given less of it than those who have few.
+    /// Questions of one address, asked or waiting. 0: no limit of its own. As the queue fills, an address with many
+    /// logins gets less of the rest than addresses with few.
     pub per_address: usize,
     /// How long a question may wait until it is asked. Then it is answered with *not now*.
     pub patience: Duration,
@@ -57,7 +57,7 @@ impl Default for DeskLimits {
     }
 }
 
-/// What the provider said, and about whom.
+/// The provider's answer, and the login that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) key: Key,
@@ -111,7 +111,8 @@ impl Desk {
         }
     }
 
-    /// Another provider decides from now on. What the former was asked, it answers; who guessed wrong stays noted.
+    /// Another provider decides from now on. The former provider answers the questions that it has; wrong guesses stay
+    /// counted.
     pub(crate) fn take_over(&mut self, provider: Arc<dyn Provider>, limits: &DeskLimits) {
         self.provider = provider;
         self.book.set_limits(limits.failures, limits.ban, limits.remembered);
@@ -168,8 +169,8 @@ impl Desk {
         }
     }
 
-    /// Asks those who wait, as far as the provider may be asked now. What comes out has waited too long; who is not there
-    /// any more is not asked for.
+    /// Asks about waiting logins, as far as the provider may be asked now. Expired questions are removed; questions of
+    /// closed connections are not asked.
     pub(crate) fn next(&mut self, now: Time, is_there: impl Fn(Key) -> bool) -> Option<Answer> {
         while self.calls < self.limits.calls.max(1) {
             let question = self.line.pop()?;
@@ -191,7 +192,7 @@ impl Desk {
         [self.calls, self.line.len()]
     }
 
-    /// Who has guessed too often: address, and for how long from now.
+    /// The address that has guessed too often, and the rest of its ban.
     pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = (IpAddr, Duration)> {
         self.book.bans(now)
     }
@@ -201,9 +202,9 @@ impl Desk {
         self.book.forgive(address)
     }
 
-    /// Whether an address may have one more question. The fewer places are free, the fewer of them one address may have:
-    /// so somebody new always finds one, however many have filled the line (Choudhury and Hahne, Dynamic Queue Length
-    /// Thresholds for Shared-Memory Packet Switches, 1998).
+    /// Whether an address may have one more question. The fewer places are free, the fewer of them one address may
+    /// have: so a new address always finds one, however many logins of other addresses wait (Choudhury and Hahne,
+    /// Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, 1998).
     fn has_share(&self, place: IpAddr) -> bool {
         let own = self.shares.get(&place).copied().unwrap_or_default();
         let room = self.limits.calls + self.limits.waiting;
@@ -235,10 +236,10 @@ impl Desk {
     }
 }
 
-/// One address gets at most one of so many parts of the places that are free.
+/// One address gets at most one of this many parts of the places that are free.
 const SHARE_PARTS: usize = 8;
 
-/// Who waits, address by address in turn: somebody who asks once does not wait behind a thousand of somebody else.
+/// Waiting logins, address by address: a single login does not wait behind a thousand of another address.
 struct Line<T> {
     turns: VecDeque<IpAddr>,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
@@ -310,7 +311,7 @@ mod tests {
     }
 
     impl Office {
-        /// The next answer that comes later, and what the engine is told.
+        /// The next late answer, for the engine.
         fn settle(&mut self, now: Time) -> (Key, AuthVerdict) {
             let answer = self.answers.recv_timeout(SOON).expect("an answer");
             (answer.key, self.desk.settle(now, &answer))
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_too_often_is_not_tried_any_more() {
+    fn a_login_that_failed_too_often_is_not_tried_any_more() {
         let limits = DeskLimits { failures: 2, ..DeskLimits::default() };
         let Office { mut desk, .. } = office(FixedPassword("open".into()), &limits);
         let mut verdicts = Vec::new();
@@ -363,7 +364,7 @@ mod tests {
         assert_eq!(desk.settle(later, &answer), AuthVerdict::Accepted);
     }
 
-    /// Decides when it is told to, in the order in which it is asked.
+    /// Decides when the test lets it, in the order of the questions.
     #[derive(Clone, Default)]
     struct Slow(Arc<Mutex<VecDeque<oneshot::Sender<Decision>>>>);
 
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_too_long_is_told_so_and_who_has_left_is_not_asked_for() {
+    fn a_login_that_waited_too_long_gets_an_answer_and_one_whose_peer_left_is_dropped() {
         let slow = Slow::default();
         let limits = DeskLimits { calls: 1, patience: Duration::from_secs(3), ..DeskLimits::default() };
         let mut office = office(slow.clone(), &limits);
@@ -450,7 +451,7 @@ mod tests {
         assert!(line.waiting.is_empty() && line.turns.is_empty());
     }
 
-    /// Panics when it is asked about somebody without a token.
+    /// Panics when it is asked about a login without a token.
     struct Brittle;
 
     impl Provider for Brittle {

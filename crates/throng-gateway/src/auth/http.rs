@@ -1,4 +1,4 @@
-//! An HTTP service decides.
+//! An authentication provider that asks an HTTP service.
 //!
 //! ```text
 //! POST <url>   {"playerIdentifierToken": "ada", "loginToken": "...", "side": "CLIENT", "address": "203.0.113.1:5000"}
@@ -6,10 +6,10 @@
 //! 200, 204     accepted
 //! 404          the player is not known
 //! 401, 403     the login token is wrong
-//! other        the service cannot decide now: not let in, and not held against the player
+//! other        the service cannot decide now: the login fails, but does not count against the player
 //! ```
-//! Questions are tasks of the runtime that is there, over connections that are kept: a service that is slow costs memory
-//! for each question, and no thread.
+//! Questions are tasks of the existing runtime, over persistent connections: a slow service costs memory for each
+//! question, but no thread.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ struct Question<'a> {
     address: String,
 }
 
-/// Connections to the service that are kept when nobody is asked about.
+/// Idle connections to the service that are kept.
 const KEPT_CONNECTIONS: usize = 64;
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
@@ -88,7 +88,7 @@ impl HttpProvider {
         let request = Request::post(self.uri).header(CONTENT_TYPE, "application/json").body(Full::from(body));
         let answer = self.client.request(request.map_err(|error| failed(&error))?);
         let answer = timeout(self.timeout, answer).await.map_err(|late| failed(&late))?;
-        // What the service says besides its status is nothing that anybody reads: the connection ends with it.
+        // The body of the answer is not read: the connection ends with it.
         match answer.map_err(|error| failed(&error))?.status().as_u16() {
             200 | 204 => Ok(AuthVerdict::Accepted),
             404 => Ok(AuthVerdict::InvalidIdentifier),

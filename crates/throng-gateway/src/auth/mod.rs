@@ -1,12 +1,12 @@
-//! Who may come in: providers that know, and the desk that asks them.
+//! Authentication: providers that decide, and the desk that asks them.
 //!
 //! ```text
 //!   engine: poll_auth()  -->  Desk  -->  at once: accept-all, tokens, fixed password, always-fail
 //!                              |   \-->  later, by a task: HTTP call-out, anything else that takes its time
 //!   engine: authenticated() <--+--------------'
 //! ```
-//! Without a provider a gateway does not start, except for development. World servers are let in without question
-//! unless the settings say otherwise; that is the engine's rule, the desk never sees them then.
+//! Without a provider a gateway does not start, except for development. World servers log in without a question unless
+//! the settings say otherwise; that is the engine's rule, the desk never sees them then.
 
 mod book;
 mod desk;
@@ -28,25 +28,25 @@ pub(crate) use desk::{Answer, Desk};
 pub use http::HttpProvider;
 pub use tokens::{TokenError, Tokens};
 
-/// What a peer says about itself.
+/// The peer's own data about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Which door it came through.
     pub side: Side,
     /// Where it comes from.
     pub address: std::net::SocketAddr,
-    /// Who it says it is.
+    /// Its claimed name.
     pub player_identifier_token: String,
-    /// What is to prove it.
+    /// The proof of it: the login token.
     pub login_token: String,
 }
 
-/// A provider that could not decide. The peer is not let in; it is not at fault.
+/// A provider that could not decide. The login fails, but the peer is not at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the authentication provider does not answer: {0}")]
 pub struct Unavailable(pub String);
 
-/// What a provider says in the end.
+/// The final answer of a provider.
 pub type Decision = Result<AuthVerdict, Unavailable>;
 
 /// A provider's way to a decision. It begins when it is first polled.
@@ -56,8 +56,8 @@ pub type Deciding = Pin<Box<dyn Future<Output = Decision> + Send>>;
 pub enum Check {
     /// It knows.
     Now(Decision),
-    /// It has to ask somebody. Must come to an end within a bound of its own. Polled by the gateway's runtime, which is
-    /// tokio's.
+    /// It has to ask another service. Must come to an end within a bound of its own. Polled by the gateway's runtime,
+    /// which is tokio's.
     Later(Deciding),
 }
 
@@ -92,7 +92,7 @@ impl Provider for AcceptAll {
     }
 }
 
-/// Lets nobody in.
+/// Refuses every login.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysFail;
 
@@ -129,7 +129,7 @@ pub enum ProviderOptions {
     Tokens(PathBuf),
     /// [`HttpProvider`].
     Http {
-        /// What is asked.
+        /// The question.
         url: String,
         /// How long an answer may take.
         timeout: Duration,
@@ -142,15 +142,15 @@ pub enum ProviderOptions {
 pub enum ProviderError {
     /// None was named, and this is not development.
     #[error(
-        "nobody decides who may come in: name an authentication provider, as -auth tokens:FILE or -auth https://..., or \
-         start with -dev to let everybody in"
+        "no authentication provider: name one with -auth tokens:FILE or -auth https://..., or \
+         use -dev to let everybody log in"
     )]
     Missing,
     /// The file of tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokenError),
     /// The address of a service is none.
-    #[error("-auth={0}: this is no address of a service, as https://accounts.example/check is one")]
+    #[error("-auth={0}: this is not the address of a service, such as https://accounts.example/check")]
     Url(String),
     /// There is no cryptography to ask a service with.
     #[error("-auth: TLS cannot be used: {0}")]
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What a provider says, however long that takes.
+    /// The answer of a provider, however long it takes.
     pub(super) fn decide(provider: &(impl Provider + ?Sized), credentials: Credentials) -> Decision {
         match provider.check(credentials) {
             Check::Now(decision) => decision,

@@ -1,4 +1,4 @@
-//! Tokens from a file: who may come in, and with which login token.
+//! Tokens from a file: the players who may log in, with their login tokens.
 //!
 //! ```text
 //! [tokens]                            {"tokens": {"ada": "a long secret"}}
@@ -36,7 +36,7 @@ pub enum TokenError {
     Format {
         /// Which file.
         path: PathBuf,
-        /// What was expected where.
+        /// The expected content, and its place.
         cause: String,
     },
 }
@@ -51,7 +51,7 @@ impl TokenError {
     }
 }
 
-/// A fixed list of those who may come in.
+/// A fixed list of players who may log in.
 #[derive(Clone)]
 pub struct Tokens {
     by_player: HashMap<String, String>,

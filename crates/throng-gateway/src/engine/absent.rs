@@ -1,7 +1,7 @@
-//! What stands in for a connection or a channel that is not where it was looked for.
+//! Substitutes for a missing connection or channel.
 //!
-//! That would be a fault of ours. It must not end the process and with it the world: what is done to a stand-in has no
-//! effect, and each time is counted as `not_there`.
+//! A missing one would be a bug of the gateway. It must not end the process and with it the world: calls on a
+//! substitute have no effect, and each is counted as `not_there`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Outbox for Nowhere {
     fn close(&self) {}
 }
 
-/// A connection that nobody has.
+/// A connection that does not exist.
 pub(super) fn connection(settings: &Settings) -> Box<Connection> {
     let key = Key { index: u32::MAX, generation: 0 };
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -64,7 +64,7 @@ mod tests {
     use throng_wire::Time;
 
     #[test]
-    fn who_is_not_there_is_counted_and_ends_nothing() {
+    fn a_missing_connection_is_counted_and_ends_nothing() {
         let mut engine = Engine::new(Arc::new(Settings::default()), Arc::new(Schemas::default()), 1, (Time(0), 0));
         assert!(!engine.connection(4_711).is_member());
         engine.connection_mut(4_711).created += 1;

@@ -1,7 +1,7 @@
-//! State that is too large to be queued at once: what a newcomer of a large channel is told, or of very many channels.
+//! State that is too large to be queued at once: the first state of a large channel, or of very many channels.
 //!
-//! The frames are those of all who asked at the same point, shared: a thousand newcomers of a channel of 16 MB cost 16 MB.
-//! What is cut are messages, never bytes within one.
+//! Subscribers at the same point share the frames: a thousand new subscribers of a channel of 16 MB cost 16 MB. It is
+//! cut between messages, never within one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Backlog {
         self.frames.iter().map(|waiting| share(&waiting.frame) as u64).sum()
     }
 
-    /// What is left of a channel's state is not sent.
+    /// The rest of a channel's state is not sent.
     pub(super) fn forget(&mut self, channel: ChannelIndex) {
         self.frames.retain(|waiting| waiting.channel != channel);
     }

@@ -1,4 +1,4 @@
-//! Who misbehaved and is not let in for a while.
+//! Names that misbehaved and are banned for a while.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -8,8 +8,8 @@ use throng_wire::Time;
 
 use super::port::Side;
 
-/// A door, who somebody said it was there, and where it came from. Never the name alone: whoever knows a player's name
-/// could shut that player out by misbehaving under it.
+/// A side, a claimed name, and an address. Never the name alone: otherwise anybody who knows a player's name could get
+/// that player banned by misbehaving under it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Who {
     pub(super) side: Side,

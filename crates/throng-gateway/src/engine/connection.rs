@@ -1,4 +1,4 @@
-//! One connection as the engine knows it.
+//! The engine's data about one connection.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ use crate::settings::Limits;
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It has not said who it is.
+    /// It has not logged in.
     Stranger,
     /// The provider is asked.
     Asked {
         /// The number that the answer has to repeat.
         stub_id: u32,
-        /// What was left of the patience with it. While it waits for us, none is used up.
+        /// The remaining time to log in. While it waits for us, none is used up.
         patience: Option<Duration>,
     },
-    /// It is let in.
+    /// It has logged in.
     Member,
 }
 
@@ -37,14 +37,14 @@ pub(crate) struct Connection {
     pub(crate) key: Key,
     /// The number under which the protocol knows it.
     pub(crate) id: u32,
-    /// The number under which states remember what it wrote. No other connection has or had it: a newcomer that takes
-    /// the place of somebody who wrote is not taken for the writer.
+    /// The number under which states remember what it wrote. No other connection has or had it: a new connection that
+    /// replaces a writer does not count as that writer.
     pub(crate) writer: u32,
     pub(crate) side: Side,
     pub(crate) address: SocketAddr,
     pub(crate) stage: Stage,
     pub(crate) fsm: Fsm,
-    /// Who it said it is, once it was believed.
+    /// Its name, once it was confirmed.
     pub(crate) identifier: String,
     outbox: Box<dyn Outbox>,
     /// Entries for the outbox, until the end of the step.
@@ -58,29 +58,29 @@ pub(crate) struct Connection {
     /// Channels that it has created and that still exist.
     pub(crate) created: usize,
     pub(crate) failed_logins: u32,
-    /// It is told of what is refused.
+    /// It gets answers to refused messages.
     pub(crate) wants_refusals: bool,
-    /// What clients have sent to it, as the owner of channels, and it has not taken.
+    /// Clients' messages to it, as the owner of channels, that it has not read yet.
     pub(crate) from_clients: FromClients,
     /// Memory of the states of the channels that it has created.
     pub(crate) state_bytes: u64,
     /// Messages that its state machine forbids.
     pub(crate) violations: Tally,
-    /// Messages that make no sense.
+    /// Malformed messages.
     pub(crate) malformed: Tally,
     /// Requests that cost more than they weigh.
     pub(crate) requests: Allowance,
-    /// When it is ended, unless it has said by then who it is.
+    /// When it is closed, unless it has logged in by then.
     pub(crate) patience_end: Option<Time>,
     /// State that is sent when there is room.
     backlog: Backlog,
-    /// Channels that it is to be told of since it has come back, by id; after the last, that this is all.
+    /// Channels that it still has to receive since it has come back, by id; after the last, the end of recovery.
     pub(crate) recovery: Option<VecDeque<u32>>,
-    /// It is on the list of those who are looked at again and again.
+    /// It is on the list of connections that are checked again and again.
     pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
     pub(crate) slow_since: Option<Time>,
-    /// Since when it has not been told anything newer than what waits for it.
+    /// Since when it has received nothing newer than the waiting data.
     pub(crate) behind_since: Option<Time>,
     /// Since when messages wait for the next state.
     pub(crate) held_since: Option<Time>,
@@ -93,9 +93,9 @@ pub(crate) struct Connection {
 
 /// How state gets to a connection.
 pub(crate) struct Ways<'a> {
-    /// What goes out at the end of the step.
+    /// The data to send at the end of the step.
     pub(crate) out: &'a mut Vec<u8>,
-    /// Who decides which entries may get lost.
+    /// Decides which entries may be lost.
     pub(crate) movement: Option<MovementTurn<'a>>,
     backlog: &'a mut Backlog,
     room_bytes: usize,
@@ -112,10 +112,10 @@ impl Ways<'_> {
     }
 }
 
-/// So many things per second: those of one second may come at once.
+/// This many things per second: those of one second may come at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance {
-    /// What was taken and has not drained, in millionths.
+    /// Charged cost that has not drained, in millionths.
     level: u64,
     since: Time,
 }
@@ -138,14 +138,14 @@ impl Allowance {
         self.level + 1_000_000 <= u64::from(per_s) * 1_000_000
     }
 
-    /// Takes what something turned out to cost, whether it is there or not: who has done something dear waits until it
-    /// is paid for.
+    /// Charges the real cost, even beyond the allowance: after an expensive request the peer waits until it is paid
+    /// for.
     pub(crate) fn charge(&mut self, cost: Cost) {
         self.level = self.level.saturating_add(cost.0);
     }
 }
 
-/// What a request costs, in millionths of an ordinary one.
+/// The cost of a request, in millionths of an ordinary one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost(u64);
 
@@ -168,13 +168,13 @@ impl Cost {
 pub(crate) struct FromClients {
     /// In the order in which it was handed over: the byte after it, counted from the first one, and how much it is.
     flushed: VecDeque<(u64, u64)>,
-    /// What is in `flushed`.
+    /// The content of `flushed`.
     flushed_bytes: u64,
-    /// What was not handed over yet.
+    /// The data that was not handed over yet.
     fresh_bytes: u64,
 }
 
-/// Stretches of client messages that are told apart. Beyond, the last ones count as one: as long as the last byte of it
+/// Number of separate stretches of client messages. Beyond, the last ones count as one: as long as the last byte of it
 /// waits, all of it does.
 const STRETCHES_MAX: usize = 64;
 
@@ -209,11 +209,10 @@ impl FromClients {
     }
 }
 
-/// Mistakes that are forgotten again: so many within a window of time are too many, and whoever makes them slowly may
-/// make any number.
+/// Counted mistakes: this many within a window of time are too many; slower mistakes are forgotten.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// What was counted and is not forgotten, in millionths.
+    /// Counted violations that are not forgotten, in millionths.
     level: u64,
     since: Time,
 }
@@ -285,7 +284,7 @@ impl Connection {
         self.stage == Stage::Member
     }
 
-    /// Whether its mistakes are forgiven: those of a server that has said who it is.
+    /// Whether its mistakes are forgiven: those of a server that has logged in.
     pub(crate) fn is_trusted(&self) -> bool {
         self.is_server() && self.is_member()
     }
@@ -441,8 +440,9 @@ impl Connection {
         is_over(self.behind_since, limits.max_backlog_ms).then_some("backlog_ms")
     }
 
-    /// Whether there is room for one more message of a client among what waits for it. Clients have a share of their own,
-    /// far below the bound at which the connection would be ended: nobody but who does not read is to blame for that.
+    /// Whether there is room for one more message of a client among what waits for it. Clients have a separate share,
+    /// far below the bound at which the connection would be closed: only a peer that does not read is to blame for
+    /// that.
     pub(crate) fn has_room_for_clients(&mut self, limits: &Limits) -> bool {
         let share = match self.side {
             Side::Server => limits.server_queue_client_bytes,
@@ -455,12 +455,12 @@ impl Connection {
         self.from_clients.waiting_bytes(taken) < u64::from(share)
     }
 
-    /// What the kernel has not taken yet.
+    /// The bytes that the kernel has not accepted yet.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.outbox.queued_bytes()
     }
 
-    /// What is queued is not to go out: the connection is to end at once.
+    /// Queued data is not sent: the connection has to end at once.
     pub(crate) fn abandon(&self) {
         self.outbox.abandon();
     }

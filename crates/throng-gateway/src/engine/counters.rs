@@ -1,4 +1,4 @@
-//! What the engine has done, refused and dropped.
+//! Counters of the engine: work, refusals and drops.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub struct Counters {
     /// The same by the type of the channel that they were about and by reason. `Unknown` where there is none: messages for
     /// channels that do not exist, and what was given up without a message.
     pub refused_by_type: BTreeMap<(i32, &'static str), u64>,
-    /// How channels do, by type. Shared with the engine: these go on counting.
+    /// How channels do, by type. Shared with the engine, which still counts.
     pub channels: Arc<ChannelMeters>,
     /// State updates that were merged.
     pub updates: u64,
@@ -32,11 +32,11 @@ pub struct Counters {
     pub paused: u64,
     /// Connections that were ended because they did not take what they were sent.
     pub too_slow: u64,
-    /// Subscriptions that were made anew because they had missed a removal that was forgotten.
+    /// Subscriptions that were restarted because they had missed a forgotten removal.
     pub renewed: u64,
     /// Lost connections that came back.
     pub recovered: u64,
-    /// Connections whose place was taken by a newcomer under the same name.
+    /// Connections that were replaced by a new connection under the same name.
     pub superseded: u64,
     /// Entities that went to another cell.
     pub handovers: u64,
@@ -53,7 +53,7 @@ pub struct Counters {
 pub struct SideCounters {
     /// Connections that came.
     pub opened: u64,
-    /// Connections that were let in.
+    /// Connections that logged in.
     pub admitted: u64,
     /// Connections that ended.
     pub closed: u64,
@@ -82,7 +82,7 @@ impl Counters {
     }
 }
 
-/// What is there at a moment.
+/// Present numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Open connections of world servers.
@@ -93,7 +93,7 @@ pub struct Occupancy {
     pub channels: BTreeMap<u32, usize>,
     /// Bytes of the states of all channels.
     pub state_bytes: u64,
-    /// What these may be.
+    /// Their limits.
     pub state_limit_bytes: u64,
     /// Lost servers and clients that are waited for.
     pub awaited: usize,
@@ -108,7 +108,7 @@ pub struct ConnectionInfo {
     pub side: Side,
     /// Where it comes from.
     pub address: SocketAddr,
-    /// Whether it was let in.
+    /// Whether it had logged in.
     pub is_admitted: bool,
     /// Bytes that its kernel has not taken yet.
     pub queued_bytes: usize,

@@ -1,4 +1,4 @@
-//! State goes out: who is due gets the frame that everybody at the same point gets, encoded once.
+//! Sends state: all due subscribers at the same point get the same frame, encoded once.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::{Engine, STEP};
 use crate::settings::Limits;
 
-/// What one connection was given in a step.
+/// The data given to one connection in a step.
 struct Share<'a> {
     slot: &'a mut ConnectionSlot<Stream>,
     connection: &'a mut Connection,
@@ -35,14 +35,14 @@ impl Engine {
         if self.hub.is_disturbed() {
             return Some(step);
         }
-        // Nobody tells when the kernel has taken something.
+        // There is no notification when the kernel has accepted data.
         let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN));
         let turn = self.hub.next_turn().map(|turn| self.time_of(turn).max(step));
         [look, turn].into_iter().flatten().min()
     }
 
-    /// Plans are made once between two points of a lattice: as channels' ticks are mostly multiples of its steps, a plan
-    /// that a change brings about does not put off a turn that is due a moment later.
+    /// Plans are made once between two points of a lattice: channels' ticks are mostly multiples of its steps, so a
+    /// plan caused by a change does not delay a turn that is due a moment later.
     pub(super) fn next_step(&self) -> Time {
         let step_micros = STEP.as_micros() as u64;
         let steps = self.last_plan.micros_since(self.start) / step_micros + 1;
@@ -61,10 +61,10 @@ impl Engine {
         }
     }
 
-    /// Gives everybody the newest state, whoever's turn it is. Who has not taken what it was given gets no more.
+    /// Gives everybody the newest state, also out of turn. A connection that has not read its last update gets no more.
     pub(super) fn fan_out_for_the_last_time(&mut self) {
         for connection in self.connections.iter_mut().flatten() {
-            // What gets lost now is not told again.
+            // Data that is lost now is not sent again.
             connection.movement = None;
         }
         self.hub.hurry();
@@ -86,8 +86,9 @@ impl Engine {
         self.forget_removals(tick);
     }
 
-    /// Who has not taken what it was given gets no more: what it misses is merged until it has. Only those are looked at
-    /// who were behind when something was last handed to their outbox: by themselves queues do not grow.
+    /// A connection that has not read its last update gets no more: missed changes are merged until it has read it.
+    /// Only those are looked at who were behind when something was last handed to their outbox: by themselves queues do
+    /// not grow.
     fn hold_back_the_slow(&mut self) {
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|&key| self.place(key).is_some_and(|index| self.stays_behind(index)));
@@ -167,7 +168,7 @@ impl Engine {
                 let has_due = slot.connection.as_ref().is_some_and(|stream| stream.has_due());
                 let connection = connection.as_mut().filter(|_| has_due)?;
                 if connection.is_slow(limits) {
-                    // What it is not given now it is given, merged, when it has caught up.
+                    // Missed changes are sent, merged, when it has caught up.
                     if connection.falls_behind(limits, now) {
                         self.watched.push(connection.key);
                     }
@@ -194,8 +195,8 @@ impl Engine {
         }
     }
 
-    /// Removals are told for as long as anybody may not have heard of them: whoever waits for its turn, and then for the
-    /// state before it to be taken, ends before they are forgotten.
+    /// Removals are remembered for as long as any subscriber may need them: a subscriber that waits for its turn, and
+    /// then for the state before it to be read, is closed before they are forgotten.
     fn forget_removals(&mut self, tick: Tick) {
         if tick.since(self.last_forget) < FORGET_EVERY_MS {
             return;
@@ -209,16 +210,16 @@ impl Engine {
     }
 }
 
-/// How much longer removals are kept than anybody can be behind.
+/// How much longer removals are kept than any subscriber can be behind.
 const MARGIN_MS: u32 = 10_000;
 
-/// How often it is looked how much is kept for those who are behind.
+/// How often the data kept for slow connections is checked.
 const BACKLOG_LOOK_EVERY_MS: u32 = 1_000;
 
-/// How often those who do not take what they were sent are looked at while nothing else happens.
+/// How often connections that do not read are checked while nothing else happens.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How often old removals are looked for.
+/// Interval of the search for old removals.
 const FORGET_EVERY_MS: u32 = 10_000;
 
 impl Share<'_> {
@@ -234,7 +235,7 @@ impl Share<'_> {
         let mut ways = connection.ways(limits, buffers);
         stream.drain(outgoing, |index, frame, (since, lag)| {
             *lag_ms = lag.max(*lag_ms);
-            // A first frame is everything, whoever wrote it.
+            // A first frame has all state, of every writer.
             let is_own = since != Since::Start && frame.parts.iter().any(|part| part.writer == me);
             let subscriber = || channels[index.number()].as_ref()?.subscriber(place);
             let skips = is_own && subscriber().is_some_and(|subscriber| subscriber.skips_self());

@@ -1,4 +1,4 @@
-//! Messages of the game: from a client to a channel's owner, from a server to whomever it names.
+//! User messages: from a client to a channel's owner, from a server to the connections that it names.
 //!
 //! ```text
 //! sender   broadcast              goes to
@@ -43,7 +43,7 @@ impl Engine {
     fn forward_to_owner(&mut self, from: usize, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
         let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
         let client_conn_id = self.connection(from).id;
-        // What a server does not read in time is its clients' loss, never its own end.
+        // If a server does not read in time, its clients' messages are dropped; the server is never closed for it.
         self.check_room_for_clients(owner)?;
         let wrapped = ServerForwardMessage { client_conn_id, payload: message.body.clone() };
         self.send_from(from, owner, message.header(), &wrapped);
@@ -87,7 +87,7 @@ impl Engine {
                 excluded = owner;
             }
         }
-        // Encoded once, copied to each. Nobody of them has asked, so there is no stub.
+        // Encoded once, copied to each. None of them has asked, so there is no stub.
         let mut entry = std::mem::take(&mut self.scratch);
         entry.clear();
         put_message(&mut entry, Header { stub_id: 0, ..message.header() }, &message.body);
@@ -114,7 +114,7 @@ impl Engine {
         self.forward_entry(to, entry);
     }
 
-    /// The same for what somebody has sent. It may [wait](super::hold) for state that goes out soon.
+    /// The same for a connection's message. It may [wait](super::hold) for state that goes out soon.
     fn forward_entry(&mut self, to: usize, entry: &[u8]) {
         if let Some(connection) = &mut self.connections[to] {
             connection.send_entries(entry);

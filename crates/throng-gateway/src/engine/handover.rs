@@ -1,4 +1,4 @@
-//! Entities change cells, and with the cell perhaps the server that decides over them.
+//! Entities change cells, and with the cell perhaps their server.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,13 +25,13 @@ use crate::state::{MapKey, message_name};
 /// The map of a cell's state: `SpatialChannelData.entities`.
 pub(super) const ENTITIES_FIELD: u32 = 1;
 
-/// What the state of a cell is, unless its game says otherwise; then the gateway keeps no list there.
+/// The type of a cell's state, unless its game chooses another; then the gateway keeps no list there.
 const CELL_STATE: &str = "unrealpb.SpatialChannelData";
 
 /// `SpatialEntityState{removed: true}`.
 const FAREWELL: [u8; 2] = [0x10, 1];
 
-/// What the gateway itself writes is nobody's.
+/// The gateway's own writes have no writer.
 pub(super) const GATEWAY: u32 = u32::MAX - 1;
 
 /// Entities in one notice: with everything around them, they fit into a packet.
@@ -57,7 +57,8 @@ pub(super) struct Pace {
     moves: u32,
     /// Subscriptions, ends of them and notices that the moves took.
     actions: u32,
-    /// In the order in which they wanted to move. Each is in here once, unless its channel is removed and made anew.
+    /// In the order in which they wanted to move. Each is in here once, unless its channel is removed and created
+    /// again.
     late: VecDeque<u32>,
     /// When they are looked at again.
     retry_at: Option<Time>,
@@ -77,8 +78,8 @@ pub(super) struct EntityPace {
 struct Notices {
     key: Option<(u32, Vec<u32>)>,
     entries: Vec<u8>,
-    /// Entities whose state goes with notices, in ascending order. Whoever does not have the others gets theirs as first
-    /// updates.
+    /// Entities whose state goes with notices, in ascending order. Subscribers without the other entities get those as
+    /// first updates.
     carried: Vec<u32>,
 }
 
@@ -144,7 +145,7 @@ impl Engine {
         self.now.micros_since(self.start) / 1_000_000
     }
 
-    /// Whether an entity may move now, and with it so many as go with it.
+    /// Whether an entity may move now, together with this many others.
     fn check_pace(&self, entity: u32, movers: usize) -> Result<(), Refusal> {
         let (limits, second) = (&self.settings.limits, self.second());
         let moves = |window: u64, moves: u32| if window == second { moves } else { 0 };
@@ -218,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// Cells have an owner again. What they list and nobody decides over is its now, and what stands there but had to
-    /// stay on another list goes over.
+    /// Cells have an owner again. It takes over the entities on their lists that have no owner, and entities at this
+    /// place that had to stay on another list move to its list.
     pub(super) fn settle_cells(&mut self, cells: &[ChannelIndex]) {
         let ids: FxHashSet<u32> = cells.iter().map(|&cell| self.channel(cell).id).collect();
         let mut in_order: Vec<u32> = ids.iter().copied().collect();
@@ -271,7 +272,7 @@ impl Engine {
         self.cell_of_data(*self.by_channel_id.get(&entity)?)
     }
 
-    /// An entity's owner is gone for good: the owner of its cell takes over, if it is there.
+    /// An entity's owner is gone and will not come back: the owner of its cell takes over, if it is present.
     pub(super) fn find_home(&mut self, channel: ChannelIndex) {
         let id = self.channel(channel).id;
         if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
@@ -279,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// The owner of a cell takes over those of the cell's entities that nobody decides over, nor is expected to again.
+    /// The owner of a cell takes over those of the cell's entities that have no owner and do not wait for one.
     fn adopt(&mut self, cell: u32, listed: &[u32]) {
         let Some(owner) = self.cell_owner(cell) else { return };
         let is_awaited = |entity: &u32| self.by_channel_id.get(entity).is_none_or(|&at| self.channel(at).is_awaited);
@@ -335,7 +336,7 @@ impl Engine {
     }
 
     /// Which of the entities that move have their state in the notices of the move: as many as fit, in the order of the
-    /// plan. The same for all receivers. Who takes over what has not moved is sent no notice: the state comes as the first
+    /// plan. The same for all receivers. A new owner of unmoved entities gets no notice: the state comes as the first
     /// update then.
     fn carried_by_notices(&self, plan: &HandoverPlan<usize>) -> Vec<u32> {
         if !plan.has_notices() {
@@ -496,7 +497,7 @@ impl Engine {
         }
     }
 
-    /// The encoded object reference of an entity, for those who have to know it.
+    /// The encoded object reference of an entity, for connections that need it.
     pub(super) fn object_of(&self, entity: u32) -> Bytes {
         self.entities.get(&entity).map(|entity| entity.object.clone()).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Forwarded messages that wait a little for the state that goes out next, so that both take one write.
+//! Forwarded messages wait a little for the client's next state, so that both take one write.
 //!
-//! To write to a socket costs as much as all that is done for a message before. A client that is due for state within
-//! `max_hold_ms` gets what others have sent it with that state. What the gateway says itself, and what servers get, goes
-//! out at once, and everything before it.
+//! A write to a socket costs as much as all work for a message before it. If a client's next state is due within
+//! `max_hold_ms`, messages from others go out with that state. The gateway's own answers, and messages for servers, go
+//! out at once, with everything before them.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Engine {
         self.held.waiting.push(waiting);
     }
 
-    /// When somebody has waited long enough.
+    /// The time when a message has waited long enough.
     pub(super) fn next_release(&self) -> Option<Time> {
         self.held.first
     }
@@ -97,7 +97,7 @@ impl Engine {
         let step = self.next_step();
         let is_in_time = |&turn: &Time| turn > self.now && turn <= end;
         let turn = stream.next_turn(self.hub.now()).map(|turn| self.time_of(turn).max(step));
-        // Who is woken up by a change has a turn that is not known before the next step.
+        // The next turn of a reader that a change wakes up is not known before the next step.
         let woken = || (self.hub.is_disturbed() && stream.waits_for_change()).then_some(step);
         turn.filter(is_in_time).or_else(|| woken().filter(is_in_time))
     }

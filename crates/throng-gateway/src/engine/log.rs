@@ -1,4 +1,4 @@
-//! A channel's state as the hub sees it: what is due, encoded as complete messages of the protocol.
+//! The hub's view of a channel's state: due changes, encoded as complete messages of the protocol.
 //!
 //! ```text
 //! segment   0A len  08 channel  20 08  2A len  0A len  0A len type_url  12 len value
@@ -31,7 +31,7 @@ pub(super) const VALUE_MAX_BYTES: usize = 60_000;
 /// The writer of [`FramePart`]s that say where a segment's value lies. No connection has this number.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// The state of one channel; none as long as nobody has written.
+/// The state of one channel; none before the first write.
 #[derive(Debug)]
 pub(crate) struct ChannelLog {
     id: u32,
@@ -52,10 +52,10 @@ pub(crate) struct Forms {
     /// By the name of the schema, then by paths; without the first, which is everything. Peers choose the paths: std's
     /// keyed hash.
     known: HashMap<String, HashMap<Vec<String>, Variant>>,
-    /// Places that nobody needs.
+    /// Unused places.
     free: Vec<u16>,
     scratch: Mutex<Vec<Chunks>>,
-    /// What encodings are counted and timed with.
+    /// Counters and times of encodings.
     pub(super) meters: Arc<ChannelMeters>,
     pub(super) stopwatch: Stopwatch,
 }
@@ -85,7 +85,8 @@ impl Default for Forms {
 }
 
 impl Forms {
-    /// The form that shows only the fields at these paths of messages with this schema, if somebody has asked for it.
+    /// The form that shows only the fields at these paths of messages with this schema, if a subscriber has asked for
+    /// it.
     pub(super) fn find(&self, paths: &[String], schema: Option<&Schema>) -> Option<Variant> {
         self.known.get(schema_name(schema))?.get(paths).copied()
     }
@@ -180,7 +181,7 @@ impl ChannelLog {
         self.data.as_ref().map_or(0, |data| data.size_bytes())
     }
 
-    /// Whether a type is expected, and nobody has written anything.
+    /// Whether a type is expected, and nothing was written yet.
     pub(super) fn is_untouched(&self) -> bool {
         self.data.as_ref().is_some_and(|data| data.is_empty())
     }
@@ -249,13 +250,13 @@ impl ChannelLog {
         Ok(merged)
     }
 
-    /// Counts a turn that serves somebody who stands at `since`: the updates that have waited for it.
+    /// Counts a turn that serves a subscriber at `since`: the updates that have waited for it.
     fn count_waiting(&self, meters: &ChannelMeters, since: Tick, now: Tick) {
         let waiting = self.waiting.swap(0, Ordering::Relaxed);
         if waiting == 0 {
             return;
         }
-        // What had come before anybody stood there has waited for nobody.
+        // Updates from before the first reader have not waited for anybody.
         let began = Tick(self.waiting_since.load(Ordering::Relaxed)).newest(since);
         let lag_ms = now.since(began);
         let meters = meters.of(self.kind);
@@ -263,8 +264,8 @@ impl ChannelLog {
         meters.depth.record(waiting.into(), 1);
     }
 
-    /// From now on somebody knows everything up to the last change: later changes are dated later, if need be a little
-    /// ahead of the clock.
+    /// From now on a subscriber knows everything up to the last change: later changes are dated later, if need be a
+    /// little ahead of the clock.
     pub(super) fn seal(&self) {
         self.is_sealed.store(true, Ordering::Relaxed);
     }
@@ -299,7 +300,7 @@ impl ChannelLog {
         chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk.value)).collect()
     }
 
-    /// The whole state as one value; `None` if nobody has written.
+    /// The whole state as one value; `None` before the first write.
     pub(super) fn full(&self) -> Option<Any> {
         let data = self.data.as_ref()?;
         let mut value = Vec::new();
@@ -352,7 +353,7 @@ impl ChannelState for ChannelLog {
     }
 
     fn is_empty(&self) -> bool {
-        // An empty state of a known type is something to be told.
+        // An empty state of a known type has to be sent too.
         self.data.is_none()
     }
 
@@ -363,13 +364,13 @@ impl ChannelState for ChannelLog {
             self.count_waiting(&forms.meters, since, now);
         }
         if data.last_change().is_newer_than(now) {
-            // Dated ahead, see `date`: whoever gets this frame stands there.
+            // Dated ahead, see `date`: that is the point of every reader of this frame.
             frame.tick = data.last_change();
             self.seal();
         }
         forms.with_scratch(|chunks| {
             data.encode(tick_of(since), forms.mask(frame.variant), None, VALUE_MAX_BYTES, chunks);
-            // Of a type that nobody knows, any bytes may be an element of a list.
+            // For an unknown type, any bytes may be an element of a list.
             frame.says_once = chunks.appends() || data.schema().is_none();
             if since == Since::Start && chunks.is_empty() {
                 let start = frame.bytes.len();
@@ -383,7 +384,7 @@ impl ChannelState for ChannelLog {
                 push_parts(frame, number as u32, chunk);
             }
             if let Some(last) = chunks.len().checked_sub(1) {
-                // What cannot be cut out is a part without bytes.
+                // An empty part marks a writer whose bytes cannot be cut out.
                 let end = frame.bytes.len() as u32;
                 let mixed = chunks.mixed_writers().iter();
                 frame.parts.extend(mixed.map(|&writer| FramePart { segment: last as u32, writer, start: end, end }));

@@ -1,4 +1,4 @@
-//! Those who were lost and may come back, and until when.
+//! Lost connections that may come back, with their deadlines.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,8 +8,8 @@ use throng_wire::{Tick, Time};
 use super::channel::Wanted;
 use super::port::Side;
 
-/// What a lost connection had, by the ids of channels. What goes to another owner meanwhile is taken out. What is removed
-/// stays in here, and is told from a channel that has its id by when that was made.
+/// The belongings of a lost connection, by the ids of channels. Channels that get another owner meanwhile are removed
+/// from it. Removed channels stay in here; their creation time distinguishes them from new channels with the same id.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) connection_id: u32,
@@ -28,10 +28,10 @@ pub(super) struct Kept {
     pub(super) since: Tick,
 }
 
-/// Who may come back.
+/// Connections that may come back.
 pub(super) type LostKey = (Side, String);
 
-/// All of them. Whoever is lost last under a name is the one who can come back.
+/// All of them. The last connection lost under a name is the one that can come back.
 #[derive(Debug, Default)]
 pub(super) struct LostOnes {
     /// Hashed with the standard library's keyed hash: peers choose their names.
@@ -41,7 +41,7 @@ pub(super) struct LostOnes {
     /// All, in the order in which they were lost.
     by_age: BTreeMap<u64, LostKey>,
     connection_ids: FxHashSet<u32>,
-    /// Who waits to own a channel again: the number of the loss, by the id of the channel.
+    /// Losses that wait for a channel: the number of the loss, by the id of the channel.
     owners: FxHashMap<u32, u64>,
     losses: u64,
 }
@@ -51,7 +51,7 @@ impl LostOnes {
         self.by_name.len()
     }
 
-    /// Whether somebody who is awaited has this connection id.
+    /// Whether an awaited connection has this connection id.
     pub(super) fn has_connection_id(&self, id: u32) -> bool {
         self.connection_ids.contains(&id)
     }
@@ -60,7 +60,7 @@ impl LostOnes {
         self.by_name.get(key).map(|(_, lost)| lost)
     }
 
-    /// Remembers one; who had been lost under the same name before is not awaited any more.
+    /// Remembers a lost connection; an older one of the same name is not awaited any more.
     pub(super) fn insert(&mut self, key: LostKey, lost: Lost) -> Option<Lost> {
         let former = self.take(&key);
         self.losses += 1;
@@ -105,7 +105,7 @@ impl LostOnes {
         self.take(&key).map(|lost| (key, lost))
     }
 
-    /// The one who is missed least: the first lost of those who own nothing, or of all.
+    /// The least important loss: the first of those that own nothing, or of all.
     pub(super) fn take_least(&mut self) -> Option<(LostKey, Lost)> {
         let owns_nothing = |key: &&LostKey| self.get(key).is_some_and(|lost| lost.owned.is_empty());
         let key = self.by_age.values().find(owns_nothing).or_else(|| self.by_age.values().next())?.clone();
@@ -116,7 +116,7 @@ impl LostOnes {
         self.by_name.values().map(|(_, lost)| lost)
     }
 
-    /// Takes a channel away from the one who waits to own it again; who that is.
+    /// Takes a channel away from the loss that waits for it, and returns that loss.
     pub(super) fn disown(&mut self, id: u32) -> Option<&mut Lost> {
         let key = self.by_age.get(&self.owners.remove(&id)?)?;
         let (_, lost) = self.by_name.get_mut(key)?;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_nothing_is_missed_least() {
+    fn a_lost_connection_without_channels_is_given_up_first() {
         let mut ones = LostOnes::default();
         ones.insert(name("world"), lost(1, &[7], None));
         ones.insert(name("stranger"), lost(2, &[], None));

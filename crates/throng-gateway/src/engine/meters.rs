@@ -1,7 +1,7 @@
-//! How channels do, by type: how long their turns take, how long updates wait for one, and how many do.
+//! Metrics of channels, by type: time of their turns, waiting time of updates, and number of waiting updates.
 //!
-//! A channel's *turn* is one encoding of what has changed: for everybody who stands at the same point. Types are few and
-//! fixed, so these are all the labels that there will ever be.
+//! A channel's *turn* is one encoding of its changes, for all subscribers at the same point. Types are few and fixed,
+//! so these are all the labels that there will ever be.
 
 use std::fmt;
 use std::sync::Arc;

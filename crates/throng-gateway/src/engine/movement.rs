@@ -1,4 +1,4 @@
-//! State that may get lost on its way: which subscriptions have it so, and what becomes of what was sent.
+//! State that may be lost in the network: which subscriptions use it, and the results of its datagrams.
 //!
 //! ```text
 //!  frame due --> lane of the subscription --> reliable: complete, too long, or said once only
@@ -8,12 +8,12 @@
 //!                                                      lost: told again, unless a later frame was sent
 //! ```
 //!
-//! Two rules keep the order. No datagram of a channel is sent while the peer may lack something reliable of that channel.
-//! And a datagram is thrown away by whoever holds it once something reliable of its channel is newer: by the transport
+//! Two rules keep the order. No datagram of a channel is sent while the peer may lack something reliable of that
+//! channel. A datagram is discarded once something reliable of its channel is newer: by the transport
 //! ([`Datagrams::send`]'s `after_bytes`) and by the client.
 //!
-//! Each frame tells everything since the newest that has arrived ([`throng_replica::Stream::keep_track`]), so nothing is
-//! missing when one is lost, and nobody ever sees a state that was none.
+//! Each frame holds all changes since the newest that has arrived ([`throng_replica::Stream::keep_track`]), so nothing
+//! is missing when one is lost, and no client ever sees a state that never existed.
 
 use throng_replica::{ChannelIndex, ChannelState, Frame, Outgoing, Since, Stream, SubscriptionId};
 use throng_wire::{Tick, Time};
@@ -52,7 +52,7 @@ struct Lane {
     is_plain: bool,
 }
 
-/// What to tell the stream about a frame that it handed out.
+/// The report to the stream about a frame that it returned.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
     /// It counts as received.
@@ -153,7 +153,7 @@ impl MovementTurn<'_> {
 }
 
 impl Engine {
-    /// The transport knows what became of some of the datagrams of a connection. It need not be told if all arrived.
+    /// The transport knows the results of some datagrams of a connection. It need not report if all arrived.
     pub fn datagrams_settled(&mut self, now: Time, key: Key) {
         self.now = now;
         if let Some(index) = self.place(key) {
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// A subscription that goes on wants its state the reliable way now, or does not any more.
+    /// An existing subscription now wants its state the reliable way, or no longer does.
     pub(super) fn change_lane(&mut self, target: usize, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
         match self.connection_mut(target).movement.as_mut().and_then(|movement| movement.lane_mut(id)) {
             Some(lane) => lane.is_plain = wanted.reliable,
@@ -192,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Before a plan: what has arrived need not be told again.
+    /// Before a plan: state that has arrived need not be sent again.
     pub(super) fn take_all_fates(&mut self) {
         let mut movers = std::mem::take(&mut self.movers);
         movers.retain(|&key| {

@@ -1,8 +1,8 @@
-//! Where an entity is: which part of its state says so.
+//! The position of an entity: which part of its state holds it.
 //!
-//! In this order: what the settings of its channel type name, the layout of a type that is known (`TransformState`, a
-//! message with an `unrealpb.ActorState`), and of a type that nothing is known of the layout of Unreal's plugin, if an
-//! Unreal server has spawned the entity. Anything else stays where it is, and the log says so once for each type.
+//! In this order: the path in the settings of its channel type; the layout of a known type (`TransformState`, a message
+//! with an `unrealpb.ActorState`); for an unknown type the layout of Unreal's plugin, if an Unreal server has spawned
+//! the entity. Entities of any other type stay in their cell, and the log says that once for each type.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::settings::PositionSetting;
 use crate::spatial::Position;
 use crate::state::{DataState, VectorPath, message_name};
 
-/// What is known of each type of entities. Hashed with the standard library's keyed hash: peers name types.
+/// The position's place for each type of entities. Hashed with the standard library's keyed hash: peers name types.
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<String, Known>);
 
@@ -40,16 +40,16 @@ enum Place {
     Nowhere,
 }
 
-/// Types that are remembered. What is beyond has no position.
+/// Types that are remembered. Entities beyond the world have no position.
 const TYPES_MAX: usize = 1_024;
 
-/// What Unity's entities are.
+/// The type of Unity's entities.
 const TRANSFORM: &str = "channeldpb.TransformState";
 
 /// `TransformState.position`.
 const TRANSFORM_POSITION: &str = "2";
 
-/// Entities of a type whose position nobody knows.
+/// Entities of a type whose position is not known.
 const NO_POSITION: Refusal = Refusal::Spatial("position_unknown");
 
 impl Engine {
@@ -93,8 +93,8 @@ impl Engine {
         self.entities.get(&self.channel(channel).id).is_some_and(|entity| !entity.object.is_empty())
     }
 
-    /// An entity has changed and does not say where it is. If nobody knows where its type would say so, the log is told,
-    /// once for each type.
+    /// An entity has changed and does not say where it is. If the position's place in its type is unknown, the log says
+    /// that once for each type.
     pub(super) fn miss_position(&mut self, channel: ChannelIndex) {
         let is_spawned = self.is_spawned(channel);
         let Some(data) = self.hub.state(channel).data() else { return };

@@ -1,12 +1,12 @@
-//! Who was lost and may come back: a crashed world server with its channels, a client whose network broke.
+//! Lost connections that may come back: a crashed world server with its channels, a client whose network broke.
 //!
-//! What a lost connection had is kept under who it said it was. Whoever is let in under the same name, through a door
-//! of the same side, gets its connection id, its channels and its subscriptions back. Until then its channels have no
-//! owner, and nobody else can take them; but an entity that is moved to the cell of a server that is there goes over.
+//! The belongings of a lost connection are kept under its name. A login under the same name, through a door of the same
+//! side, gets its connection id, its channels and its subscriptions back. Until then its channels have no owner, and
+//! nobody else can take them; but an entity that moves to the cell of a present server gets that owner.
 //!
-//! As long as a connection lives, what it has is its own: a newcomer under the same name is let in as somebody else,
-//! with an id of its own and nothing to take over. Of several that were lost under one name the last one counts, and
-//! comes back once. Who may use a name is for the authentication provider to say.
+//! As long as a connection lives, it keeps its belongings: another login under the same name becomes another
+//! connection, with a new id and nothing to take over. If several were lost under one name, only the last one can come
+//! back, once. The authentication provider decides who may use a name.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Engine {
         (true, self.lost.insert(key, lost))
     }
 
-    /// Gives up those who are missed least while there are more than allowed: a name costs a peer nothing.
+    /// Gives up the least important losses while there are more than allowed: a name costs a peer nothing.
     pub(super) fn forget_the_least(&mut self) {
         while self.lost.len() > self.settings.limits.max_recoverable as usize {
             let Some(((side, _), lost)) = self.lost.take_least() else { return };
@@ -103,7 +103,7 @@ impl Engine {
         self.send_to_all(others, Header::new(id, msg_type), body);
     }
 
-    /// Gives a newcomer the connection id of who it was; whether it was somebody.
+    /// Gives a new connection the connection id of its lost predecessor; whether there was one.
     pub(super) fn take_over(&mut self, index: usize) -> bool {
         let connection = self.connection(index);
         let key = (connection.side, connection.identifier.clone());
@@ -115,7 +115,7 @@ impl Engine {
         true
     }
 
-    /// What a newcomer is told after it has been let in.
+    /// The messages to a connection that has come back.
     pub(super) fn welcome(&mut self, index: usize, recovers: bool) {
         if recovers {
             self.restore(index);
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// What it owned and nobody has taken meanwhile, in the order of ids.
+    /// The channels that it owned and that have no new owner, in the order of ids.
     fn return_channels(&mut self, index: usize, lost: &Lost) -> Vec<ChannelIndex> {
         let mut ids: Vec<u32> = lost.owned.iter().copied().collect();
         ids.sort_unstable();
@@ -166,7 +166,7 @@ impl Engine {
                 self.subscribe_anew(index, channel, (wanted, since));
                 continue;
             }
-            // A server is told the state as it is.
+            // A server gets the state as it is.
             match self.serve_from(index, channel, wanted, StreamStart::Changes) {
                 Ok(number) => {
                     let subscriber = Subscriber::new(number, wanted, since);
@@ -195,12 +195,12 @@ impl Engine {
         }
     }
 
-    /// A channel is removed: nobody who comes back owns it.
+    /// A channel is removed: no connection that comes back owns it.
     pub(super) fn forget_for_recovery(&mut self, id: u32) {
         self.lost.disown(id);
     }
 
-    /// The channel that somebody who was lost had subscribed to, if it is still there.
+    /// A lost connection's subscribed channel, if it still exists.
     fn kept_channel(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
         let channel = *self.by_channel_id.get(&id)?;
         (self.channel(channel).birth == birth).then_some(channel)
@@ -291,7 +291,7 @@ impl Engine {
         self.unix_start_ns.saturating_add((tick.0 as i64).saturating_mul(1_000_000))
     }
 
-    /// Gives up those who have not come back in time.
+    /// Gives up lost connections that have not come back in time.
     pub(super) fn surrender(&mut self) {
         while let Some(((side, _), lost)) = self.lost.take_late(self.now) {
             self.tell_owners_of_loss(side, &lost);
@@ -328,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// What becomes of a channel whose owner will not come back.
+    /// Decides about a channel whose owner will not come back.
     pub(super) fn give_up_channel(&mut self, channel: ChannelIndex) {
         let removes = self.channel(channel).settings.remove_channel_after_owner_removed;
         if removes && self.channel(channel).id != GLOBAL_CHANNEL {

@@ -1,4 +1,4 @@
-//! Why something that a peer asked for was not done.
+//! Why a peer's request was refused.
 
 use thiserror::Error;
 
@@ -33,7 +33,7 @@ pub enum Refusal {
     /// The channel has an owner already, or its id is taken.
     #[error("the channel exists or has an owner")]
     ChannelExists,
-    /// Nobody owns the channel, so nobody can be asked.
+    /// The channel has no owner to decide.
     #[error("the channel has no owner")]
     NoOwner,
     /// The state could not be changed, for this reason.
@@ -42,7 +42,7 @@ pub enum Refusal {
     /// A limit stands in the way; which.
     #[error("a limit is reached: {0}")]
     Limit(&'static str),
-    /// Nobody said who it is in time.
+    /// No login in time.
     #[error("not authenticated in time")]
     Unauthenticated,
     /// The world is not there, or the position is not in it.

@@ -1,4 +1,4 @@
-//! Coming in, and going.
+//! Login and end of connections.
 
 use std::time::Duration;
 
@@ -80,7 +80,8 @@ impl Engine {
             result: result.into(),
             conn_id: self.connection(index).id,
             compression_type: i32::from(self.settings.advises_snappy),
-            // Whoever is told so waits for RECOVERY_END, which only servers get: a client begins anew.
+            // A client that reads true would wait for RECOVERY_END, which only servers get; false makes the client
+            // start again.
             should_recover: recovers && self.connection(index).is_server(),
         };
         let header = Header::new(GLOBAL_CHANNEL, message_type::AUTH);
@@ -93,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Lets a connection in; whether it comes back as somebody who was lost.
+    /// Logs a connection in; whether it comes back after a loss.
     fn admit(&mut self, index: usize) -> bool {
         let connection = self.connection_mut(index);
         connection.admit();
@@ -107,9 +108,8 @@ impl Engine {
         self.take_over(index)
     }
 
-    /// Who comes in under a name that somebody inside bears takes the place of that one, which is ended. Usually it is the
-    /// same peer: its network has changed or its machine was restarted, and nobody has told us of the end of the old
-    /// connection.
+    /// A login under the name of a live connection replaces that connection, which is closed. Usually it is the same
+    /// peer: its network has changed or its machine was restarted, and the end of the old connection was not noticed.
     ///
     /// A client has to have proven its name. A server's name counts if it is what lost servers are found by (`-scr`):
     /// without that, servers may share one.
@@ -127,7 +127,7 @@ impl Engine {
         if let Some(former) = former {
             self.notice(former, name.1, "superseded");
             self.counters.superseded += 1;
-            // What it had is kept for whom it may be, as for one that was lost.
+            // Its belongings are kept for a return, as for a lost connection.
             self.end(former, EndCause::Lost);
         }
     }
@@ -147,13 +147,13 @@ impl Engine {
         self.note_failed_login(index);
     }
 
-    /// How long a newcomer is waited for, if it is not for ever.
+    /// How long the gateway waits for a new connection's login, if not for ever.
     pub(super) fn login_patience(&self) -> Option<Duration> {
         let ms = self.settings.limits.max_unauthenticated_ms;
         (ms > 0).then(|| Duration::from_millis(ms.into()))
     }
 
-    /// Sees to it that a connection is ended unless it has said in time who it is.
+    /// Closes a connection unless it logs in in time.
     pub(super) fn begin_patience(&mut self, index: usize, patience: Option<Duration>) {
         let Some(patience) = patience else { return };
         let end = self.now.after(patience);
@@ -163,7 +163,7 @@ impl Engine {
         self.strangers.insert((end, key));
     }
 
-    /// Takes that back. What is left of the patience.
+    /// Takes that back. The remaining time to log in.
     fn stop_patience(&mut self, index: usize) -> Option<Duration> {
         let now = self.now;
         let connection = self.connection_mut(index);
@@ -207,7 +207,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets a connection, after everybody who has to know has been told.
+    /// Removes a connection, after everybody concerned has been notified.
     pub(super) fn end(&mut self, index: usize, cause: EndCause) {
         let (keeps_its_place, former) = self.remember_for_recovery(index, cause);
         self.leave_channels(index, !keeps_its_place);
@@ -239,7 +239,7 @@ impl Engine {
         self.forget_the_least();
     }
 
-    /// Ends all subscriptions of a connection; the owners may have to be told.
+    /// Ends all subscriptions of a connection; the owners may have to be notified.
     fn leave_channels(&mut self, index: usize, tells: bool) {
         let hub = self.hub_id(index);
         let channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
@@ -261,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// What becomes of the channels of an owner that has gone. None has an owner any more before the first is given up:
+    /// Decides about the channels of an owner that has gone. None has an owner any more before the first is given up:
     /// so none is given back to who goes.
     fn lose_owner(&mut self, index: usize, may_return: bool) {
         let owned = std::mem::take(&mut self.connection_mut(index).owned);

@@ -1,4 +1,4 @@
-//! Subscriptions: who asks for whom, and what is granted.
+//! Subscriptions: requests for oneself and for others, and the granted options.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ const SUBSCRIPTIONS_PER_REQUEST: u64 = 256;
 /// Bytes of memory of a state that cost as much if a client is sent all of it: some hundred microseconds of encoding.
 const STATE_BYTES_PER_REQUEST: u64 = 1 << 20;
 
-/// How often forms that nobody uses are looked for, at most.
+/// Shortest time between two searches for unused forms.
 const RECLAIM_EVERY_MS: u32 = 1_000;
 
 /// A subscription that was made or changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subscribed {
     subscriber: Subscriber,
-    /// Whether it is new, or gives other rights than before: what others have to be told.
+    /// Whether it is new, or gives other rights than before: the facts for the notices to others.
     is_news: bool,
 }
 
@@ -91,8 +91,8 @@ impl Engine {
         self.member_by_id(conn_id).ok_or(Refusal::UnknownConnection)
     }
 
-    /// Subscribes a connection, or changes its subscription. The one who asked, the subscriber and the owner are told,
-    /// unless nothing has changed that they would have to know.
+    /// Subscribes a connection, or changes its subscription. The sender of the request, the subscriber and the owner
+    /// are notified, unless nothing that concerns them has changed.
     pub(super) fn subscribe_and_tell(
         &mut self,
         from: usize,
@@ -147,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// Subscribes a connection with what it had, from the beginning. What it may have of the channel is void: the protocol
-    /// has no other word for that than the end of the subscription, so it is told of an end and a beginning. Nothing has
+    /// Subscribes a connection with what it had, from the beginning. Its copy of the channel is void. The protocol has
+    /// no other message for that than the end of the subscription, so it gets an end and a new beginning. Nothing has
     /// changed for anybody else.
     pub(super) fn subscribe_anew(&mut self, target: usize, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
         self.unsubscribe(target, channel);
@@ -168,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Whoever missed a removal that nobody remembers begins from the beginning.
+    /// A subscriber that missed a forgotten removal starts again with the whole state.
     pub(super) fn renew_the_outdated(&mut self) {
         let (_, slots) = self.hub.writers();
         let mut outdated: Vec<(usize, ChannelIndex)> = Vec::new();
@@ -249,7 +249,7 @@ impl Engine {
                 sets.push(subscriber.variant);
             }
         }
-        // What is refused leaves nothing behind: forms are few, and everybody shares them.
+        // A refused subscription leaves nothing behind: forms are few and shared.
         match self.forms.find(masks, schema.as_deref()) {
             Some(known) if sets.contains(&known) => return Ok(known),
             _ if sets.len() >= most => return Err(Refusal::Limit("mask_sets")),
@@ -279,7 +279,7 @@ impl Engine {
         }
     }
 
-    /// If there is no room for another form, forgets those that nobody uses, nor will when it comes back. Not all the
+    /// If there is no room for another form, forgets those that no present or awaited subscriber uses. Not all the
     /// time.
     fn reclaim_forms(&mut self) {
         let tick = self.tick();
@@ -293,7 +293,7 @@ impl Engine {
         self.forms.retain(&used.collect());
     }
 
-    /// What is known of the messages that the channel holds, or will hold.
+    /// The schema of the messages that the channel holds, or will hold.
     fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
         match self.hub.state(index).data() {
             Some(data) => data.schema().cloned(),
@@ -333,7 +333,7 @@ impl Engine {
         let subscription =
             StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant: wanted.variant };
         let subscription = match wanted.access {
-            // Who may not read holds a place and is sent nothing.
+            // A subscriber without read access holds a place and gets nothing.
             Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
             _ => subscription,
         };
@@ -367,7 +367,7 @@ impl Engine {
         let granted = self.granted(target, former);
         let sees_other = (granted.access == Access::None) != (wanted.access == Access::None);
         if sees_other || former.variant != wanted.variant {
-            // Who sees more than before has to be told what is already there, unless it says that it knows.
+            // A subscriber that sees more than before gets the existing state, unless it says that it knows it.
             self.unsubscribe(target, index);
             return self.serve(target, index, wanted, skips_first);
         }
@@ -431,7 +431,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a subscription; whether there was one. Nobody is told.
+    /// Ends a subscription; whether there was one. Nobody is notified.
     pub(super) fn unsubscribe(&mut self, target: usize, channel: ChannelIndex) -> bool {
         let Some(former) = self.channel_mut(channel).subscribers.remove(&(target as u32)) else { return false };
         let hub = self.hub_id(target);

@@ -1,4 +1,4 @@
-//! A step's work, shared out to other threads when there is enough of it.
+//! Divides a step's work among other threads if there is enough of it.
 //!
 //! Helpers are started for a part of the step and end with it. That takes about 30 us each, with the memory of a thread,
 //! and is only done for work of milliseconds. The threads of a work-stealing pool would look for more to do after each
@@ -22,7 +22,7 @@ impl Threads {
         Threads { count }
     }
 
-    /// These threads for things of so many bytes together.
+    /// These threads for things of this many bytes together.
     pub(super) fn given(&self, bytes: usize) -> Given<'_> {
         Given { threads: self, bytes }
     }
@@ -51,7 +51,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// So many things, and so many bytes in them, for at most so many threads.
+    /// This many things, and this many bytes in them, for at most this many threads.
     fn of(items: usize, bytes: usize, threads: usize) -> Plan {
         let work_bytes = items.saturating_mul(ITEM_BYTES).saturating_add(bytes);
         let run = NonZero::new(items.saturating_mul(RUN_BYTES) / work_bytes.max(1)).unwrap_or(NonZero::<usize>::MIN);
@@ -83,14 +83,14 @@ fn share_out<T: Send>(items: &mut [T], plan: Plan, job: impl Fn(&mut T) + Sync) 
     });
 }
 
-/// What one thing costs besides its bytes, in bytes: a write to a socket takes 8 us, and 1 KB is copied or encoded in about
-/// 1 us.
+/// The cost of one item besides its bytes, in bytes: a write to a socket takes 8 us, and 1 KB is copied or encoded in
+/// about 1 us.
 const ITEM_BYTES: usize = 8 * 1_024;
 
 /// Work for one more thread: about 2 ms.
 const SHARED_OUT_BYTES: usize = 256 * ITEM_BYTES;
 
-/// What a thread takes at a time, at least.
+/// The smallest amount of work that a thread takes at a time.
 const RUN_BYTES: usize = 8 * ITEM_BYTES;
 
 #[cfg(test)]
@@ -100,7 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Threads that took part in so many jobs of so many bytes together. Each waits a moment, so that others come in.
+    /// Threads that took part in this many jobs of this many bytes together. Each waits a moment, so that others come
+    /// in.
     fn threads_used(items: usize, bytes: usize) -> usize {
         let seen = Mutex::new(HashSet::new());
         let mut items = vec![(); items];

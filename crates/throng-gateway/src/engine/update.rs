@@ -25,7 +25,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whose words an update is. The owner may write, and who was granted it. So may any other server as long as there
+    /// The writer of an update. The owner may write, and who was granted it. So may any other server as long as there
     /// is an owner; then it is as if the owner had said it.
     fn writer_of(&self, from: usize, channel: ChannelIndex) -> Result<usize, Refusal> {
         let channel = self.channel(channel);
@@ -46,7 +46,7 @@ impl Engine {
         self.merge(channel, from, data)
     }
 
-    /// The empty state of the type that the settings name, if they do and nobody has said anything else.
+    /// The empty state of the type in the settings, if there is one and nothing was written yet.
     pub(super) fn begin_empty(&mut self, channel: ChannelIndex) {
         let settings = &self.channel(channel).settings;
         let Some(name) = settings.data_msg_full_name.clone() else { return };
@@ -66,7 +66,7 @@ impl Engine {
         self.hub.state_mut(channel).set_options(options);
     }
 
-    /// What a state may grow to.
+    /// The size that a state may reach.
     pub(super) fn state_limits(&self) -> StateLimits {
         let bytes = usize::try_from(self.settings.limits.max_state_bytes).unwrap_or(usize::MAX);
         StateLimits { state_bytes: bytes, unit_bytes: VALUE_MAX_BYTES, ..StateLimits::default() }
@@ -81,7 +81,7 @@ impl Engine {
         let state = self.hub.state_mut(channel);
         let had_data = state.data().is_some();
         let before = state.size_bytes() as u64;
-        // What only takes the place of something needs no room.
+        // An update that only replaces something needs no room.
         limits.state_bytes = state_bytes.min(usize::try_from(before + room.bytes).unwrap_or(usize::MAX));
         if is_short {
             limits.state_bytes = limits.state_bytes.min(state.size_bytes());

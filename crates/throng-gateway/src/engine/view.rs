@@ -1,4 +1,5 @@
-//! What an operator sees of the engine: rows of a table, a bounded slice at a time, so that looking never holds up anybody.
+//! The operators' view of the engine: rows of a table, a bounded slice at a time, so that viewing never delays the
+//! engine for long.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::handover::ENTITIES_FIELD;
 use super::port::{EndCause, Side};
 use throng_wire::Time;
 
-/// What there is to look at.
+/// The views for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Connections of world servers and clients.
@@ -47,7 +48,7 @@ pub struct ConnectionRow {
     pub side: &'static str,
     /// Where it comes from.
     pub address: String,
-    /// Who it says it is. Anything that a peer may say.
+    /// Its claimed name. Anything that a peer may say.
     pub player: String,
     /// How far it has come: `stranger`, `asked` or `member`.
     pub stage: &'static str,
@@ -74,7 +75,7 @@ pub struct ChannelRow {
     pub subscribers: usize,
     /// Bytes of its state.
     pub state_bytes: usize,
-    /// What its creator said about it: the beginning.
+    /// The beginning of its creator's metadata.
     pub metadata: String,
 }
 
@@ -98,7 +99,7 @@ pub struct CellRow {
 pub struct EntityRow {
     /// Its channel.
     pub channel: u32,
-    /// The cell that lists it, if somebody has said where it is.
+    /// The cell that lists it, if its position is known.
     pub cell: Option<u32>,
     /// The connection of who decides over it, if that is there.
     pub owner: Option<u32>,
@@ -117,7 +118,7 @@ pub struct Slice {
     pub next: Option<usize>,
 }
 
-/// A name that is not let in for a while.
+/// A banned name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedName {
     /// At which door.
@@ -176,7 +177,7 @@ impl Engine {
         true
     }
 
-    /// Names that are not let in, up to `limit` of them.
+    /// Banned names, up to `limit` of them.
     pub fn blocked_names(&self, limit: usize) -> Vec<BlockedName> {
         let names = self.blocked.iter(self.now).take(limit);
         names.map(|(who, left)| BlockedName { side: who.side, player: who.name.clone(), left }).collect()

@@ -1,4 +1,4 @@
-//! From what the gateway was told to what the shell has to know.
+//! From the gateway's settings to the shell's options.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use crate::settings::{Limits, Listener, Network, Settings};
 /// An event with one message, and what surrounds it.
 const EVENT_BYTES: usize = 2 << 10;
 
-/// What surrounds the two tokens of a login.
+/// The bytes around the two tokens of a login.
 const AUTH_BYTES: u32 = 256;
 
 impl ServeOptions {
-    /// What settings mean for the shell.
+    /// The shell's options from the settings.
     ///
     /// # Errors
     /// An address that is none, or an encrypted door without certificate.
@@ -49,7 +49,7 @@ impl ServeOptions {
 }
 
 impl DeskLimits {
-    /// What settings mean for the desk.
+    /// The desk's options from the settings.
     pub fn from_settings(settings: &Settings) -> DeskLimits {
         let limits = &settings.limits;
         DeskLimits {
@@ -65,7 +65,7 @@ impl DeskLimits {
 }
 
 impl DoorLimits {
-    /// What limits mean for a door.
+    /// A door's options from the limits.
     pub fn from_limits(limits: &Limits, side: Side) -> DoorLimits {
         DoorLimits::new(side).with_limits(limits, side)
     }

@@ -1,4 +1,4 @@
-//! What the shell has done and refused.
+//! Counters of the shell: work and refusals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,23 +39,23 @@ pub enum Reason {
     BadPacket,
     /// More messages or bytes in a second than allowed; they are read later.
     TooFast,
-    /// Ended before it had said who it is, or because it guessed too often.
+    /// Closed before login, or because of too many guesses.
     Stranger,
     /// More waits for the peer than allowed.
     TooSlow,
     /// The last bytes did not go out in time.
     FlushLate,
-    /// Nothing was heard for too long.
+    /// Silent for too long.
     Silent,
     /// A message that is too long for any packet.
     MessageTooLong,
     /// The authentication provider did not answer, or too many questions wait for it.
     AuthUnavailable,
-    /// Clients are not let in before a server owns the GLOBAL channel.
+    /// Clients cannot log in before a server owns the GLOBAL channel.
     NoMaster,
     /// Accepting a connection failed, most often because there are too many open files.
     Accept,
-    /// A datagram that no honest peer could have sent. Its address may be somebody else's.
+    /// A datagram that no honest peer could have sent. Its address may be forged.
     BadDatagram,
     /// Came to a TLS or WebSocket door and left again, or asked for a page, without doing any harm: health checks do.
     Probe,
@@ -136,7 +136,7 @@ impl Reason {
         }
     }
 
-    /// Whether a peer that does this often is shut out.
+    /// Whether a peer that does this often is banned.
     pub(crate) fn is_strike(self) -> bool {
         matches!(
             self,

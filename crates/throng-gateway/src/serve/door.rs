@@ -1,4 +1,4 @@
-//! What the tasks of one door share, and the life of a connection from the door to its end.
+//! Shared data of one door's tasks, and the life of a connection from its acceptance to its end.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -44,13 +44,13 @@ impl Clock {
     }
 }
 
-/// What all doors share.
+/// Shared data of all doors.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
-    /// What peers bring about is written down, in moderation.
+    /// Events caused by peers are logged, at a limited rate.
     pub(crate) ration: Arc<Ration>,
     /// True as long as clients have to wait for a server to own the GLOBAL channel.
     pub(crate) waits_for_master: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) arrivals: Arc<Throttle>,
     /// How fast encrypted connections of clients are begun.
     pub(crate) handshakes: Arc<Throttle>,
-    /// Turns true when nothing more is to be let in.
+    /// Becomes true when no more connections are accepted.
     pub(crate) closing: watch::Receiver<bool>,
     /// How long connections may take to end when the gateway does.
     pub(crate) drain: Duration,
@@ -78,16 +78,16 @@ pub(crate) struct Door {
     limits: watch::Sender<Arc<DoorLimits>>,
     /// [`DoorLimits::queued_bytes`], for the queues: they look at it whenever something is sent.
     queue_limit_bytes: Arc<AtomicUsize>,
-    /// What a connection costs that says nothing.
+    /// The memory of a silent connection.
     connection_bytes: usize,
-    /// What the kernel keeps for a peer who does not read.
+    /// The kernel's memory for a peer that does not read.
     kernel_bytes: AtomicUsize,
     gate: Mutex<Gate>,
     shared: Shared,
 }
 
-/// What a connection costs that is open and says nothing, as measured by a test ("memory" of the command's tests): its
-/// task, what the engine and the socket's driver keep of it, and the buffers of its transport.
+/// The memory of an open, silent connection, as measured by a test ("memory" of the command's tests): its task, the
+/// records of the engine and the socket's driver, and the buffers of its transport.
 fn connection_bytes(options: &DoorOptions) -> usize {
     let transport = match &options.transport {
         Transport::Tcp => 9 << 10,
@@ -159,12 +159,12 @@ impl Door {
         Door::new(&options, shared)
     }
 
-    /// What a peer may do, as of now.
+    /// The present limits of a peer.
     pub(crate) fn limits(&self) -> Arc<DoorLimits> {
         Arc::clone(&self.limits.borrow())
     }
 
-    /// Other limits from now on, for those who are inside too.
+    /// Other limits from now on, for existing connections too.
     pub(crate) fn set_limits(&self, limits: DoorLimits) {
         self.queue_limit_bytes.store(limits.queued_bytes, Ordering::Relaxed);
         let limits = Arc::new(limits);
@@ -181,7 +181,7 @@ impl Door {
         self.shared.counters.of(self.side)
     }
 
-    /// What the kernel keeps for a peer who does not read: known once there is a socket.
+    /// The kernel's memory for a peer that does not read: known once there is a socket.
     pub(crate) fn kernel_bytes(&self) -> usize {
         self.kernel_bytes.load(Ordering::Relaxed)
     }
@@ -208,7 +208,7 @@ impl Door {
         self.shared.clock.instant(time)
     }
 
-    /// What records the sessions of this door.
+    /// Records the sessions of this door.
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.shared.recorder.as_ref().filter(|_| self.side == Side::Client)
     }
@@ -218,7 +218,7 @@ impl Door {
         let _ = self.shared.engine_end.clone().changed().await;
     }
 
-    /// Whether the gateway is going down: then nobody who is ended is at fault.
+    /// Whether the gateway is stopping: then no closed peer is at fault.
     fn is_closing(&self) -> bool {
         *self.shared.closing.borrow()
     }
@@ -282,7 +282,7 @@ impl Door {
         }
     }
 
-    /// The same for who knocks again if nobody opens: false, and a knock less is looked at.
+    /// The same for a peer that tries again after a refusal: false, and the attempt is not counted.
     pub(crate) fn may_arrive(&self, address: SocketAddr) -> bool {
         let per_s = self.limits().all_arrivals_per_s;
         let may = self.side == Side::Server || self.shared.arrivals.take(self.now(), per_s, Duration::ZERO).is_some();
@@ -306,12 +306,12 @@ impl Door {
         self.gate().has_room()
     }
 
-    /// The addresses that are shut out, as many as `limit`.
+    /// The banned addresses, up to `limit`.
     pub(crate) fn bans(&self, limit: usize) -> Vec<Ban> {
         self.gate().bans(self.now()).take(limit).collect()
     }
 
-    /// How many addresses are shut out.
+    /// The number of banned addresses.
     pub(crate) fn ban_count(&self) -> usize {
         self.gate().ban_count(self.now())
     }
@@ -348,14 +348,13 @@ pub(crate) struct Pass {
     claim: Option<Claim>,
     /// It counts as accepted.
     is_accepted: bool,
-    /// What it costs.
+    /// Its memory.
     _holding: Holding,
     _alive: mpsc::Sender<()>,
 }
 
 impl Pass {
-    /// Takes a place among those of an address, which may be shut out or have none left. A proxy that speaks for itself
-    /// needs none.
+    /// Takes a place of an address, which may be banned or have none left. A proxy that speaks for itself needs none.
     pub(crate) fn claim(&mut self, address: SocketAddr) -> bool {
         self.address = address;
         let claimed = self.door.gate().claim(self.door.now(), address.ip());
@@ -378,7 +377,7 @@ impl Pass {
         add(&self.door.counters().accepted, 1);
     }
 
-    /// Counts what a peer did that was not let in, and remembers it if it was more than bad luck.
+    /// Counts the fault of a peer that has not logged in, and remembers it if it was more than bad luck.
     pub(crate) fn refuse(&self, reason: Reason) {
         self.refuse_as(&Party::of(self.door.side, self.address), reason, false);
     }
@@ -468,9 +467,9 @@ impl Opened {
             // It has waited for us, or for a provider that could not decide.
             End::Refused(Reason::Stranger) | End::Done if is_stranger && self.queue.is_excused() => None,
             End::Refused(reason) => Some(reason),
-            // The engine turned away a client before it had said who it is, or after it had guessed too often.
+            // The engine closed a client before login, or after too many guesses.
             End::Done if is_stranger && !self.pass.door.is_closing() => Some(Reason::Stranger),
-            // Or it left in time, to go on guessing with another connection. To mistype once is no crime.
+            // Or it left in time, to guess again with another connection. To mistype once is no crime.
             End::PeerClosed | End::Lost if is_stranger && self.queue.failed_logins() > 1 => Some(Reason::Stranger),
             _ => None,
         };
@@ -514,7 +513,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Who says nothing for so long is not waited for.
+    /// How long a silent peer is waited for.
     pub(crate) fn patience(&self) -> Duration {
         self.pass.door.limits().flush
     }

@@ -50,7 +50,7 @@ pub(crate) enum Event {
     Admin(Ask),
     /// The settings have changed.
     Reload(Box<Reload>),
-    /// All connections are to end; nothing more is let in.
+    /// Close all connections and accept no more.
     ShutDown,
     /// The engine's thread is to end.
     End,
@@ -66,7 +66,7 @@ impl Event {
     }
 }
 
-/// What has changed for the engine's thread.
+/// Changes for the engine's thread.
 pub(crate) struct Reload {
     pub(crate) settings: Arc<Settings>,
     pub(crate) provider: Arc<dyn Provider>,
@@ -77,13 +77,13 @@ pub(crate) struct Reload {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was done so far.
+    /// The work so far.
     pub counters: Counters,
-    /// What is there now.
+    /// The present numbers.
     pub occupancy: Occupancy,
     /// Logins that are being decided, and those that wait for that.
     pub auth_pending: [usize; 2],
-    /// Addresses that are shut out.
+    /// Banned addresses.
     pub bans: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Who may come through a door: how many in all, how many from one address, and who not for a while.
+//! Limits at a door: connections in all, connections from one address, and bans.
 //!
 //! An address that misbehaves gathers strikes, which are forgotten one after the other. Too many are a ban. Strikes of
-//! strangers do not count as long as somebody else who was let in is inside from the same address: many people may share
-//! it, behind one router or in one school.
+//! connections that have not logged in do not count while another connection from the same address is logged in: many
+//! people may share it, behind one router or in one school.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,7 @@ use super::rate::Rate;
 use crate::engine::Tally;
 use crate::recent::Recent;
 
-/// What a door remembers of addresses, each in [bounded space](Recent).
+/// A door's entries for addresses, each in [bounded space](Recent).
 #[derive(Debug)]
 pub(crate) struct Gate {
     limits: Arc<DoorLimits>,
@@ -26,19 +26,20 @@ pub(crate) struct Gate {
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     inside: HashMap<IpAddr, Inside>,
     strikes: Recent<IpAddr, Tally>,
-    /// Until when an address is shut out.
+    /// The end of an address's ban.
     bans: Recent<IpAddr, Time>,
     arrivals: Recent<IpAddr, Rate>,
 }
 
-/// Who is inside from one address.
+/// The connections from one address.
 #[derive(Debug, Default)]
 struct Inside {
     connections: usize,
     members: Members,
 }
 
-/// How many from one address were let in: the queue of each counts itself in when it is, and out when it ends.
+/// The number of logged-in connections from one address: each connection's queue counts itself when it logs in, and
+/// uncounts itself when it ends.
 pub(crate) type Members = Arc<AtomicUsize>;
 
 /// A connection's place among those of its address.
@@ -48,7 +49,7 @@ pub(crate) struct Claim {
     pub(crate) members: Members,
 }
 
-/// An address that is shut out, for operators.
+/// A banned address, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ban {
     /// The address; of IPv6 the first 64 bits.
@@ -72,7 +73,7 @@ impl Gate {
         }
     }
 
-    /// Other limits from now on. Who is inside stays.
+    /// Other limits from now on. Existing connections stay.
     pub(crate) fn set_limits(&mut self, limits: Arc<DoorLimits>) {
         self.strikes.set_bounds(limits.remembered, limits.ban);
         self.bans.set_bounds(limits.remembered, limits.ban);
@@ -106,7 +107,7 @@ impl Gate {
         }
     }
 
-    /// Takes one of the places of an address, or says why there is none. `None`: nobody counts for this address.
+    /// Takes one of the places of an address, or says why there is none. `None`: this address is not counted.
     pub(crate) fn claim(&mut self, now: Time, address: IpAddr) -> Result<Option<Claim>, Reason> {
         let place = place_of(address);
         if !self.counts(place) {
@@ -127,7 +128,7 @@ impl Gate {
         Ok(Some(Claim { place, members: Arc::clone(&inside.members) }))
     }
 
-    /// A connection with this claim has misbehaved; it was let in, or was not. Whether its address is shut out now.
+    /// A connection with this claim has misbehaved, before or after login. Whether its address is banned now.
     pub(crate) fn strike(&mut self, now: Time, claim: Option<&Claim>, is_member: bool) -> bool {
         let Some(&Claim { place, .. }) = claim else { return false };
         if self.limits.strikes == 0 || self.members(place) > usize::from(is_member) {
@@ -144,13 +145,13 @@ impl Gate {
         is_too_often
     }
 
-    /// The addresses that are shut out.
+    /// The banned addresses.
     pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = Ban> {
         let shut_out = self.bans.iter().filter(move |&(_, &until)| until > now);
         shut_out.map(move |(&address, until)| Ban { address, left: until.since(now) })
     }
 
-    /// How many are shut out.
+    /// The number of banned addresses.
     pub(crate) fn ban_count(&self, now: Time) -> usize {
         self.bans(now).count()
     }
@@ -161,7 +162,7 @@ impl Gate {
         self.strikes.remove(&place).is_some() | self.bans.remove(&place).is_some()
     }
 
-    /// How many were let in from a place and are inside.
+    /// The number of logged-in connections from a place.
     fn members(&self, place: IpAddr) -> usize {
         self.inside.get(&place).map_or(0, |inside| inside.members.load(Ordering::Relaxed))
     }
@@ -184,7 +185,7 @@ impl Gate {
     }
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, which is what one subscriber gets.
+/// The part that counts as one address: for IPv6 the first 64 bits, which is the network of one subscriber.
 pub(crate) fn place_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_misbehaves_is_shut_out_for_a_while() {
+    fn an_address_that_misbehaves_is_banned_for_a_while() {
         let mut gate = gate(|limits| (limits.strikes, limits.ban) = (3, Duration::from_secs(10)));
         let mut now = Time::from_secs(1_000);
         for _ in 0..3 {
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_misbehaves_seldom_is_never_shut_out() {
+    fn an_address_that_misbehaves_seldom_is_never_banned() {
         let mut gate = gate(|limits| (limits.strikes, limits.ban) = (5, Duration::from_secs(300)));
         let mut now = Time::from_secs(1_000);
         for _ in 0..1_000 {
@@ -313,7 +314,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(misbehave(&mut gate, now, address(1)), Ok(()));
         }
-        // The only member may be shut out for what it does itself.
+        // The only member may be banned for its own faults.
         assert!((0..3).any(|_| gate.strike(now, Some(&member), true)));
         member.members.fetch_sub(1, Ordering::Relaxed);
         gate.leave(Some(&member));
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_too_fast_has_to_wait() {
+    fn connections_that_come_too_fast_have_to_wait() {
         let mut gate = gate(|limits| (limits.arrivals_per_s, limits.connections_per_address) = (2, 0));
         let come_and_go = |gate: &mut Gate, now| {
             let claim = come(gate, now, address(1))?;

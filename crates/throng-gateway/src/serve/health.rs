@@ -1,4 +1,4 @@
-//! Whether the engine's thread lives: an atomic that it moves, so that a probe costs a load and never waits for it.
+//! Whether the engine's thread works: it updates an atomic, so that a probe costs one load and never waits.
 //!
 //! ```text
 //!   waits for events        RESTS     nothing can be stuck
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_rests_is_not_stuck_and_who_is_busy_with_one_thing_is_silent() {
+    fn an_idle_engine_is_not_stuck_and_one_that_works_on_one_step_is_silent() {
         let heart = Heart::new();
         assert_eq!(heart.silence(Time::from_secs(1_000_000)), Duration::ZERO);
         heart.beat(Time::from_secs(10));

@@ -1,7 +1,7 @@
-//! What operators look at: `/healthz`, `/readyz`, `/metrics`.
+//! The pages for monitoring: `/healthz`, `/readyz`, `/metrics`.
 //!
-//! The first two are for probes: they look at atomics, cost nothing, and wait for nobody. What they say leads to a
-//! restart, and with it the world that is in memory is gone: so a gateway that is only busy is alive and ready.
+//! The first two are for probes: they read atomics, cost nothing, and never wait. Their answers lead to a restart, and
+//! a restart loses the world in memory: so a gateway that is only busy is alive and ready.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,11 +31,11 @@ pub(crate) struct Pages {
     pub(crate) counters: Arc<ShellCounters>,
     pub(crate) render: RenderMetrics,
     pub(crate) health: Health,
-    /// What the engine last said.
+    /// The engine's last figures.
     pub(crate) last: Arc<Mutex<Option<Report>>>,
 }
 
-/// What probes look at.
+/// The data for probes.
 #[derive(Clone)]
 pub(crate) struct Health {
     pub(crate) clock: Clock,
@@ -56,7 +56,7 @@ impl Health {
         (self.heart.silence(self.clock.now()) > self.stuck_after).then_some("the engine is stuck\n")
     }
 
-    /// Why nobody should be sent here now, if nobody should.
+    /// Why no client should be sent here now, if so.
     fn reluctance(&self) -> Option<&'static str> {
         if *self.leaving.borrow() {
             return Some("shutting down\n");
@@ -74,7 +74,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics))
         .with_state(pages);
-    // It ends with an error only if the listener does, and then there is nobody left to tell.
+    // It ends with an error only if the listener does, and then nobody is left to get the error.
     let _ = axum::serve(listener, router).await;
 }
 
@@ -105,7 +105,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// What the engine says, or said last if it is busy.
+/// The engine's figures, or the previous ones if it is busy.
 pub(crate) async fn report(pages: &Pages) -> Option<Report> {
     let last = || pages.last.lock().unwrap_or_else(PoisonError::into_inner);
     let (reply, answer) = oneshot::channel();

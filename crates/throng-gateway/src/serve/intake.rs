@@ -1,16 +1,16 @@
-//! From the bytes of one connection to messages for the engine: framed, unpacked, checked, and not too fast.
+//! From the bytes of one connection to messages for the engine: framed, decompressed, checked, and rate-limited.
 //!
 //! ```text
 //!   bytes --> rate --> frame --> unpack --> messages --> batch --> rate --> engine
 //!                                                          '--- full: handed over, and the next one begun
 //! ```
-//! One packet may hold a quarter of a million messages. They reach the engine in batches of a bounded size, and before
-//! each of them the rate is asked: whoever sends too much waits exactly as long as it takes to make up for it, and so
-//! does whoever reads on behind it, which is the peer's own connection and nobody else's.
+//! One packet may hold a quarter of a million messages. They reach the engine in batches of a bounded size, and the
+//! rate limit is checked before each batch: a peer that sends too much waits exactly until it is below the limit again.
+//! Only its own connection is not read meanwhile.
 //!
-//! As long as nobody knows who a peer is, it is given [`stranger_bytes`](super::options::DoorLimits::stranger_bytes) in
-//! all. What does not fit is refused if nothing came before, and otherwise has to wait until the peer is let in: some
-//! peers go on talking behind their login without waiting for the answer.
+//! Before login, a peer may use [`stranger_bytes`](super::options::DoorLimits::stranger_bytes) in all. If a packet does
+//! not fit, it is refused if nothing came before. Otherwise it waits until the peer has logged in: some peers send more
+//! data behind their login without waiting for the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,13 +56,13 @@ pub(crate) struct Intake {
     reader: FrameReader,
     messages: Rate,
     bytes: Rate,
-    /// What a stranger has said so far, unpacked. `None` once it is none any more.
+    /// The bytes of a peer before login, uncompressed. `None` once it is none any more.
     stranger_bytes: Option<usize>,
     batch: Batch,
     batch_bytes: usize,
     recording: Option<Recording>,
     has_recorded: bool,
-    /// What its buffer and the packet that is taken apart cost.
+    /// The memory of its buffer and of the packet that is being parsed.
     holding: Holding,
 }
 
@@ -135,7 +135,7 @@ impl Intake {
         }
     }
 
-    /// The same for a transport that keeps packets apart by itself: one payload, not packed.
+    /// The same for a transport with separate packets: one payload, not compressed.
     pub(crate) async fn take_payload(&mut self, payload: Bytes) -> Result<(), End> {
         add(&self.door.counters().bytes_in, payload.len());
         self.pace(0, payload.len()).await;
@@ -188,8 +188,8 @@ impl Intake {
         }
     }
 
-    /// Waits until a peer that has said all that a stranger may is let in. Whoever has said nothing yet is refused for
-    /// `reason`, since nobody will let it in.
+    /// Waits for the login of a peer that has sent all that it may send before login. A peer that has sent nothing yet
+    /// is refused for `reason`, because it cannot log in any more.
     async fn await_admission(&mut self, reason: Reason) -> Result<(), End> {
         if matches!(self.stranger_bytes, Some(0) | None) {
             return Err(End::Refused(reason));
@@ -198,7 +198,7 @@ impl Intake {
         timeout(ADMISSION_MAX, self.queue.admitted()).await.map_err(|_| End::Refused(Reason::Stranger))
     }
 
-    /// Takes a packet apart. What comes before a message that makes no sense counts; the connection ends with it.
+    /// Takes a packet apart. Messages before a malformed one count; the connection ends with the malformed one.
     async fn take_packet(&mut self, packet: Bytes) -> Result<(), End> {
         add(&self.door.counters().packets_in, 1);
         self.record(&packet);
@@ -229,7 +229,7 @@ impl Intake {
         self.door.events().messages(self.key, batch, bytes).await.map_err(|_| End::Gone)
     }
 
-    /// Waits until so much more may pass. Whoever runs this drops it when the connection or the gateway ends.
+    /// Waits until so much more may pass. The caller drops it when the connection or the gateway ends.
     async fn pace(&mut self, messages: usize, bytes: usize) {
         self.follow_limits();
         let mut now = self.door.now();

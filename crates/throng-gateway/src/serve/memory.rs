@@ -1,4 +1,4 @@
-//! One budget for all memory that peers can make the gateway hold.
+//! One budget for all memory that peers can make the gateway use.
 //!
 //! ```text
 //!   engine        states, channels, subscriptions, frames that wait: as the engine counts them
@@ -9,11 +9,10 @@
 //!   recordings    what waits for the disk
 //!   sockets       what the kernel keeps for peers who do not read
 //! ```
-//! All but the last are memory of the process, and of its resident size; containers count the last to it. Each part is
-//! counted where it grows and shrinks. When seven eighths are
-//! used, clients get nothing new: no connections, no channels, subscriptions or updates. The last eighth is for world
-//! servers, without whom there is no world. Beyond the whole, those for whom most waits are disconnected, the longest queue
-//! first.
+//! All but the last are memory of the process, and of its resident size; containers also count the last. Each part is
+//! counted where it grows and shrinks. When seven eighths are used, clients can add nothing: no connections, no
+//! channels, subscriptions or updates. The last eighth is for world servers, because without them there is no world.
+//! Above the whole, the connections with the longest queues are disconnected, the longest queue first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,17 +26,17 @@ use crate::engine::port::Side;
 pub enum Part {
     /// States, channels, subscriptions.
     Engine,
-    /// What waits to be written to peers.
+    /// Data that waits to be written to peers.
     Queues,
     /// Beginnings of frames, and packets that wait to be taken apart.
     Inbound,
-    /// What waits for the engine.
+    /// Data that waits for the engine.
     Waiting,
     /// Connections that say nothing.
     Connections,
     /// Recordings that wait for the disk.
     Recordings,
-    /// What the kernel keeps for peers who do not read.
+    /// The kernel's memory for peers that do not read.
     Sockets,
 }
 
@@ -87,22 +86,22 @@ impl Memory {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// What may be used.
+    /// The budget.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// What a part uses.
+    /// The use of one part.
     pub fn part_bytes(&self, part: Part) -> u64 {
         self.parts[part as usize].load(Ordering::Relaxed)
     }
 
-    /// What is used.
+    /// The whole use.
     pub fn used_bytes(&self) -> u64 {
         Part::ALL.into_iter().map(|part| self.part_bytes(part)).sum()
     }
 
-    /// Who gets nothing new.
+    /// The peers that can add nothing more.
     pub(crate) fn pressure(&self) -> Pressure {
         let (used, limit) = (self.used_bytes(), self.limit_bytes());
         match used {
@@ -121,12 +120,12 @@ impl Memory {
         }
     }
 
-    /// What is used beyond the budget.
+    /// The use beyond the budget.
     pub(crate) fn surplus_bytes(&self) -> u64 {
         self.used_bytes().saturating_sub(self.limit_bytes())
     }
 
-    /// Tells what a part uses that somebody else counts.
+    /// Reports the use of a part that is counted elsewhere.
     pub(crate) fn set_part(&self, part: Part, bytes: u64) {
         self.parts[part as usize].store(bytes, Ordering::Relaxed);
     }
@@ -140,7 +139,7 @@ impl Memory {
     }
 }
 
-/// Bytes that somebody holds. They are given back when it is dropped.
+/// Counted bytes. They are given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Holding {
     memory: Arc<Memory>,

@@ -1,4 +1,4 @@
-//! What the shell has to know: doors, limits, addresses.
+//! The shell's options: doors, limits, addresses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,20 +36,20 @@ impl Transport {
     }
 }
 
-/// Who may speak WebSocket here.
+/// Which pages may use WebSocket here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebSocketOptions {
     /// The path that has to be asked for. Empty: any.
     pub path: String,
     /// The pages whose scripts may connect, as a browser's `Origin` header names them. Empty: all. Clients that are no
-    /// browsers send no such header, and are let in.
+    /// browsers send no such header, and are accepted.
     pub origins: Vec<String>,
 }
 
-/// What the link needs to know. Clients have a connect token, made with the same key by whoever lets players in.
+/// The options of the link. Clients have a connect token, made with the same key by the backend.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// The number that tokens are made for: [`LinkOptions::PROTOCOL_ID`] unless somebody has reasons.
+    /// The number that tokens are made for; the default is [`LinkOptions::PROTOCOL_ID`].
     pub protocol_id: u64,
     /// The key that tokens are made with.
     pub private_key: [u8; 32],
@@ -86,7 +86,7 @@ pub struct TlsFiles {
 /// One door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorOptions {
-    /// Who comes in here.
+    /// The kind of peers at this door.
     pub side: Side,
     /// How.
     pub transport: Transport,
@@ -95,9 +95,9 @@ pub struct DoorOptions {
     /// Encrypts TCP and WebSocket. The other transports do not take it.
     pub tls: Option<TlsFiles>,
     /// Where proxies stand that say for whom they speak (PROXY protocol, version 1 or 2). Empty: peers come themselves.
-    /// Otherwise nobody else is let in here, and each connection has to begin with that. Not for UDP.
+    /// Then other peers are refused here, and each connection has to begin with a header. Not for UDP.
     pub proxies: Vec<IpNet>,
-    /// What a peer may do.
+    /// The limits of a peer.
     pub limits: DoorLimits,
 }
 
@@ -108,7 +108,7 @@ impl DoorOptions {
     }
 }
 
-/// What the peers of a door may ask for. Going beyond is counted under a reason each.
+/// The limits of a door's peers. Going beyond is counted under a reason each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorLimits {
     /// Open connections of this door.
@@ -117,9 +117,9 @@ pub struct DoorLimits {
     pub connections_per_address: usize,
     /// Whether the limits by address hold for this machine's own addresses too.
     pub counts_loopback: bool,
-    /// How often an address may misbehave within [`ban`](Self::ban) before it is shut out. 0: never shut out.
+    /// How often an address may misbehave within [`ban`](Self::ban) before it is banned. 0: never banned.
     pub strikes: u32,
-    /// How long an address is shut out, and in which time as many strikes as are too many are forgotten, one by one.
+    /// The length of a ban, and the time in which that many strikes are forgotten, one by one.
     pub ban: Duration,
     /// Addresses that are remembered for their strikes, and for how fast they come.
     pub remembered: usize,
@@ -142,7 +142,7 @@ pub struct DoorLimits {
     pub payload_bytes: usize,
     /// The longest packet after unpacking.
     pub unpacked_bytes: usize,
-    /// What a peer may send, unpacked, before it is let in. More of it is not read until then.
+    /// Uncompressed bytes that a peer may send before login. More of it is not read until then.
     pub stranger_bytes: usize,
     /// Bytes that wait for a peer who does not take them. Beyond, it is disconnected.
     pub queued_bytes: usize,
@@ -214,8 +214,8 @@ pub struct ServeOptions {
     pub memory_bytes: u64,
     /// Bytes of messages that may wait for the engine. Beyond, peers are read later.
     pub inbound_bytes: usize,
-    /// How long a gateway that is told to end goes on as before, except that it says it is not ready: whoever sends
-    /// clients here has to hear of it first.
+    /// How long a stopping gateway continues as before, except that it reports "not ready": load balancers have to
+    /// notice first.
     pub lame_duck: Duration,
     /// How long a shut-down may take after that.
     pub drain: Duration,
@@ -223,7 +223,7 @@ pub struct ServeOptions {
     pub stuck_after: Duration,
     /// Threads that read, and write what the engine leaves over. 0: one for each two cores.
     pub io_threads: usize,
-    /// Whether clients are turned away until a server owns the GLOBAL channel.
+    /// Whether clients are refused until a server owns the GLOBAL channel.
     pub waits_for_master: bool,
     /// Records what clients say. `None`: nothing.
     pub recordings: Option<RecordingOptions>,

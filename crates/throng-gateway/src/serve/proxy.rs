@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: a proxy says for whom it speaks before anything else is said.
+//! The PROXY protocol, versions 1 and 2: a proxy sends the client's address before all other data.
 //!
 //! ```text
 //! 1   PROXY TCP4 203.0.113.7 192.0.2.1 50000 12108\r\n       at most 107 bytes; TCP6; UNKNOWN, with anything behind it
@@ -25,13 +25,13 @@ const LINE_START: &[u8] = b"PROXY ";
 const LINE_BYTES_MIN: usize = 15;
 const LINE_BYTES_MAX: usize = 107;
 const HEADER_BYTES: usize = 16;
-/// What follows the header of version 2: addresses and fields that proxies add, such as the name of a certificate.
+/// The rest of a header of version 2: addresses and fields that proxies add, such as the name of a certificate.
 const BODY_BYTES_MAX: usize = 4_096;
 
 /// How far a header has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// So many more bytes certainly belong to it.
+    /// This many more bytes certainly belong to it.
     Wants(usize),
     /// It is whole.
     Whole {
@@ -47,7 +47,7 @@ pub enum ProxyHeader {
 #[non_exhaustive]
 pub enum ProxyError {
     /// It begins like neither version.
-    #[error("what came is no PROXY header: turn the proxy's send-proxy option on")]
+    #[error("the connection does not begin with a PROXY header: turn the proxy's send-proxy option on")]
     NoHeader,
     /// Its line is no line of version 1.
     #[error("the line of PROXY version 1 cannot be read")]
@@ -58,7 +58,7 @@ pub enum ProxyError {
     /// More follows it than is read.
     #[error("a PROXY header of {bytes} bytes is longer than {BODY_BYTES_MAX}")]
     TooLong {
-        /// What it says.
+        /// Its content.
         bytes: usize,
     },
 }
@@ -168,11 +168,11 @@ fn source<const N: usize>(body: &[u8], port_at: usize) -> Option<([u8; N], u16)>
     Some((*body.first_chunk()?, u16::from_be_bytes(*port)))
 }
 
-/// What a proxy has said.
+/// The content of a proxy's header.
 pub(crate) enum Said {
     /// For whom it speaks, if it knows and it is not itself.
     Client(Option<SocketAddr>),
-    /// Nothing at all: it only looked whether somebody is there.
+    /// Nothing at all: the peer only checked that the port is open.
     Nothing,
 }
 
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(client("PROXY UNKNOWN ffff:f::ffff ffff::ffff 65535 65535\r\n"), None);
     }
 
-    /// The shortest header of all: whoever waits for one of version 2 reads into what follows it.
+    /// The shortest header of all: a reader that expects version 2 would read beyond it.
     #[test]
     fn nothing_is_taken_of_what_follows_the_shortest_header() {
         assert_eq!(ProxyHeader::parse(b""), Ok(ProxyHeader::Wants("PROXY UNKNOWN\r\n".len())));

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use throng_wire::Time;
 
-/// Counts what is taken against a rate per second. What is over the rate is not refused, but has to wait: the bucket
+/// Counts what is taken against a rate per second. A peer above the rate is not refused, but has to wait: the bucket
 /// says how long. It never forgets what is over, so that no order of taking and waiting goes beyond the rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     per_s: u64,
     burst: u64,
-    /// What was taken and has not drained, in millionths.
+    /// Charged cost that has not drained, in millionths.
     level: u64,
     since: Time,
 }
@@ -22,7 +22,7 @@ impl Rate {
         Rate { per_s: per_s.into(), burst: burst.into(), level: 0, since: now }
     }
 
-    /// Takes `count`. What is over the burst has to [`wait`](Rate::wait).
+    /// Takes `count`. Above the burst it has to [`wait`](Rate::wait).
     pub(crate) fn take(&mut self, now: Time, count: usize) {
         self.drain(now);
         if self.per_s > 0 {
@@ -48,7 +48,7 @@ impl Rate {
         (over > 0 && self.per_s > 0).then(|| Duration::from_micros(over / self.per_s + 1))
     }
 
-    /// Another rate from now on. What has not drained stays.
+    /// Another rate from now on. Charges that have not drained stay.
     pub(crate) fn set(&mut self, per_s: u32, burst: u32, now: Time) {
         self.drain(now);
         (self.per_s, self.burst) = (per_s.into(), burst.into());
@@ -64,7 +64,8 @@ impl Rate {
     }
 }
 
-/// A rate that all connections of the gateway share: each takes its turn, or hears that it would have to wait too long.
+/// A rate that all connections of the gateway share: each takes its turn, or learns that it would have to wait too
+/// long.
 #[derive(Debug)]
 pub(crate) struct Throttle(Mutex<Rate>);
 
@@ -89,7 +90,7 @@ impl Throttle {
     }
 }
 
-/// Of a second's number, so many parts may come at once.
+/// Of a second's number, this many parts may come at once.
 const BURST_PARTS: u32 = 10;
 
 #[cfg(test)]
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_keeps_to_the_rate_never_waits() {
+    fn a_peer_below_the_rate_never_waits() {
         let mut now = Time(0);
         let mut rate = Rate::new(100, 200, now);
         for _ in 0..10_000 {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_taken_far_too_much_waits_for_all_of_it() {
+    fn a_peer_far_above_the_burst_waits_for_all_of_it() {
         let mut now = Time(0);
         let mut rate = Rate::new(100, 0, now);
         rate.take(now, 100_000);

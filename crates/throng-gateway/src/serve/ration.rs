@@ -1,4 +1,4 @@
-//! Lines of the log that peers bring about: so many for each reason, and no more, however often it happens.
+//! A rate limit, for each reason, of log lines that peers cause.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Of a longer name only the beginning is written down.
 const NAME_CHARS: usize = 64;
 
-/// What was written for each reason. Reasons are words of ours, so there are few of them.
+/// The lines written for each reason. Reasons are words of ours, so there are few of them.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
     shares: Mutex<FxHashMap<&'static str, Share>>,
@@ -50,12 +50,12 @@ impl Ration {
         let Some(left_out) = self.take(now, reason).map(some_of) else { return };
         let Party { side, address, connection, .. } = *party;
         let (side, player) = (side.tag(), party.player());
-        // What comes from a peer is written with its control characters escaped: it cannot make lines of its own.
+        // Text from a peer is written with its control characters escaped: it cannot forge lines.
         let player = player.as_deref().map(field::debug);
         warn!(target: "security", side, %address, connection, reason, player, left_out, "refused");
     }
 
-    /// Writes down that an address is not let in for a while.
+    /// Logs that an address is banned for a while.
     pub(crate) fn shut_out(&self, now: Time, party: &Party<'_>) {
         let Some(left_out) = self.take(now, "shut_out").map(some_of) else { return };
         warn!(target: "security", side = party.side.tag(), address = %party.address.ip(), left_out, "shut out");
@@ -71,14 +71,14 @@ impl Ration {
     }
 }
 
-/// Who a line of the log is about.
+/// The peer that a line of the log is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Party<'a> {
     pub(crate) side: Side,
     pub(crate) address: SocketAddr,
     /// Its number in the protocol, if it has one.
     pub(crate) connection: Option<u32>,
-    /// Who it says it is, possibly nothing. Anything that a peer may say.
+    /// Its claimed name, possibly empty. Anything that a peer may say.
     pub(crate) player: &'a str,
 }
 

@@ -1,11 +1,11 @@
-//! Recordings of what clients say: one `.cpr` file for each session, as channeld writes them.
+//! Recordings of clients' packets: one `.cpr` file for each session, in channeld's format.
 //!
 //! ```text
 //!   connections' tasks --> queue, bounded by bytes --> a thread of its own: files
 //! ```
-//! A disk may take seconds for a write, and the tasks' threads serve everybody. So they hand over what was said and go on.
-//! When more waits for the disk than allowed, the session that has more to say is recorded no further: a recording with a
-//! hole in it would be wrong, one that ends early is only short.
+//! A disk may take seconds for a write, and the tasks' threads serve everybody. So they hand over the packets and
+//! continue. If more data waits for the disk than allowed, the recording of the session that adds more ends: a
+//! recording with a gap would be wrong, one that ends early is only short.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ pub struct RecordingOptions {
 
 /// Bytes that may wait for the disk. At 2 Mbit/s of each of 256 clients, a quarter of a second.
 const WAITING_BYTES: usize = 16 << 20;
-/// What a packet that waits costs besides its bytes.
+/// The memory of a waiting packet besides its bytes.
 const JOB_BYTES: usize = 128;
 
 /// Begins recordings.
@@ -49,7 +49,7 @@ const JOB_BYTES: usize = 128;
 pub(crate) struct Recorder {
     options: RecordingOptions,
     counters: Arc<ShellCounters>,
-    /// What all names begin with.
+    /// The prefix of all names.
     name: String,
     /// Recordings that are being written.
     open: Arc<AtomicUsize>,
@@ -59,7 +59,7 @@ pub(crate) struct Recorder {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// One session's recording. Whatever ends it, the session goes on.
+/// One session's recording. The session continues, whatever ends the recording.
 #[derive(Debug)]
 pub(crate) struct Recording {
     recorder: Arc<Recorder>,
@@ -68,12 +68,12 @@ pub(crate) struct Recording {
     last: Time,
 }
 
-/// What the thread is to do.
+/// A task of the thread.
 #[derive(Debug)]
 enum Job {
     /// A session begins. There are never more of them than may be recorded at one time.
     Begin { number: usize, path: PathBuf, is_over: Arc<AtomicBool> },
-    /// It said something.
+    /// It sent something.
     Write { number: usize, offset_ns: i64, packet: Bytes, waiting: Waiting },
     /// It has ended.
     End { number: usize },
@@ -262,7 +262,7 @@ impl Files {
     }
 }
 
-/// What clients say holds what they log in with: nobody else may read it.
+/// The clients' packets contain their login tokens: nobody else may read them.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);

@@ -1,4 +1,4 @@
-//! What the operating system tells a process: end, or read your files again.
+//! Signals of the operating system: end, or reload the files.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Gateway, ServeError};
 use crate::settings::Settings;
 
 enum Told {
-    /// SIGTERM: what whoever runs services says.
+    /// SIGTERM: the signal of service managers.
     Terminate,
     /// SIGINT: Ctrl-C.
     Interrupt,
@@ -46,9 +46,9 @@ impl Signals {
 }
 
 impl Gateway {
-    /// Serves until the process is told to end (SIGTERM, SIGINT), then [shuts down](Gateway::shut_down); false if
-    /// somebody had to be cut off. After SIGTERM it goes on for [`lame_duck`](super::ServeOptions::lame_duck) first. When it is told that its files have changed (SIGHUP), `read` reads the settings, and
-    /// what it gives is [taken over](Gateway::reload); `None` keeps what is in use.
+    /// Serves until the process gets SIGTERM or SIGINT, then [shuts down](Gateway::shut_down); false if connections had
+    /// to be cut off. After SIGTERM it first continues for [`lame_duck`](super::ServeOptions::lame_duck). On SIGHUP,
+    /// `read` reads the settings, and its result is [taken over](Gateway::reload); `None` keeps the settings in use.
     ///
     /// # Errors
     /// The engine has failed, and with it everything that it held in memory: the process should end, so that another one
@@ -86,7 +86,7 @@ impl Gateway {
         Ok(self.shut_down())
     }
 
-    /// Goes on for a while, while whoever sends clients here hears that this is to end. Another signal ends that.
+    /// Continues for a while, so that load balancers can notice the end. Another signal ends that.
     fn limp(&self, signals: &mut Signals) {
         let Some(runtime) = self.runtime.as_ref().filter(|_| !self.lame_duck.is_zero()) else { return };
         info!(ms = self.lame_duck.as_millis() as u64, "not ready any more; the doors close later");
@@ -101,7 +101,7 @@ impl Gateway {
         });
     }
 
-    /// What it comes to, for whoever asked.
+    /// The result, for the caller.
     fn read_again(&self, read: &mut impl FnMut() -> Option<Arc<Settings>>) -> String {
         match read().map(|settings| self.reload(settings)) {
             Some(Ok(())) => {

@@ -21,11 +21,11 @@ use crate::engine::port::Side;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
-/// What the kernel keeps for a peer who does not read. What is in there is stale by the time it is read, so it is kept
-/// small for clients: what a slow one lacks is merged before it gets there.
+/// The kernel's memory for a peer that does not read. Data in there is old by the time it is read, so it is kept small
+/// for clients: changes that a slow client misses are merged before.
 const CLIENT_SEND_BYTES: u32 = 256 << 10;
 const SERVER_SEND_BYTES: u32 = 1 << 20;
-/// How often a silent peer is asked before it is given up.
+/// Interval of keep-alive probes to a silent peer before it is given up.
 const PROBES: u32 = 4;
 /// The kernel counts these times in seconds.
 const PROBE_MIN: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ fn notice_silence(stream: &TcpStream, unreachable: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// What is spoken once a connection is there.
+/// The protocol on an open connection.
 pub(crate) struct Above {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) websocket: Option<Arc<WebSocketOptions>>,
@@ -84,7 +84,8 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
             Ok((stream, address)) => {
                 let Some(pass) = let_in(&door, address, &above.proxies) else { continue };
                 tokio::spawn(serve(pass, stream, Arc::clone(&above)));
-                // The others wait in the kernel's queue. Who was refused at once has cost next to nothing.
+                // The others wait in the kernel's queue. A connection that was refused at once has cost next to
+                // nothing.
                 let pause = door.arrival_pause();
                 if !pause.is_zero() {
                     sleep(pause.min(ARRIVAL_PAUSE_MAX)).await;
@@ -98,7 +99,7 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
     }
 }
 
-/// Who comes through a proxy is not known yet.
+/// The address of a client behind a proxy is not known yet.
 fn let_in(door: &Arc<Door>, address: SocketAddr, proxies: &[IpNet]) -> Option<Pass> {
     if proxies.is_empty() {
         return door.enter(address);
@@ -113,7 +114,7 @@ fn let_in(door: &Arc<Door>, address: SocketAddr, proxies: &[IpNet]) -> Option<Pa
 
 async fn serve(mut pass: Pass, mut stream: TcpStream, above: Arc<Above>) {
     let _ = stream.set_nodelay(true);
-    // Without it the connection is as good; it only takes longer to notice that nobody is there.
+    // Without it the connection works too, but a vanished peer is noticed later.
     let _ = notice_silence(&stream, pass.door.limits().unreachable);
     // The others have boxes of their own, so that the task of a plain connection has no room for them.
     if !above.proxies.is_empty() && !Box::pin(ask_for_whom(&mut pass, &mut stream)).await {
@@ -137,7 +138,7 @@ async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
     };
     match said {
         Said::Client(Some(client)) => pass.claim(client),
-        // A proxy that speaks for itself has no share of places that it could use up, and cannot be shut out.
+        // A connection that a proxy opens for itself has no share of places to use up, and cannot be banned.
         Said::Client(None) => {
             pass.accept();
             true
@@ -149,7 +150,7 @@ async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Waits for the first byte. Who leaves before, or is reset, did no harm: false.
+/// Waits for the first byte. A peer that leaves earlier, or is reset, did no harm: false.
 async fn has_begun(pass: &Pass, stream: &TcpStream) -> Result<bool, Reason> {
     match timeout(pass.door.limits().handshake, stream.peek(&mut [0])).await {
         Ok(Ok(bytes)) => Ok(bytes > 0),

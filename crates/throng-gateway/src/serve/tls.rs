@@ -23,7 +23,7 @@ pub enum TlsError {
     File {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         cause: pem::Error,
     },
     /// Certificates and key do not fit together.
@@ -57,7 +57,7 @@ impl Tls {
         read(&self.files)
     }
 
-    /// For those who come from now on.
+    /// For new connections.
     pub(crate) fn exchange(&self, config: Arc<ServerConfig>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
     }

@@ -21,7 +21,7 @@ use crate::engine::{Engine, Refusal};
 use throng_wire::Time;
 use tracing::{debug, info, warn};
 
-/// What the engine takes in before it does what is due, however much more has come.
+/// The most events that the engine reads before it does its due work, even if more are waiting.
 struct Budget {
     events: usize,
     messages: usize,
@@ -42,7 +42,7 @@ impl Budget {
         Budget { events: Budget::EVENTS, messages: Budget::MESSAGES, until: begin.after(Budget::TIME) }
     }
 
-    /// Notes an event with so many messages. Whether there is room for another one at `now`.
+    /// Notes an event with this many messages. Whether there is room for another one at `now`.
     fn spend(&mut self, messages: usize, now: Time) -> bool {
         self.events = self.events.saturating_sub(1);
         self.messages = self.messages.saturating_sub(messages);
@@ -50,7 +50,7 @@ impl Budget {
     }
 }
 
-/// What was ended gives its memory back within this time.
+/// Closed connections give their memory back within this time.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Turns do not begin closer to each other than this.
@@ -74,13 +74,13 @@ pub(crate) struct Turn {
     pub(crate) next_shed: Time,
 }
 
-/// What the shell remembers of a connection.
+/// The shell's data about a connection.
 pub(crate) struct Member {
     side: Side,
     address: SocketAddr,
     /// Its number in the protocol.
     connection: u32,
-    /// Who it last said it is: the beginning of that. Servers that are let in unasked are known to the engine alone.
+    /// Its last claimed name: the beginning of it. Only the engine knows servers that logged in without authentication.
     player: Box<str>,
     queue: Weak<Queue>,
 }
@@ -91,7 +91,7 @@ impl Member {
         Party { side, address, connection: Some(connection), player }
     }
 
-    /// If it is not let in, that is our fault from now on, or not.
+    /// From now on a failed login is our fault, or is not.
     fn excuse(&self, is_excused: bool) {
         if let Some(queue) = self.queue.upgrade() {
             queue.excuse(is_excused);
@@ -111,7 +111,7 @@ impl Member {
 const NAME_CHARS: usize = 64;
 
 impl Turn {
-    /// Runs until it is told to end.
+    /// Runs until it is stopped.
     pub(crate) fn run(mut self) {
         while self.turn().is_ok() {}
     }
@@ -225,7 +225,7 @@ impl Turn {
         Ok(())
     }
 
-    /// What an operator asked. Who has left meanwhile gets no answer.
+    /// An operator's request. A peer that has left meanwhile gets no answer.
     fn answer(&mut self, ask: Ask) {
         let now = self.clock.now();
         match ask {

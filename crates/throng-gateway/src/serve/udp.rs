@@ -1,8 +1,9 @@
-//! The socket of a door for datagrams: with room for a burst of all clients, and nothing lost in our own kernel unnoticed.
+//! The socket of a door for datagrams: with room for a burst of all clients, and a counter of all datagrams lost in the
+//! local kernel.
 //!
-//! When the kernel takes no more, what was to be sent waits here, a little of it, and whoever has more to say is told that
-//! there is no room before making a packet: a packet that was made counts as sent, and then as lost on the way, and a
-//! session would send less for a fault that is no path's.
+//! When the kernel accepts no more, a little data waits here. Senders with more data learn that there is no room before
+//! they make a packet: a packet that was made counts as sent, and then as lost in the network, and a session would
+//! lower its rate although the path has no fault.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +15,7 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tracing::info;
 
-/// What the kernel is asked to keep in each direction: at 60 datagrams of 1,200 bytes a second from each of 3,000 clients,
+/// The requested kernel buffer in each direction: at 60 datagrams of 1,200 bytes a second from each of 3,000 clients,
 /// 20 ms. Linux gives no more than net.core.rmem_max and wmem_max.
 const BUFFER_BYTES: usize = 4 << 20;
 /// With less than this, the system's bound should be raised.
@@ -76,7 +77,7 @@ impl DatagramSocket {
         if self.has_room() {
             match self.socket.try_send_to(datagram, to) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // What else goes wrong concerns this one address, and its peer will be missed.
+                // Other errors concern this one address, and its peer will time out.
                 _ => return true,
             }
         }

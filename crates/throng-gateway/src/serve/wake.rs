@@ -1,4 +1,4 @@
-//! Peers of one socket that have something to do, and the way to wake the task that looks after them.
+//! Peers of one socket with work to do, and the way to wake their task.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};

@@ -38,7 +38,7 @@ const LOFI: &str = include_str!("../../config/channel_settings_lofi.json");
 const UE: &str = include_str!("../../config/channel_settings_ue.json");
 const TPS: &str = include_str!("../../config/channel_settings_tps.json");
 
-/// Who may do something to *others* in a channel.
+/// An access level: which peers may act on *others* in a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessLevel {
     /// 0: nobody.
@@ -52,14 +52,14 @@ pub enum AccessLevel {
     Anybody,
 }
 
-/// Who may subscribe, unsubscribe and remove.
+/// The access levels for subscribing, unsubscribing and removing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
-    /// Who may subscribe others.
+    /// The access level for subscribing others.
     pub sub: AccessLevel,
-    /// Who may unsubscribe others.
+    /// The access level for unsubscribing others.
     pub unsub: AccessLevel,
-    /// Who may remove the channel.
+    /// The access level for removing the channel.
     pub remove: AccessLevel,
 }
 
@@ -75,11 +75,11 @@ pub struct ChannelSettings {
     pub default_fan_out_delay_ms: i32,
     /// Whether a channel ends when its owner is gone. GLOBAL never does.
     pub remove_channel_after_owner_removed: bool,
-    /// Whether subscribers are told that the owner was lost, and is back.
+    /// Whether subscribers are notified when the owner is lost and when it is back.
     pub send_owner_lost_and_recovered: bool,
-    /// Who may act on others.
+    /// The access levels for actions on others.
     pub acl: Acl,
-    /// Full name of the message type that the channel holds, if the file says so.
+    /// Full name of the message type that the channel holds, if the file has one.
     pub data_msg_full_name: Option<String>,
     /// Whether messages in maps are merged field by field; `None`: as the type of the state has it.
     pub merge_map_entries: Option<bool>,
@@ -103,7 +103,7 @@ pub enum PositionSetting {
 }
 
 impl Default for ChannelSettings {
-    /// What channeld has for GLOBAL when no file names it: tick 10 ms, fan-out 20 ms, no access to others.
+    /// channeld's settings for GLOBAL when no file names it: tick 10 ms, fan-out 20 ms, no access to others.
     fn default() -> ChannelSettings {
         ChannelSettings {
             tick_interval_ms: 10,

@@ -1,8 +1,8 @@
-//! JSON files as people write them: every complaint names the file, the line and the key.
+//! JSON files written by people: every error names the file, the line and the key.
 //!
-//! Keys are found as Go's `encoding/json` finds them, exactly first and then without regard to case, because files
-//! that were written for channeld have to go on working. `null` stands for a key that is not there. What is not known
-//! is noted and passed over.
+//! Keys are found as Go's `encoding/json` finds them, exactly first and then without regard to case, because files that
+//! were written for channeld have to work unchanged. `null` stands for a missing key. Unknown keys are noted and
+//! skipped.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ impl<'a> Document<'a> {
     /// Reads a text.
     ///
     /// # Errors
-    /// What is not JSON, not UTF-8, or larger than [`MAX_FILE_BYTES`]: the file's author is at fault.
+    /// A file that is not JSON, not UTF-8, or larger than [`MAX_FILE_BYTES`]: the file's author is at fault.
     pub(crate) fn parse(file: &'a str, bytes: &'a [u8]) -> Result<Document<'a>, SettingsError> {
         if bytes.len() > MAX_FILE_BYTES {
             return Err(SettingsError::FileTooLarge { file: file.into(), limit_bytes: MAX_FILE_BYTES });

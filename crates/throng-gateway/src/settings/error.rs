@@ -1,4 +1,4 @@
-//! What is wrong with settings, and what is merely odd.
+//! Errors in settings, and notes about odd ones.
 
 use std::{fmt, io};
 
@@ -16,7 +16,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// Why the gateway does not start, or keeps the settings that it has. Whoever wrote them is at fault.
+/// Why the gateway does not start, or keeps the settings that it has. The author of the settings is at fault.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -30,13 +30,13 @@ pub enum SettingsError {
         limit: usize,
     },
     /// A word where a flag is expected.
-    #[error("\"{word}\" is no flag; switches are turned off with -name=false")]
+    #[error("\"{word}\" is not a flag; to turn a switch off, use -name=false")]
     UnexpectedWord {
         /// The word.
         word: String,
     },
     /// There is no such flag.
-    #[error("there is no flag -{flag}; -help lists all")]
+    #[error("there is no flag -{flag}; -help lists all flags")]
     UnknownFlag {
         /// Its name.
         flag: String,
@@ -47,14 +47,14 @@ pub enum SettingsError {
         /// Its name.
         flag: String,
     },
-    /// A flag's value makes no sense.
+    /// A flag's value is invalid.
     #[error("-{flag}={value}: expected {expected}")]
     FlagValue {
         /// Its name.
         flag: String,
-        /// What it was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The expected value.
         expected: String,
     },
     /// Two settings contradict each other.
@@ -68,13 +68,13 @@ pub enum SettingsError {
         reason: String,
     },
     /// A file cannot be read.
-    #[error("-{flag}: {file} cannot be read: {error}")]
+    #[error("-{flag}: cannot read {file}: {error}")]
     Read {
         /// The flag that names it.
         flag: &'static str,
         /// Its name.
         file: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// A file is larger than settings are.
@@ -94,7 +94,7 @@ pub enum SettingsError {
         line: usize,
         /// Counted from 1, in bytes.
         column: usize,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// A file is JSON, but not what it should be.
@@ -106,7 +106,7 @@ pub enum SettingsError {
         line: usize,
         /// Which value, as `1.ACLSettings.Sub`.
         key: String,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
 }

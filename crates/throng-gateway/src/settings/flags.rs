@@ -2,8 +2,8 @@
 //!
 //! `-name`, `--name`, `-name=value`, `--name=value`, and for flags that are not switches `-name value`. A switch can be
 //! turned off with `-name=false` only. Whole numbers may be written as 65536, 0x10000, 0o200000, 0b1 or 65_536. `--`
-//! ends the flags. Of two of one name the last one counts. Where Go's package stops silently at the first word that is
-//! no flag, and ignores all that follows, this one complains.
+//! ends the flags. If a flag is repeated, the last one counts. Go's package silently stops at the first word that is
+//! not a flag, and ignores all following flags; this one returns an error.
 
 use std::net::IpAddr;
 
@@ -20,15 +20,15 @@ use super::{
 /// Most words of a command line.
 const MAX_WORDS: usize = 4_096;
 
-/// What a flag does with its value.
+/// The effect of a flag's value.
 enum Kind {
     /// A switch.
     Switch(fn(&mut Settings, bool)),
     /// A whole number from the first to the second.
     Number(i64, i64, fn(&mut Settings, i64)),
-    /// Anything else: says what it expects instead, if it does not like the value.
+    /// Any other text: returns the expected value if the text is wrong.
     Text(fn(&mut Settings, &str) -> Result<(), String>),
-    /// Understood and without effect here: why.
+    /// Accepted, but without effect here, for this reason.
     Unused(&'static str),
 }
 
@@ -67,59 +67,55 @@ const FLAGS: &[Flag] = &[
     flag(
         "loglevel",
         Kind::Number(-3, 3, |s, n| s.log_level = LogLevel::from_number(n)),
-        "-3 all, -1 debug, 0 info, 1 warnings, 2 errors, 3 only what is fatal",
+        "-3 all, -1 debug, 0 info, 1 warnings, 2 errors, 3 only fatal errors",
     ),
-    flag("logfile", keep!(some log_file), "also write the log here; {time} becomes the time of start"),
+    flag("logfile", keep!(some log_file), "also write the log to this file; {time} becomes the start time"),
     flag(
         "profile",
         Kind::Text(set_profile),
-        "cpu: samples where the processor's time goes, and writes it down at the end; mem, goroutine: see the note",
+        "cpu: samples processor time and writes a profile at the end; mem, goroutine: no effect",
     ),
-    flag("profilepath", keep!(profile_path), "where profiles go"),
+    flag("profilepath", keep!(profile_path), "folder for profiles"),
     flag("sn", Kind::Text(|s, v| network(v).map(|n| s.server.network = n)), "servers: tcp, kcp, ws, tls, wss"),
-    flag("sa", Kind::Text(|s, v| address(v).map(|a| s.server.address = a)), "servers: address, as :11288"),
-    flag("srb", Kind::Unused("read buffers grow and shrink with what is read"), "servers: bytes of a read buffer"),
+    flag("sa", Kind::Text(|s, v| address(v).map(|a| s.server.address = a)), "servers: address, for example :11288"),
+    flag("srb", Kind::Unused("read buffers adapt their size"), "servers: bytes of a read buffer"),
     flag(
         "swb",
-        Kind::Unused("the queue_soft_bytes limits bound what waits to be written"),
+        Kind::Unused("use the limits queue_soft_bytes and queue_hard_bytes"),
         "servers: bytes of a write buffer",
     ),
     flag("sfsm", keep!(some server_fsm), "servers: state machine file"),
-    flag(
-        "sba",
-        Kind::Switch(|s, on| s.server_bypass_auth = on),
-        "servers log in without being asked who they are (true)",
-    ),
+    flag("sba", Kind::Switch(|s, on| s.server_bypass_auth = on), "servers log in without authentication (true)"),
     flag(
         "scr",
         Kind::Switch(|s, on| s.server_recovery = on),
-        "a server that was lost gets its channels back under its identifier",
+        "a lost server gets its channels back when it logs in under the same identifier",
     ),
     flag(
         "scrt",
         Kind::Number(0, 86_400_000, |s, n| s.server_recovery_ms = Some(n as u32)),
-        "for how long, in ms; 0 for ever",
+        "how long the gateway waits for a lost server, in ms; 0 for ever",
     ),
     flag("cn", Kind::Text(|s, v| network(v).map(|n| s.client.network = n)), "clients: tcp, kcp, ws, tls, wss, throng"),
-    flag("ca", Kind::Text(|s, v| address(v).map(|a| s.client.address = a)), "clients: address, as :12108"),
-    flag("crb", Kind::Unused("read buffers grow and shrink with what is read"), "clients: bytes of a read buffer"),
+    flag("ca", Kind::Text(|s, v| address(v).map(|a| s.client.address = a)), "clients: address, for example :12108"),
+    flag("crb", Kind::Unused("read buffers adapt their size"), "clients: bytes of a read buffer"),
     flag(
         "cwb",
-        Kind::Unused("the queue_soft_bytes limits bound what waits to be written"),
+        Kind::Unused("use the limits queue_soft_bytes and queue_hard_bytes"),
         "clients: bytes of a write buffer",
     ),
     flag("cfsm", keep!(some client_fsm), "clients: state machine file"),
     flag(
         "cwm",
         Kind::Switch(|s, on| s.client_waits_for_master = on),
-        "turn clients away until GLOBAL has an owner (off; channeld's own command does not heed it)",
+        "refuse clients until GLOBAL has an owner (off; channeld's own command ignores it)",
     ),
-    flag("erp", Kind::Switch(|s, on| s.record_clients = on), "record what clients send, as .cpr files"),
-    flag("rspd", keep!(some recording_folder), "where recordings go"),
+    flag("erp", Kind::Switch(|s, on| s.record_clients = on), "record the packets of clients in .cpr files"),
+    flag("rspd", keep!(some recording_folder), "folder for recordings"),
     flag(
         "ct",
         Kind::Number(0, 1, |s, n| s.advises_snappy = n == 1),
-        "compression that peers are advised to use: 0 none, 1 snappy",
+        "compression that peers should use: 0 none, 1 snappy",
     ),
     flag("scc", keep!(some spatial_file), "spatial controller file"),
     flag(
@@ -136,38 +132,42 @@ const FLAGS: &[Flag] = &[
     flag(
         "cat",
         Kind::Number(0, 3_600_000, |s, n| s.limit_flags.push(("max_unauthenticated_ms".into(), n))),
-        "ms until a connection has to be logged in; 0 for ever",
+        "time to log in, in ms; 0 for ever",
     ),
     flag(
         "mfaa",
         Kind::Number(0, 1_000_000, |s, n| s.limit_flags.push(("max_failed_auth".into(), n))),
-        "failed logins until it is closed; 0 any number",
+        "failed logins before a connection is closed; 0 any number",
     ),
     flag(
         "mfd",
         Kind::Number(0, 1_000_000, |s, n| s.limit_flags.push(("max_fsm_violations".into(), n))),
-        "forbidden messages until it is closed; 0 any number",
+        "forbidden messages before a connection is closed; 0 any number",
     ),
     flag("chs", keep!(some channel_settings_file), "channel settings file, or hifi, lofi, ue, tps (hifi)"),
     // Ours.
-    flag("logformat", Kind::Text(set_log_format), "how lines of the log are written: text, json (text)"),
+    flag("logformat", Kind::Text(set_log_format), "format of log lines: text, json (text)"),
     flag(
         "listen",
         Kind::Text(add_listener),
-        "a further listener, as client,wss,:12110, or behind proxies client,tcp,:12111,proxy=10.0.0.0/8,proxy=::1; may be \
+        "a further listener, such as client,wss,:12110, or behind proxies client,tcp,:12111,proxy=10.0.0.0/8; may be \
          repeated",
     ),
     flag(
         "sproxy",
         Kind::Text(|s, v| set_proxies(&mut s.server, v)),
-        "servers come through proxies in these networks, which say PROXY (v1, v2): 10.0.0.0/8,192.0.2.1; empty for none",
+        "servers: networks of proxies that send a PROXY header (v1, v2): 10.0.0.0/8,192.0.2.1; empty for none",
     ),
-    flag("cproxy", Kind::Text(|s, v| set_proxies(&mut s.client, v)), "the same for clients"),
+    flag(
+        "cproxy",
+        Kind::Text(|s, v| set_proxies(&mut s.client, v)),
+        "clients: networks of proxies that send a PROXY header",
+    ),
     flag("http", keep!(http_address), "address of /healthz, /readyz, /metrics (127.0.0.1:8080); empty for none"),
     flag(
         "admin",
         keep!(admin_address),
-        "address of the page for operators, on loopback only, as 127.0.0.1:8081: connections, channels, bans; kick, unban, \
+        "loopback address of the page for operators, such as 127.0.0.1:8081: connections, channels, bans; kick, unban, \
          reload; empty for none (none)",
     ),
     flag("cert", keep!(some tls_certificate), "certificate chain (PEM) for tls and wss"),
@@ -180,15 +180,19 @@ const FLAGS: &[Flag] = &[
     flag(
         "throngaddress",
         Kind::Text(set_link_addresses),
-        "host:port that connect tokens name for the throng network, behind NAT or in a container; several by commas \
-         (where it listens)",
+        "host:port that connect tokens name for the throng network, behind NAT or in a container; separated by commas \
+         (the listening address)",
     ),
-    flag("origins", Kind::Text(set_origins), "origins that browsers may come from, separated by commas; empty for all"),
-    flag("auth", Kind::Text(set_auth), "who decides on logins: none, all, tokens:FILE, http(s)://..."),
+    flag(
+        "origins",
+        Kind::Text(set_origins),
+        "origins of web pages whose browsers may connect, separated by commas; empty for all",
+    ),
+    flag("auth", Kind::Text(set_auth), "authentication provider: none, all, tokens:FILE, http(s)://..."),
     flag(
         "clientrights",
         Kind::Text(set_rights),
-        "what clients may do if their machine lets them: create,write,own-global,entity (create,write)",
+        "rights of clients, if their state machine allows it: create,write,own-global,entity (create,write)",
     ),
     flag(
         "descriptors",
@@ -201,12 +205,12 @@ const FLAGS: &[Flag] = &[
     flag(
         "movement",
         Kind::Text(set_movement),
-        "channel types whose state may get lost on its way over throng: none, or some (spatial,entity)",
+        "channel types whose updates are sent unreliably over throng: none, or a list (spatial,entity)",
     ),
-    flag("unreal", Kind::Switch(|s, on| s.unreal = on), "look into Unreal's spawn and destroy messages (true)"),
-    flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads that encode; 0 for one per core"),
+    flag("unreal", Kind::Switch(|s, on| s.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
+    flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads for encoding; 0 for one per core"),
     flag("limits", keep!(some limits_file), "file of limits"),
-    flag("limit", Kind::Text(set_limit), "one limit, as max_radius=500; may be repeated"),
+    flag("limit", Kind::Text(set_limit), "one limit, for example max_radius=500; may be repeated"),
 ];
 
 /// Reads the words after the program's name over the defaults. Files are not read here.
@@ -361,7 +365,8 @@ fn set_profile(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 fn add_listener(settings: &mut Settings, text: &str) -> Result<(), String> {
-    let expected = || "side, network and address, as client,wss,:12110, and perhaps proxy=10.0.0.0/8".to_string();
+    let expected =
+        || "side, network and address, for example client,wss,:12110, and optionally proxy=10.0.0.0/8".to_string();
     let mut parts = text.split(',').map(str::trim);
     let mut part = || parts.next().ok_or_else(expected);
     let (side, network, address) = (part()?, network(part()?)?, address(part()?)?);
@@ -395,7 +400,7 @@ fn set_proxies(listener: &mut Listener, text: &str) -> Result<(), String> {
 /// `10.0.0.0/8`, or a single address.
 fn ip_network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    network.map_err(|_| "networks, as 10.0.0.0/8, or addresses, as 192.0.2.1".into())
+    network.map_err(|_| "networks such as 10.0.0.0/8, or addresses such as 192.0.2.1".into())
 }
 
 fn set_origins(settings: &mut Settings, text: &str) -> Result<(), String> {
@@ -404,7 +409,8 @@ fn set_origins(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 fn set_link_addresses(settings: &mut Settings, text: &str) -> Result<(), String> {
-    let expected = || "one to 32 addresses with their host, as play.example:12110, separated by commas".to_string();
+    let expected =
+        || "1 to 32 addresses with host and port, such as play.example:12110, separated by commas".to_string();
     let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     let is_address = |part: &&str| !part.starts_with(':') && !part.contains('/') && address(part).is_ok();
     if !(1..=SERVERS_MAX).contains(&parts.len()) || !parts.iter().all(is_address) {
@@ -446,14 +452,14 @@ fn set_movement(settings: &mut Settings, text: &str) -> Result<(), String> {
     let mut types = MovementTypes::NONE;
     for name in text.split(',').map(str::trim).filter(|&name| !name.is_empty() && name != "none") {
         let kind = ChannelType::from_str_name(&name.to_ascii_uppercase());
-        types = types.with(kind.ok_or("none, or channel types separated by commas, as spatial,entity")?);
+        types = types.with(kind.ok_or("none, or channel types separated by commas, such as spatial,entity")?);
     }
     settings.movement = types;
     Ok(())
 }
 
 fn set_limit(settings: &mut Settings, text: &str) -> Result<(), String> {
-    let (name, value) = text.split_once('=').ok_or("a name and a number, as max_radius=500")?;
+    let (name, value) = text.split_once('=').ok_or("a name and a number, such as max_radius=500")?;
     let number = go_int(value).ok_or_else(|| format!("a whole number after {name}="))?;
     Limits::default().set(name, number).map_err(|refusal| match refusal {
         LimitRefusal::Unknown => "the name of a limit".into(),

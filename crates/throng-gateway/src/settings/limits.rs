@@ -1,4 +1,4 @@
-//! What anybody may ask of the gateway at most.
+//! The limits of peers' requests to the gateway.
 //!
 //! All limits are on by default. Each can be set on the command line, `-limit max_radius=500`, or in a JSON file that
 //! `-limits` names: an object of names and numbers. A number that is out of its range is refused.
@@ -6,15 +6,15 @@
 use super::document::Document;
 use super::{Note, SettingsError};
 
-/// What there is to know about a limit.
+/// The description of a limit.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LimitInfo {
     /// As in files and on the command line.
     pub name: &'static str,
-    /// What it limits, its unit, and why the default is what it is.
+    /// Its meaning, its unit, and the reason for its default.
     pub text: &'static str,
-    /// What holds if nobody says otherwise.
+    /// The default.
     pub default: i64,
     /// The least that can be set.
     pub min: i64,
@@ -33,7 +33,7 @@ pub(crate) enum LimitRefusal {
 
 macro_rules! limits {
     ($( $(#[doc = $text:literal])+ $name:ident: $kind:ty = $default:literal, $min:literal..=$max:literal; )+) => {
-        /// Limits, each with its unit and the reason for its default. 0 means *none* only where the text says so.
+        /// Limits, each with its unit and the reason for its default. 0 means *none* only if the text says so.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Limits {
@@ -84,19 +84,19 @@ limits! {
     /// Shortest fan-out interval of a subscription, in ms. channeld spins for ever on 0; below 5 ms a subscriber gets
     /// little but packet headers.
     min_interval_ms: u32 = 5, 1..=60_000;
-    /// Longest fan-out interval of a subscription, in ms. Slower than once a minute is better asked for.
+    /// Longest fan-out interval of a subscription, in ms. For slower updates, clients should poll.
     max_interval_ms: u32 = 60_000, 1..=3_600_000;
     /// Most negative fan-out delay of a subscription, in ms. channeld loops over every interval since then.
     min_delay_ms: i32 = -10_000, -3_600_000..=0;
     /// Longest fan-out delay of a subscription, in ms.
     max_delay_ms: i32 = 60_000, 0..=3_600_000;
-    /// Field masks of one subscription. Each different set of masks is encoded on its own.
+    /// Field masks of one subscription. Each different set of masks is encoded separately.
     max_field_masks: u32 = 32, 0..=1_024;
     /// Different sets of field masks that a channel encodes for. Each is one more encoding per update.
     max_mask_sets: u32 = 16, 0..=255;
     /// Bytes of one field mask. Paths of ten names fit.
     max_field_mask_bytes: u32 = 256, 1..=4_096;
-    /// Channels that one client is subscribed to. A client that sees 4,096 entities and their cells.
+    /// Channels that one client is subscribed to. Enough for a client that sees 4,096 entities and their cells.
     max_client_subscriptions: u32 = 8_192, 1..=65_534;
     /// Channels that one server is subscribed to. A server sees everything that it simulates; subscriptions are numbered
     /// with two bytes.
@@ -109,159 +109,162 @@ limits! {
     max_channels: u32 = 262_144, 1..=1_048_576;
     /// Bytes of a channel's metadata. It is sent with every subscription and listing.
     max_metadata_bytes: u32 = 4_096, 0..=60_000;
-    /// Bytes of memory of a channel's state: about ten times what it is on the wire where values are small.
+    /// Bytes of memory of a channel's state: for small values about ten times its size on the wire.
     max_state_bytes: u64 = 67_108_864, 4_096..=1_073_741_824;
-    /// Bytes that peers can make the gateway hold, all in all: states, what waits to be written and to be read, connections;
-    /// 0: three quarters of what the machine has, or the control group (container) that the process is in. When seven
-    /// eighths are used, clients get nothing new; the last eighth is for world servers. Beyond all of it those for whom most
-    /// waits are disconnected.
+    /// All memory that peers can make the gateway use, in bytes: states, data that waits to be written and to be read,
+    /// connections; 0: three quarters of the memory of the machine or of the process's control group (container). When
+    /// seven eighths are used, clients can add nothing more; the last eighth is for world servers. Above the whole, the
+    /// connections with the longest queues are closed.
     max_memory_bytes: u64 = 0, 0..=1_099_511_627_776;
     /// Bytes of memory of the states of all channels.
     max_total_state_bytes: u64 = 4_294_967_296, 1_048_576..=1_099_511_627_776;
-    /// How many of them only channels of servers may take, so that clients cannot bring the world to a stop. Never more
+    /// The part of them that is reserved for channels of servers, so that clients cannot stop the world. Never more
     /// than half.
     reserved_server_state_bytes: u64 = 2_147_483_648, 0..=1_099_511_627_776;
     /// Bytes of memory of the states of all channels that one client has created.
     max_client_state_bytes: u64 = 16_777_216, 4_096..=1_073_741_824;
-    /// Ids of ordinary channels, of 65,535, that only servers get. Never more than half.
+    /// Ids of ordinary channels, of 65,535, that are reserved for servers. Never more than half.
     reserved_server_channel_ids: u32 = 4_096, 0..=65_535;
-    /// Filters of one `LIST_CHANNEL`. Each is looked for in the metadata of each channel.
+    /// Filters of one `LIST_CHANNEL`. Each is searched in the metadata of each channel.
     max_list_filters: u32 = 16, 0..=1_024;
     /// Bytes of one such filter.
     max_list_filter_bytes: u32 = 64, 1..=4_096;
     /// Messages per second from one client, averaged over `client_burst`. Unreal clients send about 60.
     max_client_messages_per_s: u32 = 500, 1..=1_000_000;
-    /// Messages that a client may send at once before its rate counts: what piles up in a second without network.
+    /// Messages that a client may send in a burst: as many as pile up in a few seconds without network.
     client_burst_messages: u32 = 2_000, 1..=10_000_000;
-    /// Bytes per second from one client. Messages of games are small; this is 2 Mbit/s.
+    /// Bytes per second from one client. User messages are small; this is 2 Mbit/s.
     max_client_bytes_per_s: u32 = 262_144, 1_024..=1_073_741_824;
-    /// Bytes that a client may send at once before its rate counts.
+    /// Bytes that a client may send in a burst.
     client_burst_bytes: u32 = 1_048_576, 65_536..=1_073_741_824;
-    /// Messages per second from one server. One process cannot write much more.
+    /// Messages per second from one server. One process can hardly write more.
     max_server_messages_per_s: u32 = 1_000_000, 1..=100_000_000;
-    /// Requests per second from one client that cost more than they weigh: lists, queries of positions, channels created
-    /// and removed. A long search or answer counts as several. 256 subscriptions or ends of one count as one, and so do
-    /// a MiB of memory of a state that a subscription begins with.
+    /// Small requests per second from one client that cause much work: lists, queries of positions, channels created
+    /// and removed. A long search or answer counts as several. 256 subscriptions or unsubscriptions count as one, and
+    /// so does each MiB of state that a subscription begins with.
     max_client_requests_per_s: u32 = 50, 1..=1_000_000;
     /// Largest radius or half size of an area of interest, in the units of the grid. Larger ones are cut down.
     max_radius: u32 = 1_000_000, 1..=4_294_967_295;
-    /// Points and cells of a query of interest that are looked at. A few milliseconds of work at most.
+    /// Points and cells that a query of interest examines. A few milliseconds of work at most.
     max_query_samples: u32 = 65_536, 16..=16_777_216;
     /// Positions of one `QUERY_SPATIAL_CHANNEL`.
     max_query_positions: u32 = 4_096, 1..=65_536;
-    /// Entities of one handover or lock group. Each handover looks at all of them.
+    /// Entities of one handover or lock group. Each handover examines all of them.
     max_group_entities: u32 = 4_096, 2..=65_536;
     /// Entities that are in a group or locked.
     max_grouped_entities: u32 = 262_144, 2..=1_048_576;
-    /// Handovers per second of one entity. More is an entity that jitters on a border: it stays where it is listed
-    /// until the second is over.
+    /// Handovers per second of one entity. An entity with more jitters on a border: it stays in its cell until the
+    /// second is over.
     max_entity_handovers_per_s: u32 = 20, 1..=1_000;
     /// Handovers per second of the gateway. The rest waits for the next update of its entity.
     max_handovers_per_s: u32 = 20_000, 1..=10_000_000;
-    /// Subscriptions, ends of them and notices per second that handovers of the gateway take. The rest of the handovers waits
-    /// for the next second.
+    /// Subscriptions, unsubscriptions and notices per second for handovers of the gateway. Further handovers wait for
+    /// the next second.
     max_handover_actions_per_s: u32 = 200_000, 100..=100_000_000;
-    /// How long a connection may take to log in, in ms; 0: for ever. The time in which the provider decides does not count.
+    /// How long a connection may take to log in, in ms; 0: for ever. The time that the provider needs does not count.
     /// channeld's `-cat`.
     max_unauthenticated_ms: u32 = 5_000, 0..=3_600_000;
     /// Failed logins of a connection before it is closed and refused for a while; 0: any number. channeld's `-mfaa`.
     max_failed_auth: u32 = 5, 0..=1_000_000;
     /// Messages within `violation_window_ms` that the state machine forbids before the connection is closed and refused
-    /// for a while; 0: any number. Servers that are logged in are never closed for it. channeld's `-mfd`.
+    /// for a while; 0: any number. Servers that have logged in are never closed for it. channeld's `-mfd`.
     max_fsm_violations: u32 = 10, 0..=1_000_000;
-    /// Messages of a client within `violation_window_ms` that make no sense before it is disconnected and refused for a
-    /// while; 0: any number.
+    /// Malformed messages of a client within `violation_window_ms` before it is disconnected and refused for a while;
+    /// 0: any number.
     max_malformed: u32 = 10, 0..=1_000_000;
-    /// In how many ms that many mistakes are forgotten again, one after the other. An honest client that asks too early
-    /// asks once in a second or two; who tries things out does it faster.
+    /// Time, in ms, in which that many violations are forgotten, one after the other. An honest client that asks too
+    /// early asks once in a second or two; an attacker is faster.
     violation_window_ms: u32 = 10_000, 100..=3_600_000;
-    /// How often client connections from one address may misbehave before it is refused for a while; 0: any number. Bytes
-    /// that are no protocol of ours, packets that make no sense, silence until patience ends, wrong tokens until there have
-    /// been too many. In `block_ms` as many are forgotten, one after the other, and strangers' do not count while somebody
-    /// else is inside from the same address. Who comes and goes without a word, as health checks do, does nothing wrong.
+    /// How often client connections from one address may misbehave before it is banned; 0: any number. Misbehaviour is:
+    /// bytes of an unknown protocol, malformed packets, no login in time, too many wrong tokens. In `block_ms` as many
+    /// strikes are forgotten, one after the other. Strikes of connections that have not logged in do not count while
+    /// another client from the same address is logged in. A connection that opens and closes without sending anything,
+    /// as health checks do, gets no strike.
     max_strikes: u32 = 5, 0..=1_000_000;
-    /// How long an address or a player is refused after that, in ms. Addresses change hands.
+    /// How long an address or a player is banned after that, in ms. Addresses change their users.
     block_ms: u32 = 300_000, 0..=86_400_000;
-    /// Addresses and players that are refused at one time. The oldest are forgotten first.
+    /// Addresses and players that are banned at one time. The oldest bans end first.
     max_blocked: u32 = 65_536, 1..=1_048_576;
-    /// Bytes of a player identifier, and of a login token. They come before anybody is known.
+    /// Bytes of a player identifier, and of a login token. They arrive before authentication.
     max_token_bytes: u32 = 4_096, 16..=65_000;
-    /// Bytes, unpacked, that are taken from a connection before it is logged in; a login with the longest tokens always
-    /// fits. A peer that sends more has to wait for its admission.
+    /// Uncompressed bytes that are read from a connection before login; a login with the longest tokens always fits. If
+    /// a peer sends more, the rest waits until it has logged in.
     max_unauthenticated_bytes: u32 = 16_384, 1_024..=1_048_576;
-    /// Logins that wait for a provider which takes its time. More are answered with *not now*, which is no failed login.
+    /// Logins that wait for a slow provider. Further logins are answered with *not now*, which does not count as a
+    /// failed login.
     max_pending_auth: u32 = 4_096, 1..=65_536;
-    /// How many of them, asked or waiting, may be of one address; 0: any number. As room runs out, whoever has many gets
-    /// less of it than those who have few.
+    /// How many of them may be from one address; 0: any number. As the queue fills, an address with many logins gets
+    /// less of it than addresses with few.
     max_pending_auth_per_address: u32 = 32, 0..=65_536;
-    /// Logins that such a provider is asked about at one time. At 100 ms for an answer, 256 let in 2,560 players in a second.
+    /// Requests to such a provider at one time. With answers in 100 ms, 256 handle 2,560 logins per second.
     max_auth_calls: u32 = 256, 1..=65_536;
-    /// How long a login waits until it is asked about, in ms; then it is answered with *not now*.
+    /// How long a login may wait before the provider is asked, in ms; then it is answered with *not now*.
     max_auth_wait_ms: u32 = 30_000, 100..=60_000;
-    /// How long the provider may take for an answer, in ms; then it is *not now*.
+    /// How long the provider may take for an answer, in ms; then the answer is *not now*.
     auth_timeout_ms: u32 = 5_000, 100..=60_000;
     /// Connections of all listeners.
     max_connections: u32 = 20_000, 1..=1_048_576;
-    /// How many of them, and of the connection ids, only servers get, so that clients cannot lock them out. Never more
-    /// than half.
+    /// How many of them, and of the connection ids, are reserved for servers, so that clients cannot lock them out.
+    /// Never more than half.
     reserved_server_connections: u32 = 256, 0..=1_048_576;
-    /// How long a TCP peer may be out of reach before its connection counts as lost, in ms; 0: as the system has it,
-    /// which may be hours. A peer whose machine has vanished says nothing, and as long as it is believed to be there, a
-    /// server that restarts elsewhere does not get its place back. Also the time for which a peer may take nothing at
-    /// all.
+    /// How long a TCP peer may be unreachable before its connection counts as lost, in ms; 0: the system's setting,
+    /// which may be hours. If a peer's machine fails, no close message arrives, and until the connection counts as
+    /// lost, a server that restarts elsewhere does not get its place back. A peer may also read nothing for this time
+    /// at most.
     max_unreachable_ms: u32 = 30_000, 0..=7_200_000;
-    /// Client connections from one address. Whole schools share one; 0: any number.
+    /// Client connections from one address; 0: any number. A whole school may share one address.
     max_connections_per_address: u32 = 64, 0..=1_048_576;
     /// New client connections per second from one address; 0: any number.
     max_new_connections_per_address_per_s: u32 = 20, 0..=1_048_576;
-    /// New client connections per second from all addresses together; 0: any number. Over TCP the others wait in the
-    /// kernel's queue until it is their turn; over UDP they have to knock again.
+    /// New client connections per second from all addresses together; 0: any number. Over TCP, further connections wait
+    /// in the kernel's queue; over UDP they have to try again.
     max_new_connections_per_s: u32 = 2_000, 0..=1_048_576;
-    /// TLS handshakes of clients begun per second; 0: any number. One costs a processor 0.2 to 1 ms, and the same threads
-    /// read what everybody else says. The others wait for up to half of the 5 s that a handshake may take.
+    /// TLS handshakes of clients begun per second; 0: any number. One costs 0.2 to 1 ms of processor time, on the
+    /// threads that also read all other connections. Further handshakes wait for up to half of the 5 s that a handshake
+    /// may take.
     max_handshakes_per_s: u32 = 500, 0..=1_048_576;
-    /// Bytes that wait for a client before it is sent no more state. What it misses is merged until it catches up.
+    /// Bytes that wait for a client before it gets no more state. Missed changes are merged until it catches up.
     queue_soft_bytes: u32 = 131_072, 4_096..=1_073_741_824;
     /// Bytes that wait for a client before it is disconnected: messages cannot be merged.
     queue_hard_bytes: u32 = 4_194_304, 65_536..=1_073_741_824;
-    /// Bytes that wait for a server before it is sent no more state.
+    /// Bytes that wait for a server before it gets no more state.
     server_queue_soft_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
     /// Bytes that wait for a server before it is disconnected.
     server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
-    /// Bytes that clients have sent to one server, or made it hear of, and that wait for it. Beyond, what clients send to
-    /// it is dropped: a server is never disconnected because of its clients.
+    /// Bytes of clients' messages, and of notices about clients, that wait for one server. Above this, clients'
+    /// messages to it are dropped: a server is never disconnected because of its clients.
     server_queue_client_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
-    /// How long what others have sent to a client waits for state that is due for it, so that both are written at once, in
-    /// ms; 0: not at all.
+    /// How long messages to a client may wait for its next state, so that both are written at once, in ms; 0: not at
+    /// all.
     max_hold_ms: u32 = 20, 0..=1_000;
-    /// How long a connection may be over its soft bound without a pause before it is disconnected, in ms.
+    /// How long a connection may be above its soft bound without a pause before it is disconnected, in ms.
     max_slow_ms: u32 = 30_000, 100..=3_600_000;
-    /// How long a connection may take for state that is more than its queue holds, without catching up once, in ms; then
-    /// it is disconnected. Removals are remembered for longer. At 2 Mbit/s, 30 MB come in this time.
+    /// How long a connection may take for state that is larger than its queue, without catching up once, in ms; then it
+    /// is disconnected. Removals are remembered for longer. At 2 Mbit/s, 30 MB arrive in this time.
     max_backlog_ms: u32 = 120_000, 1_000..=3_600_000;
-    /// Bytes of such state that are kept for all connections together; what several wait for counts once. Beyond, those
-    /// for whom most is kept are disconnected.
+    /// Bytes of such state that are kept for all connections together; shared bytes count once. Above this, the
+    /// connections with the most bytes are disconnected.
     max_backlog_bytes: u64 = 1_073_741_824, 1_048_576..=68_719_476_736;
     /// Bytes of a packet once it is decompressed. A packet is 64 KiB at most; text shrinks to a fifth.
     max_decompressed_bytes: u32 = 1_048_576, 65_536..=67_108_864;
-    /// Messages from connections that the engine has not looked at yet. Then readers wait.
+    /// Messages that wait for the engine. Above this, connections are not read until the engine catches up.
     max_inbound_events: u32 = 16_384, 16..=1_048_576;
-    /// Bytes of one session's recording. Then it ends, with what it has.
+    /// Bytes of one session's recording. Then the recording ends.
     max_recording_bytes: u64 = 67_108_864, 1_024..=17_179_869_184;
     /// Sessions that are recorded at one time.
     max_recordings: u32 = 256, 1..=65_536;
-    /// How long a lost client's session is kept for it to come back, in ms; 0: not at all. Off, because owners learn of a
-    /// loss only when this time is over.
+    /// How long the session of a lost client is kept, in ms; 0: not at all. Off by default, because owners learn of a
+    /// loss only after this time.
     client_resume_ms: u32 = 0, 0..=3_600_000;
-    /// Lost servers and clients that are waited for at one time. Those who own nothing are forgotten first, then the oldest:
-    /// names cost nothing.
+    /// Lost servers and clients that the gateway waits for at one time. Those that own nothing are forgotten first,
+    /// then the oldest: names cost nothing.
     max_recoverable: u32 = 4_096, 1..=1_048_576;
-    /// Bytes of an answer to `LIST_CHANNEL`, in as many messages as that takes. The rest is left out, and counted.
+    /// Bytes of an answer to `LIST_CHANNEL`, in as many messages as needed. The rest is left out, and counted.
     max_list_bytes: u32 = 1_048_576, 60_000..=67_108_864;
-    /// How long the gateway goes on as before when it is told to stop by SIGTERM, in ms, except that `/readyz` says no: load
-    /// balancers have to hear of it before the doors close. A second signal, and Ctrl-C, end it at once.
+    /// How long the gateway continues as before after SIGTERM, in ms, except that `/readyz` answers 503: load balancers
+    /// have to notice before connections are refused. A second signal, or Ctrl-C, ends this time at once.
     lame_duck_ms: u32 = 0, 0..=600_000;
-    /// How long connections have to end by themselves when the gateway is told to stop, in ms.
+    /// How long connections may take to end when the gateway stops, in ms.
     drain_ms: u32 = 10_000, 0..=600_000;
 }
 
@@ -269,7 +272,7 @@ impl Limits {
     /// Reads the text of a file over `self`. `file` is its name, for complaints. A limit that does not exist is noted.
     ///
     /// # Errors
-    /// A text that is no JSON object of whole numbers, or a number out of its range.
+    /// A text that is not a JSON object of whole numbers, or a number out of its range.
     pub fn read(&mut self, file: &str, text: &[u8], notes: &mut Vec<Note>) -> Result<(), SettingsError> {
         let document = Document::parse(file, text)?;
         for (name, node) in document.root().members()? {

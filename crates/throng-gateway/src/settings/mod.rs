@@ -1,8 +1,8 @@
-//! What the gateway is told when it starts: the command line, and the files that it names.
+//! The gateway's settings at start: the command line, and the files that it names.
 //!
 //! Flags and files are channeld's, read unchanged, with some of our own beside them. Everything is checked here, once,
-//! so that the rest of the gateway only sees settings that make sense. A complaint names the flag, or the file with
-//! line and key. What is merely odd is noted, see [`Settings::notes`].
+//! so that the rest of the gateway only gets valid settings. An error names the flag, or the file with line and key.
+//! Odd settings are noted, see [`Settings::notes`].
 //!
 //! ```
 //! use throng_gateway::settings::{Settings, load_with};
@@ -33,7 +33,7 @@ pub use error::{Note, SettingsError};
 pub use limits::{LimitInfo, Limits};
 pub use options::{AuthProvider, ClientRights, Listener, LogFormat, LogLevel, MovementTypes, Network, Profile};
 
-/// Everything that the gateway is told.
+/// All settings of the gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
@@ -56,7 +56,7 @@ pub struct Settings {
     pub more_servers: Vec<Listener>,
     /// `-sfsm`
     pub server_fsm: Option<String>,
-    /// `-sba`: servers are let in without the provider being asked.
+    /// `-sba`: servers log in without the provider being asked.
     pub server_bypass_auth: bool,
     /// `-scr`: lost servers can come back.
     pub server_recovery: bool,
@@ -103,7 +103,7 @@ pub struct Settings {
     pub link_key: Option<String>,
     /// `-throngaddress`: where clients find the doors of the `throng` network, `host:port`; empty for where they listen.
     pub link_addresses: Vec<String>,
-    /// `-origins`: origins of browsers that are let in; empty for all.
+    /// `-origins`: origins of browsers that may connect; empty for all.
     pub origins: Vec<String>,
     /// `-auth`
     pub auth: AuthProvider,
@@ -118,25 +118,25 @@ pub struct Settings {
     /// `-limits`
     pub limits_file: Option<String>,
 
-    /// What anybody may ask for at most, from the file and the flags.
+    /// The limits of requests, from the file and the flags.
     pub limits: Limits,
     /// How channels of each type behave.
     pub channel_types: ChannelTypes,
-    /// What servers may send when.
+    /// The message types that servers may send in each state.
     pub server_machine: Arc<Machine>,
-    /// What clients may send when.
+    /// The message types that clients may send in each state.
     pub client_machine: Arc<Machine>,
     /// How the world is cut, if it is.
     pub spatial: Option<SpatialConfig>,
 
-    /// What is odd and should be in the log.
+    /// Odd settings for the log.
     pub notes: Vec<Note>,
     /// Limits that flags name: they outdo the file.
     limit_flags: Vec<(String, i64)>,
 }
 
 impl Default for Settings {
-    /// What an empty command line means.
+    /// The settings of an empty command line.
     fn default() -> Settings {
         Settings {
             development: false,
@@ -254,7 +254,7 @@ impl Settings {
         std::iter::once(&self.client).chain(&self.more_clients)
     }
 
-    /// What follows from the flags together.
+    /// Consequences of several flags together.
     fn settle(&mut self) -> Result<(), SettingsError> {
         if self.auth == AuthProvider::Nobody && self.development {
             self.auth = AuthProvider::Everybody;
@@ -290,7 +290,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Who may come in that the operator may not have thought of.
+    /// Accepted peers that the operator may not have thought of.
     fn note_open_doors(&mut self) {
         let is_loopback = |place: &str| {
             let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
@@ -299,7 +299,7 @@ impl Settings {
         };
         let is_open = self.client_listeners().any(|listener| !is_loopback(listener.host_and_port()));
         if self.auth == AuthProvider::Everybody && is_open {
-            let text = "the clients' door lets everybody in, without asking who they are, from every machine that reaches it: \
+            let text = "the clients' door accepts every login, without authentication, from any machine: \
                         listen on loopback with -ca=127.0.0.1:12108, or name a provider with -auth";
             self.notes.push(Note { text: text.into() });
         }
@@ -307,7 +307,7 @@ impl Settings {
             && let Some(rest) = url.strip_prefix("http://")
             && !is_loopback(rest.split('/').next().unwrap_or_default())
         {
-            let text = format!("-auth={url} sends the tokens of players over the network in clear: use https://");
+            let text = format!("-auth={url} sends the players' tokens over the network unencrypted: use https://");
             self.notes.push(Note { text });
         }
     }
@@ -319,7 +319,7 @@ impl Settings {
             listener.network == Network::Throng && matches!(host, "" | "0.0.0.0" | "[::]")
         };
         if self.link_addresses.is_empty() && self.client_listeners().any(is_everywhere) {
-            let text = "the throng network listens on all interfaces, and tokens have to name an address: say which one \
+            let text = "the throng network listens on all interfaces, but tokens must name one address: give the one that \
                         clients use with -throngaddress";
             self.notes.push(Note { text: text.into() });
         }
@@ -392,7 +392,7 @@ fn read_machine(
 }
 
 fn built_in(file: &str) -> Note {
-    Note { text: format!("{file} cannot be read: the built-in one of that name is used") }
+    Note { text: format!("{file} cannot be read: the gateway uses the built-in file of that name") }
 }
 
 fn contradiction(first: &str, second: &str, reason: &str) -> SettingsError {

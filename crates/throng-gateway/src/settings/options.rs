@@ -1,9 +1,9 @@
-//! The words of the command line, as types.
+//! The values of the command line, as types.
 
 use ipnet::IpNet;
 use throng_channeld::proto::ChannelType;
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
     /// `tcp`
@@ -42,7 +42,7 @@ impl Network {
 /// Where connections come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// What is spoken there.
+    /// Its protocol.
     pub network: Network,
     /// `host:port/path`. Without host: all interfaces. The path is for WebSocket.
     pub address: String,
@@ -72,7 +72,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is written to the log. Ordered: each level contains the ones behind it.
+/// The level of the log. Ordered: each level contains the ones behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
     /// -3: every message.
@@ -105,7 +105,8 @@ impl LogLevel {
     }
 }
 
-/// What `-profile` asks for. The first is done; the others are understood, noted, and left to the tools of the platform.
+/// The kind of profile for `-profile`. The first is done; the others are understood, noted, and left to the tools of
+/// the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// `cpu`
@@ -116,12 +117,12 @@ pub enum Profile {
     Threads,
 }
 
-/// Who decides whether a connection is let in.
+/// Decides whether a connection may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthProvider {
-    /// Nobody: every login fails. What holds without `-dev` and `-auth`.
+    /// Nobody: every login fails. The default without `-dev` and `-auth`.
     Nobody,
-    /// Every login is accepted: for development. What holds with `-dev` and without `-auth`.
+    /// Every login is accepted: for development. The default with `-dev` and without `-auth`.
     Everybody,
     /// A file of identifiers and tokens.
     Tokens(String),
@@ -129,7 +130,7 @@ pub enum AuthProvider {
     Http(String),
 }
 
-/// What clients may do, provided that their state machine lets the messages through at all.
+/// The rights of clients, for messages that their state machine allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRights {
     /// Create channels of their own: rooms.

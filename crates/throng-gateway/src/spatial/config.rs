@@ -1,4 +1,4 @@
-//! The file that says how the world is cut: channeld's, and our own for worlds with layers.
+//! The spatial controller file: channeld's format, and our own for worlds with layers.
 //!
 //! ```json
 //! { "SpatialControllerType": "StaticGrid2D",
@@ -26,7 +26,7 @@ pub const MAX_DAMPING_STEPS: usize = 256;
 /// Largest fan-out interval that a damping table may name, in ms.
 const MAX_INTERVAL_MS: u32 = 3_600_000;
 
-/// What channeld's own files say, which never looks at the type and always makes the same controller.
+/// The type in channeld's own files, which never looks at it and always makes the same controller.
 const PLANAR_NAMES: [&str; 3] = ["StaticGrid2D", "StaticGrid2DSpatialController", "Static2DSpatialController"];
 const LAYERED_NAMES: [&str; 2] = ["StaticGrid3D", "StaticGrid3DSpatialController"];
 

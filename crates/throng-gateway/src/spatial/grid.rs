@@ -1,4 +1,4 @@
-//! The world cut into cells, and the cells dealt out to servers.
+//! The division of the world into cells, and of the cells among servers.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What is to be done when entities go from one cell to another, in order.
+//! The steps of a move of entities from one cell to another, in order.
 //!
 //! ```text
 //!   source cell, owner A                 destination cell, owner B
@@ -7,15 +7,14 @@
 //!   1  unsubscribe A from e (unless A sees the destination); B owns e
 //!   2  e is taken off the source's list and put on the destination's
 //!   3  tell p, A:  e went over there (its id)
-//!   4  q, r, B:    subscribe to e, B may write; then tell them: e came, with all its data for who did not have it
+//!   4  q, r, B:    subscribe to e, B may write; then notify them: e came, with all its data for those without it
 //! ```
 //!
-//! The steps are those of channeld, where a connection's subscription results come before the notice, too. What is
-//! different: entities of a group that are listed in other cells than the one that moves are taken off *those* lists
-//! and announced there; and nothing goes to a cell whose owner is not there, because nobody would own it. Such an
-//! entity stays listed where it was. Whoever calls this compares the cell of an entity's position with the cell that
-//! *lists* it, not with that of its last position: then the move is made up for with the next update after the owner
-//! has come.
+//! The steps are those of channeld, where a connection's subscription results come before the notice, too. Differences:
+//! entities of a group that are listed in other cells than the moving one are taken off *those* lists and announced
+//! there; and nothing goes to a cell whose owner is absent, because nobody would own it. Such an entity stays listed
+//! where it was. Callers compare the cell of an entity's position with the cell that *lists* it, not with that of its
+//! last position: then the next update after the owner has come repeats a missed move.
 //!
 //! A plan is made from one look at the world and has to be carried out before the next one is made.
 
@@ -23,12 +22,12 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-/// What a handover asks of the world.
+/// The world's interface for a handover.
 pub trait HandoverView {
-    /// What connections are known by.
+    /// The keys of connections.
     type Connection: Copy + Ord;
 
-    /// Who owns a cell and is there; `None` while its owner is lost and may come back.
+    /// The present owner of a cell; `None` while its owner is lost and may come back.
     fn cell_owner(&self, cell: u32) -> Option<Self::Connection>;
 
     /// Appends all subscribers of a cell, in any order.
@@ -40,14 +39,14 @@ pub trait HandoverView {
     /// Which cell lists an entity. The outer `None`: there is no such entity. The inner: it is on no list.
     fn cell_listing(&self, entity: u32) -> Option<Option<u32>>;
 
-    /// Who owns an entity and is there.
+    /// The present owner of an entity.
     fn entity_owner(&self, entity: u32) -> Option<Self::Connection>;
 
-    /// What a connection may do with an entity; `None` if it is not subscribed to it.
+    /// A connection's access to an entity; `None` if it is not subscribed to it.
     fn grant(&self, entity: u32, connection: Self::Connection) -> Option<Grant>;
 }
 
-/// What a subscriber may do, as `ChannelDataAccess` numbers it.
+/// A subscriber's access, with the numbers of `ChannelDataAccess`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grant {
     /// 0: neither.
@@ -61,14 +60,14 @@ pub enum Grant {
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<C> {
-    /// Ends a subscription to an entity, and says so to who had it.
+    /// Ends a subscription to an entity, and notifies its holder.
     Unsubscribe {
-        /// Whose.
+        /// The connection.
         connection: C,
         /// To which entity.
         entity: u32,
     },
-    /// Makes a connection the owner of an entity, instead of whoever was.
+    /// Makes a connection the owner of an entity, in place of the former one.
     Own {
         /// The new owner.
         connection: C,
@@ -92,7 +91,7 @@ pub enum Action<C> {
     /// Subscribes a connection to an entity: skipping its own updates, and the first full state if that comes with a
     /// notice of the plan. If it is subscribed, only what it may do changes. The result is sent to it in either case.
     Subscribe {
-        /// Who.
+        /// The connection.
         connection: C,
         /// To which entity.
         entity: u32,
@@ -106,7 +105,7 @@ pub enum Action<C> {
 /// A notice of entities that went from one cell to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced<C> {
-    /// Who is told.
+    /// The receivers of the notice.
     pub connection: C,
     /// The cell that they left.
     pub source: u32,
@@ -126,7 +125,7 @@ pub enum HandoverRefusal {
     #[error("nothing has to move")]
     Nothing,
     /// The destination has no owner that is there. The entities stay where they are.
-    #[error("the owner of cell {destination} is not there")]
+    #[error("the owner of cell {destination} is absent")]
     NoOwner {
         /// The cell.
         destination: u32,
@@ -168,8 +167,8 @@ impl<C> HandoverPlan<C> {
         &self.with_data[notice.with_data.start as usize..notice.with_data.end as usize]
     }
 
-    /// Whether anybody is told. Whoever subscribes without a notice learns the state of an entity in no other way than as
-    /// the first update of its channel.
+    /// Whether there is any receiver. A subscriber without a notice learns the state of an entity only from the first
+    /// update of its channel.
     pub fn has_notices(&self) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Announce(_)))
     }
@@ -305,7 +304,7 @@ impl<C: Copy + Ord> Handovers<C> {
         }
     }
 
-    /// Step 1. Inside of one server's cells an entity keeps the owner that it has, whoever that is.
+    /// Step 1. Within one server's cells an entity keeps its present owner.
     fn change_owners<V: HandoverView<Connection = C>>(&mut self, view: &V, owner: C, destination: u32) {
         for step in &self.moves {
             let old = view.entity_owner(step.entity);
@@ -332,7 +331,7 @@ impl<C: Copy + Ord> Handovers<C> {
         }
     }
 
-    /// Who is to see the entities: the subscribers of the destination, and its owner in any case.
+    /// The future subscribers of the entities: those of the destination, and its owner in any case.
     fn collect_arrivals<V: HandoverView<Connection = C>>(&mut self, view: &V, owner: C, destination: u32) {
         view.cell_subscribers(destination, &mut self.arrivals);
         self.arrivals.push(owner);
@@ -340,7 +339,7 @@ impl<C: Copy + Ord> Handovers<C> {
         self.arrivals.dedup();
     }
 
-    /// Step 3: ids to those who saw the entities go and do not see them come.
+    /// Step 3: ids to connections that saw the entities go and do not see them come.
     fn announce_departures<V: HandoverView<Connection = C>>(&mut self, view: &V, destination: u32) {
         for source in &self.sources {
             self.departures.clear();
@@ -361,7 +360,7 @@ impl<C: Copy + Ord> Handovers<C> {
         }
     }
 
-    /// Step 4: subscriptions, and data to those who did not have it.
+    /// Step 4: subscriptions, and data for those without it.
     fn announce_arrivals<V: HandoverView<Connection = C>>(&mut self, view: &V, destination: u32) {
         for &connection in &self.arrivals {
             for source in &self.sources {

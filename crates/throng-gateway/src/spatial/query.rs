@@ -1,4 +1,4 @@
-//! Areas of interest: which cells, and how far away.
+//! Areas of interest: their cells, with their distances.
 //!
 //! channeld samples an area at points of a lattice and takes the cells that the points are in. The lattice starts at
 //! `centre - extent` and goes in steps of `min(extent, cell) / 2` along each axis; of a sphere, the points beyond the
@@ -9,7 +9,7 @@
 //! - The lattice is only looked at where the world is. A radius of 1e18 costs as much as one across the world.
 //! - The nearest point of a cell counts, not the last one that a loop comes to. Areas that are united do not overwrite
 //!   each other's distances either: the least one holds.
-//! - Whatever is not a number, has no centre, or would take more than [`InterestLimits::samples`] is refused.
+//! - A query is refused if it is not a number, has no centre, or would take more than [`InterestLimits::samples`].
 //!
 //! Boxes and spheres need no loop over points: the nearest point of a cell is the nearest along each axis on its own.
 
@@ -19,7 +19,7 @@ use throng_channeld::proto::{SpatialInfo, SpatialInterestQuery};
 
 use super::grid::{Grid, Position};
 
-/// What a query may cost.
+/// The limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterestLimits {
     /// Most cells and points of all areas of a query that are looked at.
@@ -44,7 +44,7 @@ pub struct Interest {
     pub distance: u32,
 }
 
-/// Why a query has no answer. Whoever sent it is at fault; what was subscribed stays.
+/// Why a query has no answer. The sender is at fault; existing subscriptions stay.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum InterestError {
@@ -56,7 +56,7 @@ pub enum InterestError {
     Missing {
         /// Which area.
         area: &'static str,
-        /// What it lacks.
+        /// The missing part.
         part: &'static str,
     },
     /// A coordinate, a size or an angle is NaN or infinite.

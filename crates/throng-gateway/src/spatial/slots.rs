@@ -60,7 +60,7 @@ impl<C: Copy + PartialEq> Slots<C> {
         Ok(free as u32)
     }
 
-    /// The connection is gone for good: its place is free again. Says which one it was.
+    /// The connection is gone and will not come back: its place is free again. Says which one it was.
     pub fn free(&mut self, connection: C) -> Option<u32> {
         let server = self.server_of(connection)?;
         self.places[server as usize] = None;
@@ -92,7 +92,7 @@ impl<C: Copy + PartialEq> Slots<C> {
         self.places.iter().position(|place| *place == Some(connection)).map(|server| server as u32)
     }
 
-    /// Who is a server.
+    /// Whether a connection is a server.
     pub fn connection(&self, server: u32) -> Option<C> {
         self.places.get(server as usize).copied().flatten()
     }

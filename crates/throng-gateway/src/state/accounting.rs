@@ -1,4 +1,4 @@
-//! What a state says it takes is what a new count finds, whatever was merged, replaced, removed, dropped and forgotten.
+//! The memory that a state reports equals a new count, after any merging, replacing, removing, dropping and forgetting.
 
 use fastrand::Rng;
 use throng_wire::Tick;

@@ -1,4 +1,4 @@
-//! Whether an update can be merged: looked at before anything is changed, so that a merge cannot fail half-way.
+//! Checks whether an update can be merged, before anything is changed, so that a merge cannot fail half-way.
 
 use smallvec::SmallVec;
 
@@ -41,7 +41,7 @@ pub(super) fn check(
     let replaces_lists = options.replace_lists;
     let mut growth = Growth { schema, replaces_lists, usage: Usage::default() };
     growth.message(Some(root), schema.root(), update);
-    // What only takes the place of something is let in even if the state is a little over its limit.
+    // An update that only replaces something is accepted even if the state is a little over its limit.
     if growth.usage.bytes > 0 && usage.bytes + growth.usage.bytes > limits.state_bytes {
         Err(MergeError::TooLarge { limit_bytes: limits.state_bytes })
     } else if usage.values + growth.usage.values > limits.entries {
@@ -51,7 +51,7 @@ pub(super) fn check(
     }
 }
 
-/// What is in the fields of an opaque state is guessed; only the fields themselves have to be right. It makes room for
+/// The content of an opaque state's fields is guessed; only the fields themselves have to be right. It makes room for
 /// an update by giving up what is oldest.
 fn check_opaque(root: &Message, update: &[u8], limits: &StateLimits) -> Result<(), MergeError> {
     if 2 * update.len() > limits.state_bytes {
@@ -126,7 +126,7 @@ impl Form<'_> {
         Ok(values)
     }
 
-    /// A list that replaces another is told in one piece.
+    /// A list that replaces another is sent in one piece.
     fn check_replaced_list(
         &self,
         lists: &mut SmallVec<[(u32, usize); 4]>,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each chunk is a complete message of the state's type, and so is what remains when some of its parts are cut out: a
-//! part begins and ends between two fields of the outermost message. So who must not be sent its own updates gets the
-//! chunk without its parts, copied, not encoded again.
+//! part begins and ends between two fields of the outermost message. So a subscriber that does not receive its own
+//! updates gets the chunk without its parts, copied, not encoded again.
 
 use std::ops::Range;
 
@@ -31,12 +31,12 @@ impl Part {
     }
 }
 
-/// What a connection has to do with encoded changes.
+/// A connection's view of encoded changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Involvement {
     /// It wrote nothing of them.
     None,
-    /// What it wrote can be cut out: [`Chunk::without`].
+    /// Its writes can be left out: [`Chunk::without`].
     Parts,
     /// It wrote fields of a map entry of which others wrote other fields, and an entry cannot be said in two halves.
     /// Without its own updates the changes must be encoded for it alone.
@@ -70,7 +70,7 @@ struct ChunkEnd {
 pub struct Chunk<'a> {
     /// The message's bytes.
     pub value: &'a [u8],
-    /// Who wrote what of it, sorted by writer and then by place. Bytes of several writers belong to no part.
+    /// The byte ranges of each writer, sorted by writer and then by place. Bytes of several writers belong to no part.
     pub parts: &'a [Part],
 }
 
@@ -171,7 +171,7 @@ impl Chunks {
         (0..self.len()).map(|index| self.chunk(index))
     }
 
-    /// What `writer` has to do with these changes.
+    /// The relation of `writer` to these changes.
     pub fn involvement(&self, writer: u32) -> Involvement {
         if self.mixed.binary_search(&writer).is_ok() {
             Involvement::Mixed

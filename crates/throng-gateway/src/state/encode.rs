@@ -13,8 +13,8 @@
 //! messages are closed and opened again; two units of one writer share them. So parts begin and end between fields of
 //! the outermost message.
 //!
-//! What was removed and has come back since is told to everybody, its writers included: a writer may have written to
-//! what it did not know to be removed, and once it is told of the removal it has lost its own fields as well.
+//! A removed value that has come back since is sent to everybody, its writers included: a writer may not have known of
+//! the removal, and once it receives the removal it has lost its own fields as well.
 
 use smallvec::SmallVec;
 
@@ -24,10 +24,10 @@ use super::mask::MaskRef;
 use super::tree::{ElementValue, Field, List, Message, Stamp, Value};
 use super::wire::{self, BYTES, Raw, Reader, wire_of};
 
-/// What is to be written.
+/// The content to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selection<'a> {
-    /// What was written after this; `None` for everything.
+    /// Only values written after this; `None` for all.
     pub(super) since: Option<Stamp>,
     /// The newest removal of a key that has come back.
     pub(super) latest_reset: Stamp,
@@ -88,7 +88,7 @@ struct Encoder<'c> {
     since: Stamp,
     is_full: bool,
     exclude: u64,
-    /// Only what must be undone before the changes are told.
+    /// Writes only what subscribers must undo before the changes.
     resets: bool,
     replaces_lists: bool,
     max_bytes: usize,
@@ -104,24 +104,24 @@ struct Encoder<'c> {
     excluded: usize,
     /// Within something that was removed and has come back: nothing is left out because of who wrote it.
     for_all: bool,
-    /// Who wrote the unit that is being written.
+    /// The writer of the unit that is being written.
     label: Label,
 }
 
-/// Who wrote something.
+/// The writers of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Nobody,
     One(u32),
     Several,
-    /// Whoever it was: everybody is told.
+    /// For everybody, whoever the writer was.
     Everybody,
 }
 
 /// A message on the way to a unit.
 struct Step {
     tag: u32,
-    /// What comes before the content proper: the key, if this is a map entry.
+    /// The bytes before the content proper: the key, if this is a map entry.
     head: SmallVec<[u8; 16]>,
     /// Where the content starts, if it is open.
     start: usize,
@@ -371,7 +371,7 @@ impl<'c> Encoder<'c> {
         any
     }
 
-    /// What it wrote must be taken back if it was nothing.
+    /// If it returns false, it has written nothing of use, and its bytes must be taken back.
     fn entry(&mut self, tag: u32, map: &Map, entry: &Entry, mask: MaskRef<'_>) -> bool {
         wire::put_varint(&mut self.out.bytes, u64::from(tag));
         if let Name::Nameless = entry.name {
@@ -382,7 +382,7 @@ impl<'c> Encoder<'c> {
         put_key(&mut self.out.bytes, map, entry);
         let written = match mask.field(entry.value_tag >> 3) {
             _ if self.resets && self.has_returned(entry) => self.reset(map, entry),
-            // A removal is told as it was sent, whatever the mask shows of the value.
+            // A removal is sent as it was received, whatever the mask shows of the value.
             Some(_) if entry.is_gone => self.entry_value(entry, MaskRef::ALL),
             Some(mask) => self.entry_value(entry, mask),
             None => false,
@@ -397,8 +397,8 @@ impl<'c> Encoder<'c> {
         entry.removed > self.since && !entry.is_gone
     }
 
-    /// From now on everybody is told everything, if what follows has come back; how it was before. In a whole state
-    /// nothing has come back.
+    /// From now on everybody gets everything, if the following value has come back; returns the former setting. In a
+    /// whole state nothing has come back.
     fn tell_all_if(&mut self, has_returned: bool) -> bool {
         let for_all = self.for_all || has_returned && !self.is_full;
         std::mem::replace(&mut self.for_all, for_all)

@@ -1,4 +1,4 @@
-//! What a state may grow to, how it merges, and the ways in which an update can be refused.
+//! The limits of a state, its merge options, and the reasons for refusing an update.
 
 /// How updates change a channel's state; `ChannelDataMergeOptions` of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,21 +20,21 @@ pub struct MergeOptions {
 /// Bounds of one channel's state. All of them are also bounds of what a peer can make the gateway keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateLimits {
-    /// Bytes of memory of the state. What an update needs is estimated before it is merged; containers that grow may
+    /// Bytes of memory of the state. The size of an update is estimated before it is merged; growing containers may
     /// exceed this by a quarter.
     pub state_bytes: usize,
     /// Messages inside messages.
     pub depth: u32,
     /// Values: fields, list elements and map entries, of all levels together.
     pub entries: usize,
-    /// Removed map entries that are remembered for subscribers who have not been told yet.
+    /// Removed map entries that are remembered for subscribers that have not received the removal.
     pub tombstones: usize,
     /// Occurrences of one length-delimited field that a state without a schema keeps as they came.
     pub verbatim_occurrences: usize,
     /// Fields of one message that its schema does not know; without a schema, all fields of a message.
     pub unknown_fields: usize,
     /// Bytes, with all that is around it, of what cannot be cut into several messages: a string, a list element, a map
-    /// entry that is replaced as a whole. What is longer could never be delivered.
+    /// entry that is replaced as a whole. A longer value could never be delivered.
     pub unit_bytes: usize,
     /// Bytes of a map's key. It is sent with every piece of a large entry.
     pub key_bytes: usize,
@@ -69,7 +69,7 @@ pub enum MergeError {
     #[error("the update's value is not a well-formed protobuf message")]
     Malformed,
     /// More unknown fields in one message than [`StateLimits::unknown_fields`].
-    #[error("a message would have more than {limit} fields that nothing is known of")]
+    #[error("a message would have more than {limit} unknown fields")]
     TooManyFields {
         /// The bound.
         limit: usize,
@@ -96,7 +96,7 @@ pub enum MergeError {
         limit: usize,
     },
     /// The named field is not a map, or its keys are of another kind.
-    #[error("field {number} is no map with such keys")]
+    #[error("field {number} is not a map with such keys")]
     NotAMap {
         /// The field's number.
         number: u32,
@@ -120,11 +120,11 @@ impl MergeError {
     }
 }
 
-/// What an update did.
+/// The effect of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Values written: scalars, strings, list elements. A value that is written again with what it was counts too:
-    /// subscribers are told of it, as they would be if the update were forwarded.
+    /// Values written: scalars, strings, list elements. A value that is written again unchanged counts too: subscribers
+    /// get it, as if the update were forwarded.
     pub values: u32,
     /// Map entries that were removed.
     pub removed: u32,

@@ -19,7 +19,7 @@ use super::tree::{MESSAGE_BYTES, Message, Stamp, Usage, Value, allocated};
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Notes of removals that no longer hold are cleared away when there are as many as tombstones, and so many.
+/// Notes of removals that no longer hold are cleared away when there are as many as tombstones, and this many.
 const STALE_MAX: usize = 16;
 
 /// The key of a map entry.
@@ -48,11 +48,11 @@ impl From<&str> for MapKey {
 pub(super) enum KeyRef<'a> {
     Number(u64),
     Text(&'a [u8]),
-    /// Not a key: something that nobody finds again.
+    /// Not a key: a value that cannot be found again.
     Nameless,
 }
 
-/// What an entry is known by.
+/// The key of an entry.
 #[derive(Debug)]
 pub(super) enum Name {
     Number(u64),
@@ -77,15 +77,15 @@ pub(super) struct Map {
     nameless: VecDeque<u32>,
     /// Without a schema: what the oldest entries without a key said, merged.
     pub(super) residue: Option<Box<Message>>,
-    /// Entries are told in the order of their last change. Otherwise any order will do.
+    /// Entries are sent in the order of their last change. Otherwise any order will do.
     pub(super) is_ordered: bool,
     /// Tag of the key in an entry.
     pub(super) key_tag: u32,
-    /// What a removed entry's value says; empty if nothing was ever removed.
+    /// The value of a removed entry; empty if nothing was ever removed.
     pub(super) farewell: Vec<u8>,
     /// Of a field without a schema: more than one occurrence was seen in one message.
     pub(super) repeats: bool,
-    /// What the state's usage counts of `own_bytes`.
+    /// The part of `own_bytes` in the state's usage.
     pub(super) counted: usize,
 }
 
@@ -137,7 +137,7 @@ impl Map {
             + allocated(self.farewell.capacity())
     }
 
-    /// Counts its memory anew: what was counted before, and what is now.
+    /// Counts its memory again: the former count, and the present one.
     pub(super) fn resettle(&mut self) -> (usize, usize) {
         let own = self.own_bytes();
         (std::mem::replace(&mut self.counted, own), own)
@@ -249,7 +249,7 @@ impl Map {
         self.tombstones -= 1;
     }
 
-    /// Takes an entry out for good.
+    /// Takes an entry out, finally.
     pub(super) fn delete(&mut self, slot: u32) -> Value {
         self.unlink(slot);
         let entry = &mut self.entries[slot as usize];

@@ -1,12 +1,12 @@
 //! Field masks: which fields of a state a subscriber is sent. Applied while encoding, never to the state.
 //!
 //! A path is field names, from the outermost message inwards, joined by dots: `actors.location.x`. Through a list or a
-//! map it goes on with the fields of the elements or values. Where no schema is known, a path is field numbers as they
-//! are on the wire, with the `2` of a map entry's value among them: `1.2.11`. Numbers are understood everywhere.
+//! map it continues with the fields of the elements or values. Where no schema is known, a path is field numbers as
+//! they are on the wire, with the `2` of a map entry's value among them: `1.2.11`. Numbers are understood everywhere.
 
 use super::schema::{Kind, Schema};
 
-/// A set of fields. What is below a named field is included.
+/// A set of fields. Everything below a named field is included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMask {
     /// Node 0 is the outermost message.
@@ -110,7 +110,7 @@ impl FieldMask {
     }
 }
 
-/// What of a message is included.
+/// The included part of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MaskRef<'a> {
     /// `None`: all of it.
@@ -125,7 +125,7 @@ impl<'a> MaskRef<'a> {
         self.of.is_none()
     }
 
-    /// What of field `number` is included; `None` if nothing.
+    /// The included part of field `number`; `None` if nothing.
     #[inline]
     pub(super) fn field(self, number: u32) -> Option<MaskRef<'a>> {
         let Some((mask, node)) = self.of else { return Some(self) };
@@ -162,7 +162,7 @@ pub(super) fn numbers_of(path: &str, schema: Option<&Schema>) -> Result<Vec<u32>
         numbers.push(field.number());
         shape = match field.kind {
             Kind::Message | Kind::MessageList => Some(schema.shape(field.shape)),
-            // After a name the path goes on in the value; after a number with the entry's own fields.
+            // After a name the path continues in the value; after a number with the entry's own fields.
             Kind::Map if by_number.is_none() => {
                 if steps.peek().is_some() {
                     numbers.push(2);

@@ -20,7 +20,7 @@ pub(super) struct Merge<'a> {
     pub(super) writer: u32,
     /// The update is one map entry, which is to be removed.
     pub(super) removes: bool,
-    /// What is merged takes the place of what is there.
+    /// Merged values replace existing ones.
     replaces: bool,
     pub(super) usage: Usage,
     pub(super) merged: Merged,
@@ -343,7 +343,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Empties an entry that is about to be told goodbye.
+    /// Empties an entry that is about to be removed.
     pub(super) fn remove(&mut self, map: &mut Map, slot: u32) {
         self.merged.removed += 1;
         if !map.entry(slot).is_gone {
@@ -367,7 +367,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// A text that was longer than twice the present one by so many bytes gives its memory back.
+/// A text that was longer than twice the present one by this many bytes gives its memory back.
 const SPARE_BYTES: usize = 64;
 
 /// Where the fields of an update were found in a message so far.
@@ -426,7 +426,7 @@ fn says_removed(removed_tag: u32, value: Raw<'_>) -> bool {
     is_removed
 }
 
-/// What a removal says when nothing more is known of it than that it happened.
+/// The content of a removal when nothing but its existence is known.
 pub(super) fn write_farewell(farewell: &mut Vec<u8>, removed_tag: u32, sent: Raw<'_>) {
     farewell.clear();
     match sent {

@@ -23,9 +23,9 @@
 //! with a character that is no control character, and then has none but tabs and line ends. Once a field was seen to be
 //! a message it is one.
 //!
-//! What this cannot do: numbers repeated without packing (only the newest stays), lists of two-field messages whose
-//! first field is not unique (they merge), text that looks like a message or the other way round, maps within a single
-//! message (its occurrences are told as they came, and of two entries with one key parsers keep the later one), oneofs
+//! Known limits: numbers repeated without packing (only the newest stays), lists of two-field messages whose first
+//! field is not unique (they merge), text that looks like a message or the other way round, maps within a single
+//! message (its occurrences are sent as they came, and of two entries with one key parsers keep the later one), oneofs
 //! within folded messages, removal of map entries by a field `removed`. A schema does all of these.
 //!
 //! Everything is bounded by [`StateLimits::state_bytes`]: beyond it the oldest occurrences and entries go, counted.
@@ -42,7 +42,7 @@ use super::merge::{Merge, Places, write_farewell};
 use super::tree::{MAP_BYTES, MESSAGE_BYTES, Message, Stamp, Usage, Value};
 use super::wire::{self, BYTES, Raw, Reader, VARINT, wire_of};
 
-/// What an occurrence is taken for that reads like a map entry.
+/// The interpretation of an occurrence that reads like a map entry.
 struct EntryLike<'a> {
     key: KeyRef<'a>,
     value_tag: u32,
@@ -116,7 +116,7 @@ impl Merge<'_> {
             message.stated_by = self.writer;
             return;
         }
-        // What was a message before stays one, even if this piece of it happens to look like text.
+        // A field that was a message before stays one, even if this piece of it happens to look like text.
         let is_message = match value {
             Value::Message(_) => is_message(content),
             _ => reads_like_message(content),

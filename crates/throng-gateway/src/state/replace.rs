@@ -1,8 +1,7 @@
-//! What is left of a message once an update has taken the place of it.
+//! The rest of a message after an update has replaced it.
 //!
-//! The update is merged into the old message first, so that what comes again finds its memory where it was; then
-//! everything that the update did not write is taken out. Whoever writes the same fields again and again allocates
-//! nothing.
+//! The update is merged into the old message first, so that repeated fields find their memory again; then everything
+//! that the update did not write is taken out. Writing the same fields again and again allocates nothing.
 
 use super::map::Map;
 use super::tree::{List, Message, Stamp, Usage, Value};
@@ -10,7 +9,7 @@ use super::tree::{List, Message, Stamp, Usage, Value};
 /// Takes out what was not written at `stamp`.
 pub(super) struct Purge {
     pub(super) stamp: Stamp,
-    /// What it took.
+    /// The memory that it used.
     pub(super) freed: Usage,
     /// Memory that maps take instead: they remember the places that have become free.
     pub(super) grown_bytes: usize,
@@ -30,7 +29,7 @@ impl Purge {
                 self.value(&mut field.value);
             }
         }
-        // Who is told of the message gets all of it: that a oneof was left and entered again says nothing more.
+        // A receiver of the message gets all of it: that a oneof was left and entered again adds nothing.
         message.left = Stamp::NEVER;
         if !is_any_gone {
             return;
@@ -83,5 +82,5 @@ impl Purge {
     }
 }
 
-/// So many more places than twice those in use are worth giving back.
+/// This many more places than twice those in use are worth giving back.
 const SPARE_FIELDS: usize = 16;

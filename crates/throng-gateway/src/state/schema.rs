@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, FieldDescriptor, Kind as Declared, MessageDe
 
 use super::wire;
 
-/// The message types that the gateway was told of at its start, by name.
+/// The message types that the gateway got at its start, by name.
 #[derive(Debug, Default)]
 pub struct Schemas {
     by_name: HashMap<String, Arc<Schema>>,

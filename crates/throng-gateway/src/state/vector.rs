@@ -30,7 +30,7 @@ impl VectorPath {
     }
 }
 
-/// What is replicated of every Unreal actor.
+/// The replicated part of every Unreal actor.
 const UNREAL_ACTOR: &str = "unrealpb.ActorState";
 
 /// `replicatedMovement` of Unreal's `ActorState` and `location` in it.

@@ -164,7 +164,7 @@ pub(super) fn begin_length(out: &mut Vec<u8>) -> usize {
     out.len()
 }
 
-/// Fills in the length of all that was written since `start`. What is longer than a byte can say is moved.
+/// Fills in the length of all that was written since `start`. A length that needs more than one byte is moved.
 #[inline]
 pub(super) fn end_length(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;

@@ -17,7 +17,7 @@ pub(crate) struct KcpClient {
     began: Instant,
     reader: FrameReader,
     pub(crate) received: Vec<Message>,
-    /// Every so many datagrams, one is lost in each direction.
+    /// One in this many datagrams is lost in each direction.
     loses_every: usize,
     datagrams: usize,
 }
@@ -88,7 +88,7 @@ impl KcpClient {
         let mut datagram = [0; 2_000];
         while let Ok(count) = self.socket.recv(&mut datagram) {
             self.datagrams += 1;
-            // What answers others who use this address is not for this conversation.
+            // Answers to other users of this address do not belong to this conversation.
             let is_ours = datagram[..4] == self.machine.conv().to_le_bytes();
             if is_ours && !self.datagrams.is_multiple_of(self.loses_every) {
                 self.machine.input(&datagram[..count]).expect("sound");
@@ -115,7 +115,7 @@ impl KcpClient {
         }
     }
 
-    /// Says who it is, and does not wait for the answer.
+    /// Logs in, and does not wait for the answer.
     pub(crate) fn knock(&mut self) {
         let auth =
             AuthMessage { player_identifier_token: "kay".into(), login_token: String::new(), ..Default::default() };

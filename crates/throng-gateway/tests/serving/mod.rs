@@ -22,7 +22,7 @@ use throng_gateway::state::Schemas;
 use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
 use throng_wire::Time;
 
-/// What tests say to each other through the gateway.
+/// The messages of the tests through the gateway.
 pub(crate) const ECHO: u32 = 150;
 /// Asks the world server for as many messages of 50,000 bytes as the body's first two bytes say.
 pub(crate) const FLOOD: u32 = 151;
@@ -43,7 +43,7 @@ pub(crate) fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
         servers: vec![address],
         user_data: [0; USER_DATA_LEN],
     };
-    // No two tokens are the same: one that was used is good for nobody else.
+    // No two tokens are equal: a used one does not work for another client.
     static TOKENS: AtomicU64 = AtomicU64::new(0);
     let mut random = fastrand::Rng::with_seed(TOKENS.fetch_add(1, Ordering::Relaxed));
     ConnectToken::generate(&options, &Key::new(LINK_KEY), &mut |bytes| random.fill(bytes)).expect("good options")
@@ -118,7 +118,7 @@ pub(crate) fn bare(
     Gateway::start(&options, parts).expect("loopback has free ports")
 }
 
-/// What the world server does with one message.
+/// The world server's reaction to one message.
 fn answer(world: &mut Client) -> Result<(), ClientError> {
     let message = world.wait_for_any(Instant::now() + Duration::from_secs(600))?;
     let Ok(forward) = message.decode::<ServerForwardMessage>() else { return Ok(()) };
@@ -166,7 +166,8 @@ impl Serving {
         self.gateway.counters().of(Side::Client).refused(reason)
     }
 
-    /// Waits until so many were refused for this reason: a peer may see the end of its connection before it is counted.
+    /// Waits until this many were refused for this reason: a peer may see the end of its connection before it is
+    /// counted.
     pub(crate) fn counts(&self, reason: Reason, count: u64) {
         eventually(reason.tag(), || self.refused(reason) >= count);
         assert_eq!(self.refused(reason), count, "{reason:?}");
@@ -187,7 +188,7 @@ pub(crate) fn echo(client: &mut Client, payload: &[u8]) {
     assert_eq!(payload_of(&answer.body), payload);
 }
 
-/// What a client is sent by a server.
+/// The payload of a server's message to a client.
 pub(crate) fn payload_of(body: &[u8]) -> Vec<u8> {
     ServerForwardMessage::decode(body).expect("it is forwarded").payload.to_vec()
 }

@@ -18,7 +18,7 @@ use throng_gateway::settings::Settings;
 use throng_gateway::state::Schemas;
 use throng_wire::Time;
 
-/// What a connection was sent and has not read, and whether it was ended.
+/// The messages that a connection got and has not read, and whether it was closed.
 #[derive(Default)]
 pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
@@ -64,7 +64,7 @@ pub(crate) struct Peer {
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
     pub(crate) now: Time,
-    /// What the provider says to everybody.
+    /// The provider's answer to everybody.
     pub(crate) verdict: AuthVerdict,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn settings_with(arguments: &[&str], files: &[(&str, &str)]) -> Setti
     throng_gateway::settings::load_with(arguments, &read).expect("the arguments and files are sound")
 }
 
-/// The spatial controller of `columns` times `rows` cells of 10 m, shared among so many servers.
+/// The spatial controller of `columns` times `rows` cells of 10 m, shared among this many servers.
 pub(crate) fn grid_file((columns, rows): (u32, u32), (server_columns, server_rows): (u32, u32)) -> String {
     format!(
         r#"{{"SpatialControllerType": "StaticGrid2DSpatialController", "Config": {{
@@ -125,7 +125,7 @@ impl Stage {
         Peer { key, id: 0, line }
     }
 
-    /// A connection that is let in under a name; what it was told meanwhile is thrown away.
+    /// A connection that logs in under a name; messages meanwhile are discarded.
     pub(crate) fn join_as(&mut self, side: Side, name: &str) -> Peer {
         let mut peer = self.connect(side);
         let result = self.authenticate(&mut peer, name);
@@ -173,7 +173,7 @@ impl Stage {
         self.settle();
     }
 
-    /// Asks, and gives all that the one who asked is told at once.
+    /// Sends a request, and returns everything that its sender receives at once.
     pub(crate) fn ask(&mut self, from: &Peer, header: Header, body: &impl prost::Message) -> Vec<Message> {
         self.read(from);
         self.say(from, header, body);
@@ -290,7 +290,7 @@ impl Peer {
         self.line.lock().unwrap().is_stuck = true;
     }
 
-    /// From now on the kernel takes nothing from this connection, and so many bytes are waiting already.
+    /// From now on the kernel accepts nothing from this connection, and this many bytes are waiting already.
     pub(crate) fn stall(&self, bytes: usize) {
         let mut line = self.line.lock().unwrap();
         line.is_stuck = true;
@@ -304,7 +304,7 @@ impl Peer {
         line.stuck_bytes = 0;
     }
 
-    /// The kernel takes so many of the bytes that wait.
+    /// The kernel takes this many of the bytes that wait.
     pub(crate) fn takes(&self, bytes: usize) {
         let mut line = self.line.lock().unwrap();
         line.stuck_bytes = line.stuck_bytes.saturating_sub(bytes);

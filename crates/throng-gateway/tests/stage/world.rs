@@ -20,7 +20,7 @@ pub(crate) const FIRST: u32 = 0x1_0000;
 /// The first entity.
 pub(crate) const ENTITY: u32 = 0x8_0000;
 
-/// Cells are cubes of so many metres, from 0 on.
+/// Cells are cubes of this many metres, from 0 on.
 pub(crate) const CELL_M: f32 = 10.0;
 
 /// How a world is cut, along x, z and y. No layers: a flat one.
@@ -105,7 +105,7 @@ impl Stage {
         Stage::new(world_settings(cut, more))
     }
 
-    /// A server under a name that takes the next free place in the world. What it is told is left to be read.
+    /// A server under a name that takes the next free place in the world. Its messages are left to be read.
     pub(crate) fn spatial_server(&mut self, name: &str) -> Peer {
         let server = self.join_as(Side::Server, name);
         self.ask_for_cells(&server);
@@ -138,7 +138,7 @@ impl Stage {
         self.say(from, Header::new(through, message_type::CREATE_ENTITY_CHANNEL).with_stub(6), &create);
     }
 
-    /// Moves an entity, on behalf of nobody in particular.
+    /// Moves an entity, on behalf of no connection.
     pub(crate) fn walk(&mut self, from: &Peer, entity: u32, to: [f32; 3]) {
         self.update(from, entity, standing(to));
     }
@@ -160,11 +160,10 @@ impl Stage {
         Some((known.owner, known.cell))
     }
 
-    /// What has to hold at every moment; how many entities there are.
+    /// The invariants at every moment; returns the number of entities.
     ///
-    /// Every entity has one owner, who is there or is awaited, unless the place of its cell's server is free; it is on
-    /// the list of the cell where it is said to be, if that exists, and on no other; and who owns an entity owns its
-    /// cell.
+    /// Every entity has one owner, present or awaited, unless the place of its cell's server is free; it is on the list
+    /// of the cell of its position, if that exists, and on no other; and the owner of an entity owns its cell.
     pub(crate) fn audit(&self) -> usize {
         let cells: BTreeMap<u32, _> = self.engine.cells().map(|cell| (cell.channel, cell)).collect();
         let mut expected: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();

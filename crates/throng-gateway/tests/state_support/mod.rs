@@ -1,4 +1,4 @@
-//! What the tests of channel states share: a schema, a builder of wire bytes, and a receiver to compare with.
+//! Shared parts of the tests of channel states: a schema, a builder of wire bytes, and a receiver to compare with.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use std::sync::{Arc, LazyLock};
@@ -180,7 +180,7 @@ pub fn moving(value: f32) -> Wire {
     message().nested(11, message().nested(1, vector(value, value, value)).nested(3, vector(value, -value, 0.5)))
 }
 
-/// What a subscriber has: it parses each message and merges it as game clients do, map entries field by field.
+/// A subscriber's copy: it parses each message and merges it as game clients do, map entries field by field.
 pub struct Receiver {
     pub message: DynamicMessage,
     pub removable: bool,
@@ -252,7 +252,7 @@ fn says_removed(value: &DynamicMessage) -> bool {
     value.get_field_by_name("removed").is_some_and(|removed| removed.as_bool() == Some(true))
 }
 
-/// The whole state, as a newcomer who gets it in chunks of `max_bytes` has it.
+/// The whole state, as a new subscriber gets it in chunks of `max_bytes`.
 pub fn full(state: &DataState, name: &str, max_bytes: usize) -> DynamicMessage {
     let mut chunks = Chunks::new();
     state.encode(None, None, None, max_bytes, &mut chunks);
@@ -274,7 +274,7 @@ pub fn parse(name: &str, bytes: &[u8]) -> DynamicMessage {
 /// Fails if two messages are not equal, and says in which fields of the outermost message.
 #[track_caller]
 pub fn assert_same(actual: &DynamicMessage, expected: &DynamicMessage, context: &str) {
-    // Parsed anew, so that an empty map is the same as none.
+    // Parsed again, so that an empty map is the same as none.
     let (actual, expected) = (&again(actual), &again(expected));
     if actual == expected {
         return;

@@ -5,7 +5,7 @@ use crate::summary::{RunSummary, Split, Spread};
 /// A server that misses more of its ticks than this is overloaded.
 pub const OVERLOADED_SHARE: f64 = 0.01;
 
-/// What a comparison keeps of a run's summary. Times are means over the measured part's ticks.
+/// The part of a run's summary that a comparison keeps. Times are means over the measured part's ticks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Connections.

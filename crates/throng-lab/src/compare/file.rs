@@ -101,7 +101,7 @@ pub struct Run {
     pub valid: bool,
     /// Why not.
     pub invalid_reasons: Vec<String>,
-    /// What was measured; `None` if the run failed.
+    /// The measurements; `None` if the run failed.
     pub figures: Option<Figures>,
 }
 
@@ -123,7 +123,7 @@ pub enum ComparisonError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not a comparison.
@@ -131,7 +131,7 @@ pub enum ComparisonError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: serde_json::Error,
     },
     /// Another version of the program wrote it.
@@ -392,7 +392,7 @@ impl PublishedTable {
         systems
     }
 
-    /// What was measured, with its unit, in the order of the file.
+    /// The measures, with their units, in the order of the file.
     pub fn measures(&self) -> Vec<(&str, &str)> {
         let mut measures: Vec<(&str, &str)> = Vec::new();
         for row in &self.rows {

@@ -5,7 +5,7 @@ use super::Figures;
 /// A row: what is measured, and where a run's figures have it.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
-    /// What is measured.
+    /// The name of the measure.
     pub name: &'static str,
     /// Its unit; empty for counts.
     pub unit: &'static str,
@@ -37,7 +37,7 @@ pub const OUTSIDE_KERNEL: Measure = Measure {
     of: |figures| Some(figures.outside_kernel_us()),
 };
 
-/// What is done for each connection, the kernel's part included.
+/// The work for each connection, the kernel's part included.
 pub const PER_CONNECTION: Measure = Measure {
     name: "work for a connection",
     unit: "µs",
@@ -52,7 +52,7 @@ pub const PER_CONNECTION_OUTSIDE_KERNEL: Measure = Measure {
     of: |figures| Some(figures.per_connection_us() - figures.us_per_connection.send),
 };
 
-/// What is shown of a workload. `converge` begins as its published table does: incoming, world, outgoing.
+/// The rows for a workload. `converge` begins as its published table does: incoming, world, outgoing.
 pub fn measures(workload: &str) -> Vec<Measure> {
     let frame = cost("frame", "ms", |figures| Some(figures.frame_ms));
     let frame_p99 = cost("frame p99", "ms", |figures| Some(figures.frame_p99_ms));

@@ -82,7 +82,7 @@ struct Crowd {
     window: Window,
 }
 
-/// What the decoding clients saw, in microseconds.
+/// The ages that the decoding clients measured, in microseconds.
 struct Seen {
     age_us: Histogram<u32>,
     second_us: Histogram<u32>,

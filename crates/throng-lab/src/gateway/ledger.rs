@@ -22,7 +22,7 @@ struct Sender {
     out_of_order: u64,
 }
 
-/// What has arrived from one sender.
+/// The numbers that have arrived from one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Arrived {
     /// Different numbers.

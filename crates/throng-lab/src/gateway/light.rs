@@ -16,7 +16,7 @@ const EMPTY_HEADER: [u8; HEADER_BYTES] = [0x43, 0x48, 0, 0, 0];
 /// A packet is closed before it would grow beyond this.
 const PACKET_TARGET_BYTES: usize = 60_000;
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Number(u64),

@@ -18,7 +18,7 @@ pub(super) const GRID_CELLS: u32 = 15;
 pub(super) const GRID_SERVERS: u32 = 3;
 /// Unreal counts in centimetres.
 pub(super) const CM_PER_M: f32 = 100.0;
-/// Connection ids have so many bits: Unreal puts them on top of its object ids.
+/// Connection ids have this many bits: Unreal puts them on top of its object ids.
 pub(super) const CONNECTION_BITS: u32 = 13;
 /// The first bands of distance in metres with their intervals in milliseconds; what is beyond has the last interval.
 pub(super) const LOD_BANDS: [(f32, u32); 3] = [(10.0, 50), (50.0, 100), (f32::INFINITY, 1_000)];
@@ -26,7 +26,7 @@ pub(super) const LOD_BANDS: [(f32, u32); 3] = [(10.0, 50), (50.0, 100), (f32::IN
 /// Clients of one world server with a single channel: one update of all of them has to fit into a packet.
 pub(super) const SINGLE_CLIENTS_MAX: u32 = 1_200;
 
-/// What is played.
+/// The scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scene {
@@ -71,7 +71,7 @@ impl Scene {
     }
 }
 
-/// What is killed in the middle of the measured part, with SIGKILL, and started again.
+/// The process that is killed in mid-run with SIGKILL, and started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Victim {

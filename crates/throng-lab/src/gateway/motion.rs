@@ -42,7 +42,7 @@ impl Walker {
         Walker { x_m, y_m, z_m: 0.0, yaw, heading, jump_s: 0.0, until_choice_s, rng }
     }
 
-    /// Moves on by so many seconds.
+    /// Moves on by this many seconds.
     pub(super) fn step(&mut self, seconds: f32) {
         self.until_choice_s -= seconds;
         if self.until_choice_s <= 0.0 {

@@ -186,7 +186,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Addresses of this machine at which nobody listens.
+/// Unused addresses of this machine.
 pub(super) fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
     let bind = || TcpListener::bind(("127.0.0.1", 0)).context("no free port");
     let listeners: Vec<TcpListener> = (0..N).map(|_| bind()).collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! What was measured of channeld in the same scenes, for orientation: a comparison needs both gateways in turns on one
+//! Measurements of channeld in the same scenes, for orientation: a comparison needs both gateways in turns on one
 //! machine.
 
 use super::load::Scene;
@@ -37,7 +37,7 @@ const LOD: [Row; 5] = [
     (600, None, 0.09, [4_748.0, 7_582.0], 71_671.0, 1.62),
 ];
 
-/// What is known of a scene.
+/// The measurements of a scene.
 pub(super) fn references(scene: Scene) -> Vec<Reference> {
     let rows: &[Row] = match scene {
         Scene::SingleRelay => &RELAY,

@@ -28,7 +28,7 @@ use crate::{clock, environment, report};
 
 /// Options of a run.
 pub struct BenchOptions {
-    /// What is played.
+    /// The scene.
     pub scene: Scene,
     /// How many clients.
     pub clients: u32,
@@ -38,8 +38,8 @@ pub struct BenchOptions {
     pub seconds: u32,
     /// Whether the clients stay silent, to measure the cost of idle connections.
     pub connect_only: bool,
-    /// What is killed in the middle of the measured part, and started again. For the scene `single-unreal` and a gateway
-    /// that is started for the run.
+    /// The process that is killed in mid-run, and started again. For the scene `single-unreal` and a gateway that is
+    /// started for the run.
     pub kill: Option<Victim>,
     /// The gateway.
     pub target: Target,
@@ -55,9 +55,9 @@ pub struct BenchOptions {
 pub enum Target {
     /// Ours, which is started for the run: its program and first arguments, and the last.
     Start {
-        /// What comes before the arguments that all gateways take.
+        /// The arguments before the common ones.
         command: Vec<OsString>,
-        /// What comes behind them.
+        /// The arguments behind them.
         extra: Vec<OsString>,
     },
     /// One that runs already, with settings that fit the scene.
@@ -73,7 +73,7 @@ pub enum Target {
     },
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 pub struct BenchResult {
     /// The figures.
     pub summary: GatewaySummary,
@@ -143,7 +143,7 @@ fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
 pub(super) struct Play<'a> {
     pub(super) options: &'a BenchOptions,
     stop: &'a AtomicBool,
-    // The order in which they end: those who use the gateway before it.
+    // The order in which they end: users of the gateway before the gateway.
     bots: Player<ClientsProgress, ClientsReport>,
     pub(super) world: Player<WorldProgress, WorldReport>,
     pub(super) gateway: Option<Gateway>,
@@ -397,7 +397,7 @@ impl<'a> Play<'a> {
         if self.stops() {
             invalid_reasons.push("the run was stopped before its end".to_owned());
         }
-        // A killed process cannot say which calls it had heard.
+        // A killed process cannot report which calls it had received.
         let has_calls = options.scene.has_calls() && !options.connect_only && options.kill.is_none();
         GatewaySummary {
             format: FORMAT,
@@ -439,7 +439,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// What is left of the machine's processor time without the gateway, the clients, the world and the run itself.
+    /// The rest of the machine's processor time, without the gateway, the clients, the world and the run itself.
     fn others_cpu_cores(&self, bots: &ClientsReport, world: &WorldReport) -> Option<f64> {
         let [began, ended] = self.machine_cpu_s;
         let seconds = self.ended.0.duration_since(self.began.0).as_secs_f64().max(1e-9);

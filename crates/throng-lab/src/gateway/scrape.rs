@@ -17,7 +17,7 @@ pub(super) struct Scraped {
     pub(super) channels: Option<f64>,
 }
 
-/// Asks for `/metrics`. Nothing if nobody answers in time.
+/// Asks for `/metrics`. Nothing if there is no answer in time.
 pub(super) fn scrape(address: SocketAddr) -> Option<Scraped> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;

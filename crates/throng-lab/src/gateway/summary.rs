@@ -56,7 +56,7 @@ pub struct GatewaySummary {
     pub idle: Option<IdleFigures>,
     /// The load's own cost.
     pub driver: DriverFigures,
-    /// What was measured elsewhere.
+    /// Measurements from elsewhere.
     pub references: Vec<Reference>,
     /// One row for each second of the measured part.
     pub series: Vec<Second>,
@@ -129,7 +129,7 @@ pub struct WorldFigures {
     pub resubscriptions_per_s: f64,
 }
 
-/// What clients got.
+/// The clients' results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientFigures {
     /// Clients that played.
@@ -158,7 +158,7 @@ pub struct ClientFigures {
     pub latency_max_ms: Option<f64>,
 }
 
-/// What went through the gateway, as the other ends counted it.
+/// The gateway's traffic, counted by the other ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficFigures {
     /// Messages to the gateway, per second.
@@ -261,7 +261,7 @@ pub struct Reference {
     pub messages_out_per_s: f64,
     /// Processor time of the gateway by wall time.
     pub cpu_cores: f64,
-    /// What was measured, and where.
+    /// The measurement, and its place.
     pub origin: String,
 }
 

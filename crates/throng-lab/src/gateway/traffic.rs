@@ -1,4 +1,4 @@
-//! What is inside the messages: actors as the Unreal plugin replicates them, and calls.
+//! The contents of messages: actors as the Unreal plugin replicates them, and calls.
 //!
 //! An actor's state is movement of six floats, of which two are a time stamp: `angularVelocity`, which a walking player
 //! has no use for, holds microseconds of the machine's clock in two parts that a 32-bit float holds exactly. So the

@@ -1,4 +1,4 @@
-//! What others published of these models, as ratios, and whether it shows here too.
+//! Published figures of these models, as ratios, and whether they are reproduced here.
 //!
 //! Each is compared with the same measure of ours: a tick's outgoing work with a tick's, the work for a connection with
 //! the work for a connection. In the second is everything that a model does for each connection, at whatever stage;
@@ -27,7 +27,7 @@ pub(super) struct Finding {
 
 const PLAYERS: u32 = 100;
 
-/// What counts as the same finding; the page prints it.
+/// The rule for "reproduced"; the page prints it.
 pub(super) const RULE: &str = "\
 *Reproduced* means: in the same direction, by at least half the published factor, and by at least its square root (9 times: \
 4.5; 1.45 times: 1.2). Less than that in the same direction is *weaker*. What was about even there must be within a quarter of \
@@ -41,7 +41,7 @@ root of the published one. Only valid runs of servers that were not overloaded a
 enum Unit {
     /// A tick's outgoing work ("net flush", "outgoing"): here interest to send.
     Tick,
-    /// What is done for a connection ("per connection"): here all of that, but quantising and comparing for all.
+    /// The work for a connection ("per connection"): here all work except quantising and comparing, which is shared.
     Connection,
 }
 
@@ -59,7 +59,7 @@ impl Unit {
 /// The result of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// So many times cheaper.
+    /// This many times cheaper.
     Cheaper,
     /// About as dear.
     Even,
@@ -77,7 +77,7 @@ struct Expected {
     ratio: f64,
     workload: &'static str,
     unit: Unit,
-    /// Base, and the one that was found so many times cheaper.
+    /// Base, and the system that was found this many times cheaper.
     pair: [&'static str; 2],
 }
 

@@ -95,7 +95,7 @@ pub(super) fn peers(rows: &[PeerRow]) -> Vec<Vec<String>> {
     lost
 }
 
-/// `None` if nobody is better. Figures that read the same are no loss.
+/// `None` if no other is better. Figures that read the same are no loss.
 fn row(
     place: String,
     what: &str,

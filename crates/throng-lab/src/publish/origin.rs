@@ -8,7 +8,7 @@ use super::peers::Peers;
 use super::{Sources, coverage};
 use crate::terminal::bytes;
 
-/// What a revision ends with if the sources differed from it.
+/// The suffix of a revision whose sources were changed.
 const DIRTY: &str = "-dirty";
 
 pub(super) fn render(sources: &Sources, root: &Path) -> String {

@@ -1,10 +1,10 @@
-//! What `bench/peers/run` wrote of the open libraries.
+//! The results of `bench/peers/run` for the open libraries.
 
 use serde::Deserialize;
 
 use super::evidence::rounds;
 
-/// What `bench/peers/run` wrote: rows, and where they are from.
+/// The results of `bench/peers/run`: rows, and their origin.
 ///
 /// ```text
 /// { "machine": { "cpu", "cores", "kernel" }, "revision", "started_at", "command_line", "rows": [ .. ] }
@@ -115,7 +115,7 @@ pub struct PeerRow {
     pub state_age_ticks: f64,
     /// Whether every client ended with the right state.
     pub checked: bool,
-    /// What went wrong.
+    /// The error.
     pub notes: String,
 }
 

@@ -22,7 +22,7 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is longer than [`MAX_FILE_BYTES`](super::MAX_FILE_BYTES).
@@ -38,7 +38,7 @@ pub enum ScenarioError {
         origin: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error there.
         message: String,
     },
     /// A value is out of its range, or two do not go together.

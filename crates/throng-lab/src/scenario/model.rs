@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// What Unreal's generic replication does, with polling.
+    /// The way of Unreal's generic replication, with polling.
     Legacy,
     /// The same with push marks.
     LegacyPush,
-    /// What Unreal's Replication Graph does.
+    /// The way of Unreal's Replication Graph.
     Graph,
-    /// What Unreal's Iris does.
+    /// The way of Unreal's Iris.
     SharedState,
     /// Ours.
     #[default]

@@ -1,6 +1,6 @@
 use super::{Model, NetPreset, Scenario, Scratch};
 
-/// What the command line changes in a scenario. `None` leaves the scenario's own value.
+/// The settings that the command line overrides in a scenario. `None` leaves the scenario's own value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// Number of bots.

@@ -1,5 +1,5 @@
-//! What published tests of comparable systems measured in the same workloads. They come from other machines, so they are
-//! for orientation: a comparison needs both sides in one run on one machine.
+//! Published measurements of comparable systems in the same workloads. They come from other machines, so they are for
+//! orientation: a comparison needs both sides in one run on one machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::RunSummary;
 pub struct Published {
     /// The system that was measured.
     pub system: String,
-    /// What was measured.
+    /// The name of the measure.
     pub measure: String,
     /// The published value.
     pub value: f64,

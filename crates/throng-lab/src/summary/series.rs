@@ -45,7 +45,7 @@ pub struct FrameHistogram {
     pub frames: Vec<u64>,
 }
 
-/// What is sampled once per second.
+/// Values that are sampled once per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondSeries {
     /// Seconds since the start of the measured part.

@@ -5,7 +5,7 @@ use super::RunSummary;
 /// A stated target and what the run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What is measured.
+    /// The name of the measure.
     pub name: String,
     /// `at most` or `at least`.
     pub bound: Bound,

@@ -15,11 +15,11 @@ pub struct CharacterState {
     pub yaw: f32,
     /// Up positive, at most [`MAX_PITCH_RAD`](super::MAX_PITCH_RAD) either way.
     pub pitch: f32,
-    /// What the legs do.
+    /// The state of the legs.
     pub mode: Mode,
 }
 
-/// What a character's legs do.
+/// The state of a character's legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Mode {
@@ -37,7 +37,7 @@ pub enum Mode {
 pub(super) struct Character {
     pub(super) state: CharacterState,
     input: BotInput,
-    /// Cosine and sine of the yaw: most ticks nobody turns.
+    /// Cosine and sine of the yaw: in most ticks it does not change.
     direction: [f32; 2],
     home: [f32; 2],
     detour_ticks: u16,
@@ -132,7 +132,7 @@ impl Character {
             && (!pillars.block(to) || pillars.block(from))
     }
 
-    /// About face, give or take 60 degrees, so that nobody paces up and down between two walls.
+    /// About face, give or take 60 degrees, so that no character paces up and down between two walls.
     fn turn_back(&mut self, room: &Room) {
         let off_course = (self.rng.f32() * 2.0 - 1.0) * std::f32::consts::FRAC_PI_3;
         self.face(self.state.yaw + std::f32::consts::PI + off_course);

@@ -1,4 +1,4 @@
-//! What a bot tells the server, four bytes per input tick:
+//! A bot's input for the server, four bytes per input tick:
 //!
 //! ```text
 //! byte 0: actions   bit 0 forward, bit 1 jump, bit 2 seek centre, bits 3 to 7 zero
@@ -16,7 +16,7 @@ const JUMP: u8 = 2;
 const SEEK_CENTRE: u8 = 4;
 const ACTIONS: u8 = FORWARD | JUMP | SEEK_CENTRE;
 
-/// What a bot wants its character to do.
+/// The wanted actions of a bot's character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BotInput {
     /// Walk.

@@ -5,7 +5,7 @@ use super::{family, mix};
 /// The free disc around the centre, where converging characters gather.
 const CLEAR_RADIUS_M: f32 = 5.0;
 
-/// A square, as high as the room, that nobody can walk into.
+/// A square, as high as the room, that blocks characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pillar {
     /// Middle, in metres from the centre of the area.

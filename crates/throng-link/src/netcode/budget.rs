@@ -1,10 +1,10 @@
-//! How much work strangers may cause.
+//! A budget for the work that unknown addresses may cause.
 
 use throng_wire::Time;
 
 const MICROS_PER_S: u64 = 1_000_000;
 
-/// A token bucket: so many units at once, and so many more in each second.
+/// A token bucket: this many units at once, and this many more in each second.
 ///
 /// `now` never falls; if it does, no unit is added.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Authenticated with it is what the challenge is bound to: its purpose and the address that it was sent to. So a
-//! challenge that somebody passes on to another address proves nothing there, and neither does a recorded answer. (The
+//! challenge that is passed on to another address proves nothing there, and neither does a recorded answer. (The
 //! standard binds it to nothing; clients cannot tell.)
 
 use super::USER_DATA_LEN;
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 /// Bytes of a sealed challenge token.
 pub(super) const CHALLENGE_LEN: usize = 300;
 
-/// What a server wants to know again when the client proves its address.
+/// The data that a server needs again when the client proves its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Challenge {
     pub(super) client_id: u64,
@@ -29,13 +29,13 @@ pub(super) struct Challenge {
     pub(super) token_tag: [u8; TAG_LEN],
 }
 
-/// What a challenge is for. One cannot be used for the other.
+/// The purpose of a challenge. One cannot be used for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Purpose {
     /// Somebody with a connect token wants a connection.
     Join = 1,
-    /// A connection goes on from another address.
+    /// A connection continues from another address.
     Move = 2,
 }
 

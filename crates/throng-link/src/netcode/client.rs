@@ -20,7 +20,8 @@ pub enum ConnectError {
     /// The last server turned us away, and said why.
     #[error("{0}")]
     Denied(Denial),
-    /// The last server did not answer. A server does not say more to somebody whom it cannot tell from a stranger.
+    /// The last server did not answer. A server gives no details to a client that it cannot distinguish from a
+    /// stranger.
     #[error(
         "the server does not answer: it is down or cannot be reached; or the connect token was made with another private \
          key, or for another address of the server; or the token was shown from another address before. The server's \
@@ -60,7 +61,7 @@ pub enum ClientState {
     Failed(ConnectError),
 }
 
-/// What became of a datagram.
+/// The result of a datagram.
 #[derive(Debug)]
 pub enum ClientOutcome {
     /// Nothing: dropped for this reason.
@@ -105,8 +106,8 @@ impl fmt::Debug for Connected {
 /// A server that says nothing at all is left after this time, if the token names another one. (The token's own timeout
 /// counts for the last one, and for a server that has answered once.)
 const MUTE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A client that has answered a challenge and hears nothing shows its token again after this time: a server that many ask at
-/// once may have forgotten what it asked whom.
+/// A client that has answered a challenge and receives nothing sends its token again after this time: under a flood of
+/// requests a server may have forgotten its challenge.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Tries the servers of a connect token in their order until one gives a seat.
@@ -177,8 +178,8 @@ impl ClientHandshake {
 
     /// Replaces `out` with the next packet and returns where it goes, or `None` when there is nothing to send now.
     ///
-    /// Also notices that a server is silent or that the token has expired, so it must be called when
-    /// [`poll_timeout`](ClientHandshake::poll_timeout) says so.
+    /// Also notices that a server is silent or that the token has expired, so it must be called at the time of
+    /// [`poll_timeout`](ClientHandshake::poll_timeout).
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<SocketAddr> {
         out.clear();
         self.notice_time(now);

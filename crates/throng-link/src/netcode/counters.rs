@@ -31,7 +31,7 @@ pub enum DropReason {
     TokenExpired,
     /// The connect token was not made with our private key, or was changed.
     TokenNotAuthentic,
-    /// The connect token is authentic but makes no sense: the backend is faulty.
+    /// The connect token is authentic but malformed: the backend is faulty.
     TokenMalformed,
     /// The connect token is for other servers.
     TokenForOtherServer,
@@ -133,7 +133,7 @@ impl From<OpenError> for DropReason {
     }
 }
 
-/// What a server's door has seen: every datagram is counted once, by its outcome.
+/// Counters of a server's door: every datagram is counted once, by its outcome.
 ///
 /// Drops at the openers of connections can be counted here too ([`NetcodeCounters::drop`]), so that one table tells
 /// everything.

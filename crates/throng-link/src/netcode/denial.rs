@@ -1,4 +1,4 @@
-//! Why a server turns a genuine token away, and how it says so.
+//! Why a server refuses a genuine token, and how it answers.
 //!
 //! The standard's *denied* packet has no body. Its reason travels in its sequence number, which is authenticated (it is the
 //! nonce) and means nothing else to a client:
@@ -10,10 +10,10 @@
 //! bits 0..4        the reason; 0 in a challenge
 //! ```
 //!
-//! What is answered, and what is not: an answer must not help somebody who only recorded a request. Whoever replays it gets
-//! an answer that its owner would believe. So a server says only what is true of the token wherever it is shown, and only
-//! if the token names this server. *Made with another key*, *for another server* and *shown from another address before*
-//! stay without an answer.
+//! Which requests get an answer: an answer must not help an attacker who only recorded a request. An attacker who
+//! replays it gets an answer that its owner would believe. So a server says only what is true of the token wherever it
+//! is shown, and only if the token names this server. *Made with another key*, *for another server* and *shown from
+//! another address before* stay without an answer.
 
 use super::seal::UNCONNECTED_SEQUENCE;
 
@@ -55,7 +55,8 @@ impl Denial {
         }
     }
 
-    /// What the sequence number of a *denied* packet says. An unknown reason of a newer server reads as [`Denial::Full`].
+    /// The meaning of the sequence number of a *denied* packet. An unknown reason of a newer server reads as
+    /// [`Denial::Full`].
     pub(super) fn from_sequence(sequence: u64) -> Denial {
         let number = (sequence & ((1 << REASON_BITS) - 1)) as usize;
         let is_told = sequence & HAS_REASON != 0;

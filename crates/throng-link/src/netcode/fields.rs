@@ -12,7 +12,7 @@ const IPV6: u8 = 2;
 /// Bytes of the longest address.
 pub(super) const ADDRESS_LEN_MAX: usize = 19;
 
-/// Takes fields off the front of untrusted bytes. `None` when they end too early or make no sense.
+/// Takes fields off the front of untrusted bytes. `None` if the bytes end too early or are malformed.
 pub(super) struct FieldReader<'a> {
     rest: &'a [u8],
 }

@@ -1,9 +1,9 @@
 //! The netcode 1.02 standard: connect tokens, handshake, and sealed packets.
 //!
-//! Who may play is decided elsewhere: a backend that has authenticated a player makes a [`ConnectToken`] and hands it
-//! over on a secure way (HTTPS). The token carries the keys of one connection twice, once readable for the client and
-//! once sealed with a private key that only backend and servers know. So the server needs no account database, and a
-//! datagram without a valid token costs it one failed decryption and no memory.
+//! Throng does not decide who may play: a backend that has authenticated a player makes a [`ConnectToken`] and hands it
+//! over on a secure channel (HTTPS). The token carries the keys of one connection twice, once readable for the client
+//! and once sealed with a private key that only backend and servers know. So the server needs no account database, and
+//! a datagram without a valid token costs it one failed decryption and no memory.
 //!
 //! ```text
 //! backend                     client                                          server
@@ -35,7 +35,7 @@
 //!   keep-alive in front of each payload, because the client discards payloads until it knows its seat. A
 //!   [`PacketKind::Response`] from a connected address means that the keep-alive was lost: answer with another one.
 //! - Nothing authentic for the token's timeout ([`Accepted::timeout`], [`Connected::timeout`]): the peer is gone.
-//! - To leave, it sends [`DISCONNECT_REPEATS`] disconnect packets, since nobody acknowledges them.
+//! - To leave, it sends [`DISCONNECT_REPEATS`] disconnect packets, because they are not acknowledged.
 //!
 //! # Where this is stricter than the standard
 //!
@@ -55,13 +55,13 @@
 //! # Where this does more than the standard
 //!
 //! - *Denied* says why ([`Denial`]), and not only full servers deny. The packet is the standard's.
-//! - The newest token of a client replaces its connection ([`SecondConnection`]); the standard ignores the newcomer.
+//! - The newest token of a client replaces its connection ([`SecondConnection`]); the standard ignores the new token.
 //! - A server takes the tokens of two private keys while backends change over, and tokens that have expired a few seconds
 //!   ago, since clocks differ. A wall clock that is set back does not bring spent tokens back.
-//! - A client that has answered a challenge and hears nothing shows its token again after a second; it leaves a server that
-//!   says nothing after two seconds if the token names another one.
-//! - A connection can go on from another address ([`PathProbe`], [`ServerHandshake::handle_move`]). One kind of packet is
-//!   new for that; servers of other implementations ignore it.
+//! - A client that has answered a challenge and receives nothing sends its token again after a second; it leaves a
+//!   silent server after two seconds if the token names another one.
+//! - A connection can continue from another address ([`PathProbe`], [`ServerHandshake::handle_move`]). One kind of
+//!   packet is new for that; servers of other implementations ignore it.
 //!
 //! [`Key`]s are wiped when dropped; the prepared copies inside of [`Sealer`] and [`Opener`] belong to `ring`, which
 //! does not wipe them. Tags are compared in constant time, inside the two cryptography crates. The connect token's

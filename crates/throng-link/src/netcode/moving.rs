@@ -1,5 +1,5 @@
-//! A connection that goes on from another address: the player's phone has changed from Wi-Fi to mobile, or a router has
-//! given the client another port.
+//! A connection that continues from another address: the player's phone has changed from Wi-Fi to mobile, or a router
+//! has given the client another port.
 //!
 //! ```text
 //! client                                                     server
@@ -19,11 +19,11 @@
 //! connection keeps its sealer and opener, so no nonce comes twice. A server of another implementation ignores the first
 //! packet.
 //!
-//! What an attacker cannot do:
+//! Attacks that fail:
 //!
 //! - *Take a connection over.* The response is sealed with the client's key, and its challenge is bound to the address
 //!   that it was sent to. A recorded response answers an older challenge, or one for another address.
-//! - *Hinder a connection by recorded packets.* A keep-alive opens once. What was recorded has been opened before.
+//! - *Hinder a connection by recorded packets.* A keep-alive opens once. Recorded packets have been opened before.
 //! - *Fill tables.* A connection has one candidate address at a time, and only its own client can name one.
 //! - *Use the server as an amplifier.* The challenge is shorter than the move, and nothing else is sent to an address
 //!   that is not proved.
@@ -58,7 +58,7 @@ pub fn is_response(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|prefix| prefix & 0x0f == PacketKind::Response as u8)
 }
 
-/// The address from which a client says that it goes on, until it has proved it.
+/// The possible new address of a client, until the client has proved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// The address.
@@ -192,8 +192,9 @@ fn open_keep_alive(opener: &mut Opener, bytes: &mut [u8]) -> Result<u64, DropRea
     Ok(opener.open(packet)?.sequence)
 }
 
-/// Silence after which a client asks whether the server still knows where it is: so many times the usual pause between
-/// two datagrams, within these bounds. The lower one is above the second after which a quiet session is heard again.
+/// Silence after which a client asks whether the server still knows its address: this many times the usual pause
+/// between two datagrams, within these bounds. The lower one is above the second after which a quiet session sends
+/// again.
 const USUAL_PAUSES: u64 = 8;
 const SILENCE_MIN: Duration = Duration::from_millis(1_500);
 const SILENCE_MAX: Duration = Duration::from_millis(4_000);
@@ -201,17 +202,18 @@ const SILENCE_MAX: Duration = Duration::from_millis(4_000);
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_millis(1_600);
 
-/// The client's side of a move: notices that nothing is heard any more, and proves the client's address again.
+/// The client's side of a move: notices silence, and proves the client's address again.
 ///
 /// The owner of a connection says [`on_heard`](PathProbe::on_heard) for each authentic payload or keep-alive, gives
 /// [`on_challenge`](PathProbe::on_challenge) the body of each challenge, and polls
 /// [`poll_transmit`](PathProbe::poll_transmit) whenever it sends. An attempt costs the server a few microseconds and
-/// changes nothing if the address is the same, so a lost path and a paused server need not be told apart.
+/// changes nothing if the address is the same. So the client need not know whether the path is lost or the server is
+/// paused.
 #[derive(Debug)]
 pub struct PathProbe {
     seat: u32,
     heard_at: Time,
-    /// Smoothed pause between moments at which something was heard, in microseconds.
+    /// Smoothed pause between received datagrams, in microseconds.
     pause_micros: u64,
     attempt: Option<Attempt>,
 }
@@ -222,7 +224,7 @@ struct Attempt {
     pause: Duration,
     /// The body of the response, once there is a challenge to answer.
     response: Option<Box<[u8; CHALLENGE_BODY_LEN]>>,
-    /// Whatever is heard means nothing before the new address is proved.
+    /// Packets have no effect before the new address is proved.
     is_sure: bool,
 }
 
@@ -254,12 +256,12 @@ impl PathProbe {
         }
     }
 
-    /// The program knows that its address has changed: it has a new socket, or the system has said so.
+    /// The program knows that its address has changed: it has a new socket, or the system has reported it.
     pub fn on_address_changed(&mut self, now: Time) {
         self.attempt = Some(Attempt { next_at: now, pause: RETRY_MIN, response: None, is_sure: true });
     }
 
-    /// When [`poll_transmit`](PathProbe::poll_transmit) has something to send, if nothing is heard before.
+    /// When [`poll_transmit`](PathProbe::poll_transmit) has something to send, if nothing is received before.
     pub fn next_deadline(&self) -> Time {
         match &self.attempt {
             Some(attempt) => attempt.next_at,

@@ -39,7 +39,7 @@ pub(super) const ADDITIONAL_LEN: usize = VERSION.len() + 8 + 1;
 /// No sealed packet is shorter: one byte of prefix, one of sequence, the tag.
 const SEALED_LEN_MIN: usize = 2 + TAG_LEN;
 
-/// What a packet is for. The numbers are those on the wire.
+/// The purpose of a packet. The numbers are those on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketKind {
@@ -126,7 +126,7 @@ pub(super) fn write_header(kind: PacketKind, sequence: u64, packet: &mut [u8]) -
     (prefix, len)
 }
 
-/// What stands in front of the body of a sealed packet.
+/// The bytes before the body of a sealed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: PacketKind,
@@ -160,7 +160,7 @@ pub(super) fn read_header(side: Side, packet: &[u8]) -> Result<Header, OpenError
     Ok(Header { kind, prefix, sequence: u64::from_le_bytes(sequence), len })
 }
 
-/// What is authenticated with a sealed packet. The prefix byte, the last one, differs between packets.
+/// The data that is authenticated with a sealed packet. The prefix byte, the last one, differs between packets.
 pub(super) fn additional_data(protocol_id: u64, prefix: u8) -> [u8; ADDITIONAL_LEN] {
     let mut bytes = [0; ADDITIONAL_LEN];
     let mut w = FieldWriter::new(&mut bytes);

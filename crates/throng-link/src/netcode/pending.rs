@@ -1,4 +1,4 @@
-//! The keys of addresses that have shown a valid token and have not proved their address yet.
+//! The keys of clients that have sent a valid token but have not proved their address yet.
 
 use super::aead::{Key, TAG_LEN};
 use super::packet::CHALLENGE_BODY_LEN;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use throng_wire::Time;
 
-/// What a server remembers between a request and its response.
+/// The server's record between a request and its response.
 pub(super) struct Pending {
     pub(super) client_id: u64,
     pub(super) client_to_server: Key,
@@ -18,7 +18,7 @@ pub(super) struct Pending {
     /// recorded somewhere.
     pub(super) first_challenge: u64,
     pub(super) challenged_at: Time,
-    /// The body of the last challenge: whoever asks again gets it again, without another decryption.
+    /// The body of the last challenge: a repeated request gets it again, without another decryption.
     pub(super) challenge: Box<[u8; CHALLENGE_BODY_LEN]>,
     /// Until when a response is accepted; `None` for tokens without a timeout.
     pub(super) deadline: Option<Time>,
@@ -64,7 +64,7 @@ impl PendingTable {
         is_full
     }
 
-    /// What is known about the address, unless its deadline has passed: then it is forgotten.
+    /// The entry of the address, unless its deadline has passed: then it is removed.
     pub(super) fn find(&mut self, address: SocketAddr, now: Time) -> Option<&Pending> {
         let is_late = self.by_address.get(&address)?.1.deadline.is_some_and(|deadline| deadline <= now);
         if is_late {
@@ -78,7 +78,7 @@ impl PendingTable {
         self.by_address.contains_key(&address)
     }
 
-    /// The address has asked again with the same token: it counts as the youngest, and may take its time anew.
+    /// The address has asked again with the same token: it counts as the youngest, and its time starts again.
     pub(super) fn renew(&mut self, address: SocketAddr, deadline: Option<Time>) {
         if let Some((age, pending)) = self.by_address.get_mut(&address) {
             self.by_age.remove(age);

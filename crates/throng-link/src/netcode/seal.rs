@@ -207,7 +207,7 @@ fn seal_in_place(
     *tag = key.seal(sequence, additional, body);
 }
 
-/// Why a datagram was not accepted over a connection. Always the peer's fault, or that of somebody in between.
+/// Why a datagram was not accepted over a connection. Always the fault of the peer, or of an attacker in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -252,7 +252,7 @@ impl OpenError {
 /// An authentic packet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Opened<'a> {
-    /// What it is for.
+    /// Its purpose.
     pub kind: PacketKind,
     /// The sender's sequence number.
     pub sequence: u64,
@@ -282,8 +282,8 @@ impl Opener {
 
     /// Authenticates and decrypts a datagram in place. Allocates nothing.
     ///
-    /// Keep-alives, payloads and disconnects are accepted once. The other kinds belong to the handshake and may come
-    /// back as often as somebody repeats them: do nothing for them that must not happen twice.
+    /// Keep-alives, payloads and disconnects are accepted once. The other kinds belong to the handshake and may be
+    /// repeated by anybody: their handling must be repeatable.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use throng_wire::Time;
 
-/// What a server's door needs to know once.
+/// The fixed options of a server's door.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The protocol id that tokens must name.
@@ -25,7 +25,7 @@ pub struct ServerOptions {
     pub private_key: Key,
     /// The key before that one: tokens that were sealed with it are taken too, while the backends change over.
     pub previous_private_key: Option<Key>,
-    /// What happens when a client that is connected comes with another token.
+    /// The handling of a connected client that comes with another token.
     pub second_connection: SecondConnection,
     /// Under which addresses clients know this server; a token must name one of them.
     pub addresses: Vec<SocketAddr>,
@@ -41,7 +41,7 @@ pub struct ServerOptions {
     pub requests_burst: u32,
 }
 
-/// What happens when a client that is connected comes with another token.
+/// The handling of a connected client that comes with another token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SecondConnection {
     /// The newest token of a client has its place: a program that crashed is back at once. A token that expires earlier
@@ -70,7 +70,8 @@ impl ServerOptions {
     }
 }
 
-/// A token counts as expired so many seconds after it has: the clocks of backend and servers differ a little.
+/// A token counts as expired this many seconds after its expiry, because the clocks of backend and servers differ a
+/// little.
 const CLOCK_SKEW_S: u64 = 10;
 
 /// The two clocks of a server: tokens expire by the calendar, handshakes by the machine's own time.
@@ -82,7 +83,7 @@ pub struct Now {
     pub time: Time,
 }
 
-/// What the door may give away at the moment of a datagram.
+/// The resources of the door at the moment of a datagram.
 pub struct Seats<'a> {
     /// The seat for the next client; `None` when all are taken.
     pub free: Option<u32>,
@@ -101,14 +102,14 @@ pub struct Held {
     pub expire_unix_s: u64,
 }
 
-/// What became of a datagram.
+/// The result of a datagram.
 #[derive(Debug)]
 pub enum Outcome {
     /// Nothing: dropped, and counted under this reason.
     Ignored(DropReason),
-    /// The reply, a challenge, is to be sent back; nobody is connected yet.
+    /// The reply, a challenge, has to be sent; the client is not connected yet.
     Reply,
-    /// The reply, a denial, is to be sent back: this client, whose token is genuine, was turned away.
+    /// The reply, a denial, has to be sent: this client has a genuine token, but was refused.
     Denied {
         /// The client's id.
         client_id: u64,
@@ -123,14 +124,14 @@ pub enum Outcome {
 pub struct Accepted {
     /// The client's id, from the connect token.
     pub client_id: u64,
-    /// The seat that was free: the client has been told this number. If the client was connected, its own.
+    /// The seat that was free: the client knows this number. If the client was connected, its own.
     pub client_index: u32,
     /// The client was connected at that seat. That connection is over: its owner tells it so, and frees the seat, before
     /// it gives the seat to the new one.
     pub is_replacement: bool,
     /// From the first challenge to its answer: a round trip, and whatever the client waited for before it answered.
     pub round_trip: Duration,
-    /// What the backend said about the player.
+    /// The backend's data about the player.
     pub user_data: [u8; USER_DATA_LEN],
     /// How long the client may be silent; `None` for ever.
     pub timeout: Option<Duration>,
@@ -173,7 +174,7 @@ pub struct ServerHandshake {
 }
 
 impl ServerHandshake {
-    /// A door for one server. `random` fills a buffer with bytes that nobody can predict.
+    /// A door for one server. `random` fills a buffer with unpredictable bytes.
     pub fn new(options: ServerOptions, random: &mut dyn FnMut(&mut [u8])) -> ServerHandshake {
         ServerHandshake {
             protocol_id: options.protocol_id,
@@ -308,7 +309,7 @@ impl ServerHandshake {
         }
     }
 
-    /// Takes what one decryption for a stranger costs, if strangers may cause that much work now.
+    /// Charges one decryption for an unknown address, if the budget allows it now.
     pub(super) fn take_work(&mut self, now: Time) -> Result<(), DropReason> {
         if !self.work.has(now, 1) {
             return Err(DropReason::TooManyRequests);
@@ -317,7 +318,7 @@ impl ServerHandshake {
         Ok(())
     }
 
-    /// The checks of a request that need no memory, cheapest first. What is denied is genuine and names this server.
+    /// The checks of a request that need no memory, cheapest first. A denied token is genuine and names this server.
     fn read_token(&mut self, now: Now, request: &mut [u8; REQUEST_LEN]) -> Result<Shown, DropReason> {
         let (fields, section) = packet::read_request(request);
         if fields.version != VERSION {
@@ -460,9 +461,9 @@ impl ServerHandshake {
         (number, body)
     }
 
-    /// Whoever shows the same token from the same address again, because the answer is still on its way or was lost, gets
-    /// the same challenge again. That takes no decryption: a restart brings back everybody at once, and everybody asks ten
-    /// times a second.
+    /// A request with the same token from the same address gets the same challenge again, because the first answer may
+    /// still be in flight or lost. That takes no decryption: a restart brings back everybody at once, and everybody
+    /// asks ten times a second.
     fn challenge_again(
         &mut self,
         now: Now,
@@ -514,7 +515,7 @@ struct Shown {
     /// That of the request, for which it was sealed.
     protocol_id: u64,
     expire_unix_s: u64,
-    /// Why it is turned away all the same.
+    /// Why it is refused nevertheless.
     denial: Option<Denial>,
 }
 

@@ -78,7 +78,7 @@ impl TokenError {
     }
 }
 
-/// What a backend decides about one connection.
+/// The backend's choices for one connection.
 #[derive(Debug, Clone)]
 pub struct ConnectTokenOptions {
     /// Names the game and its version: servers refuse tokens for another protocol.
@@ -87,7 +87,7 @@ pub struct ConnectTokenOptions {
     pub client_id: u64,
     /// Now, in seconds since 1970.
     pub create_unix_s: u64,
-    /// Until when the token lets somebody in, in seconds since 1970, exclusive. Tens of seconds are usual.
+    /// The expiry of the token, in seconds since 1970, exclusive. Tens of seconds are usual.
     pub expire_unix_s: u64,
     /// Seconds without an authentic packet after which either side gives up; none at or below 0.
     pub timeout_s: i32,
@@ -99,7 +99,7 @@ pub struct ConnectTokenOptions {
 
 /// The right to connect, as the client holds it.
 ///
-/// Contains the keys of the connection: whoever has the bytes can take the player's place. Good for one
+/// Contains the keys of the connection: anybody who has the bytes can take the player's place. Good for one
 /// [`ClientHandshake`](super::ClientHandshake): a second one with the same token would use nonces twice. That is why it
 /// cannot be cloned.
 pub struct ConnectToken {
@@ -115,7 +115,7 @@ pub struct ConnectToken {
 }
 
 impl ConnectToken {
-    /// Makes a token with fresh keys. `random` fills a buffer with bytes that nobody can predict.
+    /// Makes a token with fresh keys. `random` fills a buffer with unpredictable bytes.
     ///
     /// # Errors
     ///
@@ -207,12 +207,12 @@ impl ConnectToken {
         self.create_unix_s
     }
 
-    /// When the token stops letting somebody in, in seconds since 1970 by the backend's clock.
+    /// The expiry of the token, in seconds since 1970 by the backend's clock.
     pub fn expire_unix_s(&self) -> u64 {
         self.expire_unix_s
     }
 
-    /// How long the token lets somebody in, counted from its making; at most 500,000 years. Independent of the client's clock.
+    /// The lifetime of the token, counted from its making; at most 500,000 years. Independent of the client's clock.
     pub fn lifetime(&self) -> Duration {
         Duration::from_secs(self.expire_unix_s.saturating_sub(self.create_unix_s).min(LIFETIME_MAX_S))
     }
@@ -253,7 +253,7 @@ pub struct PrivateToken {
     pub client_to_server: Key,
     /// Key of the packets from server to client.
     pub server_to_client: Key,
-    /// What the backend says about the player.
+    /// The backend's data about the player.
     pub user_data: [u8; USER_DATA_LEN],
 }
 

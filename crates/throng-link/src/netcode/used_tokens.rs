@@ -11,10 +11,10 @@ struct Use {
     is_spent: bool,
 }
 
-/// What the table says about a token that has been shown.
+/// The table's answer about a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Never seen, or seen only from this address: it may go on.
+    /// Never seen, or seen only from this address: it is accepted.
     Ours,
     /// Shown from another address before.
     Elsewhere,

@@ -67,7 +67,7 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// What ended a session.
+/// The cause of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseCause {
@@ -75,7 +75,7 @@ pub enum CloseCause {
     Local(CloseReason),
     /// The peer closed it.
     Peer(CloseReason),
-    /// Nothing was heard of the peer for the idle timeout.
+    /// Nothing was received from the peer for the idle timeout.
     IdleTimeout,
 }
 

@@ -1,9 +1,9 @@
-//! What can go wrong in a session, and whose fault it is.
+//! The errors of a session, and their causes.
 
 use thiserror::Error;
 use throng_wire::ReadError;
 
-/// Whose fault an error is.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Blame {
@@ -87,7 +87,7 @@ impl PacketError {
         }
     }
 
-    /// Whose fault it is. Unless it is [`Blame::Limit`], the connection is best closed with
+    /// The cause of the error. Unless it is [`Blame::Limit`], the connection is best closed with
     /// [`CloseCode::PROTOCOL`](super::CloseCode::PROTOCOL).
     pub fn blame(self) -> Blame {
         match self {
@@ -143,7 +143,7 @@ impl SendError {
         }
     }
 
-    /// Whose fault it is.
+    /// The cause of the error.
     pub fn blame(self) -> Blame {
         match self {
             SendError::QueueFull => Blame::Limit,
@@ -181,7 +181,7 @@ impl InputError {
         }
     }
 
-    /// Whose fault it is: always the caller's.
+    /// The cause: always the caller.
     pub fn blame(self) -> Blame {
         Blame::OurMisuse
     }
@@ -199,13 +199,13 @@ pub enum OptionsError {
     BadLane {
         /// Position of the lane.
         lane: usize,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
     /// Another value is out of its range.
     #[error("{what}")]
     OutOfRange {
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
 }
@@ -220,7 +220,7 @@ impl OptionsError {
         }
     }
 
-    /// Whose fault it is: always the caller's.
+    /// The cause: always the caller.
     pub fn blame(self) -> Blame {
         Blame::OurMisuse
     }

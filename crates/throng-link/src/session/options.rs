@@ -1,4 +1,4 @@
-//! What a session is told at its start.
+//! The options of a session.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::wire::MAX_INPUT_REDUNDANCY;
 
 /// The most lanes of a session.
 pub const MAX_LANES: usize = 8;
-/// The longest message that a reliable lane can be told to carry, in bytes.
+/// The longest message that a reliable lane can be configured to carry, in bytes.
 pub const MAX_RELIABLE_MESSAGE_BYTES: usize = 4 << 20;
-/// The longest message that an unreliable lane can be told to carry, in bytes.
+/// The longest message that an unreliable lane can be configured to carry, in bytes.
 pub const MAX_UNRELIABLE_MESSAGE_BYTES: usize = 8 << 10;
-/// The most packets that can be told to await their verdict.
+/// The largest possible limit of packets that await their verdict.
 pub const MAX_PACKETS_IN_FLIGHT: usize = 8192;
 
-/// What a lane promises.
+/// The guarantees of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaneKind {
     /// Every message exactly once, in the order in which they were sent.
@@ -29,7 +29,7 @@ pub enum LaneKind {
 /// One lane. Both ends must be given the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneOptions {
-    /// What the lane promises.
+    /// The guarantees of the lane.
     pub kind: LaneKind,
     /// The lane's share of the message bytes while several lanes have something to send, relative to the other lanes'
     /// weights; at least 1.
@@ -90,8 +90,8 @@ pub struct SessionOptions {
     pub rate_bytes_per_s: u32,
     /// The congestion estimate to begin with, in the same bytes per second.
     pub initial_rate_bytes_per_s: u32,
-    /// What a packet costs beside its payload: seal and headers down to whatever the rates are meant for. 0 if they are
-    /// meant for payload alone; at most 256.
+    /// The overhead of a packet beside its payload: seal and headers down to the layer for which the rates are meant. 0
+    /// if they are meant for payload alone; at most 256.
     pub packet_overhead_bytes: u16,
     /// Congestion never throttles below one full packet per this interval.
     pub min_packet_interval: Duration,
@@ -105,15 +105,15 @@ pub struct SessionOptions {
     pub queue_delay_tolerance: Duration,
     /// A packet is lost when one this many sequences newer has been acknowledged; at least 3.
     pub packet_threshold: u8,
-    /// Packets that may await their verdict, at most [`MAX_PACKETS_IN_FLIGHT`]. While there are so many, none is sent; an
-    /// eighth of them is kept for inputs, acknowledgements and keep-alives.
+    /// Packets that may await their verdict, at most [`MAX_PACKETS_IN_FLIGHT`]. With this many, none is sent; an eighth
+    /// of them is reserved for inputs, acknowledgements and keep-alives.
     pub max_in_flight: usize,
     /// The longest time for which this end withholds an acknowledgement, and expects its peer to do so.
     pub ack_delay: Duration,
     /// When neither end has said anything for this long, an acknowledgement is asked for. If one end waits half as long
     /// again as the other, the two do not ask at the same time, and each sends one packet per interval.
     pub keep_alive_interval: Duration,
-    /// A session that hears nothing for this long closes.
+    /// A session that receives nothing for this long closes.
     pub idle_timeout: Duration,
     /// An unfinished unreliable message is given up after this time.
     pub reassembly_timeout: Duration,

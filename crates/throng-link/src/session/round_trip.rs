@@ -103,7 +103,7 @@ impl RoundTrip {
         self.held = (self.held - self.held / 16).max(micros.min(MAX_VERDICT_MICROS) as u32);
     }
 
-    /// How long an acknowledgement may take before the peer is asked for it (RFC 9002 section 6.2.1).
+    /// How long an acknowledgement may take before a probe is sent (RFC 9002 section 6.2.1).
     pub(super) fn probe_micros(&self, ack_delay: Duration) -> u64 {
         let delay = (ack_delay.as_micros() as u64).max(u64::from(self.held));
         let micros =

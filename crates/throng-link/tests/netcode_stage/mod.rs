@@ -1,4 +1,4 @@
-//! What the netcode tests share: a backend, one server with its seats, clients, and no network between them.
+//! Shared parts of the netcode tests: a backend, one server with its seats, clients, and no network between them.
 #![allow(dead_code, unreachable_pub)] // each test file uses a part of it
 
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ impl Server {
         Server { door, seats, connected: Vec::new(), unix_s: UNIX_S }
     }
 
-    /// Lets the door handle a datagram. The answer, if any, and whether somebody was let in.
+    /// Lets the door handle a datagram. The answer, if any, and whether a client was accepted.
     ///
     /// Checks what holds for every datagram: one outcome is counted, ignored ones are not answered, and no answer is
     /// longer than the question.

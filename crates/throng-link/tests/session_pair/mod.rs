@@ -1,7 +1,7 @@
 //! Two sessions, joined by a link that loses, delays, doubles and reorders, in virtual time.
 //!
-//! The pair watches what must hold in every run: each packet gets one verdict, "delivered" is never said of a packet that
-//! was not taken in, and what comes out is an error of nobody.
+//! The pair checks the invariants of every run: each packet gets one verdict, no packet that was not handled is
+//! reported as delivered, and no end returns an error.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(crate) struct Link {
     pub(crate) jitter_ms: u64,
     pub(crate) loss_percent: u64,
     pub(crate) duplicate_percent: u64,
-    /// Bytes per second, 0 for unlimited. What would wait longer than `queue_ms` is dropped.
+    /// Bytes per second, 0 for unlimited. Packets that would wait longer than `queue_ms` are dropped.
     pub(crate) rate_bytes_per_s: u64,
     pub(crate) queue_ms: u64,
 }

@@ -15,7 +15,7 @@ pub(crate) const STEPS: [&str; 5] = ["update", "look", "encode", "write", "settl
 /// Nanoseconds of each step.
 pub(crate) type StepTimes = [u64; STEPS.len()];
 
-/// Verdicts on packets come after so many ticks.
+/// Verdicts on packets come after this many ticks.
 const VERDICT_TICKS: usize = 3;
 /// Until every buffer has its working size.
 const WARM_UP_TICKS: usize = 60;
@@ -25,7 +25,7 @@ const BUDGET_BYTES: usize = 1 << 20;
 const APART_M: f32 = 800.0;
 const SIGHT_M: f64 = 300.0;
 
-/// What walks about: every field changes in every tick, or only where it looks.
+/// The changing objects: every field changes in every tick, or only the direction of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moves {
     All,
@@ -169,7 +169,7 @@ pub(crate) trait Crowded {
     fn bytes_per_tick(&self) -> u64;
 }
 
-/// A model, and those who look at it.
+/// A model, and its viewers.
 pub(crate) struct Scene<R: Replication> {
     model: R,
     shape: Shape,

@@ -5,13 +5,13 @@ use throng::{ChannelKey, ConnectionId, GridOptions, Tick};
 
 use crate::world::{Scope, World};
 
-/// An object that nobody has touched for so long goes to the dormant list of its cells.
+/// An object that was not touched for this long goes to the dormant list of its cells.
 const DORMANT_AFTER_TICKS: u32 = 60;
 
-/// Dormant objects are brought in turns, each in one of so many ticks.
+/// Dormant objects are brought in turns, each in one of this many ticks.
 pub(super) const DORMANT_TURNS: u32 = 8;
 
-/// Cells whose lists are empty stay, with their memory, until there are so many cells.
+/// Cells whose lists are empty stay, with their memory, until there are this many cells.
 const CELLS_KEPT: usize = 4_096;
 
 /// Objects looked at for that in each tick.
@@ -23,7 +23,7 @@ const BUCKET_OBJECTS: usize = 256;
 /// An object must be brought before its channel times out.
 const BUCKETS_MAX: usize = 4;
 
-/// What can be seen from one cell, or from a part of it.
+/// The objects that are visible from one cell, or from a part of it.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     pub(super) awake: Vec<u32>,
@@ -150,7 +150,7 @@ impl Nodes {
         }
     }
 
-    /// What can be seen from a place.
+    /// The objects that are visible from a place.
     pub(super) fn cell(&self, grid: u8, position_m: [f32; 3]) -> Option<&Cell> {
         let grid = &self.grids[usize::from(grid)];
         grid.cells.get(&[0, 1].map(|axis| grid.cell_at(position_m[axis])))
@@ -185,7 +185,7 @@ impl Grid {
         (position_m / self.cell_m).floor() as i32
     }
 
-    /// The cells from which somebody may see what is there.
+    /// The cells from which objects there may be visible.
     fn span(&self, position_m: [f32; 3]) -> Span {
         let at = |offset_m: f32| [0, 1].map(|axis| self.cell_at(position_m[axis] + offset_m));
         Span { first: at(-self.reach_m), last: at(self.reach_m) }

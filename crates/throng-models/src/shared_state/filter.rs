@@ -16,7 +16,7 @@ enum Listed {
     Name(ChannelKey),
 }
 
-/// What can be seen from a cell.
+/// The objects that are visible from a cell.
 #[derive(Debug, Default)]
 struct Cell {
     /// From anywhere in it.
@@ -35,10 +35,10 @@ struct Grid {
     cells: FxHashMap<[i32; 2], Cell>,
 }
 
-/// So many cells are as wide as sight. With more of them fewer distances are looked at and an object is in more lists.
+/// This many cells are as wide as sight. With more of them fewer distances are looked at and an object is in more lists.
 const CELLS_IN_REACH: i32 = 3;
 
-/// Cells whose sets are empty stay, with their memory, until there are so many cells.
+/// Cells whose sets are empty stay, with their memory, until there are this many cells.
 const CELLS_KEPT: usize = 4_096;
 
 /// All grids, and the objects visible by name.

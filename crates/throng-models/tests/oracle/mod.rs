@@ -1,4 +1,4 @@
-//! What each client of an older model should hold, worked out the slow way from the server's objects.
+//! The expected state of each client of an older model, computed the slow way from the server's objects.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use throng_models::{Graph, Legacy, RecordDecoder, SharedState};
 use super::harness::Contender;
 use super::harness::oracle::{Audience, Verdict};
 
-/// What rounding may do to a distance.
+/// The largest effect of rounding on a distance.
 const SLACK_M: f64 = 0.01;
 /// How much farther an object stays in sight than it comes into it, with some slack.
 const LEAVE_FACTOR: f64 = 1.101;

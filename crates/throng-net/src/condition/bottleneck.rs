@@ -59,7 +59,7 @@ impl Bottleneck {
         Ok(Bottleneck { queue: Arc::new(Mutex::new(queue)) })
     }
 
-    /// Changes rate and queue. What waits keeps its time of departure.
+    /// Changes rate and queue. Waiting datagrams keep their time of departure.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use crate::{ConditionCounters, Driver, DriverCounters, ReceiveError, SendError, 
 /// Peers with a path of their own under [`Scope::PerPeer`]. Those beyond share one.
 const MAX_PATHS: usize = 65_536;
 
-/// What [`Conditioned`] puts around a driver.
+/// The options of [`Conditioned`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionedOptions {
     /// For datagrams that the driver sends.
@@ -75,12 +75,12 @@ impl<D: Driver> Conditioned<D> {
         Ok(Conditioned { driver, outgoing, incoming, batch: Batch::default() })
     }
 
-    /// What happened to datagrams sent.
+    /// Counters of sent datagrams.
     pub fn outgoing_counters(&self) -> &ConditionCounters {
         &self.outgoing.counters
     }
 
-    /// What happened to datagrams received.
+    /// Counters of received datagrams.
     pub fn incoming_counters(&self) -> &ConditionCounters {
         &self.incoming.counters
     }
@@ -101,8 +101,8 @@ impl<D: Driver> Driver for Conditioned<D> {
         for datagram in transmit.iter() {
             self.outgoing.push(now, transmit.to, datagram);
         }
-        // What is due now may be from earlier transmits to others. That it fails is counted by the driver within, and is no
-        // failure of this one.
+        // Datagrams that are due now may be from earlier transmits to other peers. That it fails is counted by the
+        // driver within, and is no failure of this one.
         let _ = self.flush(now);
         Ok(transmit.datagrams())
     }

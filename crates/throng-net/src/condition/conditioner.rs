@@ -64,7 +64,7 @@ impl Conditioner {
         self.model.set_condition(condition)
     }
 
-    /// What the path did so far.
+    /// Counters of the path.
     pub fn counters(&self) -> &ConditionCounters {
         &self.counters
     }

@@ -46,7 +46,7 @@ impl InFlightLimit {
 pub struct Arrival<'a, T> {
     /// When it arrived: at or before the time asked for.
     pub at: Time,
-    /// What was given with it.
+    /// The tag given with it.
     pub tag: T,
     /// Its contents, valid until the next call.
     pub bytes: &'a mut [u8],

@@ -45,7 +45,7 @@ impl UdpDriver {
         Ok(UdpDriver { socket, buffers, shortfall })
     }
 
-    /// What the kernel granted of the buffers asked for.
+    /// The buffers that the kernel granted, of those requested.
     ///
     /// # Errors
     ///

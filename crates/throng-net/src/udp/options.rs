@@ -121,7 +121,7 @@ pub enum BindError {
     Socket {
         /// The wanted address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What the operating system's refusals mean for a UDP socket.
+//! The meaning of the operating system's errors for a UDP socket.
 //!
 //! The standard library has no names for some of them; their numbers are the kernel's interface (Linux
 //! `include/uapi/asm-generic/errno*.h`).

@@ -130,7 +130,7 @@ impl LightUdpSocket {
         self.peer
     }
 
-    /// What passed through this handle.
+    /// Counters of this handle.
     pub fn counters(&self) -> &DriverCounters {
         &self.counters
     }
@@ -148,7 +148,7 @@ impl LightUdpSocket {
         }
     }
 
-    /// What the kernel granted of the buffers asked for.
+    /// The buffers that the kernel granted, of those requested.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl LightUdpSocket {
     }
 
     /// The kernel's socket state gave up offload. If the datagrams did go out one by one, offload was to blame and
-    /// rests for a while. If not, the destination was, and nobody else shall pay for it.
+    /// rests for a while. If not, the error is the destination's, and must not affect other peers.
     fn judge_offload(&mut self, now: Time, sent_one_by_one: bool) {
         if sent_one_by_one {
             self.offload_again_at = Some(now.after(OFFLOAD_PAUSE));
@@ -363,7 +363,7 @@ fn fresh_state(socket: &UdpSocket) -> io::Result<UdpSocketState> {
     Ok(state)
 }
 
-/// Switches off the report of each datagram's congestion bits, which nobody reads here. It saves a tenth of the cost of
+/// Switches off the report of each datagram's congestion bits, which is not used here. It saves a tenth of the cost of
 /// receiving a small datagram. Where it cannot be switched off it stays on.
 fn quieten(socket: &UdpSocket) {
     #[cfg(any(target_os = "linux", target_os = "android"))]

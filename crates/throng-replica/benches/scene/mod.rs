@@ -14,7 +14,7 @@ use throng_wire::{ConnectionId, ObjectId, Tick};
 
 /// Bytes of a packet that replication may fill.
 pub(crate) const PACKET_ROOM_BYTES: usize = 1_160;
-/// What a small packet costs beside its pieces.
+/// The overhead of a small packet beside its pieces.
 const PACKET_OVERHEAD_BYTES: usize = 59;
 /// Ticks between a packet and the verdict on it.
 const ROUND_TRIP_TICKS: u32 = 3;
@@ -30,7 +30,7 @@ pub(crate) enum Mode {
     Airborne,
 }
 
-/// What everybody may know of a character.
+/// The public state of a character.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Character {
     #[replicate(position(step = 0.01))]
@@ -48,7 +48,7 @@ pub(crate) struct Character {
 /// Everything within `radius_m` is sent every `interval_ticks`.
 pub(crate) type Ring = (f32, u16);
 
-/// Who watches whom.
+/// The viewers and their targets.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) players: usize,
@@ -149,10 +149,10 @@ pub(crate) struct Scene {
     /// The third is where the character began.
     characters: Vec<(ObjectId, Character, [f32; 3])>,
     watchers: Vec<Watcher>,
-    /// Of ten thousand packets, so many are lost.
+    /// Lost packets of ten thousand.
     loss: u32,
     packet: Vec<u8>,
-    /// What the observed connections were sent in this tick, by the observer's place.
+    /// The packets of the observed connections in this tick, by the observer's place.
     last_packets: Vec<(usize, Vec<u8>)>,
     /// The clients of the first connections.
     observers: Vec<ReplicaClient>,
@@ -275,7 +275,7 @@ impl Scene {
         self.apply();
     }
 
-    /// Everybody walks on; now and then somebody turns.
+    /// Everybody walks on; now and then a character turns.
     pub(crate) fn simulate(&mut self) {
         self.server.begin_tick();
         let (half, step) = (self.shape.area_m / 2.0, 1.0 / self.shape.tick_hz);
@@ -316,7 +316,7 @@ impl Scene {
         self.server.encode(&Inline);
     }
 
-    /// Writes the packets of all connections. What the observed ones are sent is kept for [`Scene::apply`].
+    /// Writes the packets of all connections. The packets of the observed connections are kept for [`Scene::apply`].
     pub(crate) fn write(&mut self) {
         let (now, packets) = (self.server.now(), self.packets());
         let (outgoing, slots) = self.server.hub().writers();
@@ -353,7 +353,7 @@ impl Scene {
         }
     }
 
-    /// Tells the hub what became of the packets of some ticks ago.
+    /// Reports the verdicts on the packets of some ticks ago to the hub.
     pub(crate) fn settle(&mut self) {
         let now = self.server.now();
         for watcher in &mut self.watchers {

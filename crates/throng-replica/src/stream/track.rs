@@ -21,12 +21,12 @@ use crate::connection::SubscriptionId;
 use crate::hub::{ChannelIndex, ChannelState, Hub, Outgoing, Turns};
 use throng_wire::ConnectionId;
 
-/// What is known about the frames of one subscription.
+/// The state of one subscription's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Track {
     /// Its frames do not get lost.
     None,
-    /// What was sent has arrived.
+    /// Sent data has arrived.
     Settled,
     /// The reader has everything up to `base`; what was sent after it, last at `sent`, may have got lost.
     Open { base: Tick, sent: Tick },
@@ -91,8 +91,8 @@ impl Tracks {
 }
 
 impl Stream {
-    /// From now on the frames of a subscription may get lost: each tells everything since the newest one of which
-    /// [`Stream::delivered`] was told.
+    /// From now on the frames of a subscription may be lost: each holds all changes since the newest one that
+    /// [`Stream::delivered`] has reported.
     pub fn keep_track(&mut self, id: SubscriptionId) {
         self.tracks.begin(usize::from(id.0));
     }
@@ -122,7 +122,7 @@ impl Stream {
 }
 
 impl<S: ChannelState> Hub<S, Stream> {
-    /// The frame of `tick` will not arrive. If nothing was sent after it, what it told is told again at the
+    /// The frame of `tick` will not arrive. If nothing was sent after it, its changes are sent again at the
     /// subscription's next turn.
     pub fn stream_lost(&mut self, id: ConnectionId, subscription: SubscriptionId, tick: Tick) {
         let Some(channel) = self.connection(id).and_then(|stream| stream.channel(subscription)) else { return };
@@ -203,7 +203,7 @@ mod tests {
             *self.hub.state_mut(self.channel) = Log(self.hub.now().after(1));
         }
 
-        /// Goes on by so many ticks; the frames that came: tick and since when they tell.
+        /// Goes on by this many ticks; the frames that came: tick and since when they tell.
         fn run(&mut self, ticks: u32) -> Vec<(u64, u32)> {
             let mut got = Vec::new();
             for _ in 0..ticks {

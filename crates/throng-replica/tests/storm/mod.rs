@@ -110,7 +110,7 @@ impl Storm {
         self.weather()
     }
 
-    /// So many ticks pass in which nobody does anything.
+    /// This many ticks pass without any change.
     pub(crate) fn skip_ticks(&mut self, steps: u64) {
         self.server.skip_ticks(steps);
     }
@@ -442,7 +442,8 @@ impl Storm {
     }
 }
 
-/// What a client owns is as it was in a tick in which the input that it takes for the newest acknowledged one was that.
+/// A client's own objects are in the state of a tick in which its newest acknowledged input was the one that the client
+/// takes for it.
 fn check_inputs(history: &[(BTreeMap<ObjectId, Walker>, bool)], replica: &ReplicaClient) -> Result<(), String> {
     for object in replica.owned() {
         let Some(number) = replica.input_acked_by(object.id()) else { continue };

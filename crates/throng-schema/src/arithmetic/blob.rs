@@ -1,12 +1,12 @@
 use crate::Quantiser;
 
-/// Text of at most so many bytes of UTF-8. Longer text is cut before the character that does not fit.
+/// Text of at most this many bytes of UTF-8. Longer text is cut before the character that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     max_bytes: u32,
 }
 
-/// A string of at most so many bytes. Longer ones are cut.
+/// A string of at most this many bytes. Longer ones are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteString {
     max_bytes: u32,

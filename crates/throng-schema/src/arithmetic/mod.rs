@@ -3,7 +3,7 @@
 //! Derived code holds these as constants and calls them field by field. Games use them to round as the wire does, for
 //! example when they predict: `Fixed::new(-40.0, 40.0, 0.1)` gives on the client exactly what the server will send.
 //!
-//! What all of them keep:
+//! The rules of all of them:
 //!
 //! - quantising what was restored gives the same words again: `words(restore(words(x))) == words(x)`, as long as the
 //!   type can tell neighbouring values apart;

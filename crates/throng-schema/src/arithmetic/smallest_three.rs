@@ -112,7 +112,7 @@ impl SmallestThree {
         lowest
     }
 
-    /// What a code becomes on its way through a game that keeps its rotations in single precision.
+    /// A code after its way through a game that stores rotations in single precision.
     fn next_in_chain(self, code: u64) -> u64 {
         self.nearest_code(self.value(code).map(|component| f64::from(component as f32))).0
     }

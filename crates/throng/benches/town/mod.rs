@@ -26,7 +26,7 @@ pub(crate) enum Mode {
     Airborne,
 }
 
-/// What everybody may know of a character.
+/// The public state of a character.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Character {
     #[replicate(position(step = 0.01))]
@@ -41,7 +41,7 @@ pub(crate) struct Character {
     pub(crate) mode: Mode,
 }
 
-/// Who lives in the town, and who is told of whom.
+/// The inhabitants of the town, and which of them each client receives.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) players: u32,
@@ -107,7 +107,7 @@ impl Town {
             client_bytes_per_s: shape.client_bytes_per_s,
             grids: vec![GridOptions {
                 shape: GridShape::flat(throng::Up::Z, [shape.cell_m, shape.cell_m, 20.0]),
-                // Without bounds, so that the cells around the area, in which nobody is, are part of the measurement.
+                // Without bounds, so that the empty cells around the area are part of the measurement.
                 bounds_m: None,
                 rings: rings.collect(),
             }],
@@ -149,7 +149,7 @@ impl Town {
         self.citizens.len() as u64
     }
 
-    /// What the last tick cost, by subsystem.
+    /// The time of the last tick, by subsystem.
     pub(crate) fn record(&self) -> &TickRecord {
         self.server.last_tick()
     }
@@ -161,7 +161,7 @@ impl Town {
             let address = client_address(index);
             self.wire.lock().deliver(index, |datagram| client.handle(self.now, server_address(), datagram));
             while client.poll_event().is_some() {}
-            // Before the connection is open there is nobody to send it to.
+            // Before the connection is open there is no peer to send it to.
             let _ = client.send_input(&[7; 8]);
             while client.poll_transmit(self.now, &mut self.datagram) {
                 self.wire.lock().to_server.push(address, &self.datagram);
@@ -264,7 +264,7 @@ impl Heap {
     }
 }
 
-/// What is under way in both directions.
+/// The datagrams in flight in both directions.
 #[derive(Default)]
 struct UnderWay {
     to_server: Heap,

@@ -1,4 +1,4 @@
-//! What a session does to a bottleneck, and to those who share it.
+//! The effect of a session on a bottleneck, and on the flows that share it.
 //!
 //! Each test prints what it measured: `cargo test -p throng --test contracts bottleneck:: -- --nocapture`.
 
@@ -86,8 +86,9 @@ fn a_deep_buffer_stays_nearly_empty() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// What sessions of one kind are held to. Two at 30 and 60 Hz: the goal. Four of them in a deep buffer are less equal for a
-/// while. At 10 Hz what a tick sends fills a buffer of 50 ms at once, so that two ticks that meet lose whatever the rate is.
+/// The limits that sessions of one kind have to keep. Two at 30 and 60 Hz: the goal. Four of them in a deep buffer are
+/// less equal for a while. At 10 Hz what a tick sends fills a buffer of 50 ms at once, so that two ticks that meet lose
+/// whatever the rate is.
 struct Goal {
     loss: f64,
     standing_ms: f64,
@@ -132,7 +133,7 @@ fn equals_get_equal_shares() {
 }
 
 #[test]
-fn who_comes_later_gets_as_much() {
+fn a_later_flow_gets_an_equal_share() {
     let mut failed = Vec::new();
     for (name, queue_ms) in [("50 ms", 50), ("1 s", 1_000)] {
         for (hz, sessions) in HERTZ.into_iter().flat_map(|hz| [(hz, 2), (hz, 4)]) {

@@ -1,7 +1,7 @@
 //! One server and some clients on a simulated network, on virtual time and seeds.
 //!
 //! ```text
-//! step():   time goes on by a tick
+//! step():   time advances by a tick
 //!           server.receive, its events and inputs are noted     (the test changes the world before or in between)
 //!           server.tick
 //!           each client: update, its events are noted
@@ -39,7 +39,7 @@ pub fn client_address(number: usize) -> SocketAddr {
     SocketAddr::from(([10, 1, (number >> 8) as u8, number as u8], 50_000))
 }
 
-/// What the tests vary.
+/// The parameters of the tests.
 #[derive(Clone)]
 pub struct WorldOptions {
     pub seed: u64,
@@ -70,7 +70,7 @@ impl WorldOptions {
 
 /// A replication model, its other end, and what a client should hold.
 pub trait Contender: Replication {
-    /// What reads what it writes.
+    /// The reader of its output.
     type Decoder: Decoder;
 
     /// The first difference between what a client holds and what it should hold.
@@ -89,7 +89,7 @@ pub struct Guest<R: Contender = Channels> {
     pub token: ConnectToken,
     pub address: SocketAddr,
     pub client_id: u64,
-    /// What the server calls it, once it is connected.
+    /// The server's name for it, once it is connected.
     pub connection: Option<ConnectionId>,
     pub events: Vec<ClientEvent>,
     /// It does nothing: a process that is suspended.
@@ -171,7 +171,7 @@ impl<R: Contender> World<R> {
         }
     }
 
-    /// What it was made with.
+    /// Its options.
     pub fn options(&self) -> &WorldOptions {
         &self.options
     }
@@ -233,7 +233,7 @@ impl<R: Contender> World<R> {
         self.guests.remove(guest)
     }
 
-    /// Time goes on by one tick; everybody does what is due.
+    /// Time advances by one tick; everybody does what is due.
     pub fn step(&mut self) {
         self.begin_step();
         self.end_step();
@@ -299,7 +299,7 @@ impl<R: Contender> World<R> {
         self.steps_until(300, all).expect("all clients get in");
     }
 
-    /// What the server calls a guest.
+    /// The server's id of a guest.
     ///
     /// # Panics
     /// If it is not connected.
@@ -307,12 +307,12 @@ impl<R: Contender> World<R> {
         self.guests[guest].connection.expect("the guest is connected")
     }
 
-    /// The weather changes for everybody.
+    /// Changes the network condition of everybody.
     pub fn set_condition(&mut self, condition: Condition) {
         self.network.set_condition(condition).expect("a good condition");
     }
 
-    /// The weather changes on the way from the server to one guest.
+    /// Changes the network condition from the server to one guest.
     pub fn set_way_to(&mut self, guest: usize, condition: Condition) {
         self.network.set_way(server_address(), self.guests[guest].address, condition).expect("a good condition");
     }

@@ -1,4 +1,4 @@
-//! What each client should hold, worked out the slow way from the server's store.
+//! The expected state of each client, computed the slow way from the server's store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use throng::FieldMask;
 use throng::schema::Values;
 use throng::{ChannelKey, Channels, ConnectionId, Facet, GridOptions, ObjectId, Server};
 
-/// What the test has told the server about one client.
+/// The test's calls to the server about one client.
 #[derive(Clone, Debug, Default)]
 pub struct Audience {
     /// Subscribed to by hand.
@@ -60,7 +60,7 @@ fn distance_to_cell(options: &GridOptions, cell: [i32; 3], viewpoint: [f64; 3]) 
     (distance.sqrt(), diagonal.sqrt())
 }
 
-/// What a client should hold of one object.
+/// A client's expected state of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
     pub id: ObjectId,
@@ -74,7 +74,7 @@ pub struct Sight {
     pub forbidden: FieldMask,
 }
 
-/// What a client should hold.
+/// A client's expected state.
 pub fn sights(server: &Server, grids: &[GridOptions], audience: &Audience, connection: ConnectionId) -> Vec<Sight> {
     let replicator = server.replicator();
     let store = replicator.store();
@@ -83,7 +83,7 @@ pub fn sights(server: &Server, grids: &[GridOptions], audience: &Audience, conne
         let kind = store.schema().kind(store.kind_id(id.index));
         let public = channel(id, Facet::Public).map(|key| audience.hears(key, connection, grids));
         let is_owner = replicator.owner(id) == Some(connection);
-        // Whoever owns an object is told of it wherever it is, and predicts some of it.
+        // A client receives its own objects wherever they are, and predicts some of them.
         let verdict = if is_owner { Verdict::Must } else { public.unwrap_or(Verdict::MustNot) };
         let (seen, forbidden) = match is_owner {
             true => (kind.own_mask() & !kind.skip_owner_mask(), kind.facet_mask(Facet::Others)),

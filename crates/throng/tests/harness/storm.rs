@@ -1,4 +1,5 @@
-//! Everything at once: a world that changes at random, clients that come and go, weather, and audits all the while.
+//! Everything at once: a world that changes at random, clients that come and go, changing network conditions, and
+//! audits all the while.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,14 +18,14 @@ const WORLD_M: f32 = 30.0;
 /// A walker with the longest name and bytes in all three facets, each in a segment of its own.
 const LONGEST_OBJECT_BYTES: u32 = 200;
 
-/// What may leave at once at this rate: the session's burst of 250 ms, at least a packet, and what may exceed it: the
-/// packet that began while there was still room, and what is urgent (a handshake's or close packets) within a burst.
+/// The largest burst at this rate: the session's burst of 250 ms, at least a packet, and permitted excess: the packet
+/// that began while there was still room, and urgent packets (handshake, close) within a burst.
 pub fn burst_bytes(rate_bytes_per_s: u32) -> f64 {
     const PACKET_BYTES: f64 = 1_228.0;
     (f64::from(rate_bytes_per_s) * 0.25).max(PACKET_BYTES) + PACKET_BYTES
 }
 
-/// What the storms vary.
+/// The parameters of the storms.
 #[derive(Clone, Copy, Debug)]
 pub struct StormOptions {
     pub clients: usize,
@@ -34,7 +35,7 @@ pub struct StormOptions {
     pub changes_per_tick: usize,
     /// Whether clients come and go.
     pub churn: bool,
-    /// Whether there is weather.
+    /// Whether network conditions change.
     pub weather: bool,
     /// Whether clients send inputs.
     pub inputs: bool,
@@ -193,14 +194,14 @@ impl<R: Contender> Storm<R> {
             self.change_audience(guest);
             if self.options.inputs {
                 let input = Steering { number: self.rng.u32(..), direction: 1.0 };
-                // Before the connection is open and after its end there is nobody to tell.
+                // Before the connection is open and after its end there is no peer to send to.
                 let _ = self.world.guests[guest].client.send_typed_input(&input);
             }
         }
         self.world.end_step();
     }
 
-    /// What every connected client holds, against what it should hold.
+    /// Compares the state of every connected client with the expected state.
     pub fn compare(&self) -> Result<(), String> {
         for guest in &self.world.guests {
             let Some(connection) = guest.connection else {
@@ -213,7 +214,7 @@ impl<R: Contender> Storm<R> {
         Ok(())
     }
 
-    /// Nobody is thrown out for a storm, except for silence.
+    /// A storm closes no connection, except for silence.
     fn check_ends(&self) -> Result<(), String> {
         for guest in &self.world.guests {
             if let Some(end) = guest.end().filter(|end| end.tag() != "idle_timeout") {
@@ -244,7 +245,7 @@ impl<R: Contender> Storm<R> {
                 (1, Some(connection)) => self.world.server.disconnect(connection, now, "thrown out"),
                 _ => {}
             }
-            // Those who were told to go are not waited for: their last words are part of the storm.
+            // Clients that the server has closed are not waited for: their last packets are part of the storm.
             self.world.kill(guest);
         }
         if self.world.guests.len() < self.options.clients && self.rng.f64() < 0.1 {

@@ -13,7 +13,7 @@ fn stage(kind: Kind, fates: &[(usize, Fate)]) -> Stage {
     Stage::new(&network, kind, Fates::new(fates.iter().copied()))
 }
 
-/// Datagrams until both ends have heard the other's first words, if nothing is lost.
+/// Datagrams until both ends have received the other's first messages, if nothing is lost.
 fn packets_of_a_join(kind: Kind) -> usize {
     let mut stage = stage(kind, &[]);
     while !stage.have_spoken() {

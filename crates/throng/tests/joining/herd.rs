@@ -50,7 +50,7 @@ impl Herd {
         Herd { server, network, issuer, schema, options, members, now, tick, connected: 0, disconnected: 0 }
     }
 
-    /// So many come in this moment, with round trips from 20 to 200 ms.
+    /// This many come in this moment, with round trips from 20 to 200 ms.
     fn come(&mut self, count: usize, port: u16) {
         let mut rng = Rng::with_seed(count as u64);
         for number in 0..count {
@@ -141,7 +141,7 @@ fn a_hundred_and_a_thousand_come_as_fast() {
     storm(1_000, Duration::from_millis(50));
 }
 
-/// Everybody's network was gone, and every program has started anew before the server noticed.
+/// Everybody's network was gone, and every program has restarted before the server noticed.
 #[test]
 fn a_full_server_whose_clients_all_crashed_has_them_back_as_fast() {
     let mut herd = Herd::new(1_000, Duration::from_millis(100));

@@ -1,5 +1,5 @@
-//! A player comes back: after a crash, from a second machine, from another address in the middle of play. And who is turned
-//! away is told why.
+//! A player comes back: after a crash, from a second machine, from another address in the middle of play. And a refused
+//! client gets the reason.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -100,7 +100,7 @@ impl Rig {
         self.clients[client].0.end_reason().expect("it has ended")
     }
 
-    /// What the server was told, in one word each.
+    /// The server's events, in one word each.
     fn story(&mut self) -> Vec<&'static str> {
         let story = self.events.iter().map(|event| match event {
             ServerEvent::Connected { .. } => "connected",
@@ -144,7 +144,7 @@ fn a_client_that_crashed_is_back_within_two_round_trips_from_wherever() {
 }
 
 #[test]
-fn whoever_is_replaced_is_told_so() {
+fn a_replaced_client_gets_the_reason() {
     let mut rig = Rig::new(|options| options.max_clients = 1);
     let old = rig.come(1, away(1));
     rig.time_until_in(old);
@@ -222,7 +222,7 @@ fn a_client_that_is_turned_away_reads_what_to_do() {
     let (took, text) = read(&mut rig, token, 4);
     assert!(took < soon && text.contains("no free seat"), "{took:?}: {text}");
 
-    // Nobody answers a stranger. The text names what it may be.
+    // A stranger gets no answer. The text names what it may be.
     let wrong_key = TokenIssuer::new(3, Key::new([6; 32])).issue(9, &[home()]).expect("a token");
     let (took, text) = read(&mut rig, wrong_key, 5);
     assert!(took >= Duration::from_secs(10) && text.contains("another private key"), "{took:?}: {text}");
@@ -245,7 +245,7 @@ fn lanes_that_differ_are_named_before_the_first_message() {
     assert_eq!(rig.story(), ["refused"]);
 }
 
-/// A client that is let in and then says nothing.
+/// A client that connects and then sends nothing.
 #[test]
 fn a_client_that_never_greets_loses_its_seat_after_five_seconds() {
     let mut rig = Rig::new(|options| options.max_clients = 1);
@@ -393,7 +393,8 @@ impl Driver for Router {
     }
 }
 
-/// Messages both ways while the address changes; each must come once, and nobody may be told of an end.
+/// Messages both ways while the address changes; each must arrive once, and neither end may report the end of the
+/// connection.
 fn talk_while_moving(rig: &mut Rig, client: usize, mut change: impl FnMut(&mut Rig, u32)) -> usize {
     rig.time_until_in(client);
     rig.steps(10);
@@ -519,7 +520,7 @@ fn an_admitted_client_that_floods_is_not_listened_to_beyond_its_share() {
     assert!(rig.is_in(honest) && rig.is_in(flooder));
 }
 
-/// A game that does not poll its events: what waits is bounded, and nobody is let in whom it could not be told of.
+/// A game that does not poll its events: waiting events are bounded, and no client can join without room for its event.
 #[test]
 fn a_game_that_does_not_poll_is_not_buried_in_comings_and_goings() {
     const LIMIT: usize = 3;

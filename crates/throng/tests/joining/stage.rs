@@ -28,11 +28,11 @@ pub(super) fn client_address() -> SocketAddr {
     "10.0.0.2:50000".parse().expect("an address")
 }
 
-/// What befalls a datagram.
+/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Lost,
-    /// So many later ones of the same sender go first.
+    /// This many later ones of the same sender go first.
     Overtaken(usize),
 }
 
@@ -130,7 +130,7 @@ impl Player {
     }
 }
 
-/// What one end has heard.
+/// The messages that one end has received.
 #[derive(Default)]
 struct Heard {
     is_connected: bool,
@@ -219,8 +219,8 @@ impl Stage {
         }
     }
 
-    /// Plays until both ends have heard everything, or an end was told that the connection is over. An error says what went
-    /// wrong, or that it took too long.
+    /// Runs until both ends have received everything, or one end has learnt that the connection is over. An error says
+    /// what went wrong, or that it took too long.
     pub(super) fn play(&mut self, patience: Duration) -> Result<(), String> {
         while self.now.since(Time(0)) < patience {
             self.step()?;
@@ -228,7 +228,7 @@ impl Stage {
                 return Ok(());
             }
             if self.is_complete()? {
-                // What comes twice comes a little later.
+                // The second copy of a doubled packet comes a little later.
                 for _ in 0..100 {
                     self.step()?;
                 }
@@ -243,12 +243,12 @@ impl Stage {
         Ok(self.at_server.is_complete()? && self.at_client.is_complete()?)
     }
 
-    /// Why the connection has ended, if an end was told so.
+    /// Why the connection has ended, if an end knows.
     pub(super) fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
     }
 
-    /// Whether both ends have heard the other's first words.
+    /// Whether both ends have received the other's first messages.
     pub(super) fn have_spoken(&self) -> bool {
         [&self.at_server, &self.at_client].iter().all(|heard| !heard.lanes[0].is_empty())
     }
@@ -311,7 +311,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The client's game: hears, and says something on every lane as soon as it may. Before, it is told that it may not.
+    /// The client's game: receives, and sends a message on every lane as soon as it may. Before that, the call is
+    /// refused.
     fn speak(&mut self) -> Result<(), String> {
         let core = self.player.core();
         while let Some(event) = core.poll_event() {

@@ -8,7 +8,7 @@ use throng_testkit::for_seeds;
 
 const COMMAND: &str = "cargo test -p throng --test contracts joining::weather";
 
-/// Over some paths nothing passes for ten seconds: such a connection ends, and both games are told.
+/// Over some paths nothing passes for ten seconds: such a connection ends, and both games get an event.
 const ENDED_MAX: u32 = 2;
 
 fn join_on(preset: &str) {

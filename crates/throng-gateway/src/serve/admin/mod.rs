@@ -1,18 +1,18 @@
-//! The page for operators on this machine: what is there, and kick, unban, reload.
+//! The page for operators on this machine: tables of connections and channels, and kick, unban, reload.
 //!
 //! ```text
 //!   GET  /                          the gateway: memory, channels, what waits; a button that reads the settings again
 //!   GET  /connections  /channels  /cells  /entities      tables, 100 rows at a time: ?from=<place>
-//!   GET  /bans                      addresses and names that are shut out
+//!   GET  /bans                      banned addresses and names
 //!   GET  /api/<any of these>        the same as JSON; /api/overview is the first page, and holds the token
 //!   POST /kick    connection=<number>&token=<token>
 //!   POST /unban   address=<address>&token=<token>, or side=<SERVER or CLIENT>&player=<name>&token=<token>
 //!   POST /reload  token=<token>
 //! ```
-//! It is for a loopback address only, and asks nobody who they are: whoever can open connections there may do all of it.
-//! What it does defend against are pages of others in the operator's browser. A request must name this machine as its
-//! host, so that no foreign name that was bent to 127.0.0.1 reads anything. What changes something must hold the token,
-//! which is made at each start and stands in the forms, and a browser must say that it comes from here.
+//! It is for a loopback address only and has no login: anybody who can open connections there may use all of it. It
+//! does defend against other web pages in the operator's browser. A request must name this machine as its host, so that
+//! no foreign name that was bent to 127.0.0.1 reads anything. Every action needs the token, which is created at each
+//! start and is part of the forms, and a browser must show that the request comes from here.
 //!
 //! The engine answers in bounded slices between other work, so a large table is never one long step.
 
@@ -43,7 +43,7 @@ use crate::engine::{BlockedName, Row, Slice, Subject};
 
 /// Rows of one page.
 const ROWS: usize = 100;
-/// Slices that the engine is asked for to fill one page. What is empty is passed over quickly; a page may be short.
+/// Slices that the engine is asked for to fill one page. Empty places are skipped quickly; a page may be short.
 const SLICES: usize = 256;
 /// Bans of each kind on the page.
 const BANS: usize = 200;
@@ -53,23 +53,23 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Somebody wants the settings to be read again. The answer says how that went.
 pub(crate) type ReloadRequest = oneshot::Sender<String>;
 
-/// What the pages need.
+/// The data that the pages need.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) pages: Pages,
     pub(crate) reload: mpsc::Sender<ReloadRequest>,
-    /// Nobody knows it who has not read a page.
+    /// Only somebody who has read a page knows it.
     pub(crate) token: Arc<str>,
 }
 
-/// Addresses that have guessed too often, and for how long they are shut out.
+/// Addresses that have guessed too often, and the rest of their bans.
 type Guessers = Vec<(IpAddr, Duration)>;
 
-/// What the engine's thread is asked.
+/// A question to the engine's thread.
 pub(crate) enum Ask {
     /// Rows of a table.
     Slice { subject: Subject, from: usize, rows: usize, reply: oneshot::Sender<Slice> },
-    /// Who is shut out: those who have guessed too often, and names.
+    /// Bans: addresses that have guessed too often, and names.
     Bans { limit: usize, reply: oneshot::Sender<(Guessers, Vec<BlockedName>)> },
     /// End a connection.
     Kick { connection: u32, reply: oneshot::Sender<bool> },
@@ -105,7 +105,7 @@ struct Table {
     next: Option<usize>,
 }
 
-/// Who is shut out, and for how many seconds yet.
+/// Bans, and the seconds that they still last.
 #[derive(Clone, Debug, Serialize)]
 struct Bans {
     /// Addresses that misbehaved.
@@ -146,7 +146,7 @@ pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
         .route("/reload", post(reload))
         .layer(from_fn(guard))
         .with_state(admin);
-    // It ends with an error only if the listener does, and then there is nobody left to tell.
+    // It ends with an error only if the listener does, and then nobody is left to get the error.
     let _ = axum::serve(listener, router).await;
 }
 

@@ -1,4 +1,4 @@
-//! The pages as HTML: plain tables and forms, without scripts. All that peers have said is escaped.
+//! The pages as HTML: plain tables and forms, without scripts. All text from peers is escaped.
 
 use std::fmt::{self, Display, Write};
 

@@ -1,4 +1,4 @@
-//! Strangers have to show that their address is their own before anything is kept of them.
+//! A new peer has to prove its address before the gateway stores anything about it.
 //!
 //! ```text
 //!  stranger                                          gateway
@@ -7,10 +7,10 @@
 //!    ACK, number -1, the same time  -------------->  the conversation begins
 //!    PUSH, number 0, data, sent again  ----------->  is its first
 //! ```
-//! Every KCP acknowledges a segment that it takes for an old one, and repeats its time, without looking at what is in it.
-//! Numbers begin at 0, so the one before is old for everybody. A challenge is made from the address, the conversation and
-//! a secret, as SYN cookies are (RFC 4987, 3.6): whoever has not received it cannot guess it, and nobody has to remember
-//! it. It is shorter than what it answers.
+//! Every KCP acknowledges a segment that it takes for an old one, and repeats its time, without looking at what is in
+//! it. Numbers begin at 0, so the one before is old for everybody. A challenge is made from the address, the
+//! conversation and a secret, as SYN cookies are (RFC 4987, 3.6): a peer that has not received it cannot guess it, and
+//! the gateway need not remember it. It is shorter than the datagram that it answers.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -33,12 +33,12 @@ impl Challenges {
         Challenges { secret: RandomState::new(), began: now }
     }
 
-    /// What a peer at this address has to repeat to begin this conversation.
+    /// The number that a peer at this address has to repeat to begin this conversation.
     pub(super) fn make(&self, now: Instant, address: SocketAddr, conversation: u32) -> u32 {
         self.of_era(self.era(now), address, conversation)
     }
 
-    /// Whether it has been told that.
+    /// Whether the answer is that number.
     pub(super) fn is_answered(&self, now: Instant, (address, conversation): (SocketAddr, u32), answer: u32) -> bool {
         let era = self.era(now);
         let is_of = |era| self.of_era(era, address, conversation) == answer;

@@ -1,15 +1,15 @@
-//! The door for KCP: one UDP socket, and one task that deals its datagrams out to conversations.
+//! The door for KCP: one UDP socket, and one task that passes its datagrams to conversations.
 //!
 //! KCP is a reliable stream over UDP, as kcp-go speaks it without encryption and error correction. Conversations are
-//! told apart by address. A stranger's first datagram has to be the beginning of a conversation. The task sleeps as long
-//! as nothing is on its way.
+//! distinguished by address. A new peer's first datagram has to be the beginning of a conversation. The task sleeps
+//! while nothing is in flight.
 //!
-//! Anybody can send a datagram under a false address. So a stranger is asked to repeat something that was sent to its
-//! address ([challenge]), and until it has, it takes no place and replaces nobody. Then it costs a place at the door like
-//! any other connection, and another conversation from the same address and port is over. What comes under the address of
-//! a conversation can add to it, because the protocol authenticates nothing, but only who hears what is said there can
-//! take from it ([segment::tame]). Who has to be safe from those who know its port and its conversation's number uses an
-//! encrypted door.
+//! Anybody can send a datagram with a false address. So a new peer has to repeat a number that was sent to its address
+//! ([challenge]); until then it takes no place and replaces no connection. Then it costs a place at the door like any
+//! other connection, and another conversation from the same address and port is over. Anybody who forges the address of
+//! a conversation can add data to it, because the protocol has no authentication. But only a peer that reads the
+//! answers can acknowledge data ([segment::tame]). If you need protection from peers that know the port and the
+//! conversation's number, use an encrypted door.
 
 mod challenge;
 mod segment;
@@ -135,7 +135,8 @@ impl Post {
         }
     }
 
-    /// A conversation with somebody whose address is its own, and who has begun it or has just lost the one before.
+    /// A conversation with a peer that has proved its address, and that has begun the conversation or has just lost the
+    /// one before.
     fn begin(&mut self, from: SocketAddr, conversation: u32, datagram: &mut [u8]) {
         if !self.door.may_arrive(from) {
             return;
@@ -153,7 +154,7 @@ impl Post {
     }
 
     fn care(&mut self) {
-        // What is to be sent again would be lost before it left: a tick later there may be room.
+        // A retransmission would be lost before it left: a tick later there may be room.
         if !self.socket.has_room() {
             return;
         }

@@ -1,11 +1,11 @@
-//! A look at KCP's segments before they reach the protocol machine.
+//! Checks KCP's segments before they reach the protocol machine.
 //!
 //! ```text
 //! segment   conversation 4, command 1, fragment 1, window 2, time 4, number 4, first unacknowledged 4, length 4, data
 //!           little-endian; a datagram holds one or more
 //! ```
-//! The machine was written for peers that mean well: its arithmetic on numbers and times is only right for those near
-//! its own. What no honest peer could send is dropped here. Source: the KCP reference (skywind3000/kcp, ikcp.c).
+//! The machine was written for honest peers: its arithmetic on numbers and times is only right for values near its own.
+//! Segments that no honest peer could send are dropped here. Source: the KCP reference (skywind3000/kcp, ikcp.c).
 
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ impl Segment {
         self.command == PUSH && self.number == 0 && self.data_bytes > 0
     }
 
-    /// What it repeats of a challenge, if it answers one.
+    /// The repeated number of a challenge, if it answers one.
     pub(super) fn answer(&self) -> Option<u32> {
         (self.command == ACK && self.number == CHALLENGE).then_some(self.time_ms)
     }
@@ -97,8 +97,8 @@ pub(super) fn challenge(conversation: u32, time_ms: u32) -> [u8; HEADER_BYTES] {
     head
 }
 
-/// The last transmissions to a peer. Whoever acknowledges one of them, with its number and its time, has heard it: the
-/// clock begins where nobody can guess it.
+/// The last transmissions to a peer. A peer that acknowledges one of them, with its number and its time, has received
+/// it: the clock begins at a value that nobody can guess.
 #[derive(Debug, Default)]
 pub(super) struct Sent(VecDeque<(u32, u32)>);
 
@@ -123,7 +123,7 @@ impl Sent {
     }
 }
 
-/// What a datagram tells that could come from an honest peer.
+/// The parts of a datagram that could come from an honest peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sound {
     /// It acknowledges something that was sent not long ago.
@@ -132,8 +132,8 @@ pub(super) struct Sound {
     pub(super) window: u16,
 }
 
-/// Makes a sound datagram fit for the machine. Acknowledgements of what was not sent lately, answers to challenges among
-/// them, become segments that say nothing. And whoever has not heard what it answers takes nothing from the
+/// Makes a sound datagram fit for the machine. Acknowledgements of what was not sent lately, answers to challenges
+/// among them, become segments that say nothing. And a peer that has not received the answers cannot change the
 /// conversation: without an echo a datagram acknowledges nothing, and leaves the sender's window no smaller than
 /// `window`. An honest peer says both with the next echo, because it acknowledges each segment.
 pub(super) fn tame(datagram: &mut [u8], (sound, sent): (Sound, &Sent), window: u16) {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_heard_nothing_acknowledges_nothing_and_closes_no_window() {
+    fn a_peer_that_received_nothing_cannot_acknowledge_or_close_the_window() {
         let forged = |tail: &[u8]| {
             let mut bytes = segment(PUSH, 5, 3, b"hello");
             bytes[WINDOW_AT..8].fill(0);

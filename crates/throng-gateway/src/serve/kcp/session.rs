@@ -1,4 +1,4 @@
-//! One conversation: a protocol machine that looks like a stream of bytes to whoever reads and writes.
+//! One conversation: a protocol machine with the interface of a byte stream.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -20,15 +20,15 @@ const WINDOW_IN: u16 = 256;
 /// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
 /// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
 const WAITING_MAX: usize = 64;
-/// Segments that a peer has room for until it has said so: the least that any KCP begins with.
+/// Segments that a peer has room for before it reports its window: the smallest initial window of any KCP.
 const PEER_WINDOW: u16 = 32;
 /// How often the machine looks for what has to be sent again.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
-/// A segment that was overtaken by so many acknowledgements is sent again at once.
+/// A segment that was overtaken by this many acknowledgements is sent again at once.
 const RESEND_AFTER: i32 = 2;
 
-/// Sends what the machine writes. What the kernel has no room for waits, and little of it: the rest counts as lost on the way
-/// and will be sent again.
+/// Sends what the machine writes. If the kernel has no room, a little data waits; the rest counts as lost in the
+/// network and will be sent again.
 struct Output {
     socket: Arc<DatagramSocket>,
     to: SocketAddr,
@@ -53,7 +53,7 @@ pub(super) struct Session {
     pub(super) conversation: u32,
     pub(super) address: SocketAddr,
     began: Instant,
-    /// Where the machine's clock begins. Nobody can guess it, so whoever repeats what the clock said has heard it.
+    /// Where the machine's clock begins. Nobody can guess it, so a peer that repeats the clock's value has received it.
     clock_ms: u32,
     pending: Arc<WakeList>,
     state: Mutex<State>,
@@ -62,7 +62,7 @@ pub(super) struct Session {
 struct State {
     machine: Kcp<Output>,
     sent: Arc<Mutex<Sent>>,
-    /// Segments that the peer has room for, as far as it is known to have said so.
+    /// Segments that the peer has room for, as far as it has reported.
     window: u16,
     /// A message that did not fit into the reader's buffer.
     inbox: BytesMut,
@@ -77,12 +77,12 @@ struct State {
     is_done: bool,
 }
 
-/// What a session needs after it was looked after.
+/// The needs of a session after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// To be looked after again, an interval later.
     Care,
-    /// Nothing until it says so.
+    /// No care until the session asks for it.
     Rest,
     /// To be forgotten.
     End,
@@ -178,7 +178,7 @@ impl Session {
         }
     }
 
-    /// How long nothing has been heard.
+    /// How long the peer has been silent.
     pub(super) fn silence(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.lock().heard)
     }
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    /// What the machine's clock shows.
+    /// The time of the machine's clock.
     fn now_ms(&self) -> u32 {
         self.clock_ms.wrapping_add(self.began.elapsed().as_millis() as u32)
     }
@@ -280,7 +280,7 @@ impl AsyncRead for Reader {
         if state.inbox.is_empty() {
             state.inbox = BytesMut::new();
         }
-        // If the window was closed, the peer hears that it is open again.
+        // If the window was closed, the peer is told that it is open again.
         let _ = state.machine.update(session.now_ms());
         Poll::Ready(Ok(()))
     }

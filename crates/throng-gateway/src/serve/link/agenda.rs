@@ -1,4 +1,4 @@
-//! When each peer is to be looked after.
+//! When each peer has to be served.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ impl Agenda {
         self.0.first().map(|&(time, _)| time)
     }
 
-    /// Sees to it that a peer is looked after at `wanted` at the latest. `appointed` is its present appointment: one that
-    /// is earlier stays, because most deadlines are put off by whatever comes before them.
+    /// Sees to it that a peer is looked after at `wanted` at the latest. `appointed` is its present appointment: an
+    /// earlier one stays, because most deadlines are postponed by the next event.
     pub(super) fn appoint(&mut self, peer: SocketAddr, appointed: &mut Option<Time>, wanted: Time) {
         if appointed.is_none_or(|time| wanted < time) {
             self.cancel(peer, appointed);
@@ -32,7 +32,7 @@ impl Agenda {
         }
     }
 
-    /// The next peer whose time has come. It has no appointment any more, and has to be told so.
+    /// The next peer whose time has come. It has no appointment any more, and must be notified.
     pub(super) fn take_due(&mut self, now: Time) -> Option<SocketAddr> {
         let &(time, _) = self.0.first()?;
         if time > now {

@@ -1,8 +1,8 @@
-//! State on its way from the engine to the datagrams of one client, and what became of it on its way back.
+//! State from the engine to the datagrams of one client, and the results of these datagrams.
 //!
-//! The engine's threads put frames in and take fates out; the task of the socket does the opposite. A frame waits for
-//! the next datagram, which is most often at once. If the path takes less than there is, the newest frame of each
-//! subscription waits and those before it are forgotten, so what waits is bounded by what there is to see.
+//! The engine's threads put frames in and take results out; the task of the socket does the opposite. A frame waits for
+//! the next datagram, which usually goes out at once. If the path is too slow, only the newest frame of each
+//! subscription waits and older ones are dropped, so the number of subscriptions bounds the waiting data.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,16 +19,16 @@ const WAITING_MAX: usize = 256;
 /// Buffers that are kept for further frames.
 const SPARE_MAX: usize = 32;
 
-/// What lies between the engine and the datagrams of one client.
+/// The queue between the engine and the datagrams of one client.
 pub(crate) struct DatagramQueue {
     address: SocketAddr,
     wake: Arc<WakeList>,
-    /// Who is told of losses; known once the engine knows the connection.
+    /// Receives losses; known once the engine knows the connection.
     engine: OnceLock<(Events, Key)>,
     /// The client understands movement.
     is_wanted: AtomicBool,
     settled_bytes: AtomicU64,
-    /// The engine was told that there are losses, and has not looked yet.
+    /// The engine knows that there are losses, and has not fetched them yet.
     is_told: AtomicBool,
     state: Mutex<State>,
 }
@@ -87,7 +87,7 @@ impl DatagramQueue {
         self.settled_bytes.load(Ordering::Acquire)
     }
 
-    /// The client has so many of the bytes of the reliable lane.
+    /// The client has this many of the bytes of the reliable lane.
     pub(super) fn settle(&self, bytes: u64) {
         self.settled_bytes.store(bytes, Ordering::Release);
     }
@@ -105,7 +105,7 @@ impl DatagramQueue {
         }
     }
 
-    /// Notes what has become of frames.
+    /// Records the results of frames.
     pub(super) fn note(&self, fates: impl IntoIterator<Item = (Ticket, Fate)>) {
         let mut has_losses = false;
         self.lock().fates.extend(fates.into_iter().inspect(|(_, fate)| has_losses |= *fate == Fate::Lost));

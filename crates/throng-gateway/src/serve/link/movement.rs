@@ -1,5 +1,5 @@
-//! The movement of one client, at the socket's end: which datagram holds which frames, and what is too old to be sent or
-//! taken. The bytes are drawn in [`throng_channeld::link::section`].
+//! The movement of one client, at the socket's end: which datagram holds which frames, and which are too old to be sent
+//! or handled. The bytes are drawn in [`throng_channeld::link::section`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use throng_link::session::{Delivery, MessageId};
 use super::datagrams::DatagramQueue;
 use crate::engine::port::{Fate, Ticket};
 
-/// What was written and not counted yet.
+/// Written bytes that are not counted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) sections: usize,
@@ -68,7 +68,7 @@ impl Movement {
         (is_new && !entries.is_empty()).then_some(entries)
     }
 
-    /// A message with so many bytes of entries was given to the reliable lane.
+    /// A message with this many bytes of entries was given to the reliable lane.
     pub(super) fn handed(&mut self, entry_bytes: usize) {
         self.handed = self.handed.wrapping_add(1);
         self.handed_bytes += entry_bytes as u64;
@@ -132,12 +132,12 @@ impl Movement {
         section.is_some()
     }
 
-    /// What was written since the last call.
+    /// The bytes written since the last call.
     pub(super) fn take_written(&mut self) -> Written {
         std::mem::take(&mut self.written)
     }
 
-    /// What became of a packet.
+    /// The result of a packet.
     pub(super) fn on_verdict(&mut self, sequence: u64, delivery: Delivery) {
         let first = self.flying.partition_point(|&(other, _)| other < sequence);
         let end = self.flying.partition_point(|&(other, _)| other <= sequence);
@@ -145,7 +145,7 @@ impl Movement {
         self.fates.extend(self.flying.drain(first..end).map(|(_, ticket)| (ticket, fate)));
     }
 
-    /// Tells the engine what became of frames since the last call.
+    /// Reports the results of frames since the last call to the engine.
     pub(super) fn tell(&mut self) {
         if !self.fates.is_empty() {
             self.queue.note(self.fates.drain(..));
@@ -177,7 +177,7 @@ mod tests {
         fates
     }
 
-    /// What the client would read from a packet with `room` bytes for movement.
+    /// The entries that the client would read from a packet with `room` bytes for movement.
     fn written(movement: &mut Movement, sequence: u64, room: usize) -> Option<(u32, Vec<u8>)> {
         movement.queue.want();
         let mut datagram = Vec::new();

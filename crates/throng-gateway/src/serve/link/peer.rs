@@ -15,20 +15,20 @@ use throng_channeld::link::LANE;
 use super::super::udp::DatagramSocket;
 use super::movement::{Movement, Written};
 
-/// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round trip.
-/// They count as queued until they have arrived, so whoever takes little is given no more state long before.
+/// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round
+/// trip. They count as queued until they have arrived, so a client that reads slowly stops getting state long before.
 const SESSION_BYTES: usize = 256 << 10;
-/// What a client has said before it left is taken in for so long. It comes no faster than its limits allow.
+/// How long messages of a client are read after it has left. It comes no faster than its limits allow.
 const LEAVING_MAX: Duration = Duration::from_secs(5);
 /// Movement that the path has no room for now is looked at again after this time.
 const MOVEMENT_RETRY: Duration = Duration::from_millis(10);
 
-/// What a connection's task has for the reliable lane.
+/// The data of a connection's task for the reliable lane.
 pub(super) enum Packet {
     /// A packet of the protocol, and of how many bytes of the engine's entries it and those that had to be dropped before
     /// it are made.
     Entries(Bytes, usize),
-    /// So many bytes of entries had to be dropped.
+    /// This many bytes of entries had to be dropped.
     Dropped(usize),
     /// Nothing more will come.
     End,
@@ -54,7 +54,7 @@ pub(super) struct Peer {
     rest: Rest,
     /// The task has said everything.
     is_finished: bool,
-    /// The client has not heard that it is connected.
+    /// The client does not know yet that it is connected.
     is_keep_alive_due: bool,
     has_left: bool,
     /// Since when it is over, if it is.
@@ -88,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// A newer connection of the same client has come: this one ends, and is told why.
+    /// A newer connection of the same client has come: this one ends, and gets the reason.
     pub(super) fn close_replaced(&mut self, now: Time) {
         self.session
             .close(now, CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client"));
@@ -234,7 +234,7 @@ impl Peer {
                 socket.send_to(datagram, self.address);
             }
         }
-        // What the kernel has no room for is not made: it would count as sent.
+        // A packet is only made if the kernel has room for it: otherwise it would count as sent.
         while socket.has_room() {
             let rest = if self.movement.has_waiting() { self.rest } else { Rest::Empty };
             datagram.clear();
@@ -245,7 +245,7 @@ impl Peer {
                 let sequence = packet.sequence();
                 let (out, end) = packet.rest();
                 let is_written = self.movement.write(sequence, end, out);
-                // What did not fit beside the messages gets a packet of its own.
+                // Entries that did not fit beside the messages get a separate packet.
                 self.rest = if is_written || !self.movement.has_waiting() { Rest::Waiting } else { Rest::Large };
             }
             packet.finish();

@@ -117,7 +117,7 @@ impl Client {
     /// Reconnects under its name, with calls numbered from 0.
     ///
     /// # Errors
-    /// If nobody is there.
+    /// If the gateway does not answer.
     pub(super) fn come_again(&mut self, address: SocketAddr, index: u32, now: Time) -> io::Result<()> {
         self.reader = self.reader.connect_again(address)?;
         self.outgoing.clear();

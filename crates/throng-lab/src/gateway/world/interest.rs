@@ -19,7 +19,7 @@ use super::stage::Stage;
 
 /// Subscriptions that may be under way to the gateway at once: it sets the pace of a large start.
 const UNANSWERED_MAX: usize = 1_000;
-/// Each pair is looked at again after so many frames.
+/// Each pair is looked at again after this many frames.
 const SPATIAL_LOOK_FRAMES: u64 = 10;
 const LOD_LOOK_FRAMES: u64 = 30;
 
