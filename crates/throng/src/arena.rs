@@ -17,7 +17,7 @@ trait Arena: Send {
 #[derive(Default)]
 struct TypedArena<T> {
     values: Vec<T>,
-    /// Whose value each row holds; [`ObjectId::NONE`] in free rows.
+    /// The object of each row; [`ObjectId::NONE`] in free rows.
     ids: Vec<ObjectId>,
     free: Vec<u32>,
 }

@@ -1,13 +1,13 @@
-//! Real time as the library wants it, and the times of ticks.
+//! Real time in the library's form, and the times of ticks.
 
 use std::time::{Duration, Instant};
 
 use throng_wire::Time;
 
-/// Ticks that a server makes up for in a row after a pause. What it is late beyond that is skipped.
+/// Most ticks that a server makes up for after a pause. Further ones are skipped.
 const MAKE_UP_TICKS: u32 = 4;
 
-/// The time since it was started: the `now` of programs that live in real time.
+/// The time since its start: the `now` of programs that run in real time.
 ///
 /// ```
 /// let clock = throng::Clock::start();
@@ -31,7 +31,7 @@ impl Clock {
     }
 }
 
-/// When the next tick is due: every `interval` from the first, however long each took.
+/// When the next tick is due: every `interval` from the first, whatever time each tick takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     interval: Duration,
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_short_pause_is_made_up_for_and_of_a_long_one_the_rest_is_skipped() {
         let mut pace = Pace::new(Time(0), INTERVAL);
-        // Due at 10, and 40 late: made up for.
+        // Due at 10, and 40 late: the ticks are made up for.
         assert_eq!(pace.next(Time::from_millis(50)), (Time::from_millis(10), 0));
         // Due at 20, and 480 late: at most 40 of them are made up for.
         assert_eq!(pace.next(Time::from_millis(500)), (Time::from_millis(460), 44));

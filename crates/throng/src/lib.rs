@@ -80,12 +80,12 @@
 //! | the same for all, for a team, for those near a place | [`Server::broadcast`], [`Server::send_to_channel`], [`Server::send_near`]: encoded once |
 //! | messages of several types on a lane | [`Received::kind`], [`Received::get`] |
 //! | a split screen, a camera beside the player | [`Server::set_viewpoints`] |
-//! | a scope, a room, a place that somebody watches | [`Server::set_shapes`] |
+//! | a scope, a room, a place that a player watches | [`Server::set_shapes`] |
 //! | what a player does | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
 //! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`]; see below |
 //! | a loop that keeps time | [`Server::run`], or [`Server::step`] in a loop of your own |
 //! | an end after everything has arrived | [`Server::disconnect_after_flush`], [`ClientCore::close_after_flush`] |
-//! | what a backend knows of a player | [`TokenIssuer::issue_with`]; [`ServerEvent::Connected`] has it |
+//! | a backend's data about a player | [`TokenIssuer::issue_with`]; [`ServerEvent::Connected`] has it |
 //! | a test, or a world in one process | [`net::MemoryNetwork`] with [`Server::new`] and [`Client::new`] |
 //! | thousands of clients in one process | [`ClientCore`] with [`net::LightUdpSocket`], and [`Decode::Nothing`] |
 //! | to know where the time went | [`Server::last_tick`] |

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use throng_schema::{Replicate, Schema, Space, ValuesMut};
 use throng_wire::{BitReader, BitWriter, KindId};
 
-/// A message as it came.
+/// A received message.
 ///
 /// ```
 /// # use throng::{Received, Replicate};

@@ -76,14 +76,15 @@ pub trait Replication: Send + Sized {
     /// Where the connection looks from, in metres.
     fn set_viewpoint(&mut self, id: ConnectionId, position: [f64; 3]);
 
-    /// Where the connection looks from, in metres, if it does from several places. Models with one viewpoint for each
-    /// connection take the first.
+    /// The viewpoints of the connection, in metres, if it has several. Models with one viewpoint for each connection
+    /// take the first.
     fn set_viewpoints(&mut self, id: ConnectionId, positions: &[[f64; 3]]) -> Result<(), InterestError> {
         positions.first().into_iter().for_each(|&position| self.set_viewpoint(id, position));
         Ok(())
     }
 
-    /// The shapes that the connection sees beside what is around its viewpoints. Models without cells pass over them.
+    /// The shapes that the connection sees in addition to the surroundings of its viewpoints. Models without cells
+    /// ignore them.
     fn set_shapes(&mut self, id: ConnectionId, shapes: &[Shape]) -> Result<(), InterestError> {
         let _ = (id, shapes);
         Ok(())
@@ -95,7 +96,7 @@ pub trait Replication: Send + Sized {
     /// Ends what [`subscribe`](Self::subscribe) began.
     fn unsubscribe(&mut self, id: ConnectionId, key: ChannelKey);
 
-    /// Whether the connection is sent what lives in a channel. Never in models without channels.
+    /// Whether the connection receives a channel. Never in models without channels.
     fn is_reader(&self, id: ConnectionId, key: ChannelKey) -> bool {
         let _ = (id, key);
         false

@@ -1,4 +1,4 @@
-//! Who leaves after everything has arrived, at either end, and how long that may take.
+//! Either end can leave after everything has arrived, within a given time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::Server;
 use crate::greeting::Stage;
 use crate::replication::Replication;
 
-/// A connection that is closed as soon as everything that was sent to it has arrived.
+/// A connection that is closed as soon as all data sent to it has arrived.
 pub(super) struct Leaving {
     connection: ConnectionId,
     reason: CloseReason,
@@ -17,7 +17,7 @@ pub(super) struct Leaving {
 }
 
 impl<R: Replication> Server<R> {
-    /// Ends a connection at once; the client is told why. Messages that have not arrived are cut off: see
+    /// Ends a connection at once; the client gets the reason. Messages that have not arrived are cut off: see
     /// [`disconnect_after_flush`](Self::disconnect_after_flush).
     pub fn disconnect(&mut self, connection: ConnectionId, now: Time, reason: &str) {
         if let Some(peer) = self.peers.get_mut(connection) {
@@ -25,9 +25,9 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// Ends a connection when all messages that wait for it have arrived, and after `within` at the latest: then what has not
-    /// arrived is cut off, and [`limits_reached`](Self::limits_reached) counts the connection as `flushes_timed_out`. Until
-    /// then everything goes on, so send it nothing more. Of two calls the first counts.
+    /// Ends a connection when all messages that wait for it have arrived, and after `within` at the latest: then later
+    /// messages are cut off, and [`limits_reached`](Self::limits_reached) counts the connection as `flushes_timed_out`.
+    /// Until then the connection works as before, so send it nothing more. Of two calls the first counts.
     ///
     /// Messages on unreliable lanes count as arrived when they are sent.
     pub fn disconnect_after_flush(&mut self, connection: ConnectionId, now: Time, reason: &str, within: Duration) {
@@ -39,7 +39,8 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// Ends all connections at once; go on ticking until [`connection_count`](Self::connection_count) is 0.
+    /// Ends all connections at once; continue to call [`tick`](Self::tick) until
+    /// [`connection_count`](Self::connection_count) is 0.
     pub fn shut_down(&mut self, now: Time, reason: &str) {
         for peer in self.peers.iter_mut() {
             peer.close(now, CloseReason::new(CloseCode::SHUTDOWN, reason));

@@ -1,4 +1,4 @@
-//! Messages of a server: to one client, to all, to the readers of a channel, to whoever looks at a place.
+//! Messages of a server: to one client, to all, to the readers of a channel, to clients near a place.
 
 use thiserror::Error;
 use throng_link::session::{Input, LaneId, SendError};
@@ -29,10 +29,10 @@ pub enum MessageError {
     Session(#[from] SendError),
 }
 
-/// What became of a message to several clients.
+/// The result of a message to several clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queued {
-    /// Clients that it was queued for.
+    /// Clients for which it was queued.
     pub clients: usize,
     /// Clients that do not get it, because their lane was full: [`Server::limits_reached`] counts them as
     /// `messages_refused`. On an unreliable lane there are none; it drops its oldest messages instead.
@@ -43,8 +43,8 @@ impl<R: Replication> Server<R> {
     /// Sends a message to one client, on one of the lanes of [`ServerOptions::lanes`](crate::ServerOptions::lanes).
     ///
     /// # Errors
-    /// The connection is not there or is being closed, the type is not in the schema, the lane does not exist or is full, or
-    /// the message is too long for it.
+    /// The connection does not exist or is closing, the type is not in the schema, the lane does not exist or is full,
+    /// or the message is too long for it.
     pub fn send<T: Replicate>(&mut self, connection: ConnectionId, lane: u8, message: &T) -> Result<(), MessageError> {
         self.encode(message)?;
         let peer = self.peers.get_mut(connection).filter(|peer| peer.stage == Stage::Live);
@@ -56,13 +56,14 @@ impl<R: Replication> Server<R> {
     /// Sends a message to every client that is connected. It is encoded once.
     ///
     /// # Errors
-    /// The type is not in the schema, the lane does not exist, or the message is too long for it: then nobody is sent it.
+    /// The type is not in the schema, the lane does not exist, or the message is too long for it: then no client gets
+    /// it.
     pub fn broadcast<T: Replicate>(&mut self, lane: u8, message: &T) -> Result<Queued, MessageError> {
         self.send_where(lane, message, |_, _| true)
     }
 
-    /// Sends a message to every client that is sent what lives in a channel, by its viewpoint or by
-    /// [`subscribe`](Self::subscribe): the members of a team, those who see a cell. It is encoded once.
+    /// Sends a message to every client that receives a channel, by its viewpoint or by [`subscribe`](Self::subscribe):
+    /// the members of a team, the viewers of a cell. It is encoded once.
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast).
@@ -76,7 +77,7 @@ impl<R: Replication> Server<R> {
     }
 
     /// Sends a message to every client that looks from within `radius_m` of a place, in metres: an explosion, a shout.
-    /// What counts is [`set_viewpoint`](Self::set_viewpoint), not what the client owns. It is encoded once.
+    /// The viewpoint ([`set_viewpoint`](Self::set_viewpoint)) counts, not the client's objects. It is encoded once.
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast).

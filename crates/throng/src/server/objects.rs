@@ -1,4 +1,4 @@
-//! The objects of a server: which there are, of which type, and whose.
+//! The objects of a server, with their types and owners.
 
 use throng_replica::LimitReached;
 use throng_schema::Replicate;
@@ -47,7 +47,7 @@ impl<R: Replication> Server<R> {
         self.replication.object(id).map(|object| self.schema.kind(object.kind).name)
     }
 
-    /// Who owns an object; `None` too if it is gone. An object keeps its owner when that has disconnected.
+    /// The owner of an object; `None` also if the object is gone. An object keeps its owner when that has disconnected.
     pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
         self.replication.object(id).and_then(|object| object.owner)
     }

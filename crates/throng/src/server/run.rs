@@ -28,8 +28,8 @@ impl<R: Replication> Server<R> {
 
     /// Runs the server in real time until the game says `Break`, or fails: a [`step`](Self::step) every
     /// [`tick_interval`](crate::ServerOptions::tick_interval). Between two ticks it sleeps, and drains the socket each
-    /// millisecond. After a tick that took too long the next ones come sooner. Of a pause of more than 4 ticks the rest is
-    /// skipped, and [`limits_reached`](Self::limits_reached) counts it as `ticks_skipped`.
+    /// millisecond. After a tick that took too long, the next ones come sooner. After a pause of more than 4 ticks, the
+    /// further ticks are skipped, and [`limits_reached`](Self::limits_reached) counts it as `ticks_skipped`.
     ///
     /// The tick in which the game says `Break` is still sent. `clock` is the one that every other `now` of this server came
     /// from.

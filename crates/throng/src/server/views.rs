@@ -1,4 +1,4 @@
-//! What a client is sent: where it looks from and at, and which channels it reads besides.
+//! The view of a client: its viewpoints and shapes, and its subscriptions to channels.
 
 use throng_interest::{InterestError, Shape};
 use throng_replica::{ChannelKey, LimitReached};
@@ -8,15 +8,15 @@ use super::Server;
 use crate::replication::Replication;
 
 impl<R: Replication> Server<R> {
-    /// Where the client looks from, in metres: decides which cells of the grids it is sent, and how often. Replaces all
-    /// viewpoints that it had.
+    /// Sets the viewpoint of the client, in metres: it decides which cells of the grids the client receives, and how
+    /// often. Replaces all earlier viewpoints.
     pub fn set_viewpoint(&mut self, connection: ConnectionId, position: [f64; 3]) {
         self.replication.set_viewpoint(connection, position);
     }
 
-    /// The same for a client that looks from several places at once, as with a split screen, a camera beside the player, or
-    /// the minimap of a scout: it sees what is around each of them, as often as the nearest one says. Without any it sees
-    /// no cell but those of its [shapes](Self::set_shapes).
+    /// The same for a client that looks from several places at once, as with a split screen, a camera beside the
+    /// player, or the minimap of a scout: it sees the surroundings of each, at the rate of the nearest one. Without a
+    /// viewpoint it sees only the cells of its [shapes](Self::set_shapes).
     ///
     /// Each viewpoint takes as many of the client's subscriptions as a single one would
     /// ([`HubLimits::subscriptions_per_connection`](crate::replica::HubLimits)), less what they share. Cells beyond the
@@ -28,12 +28,12 @@ impl<R: Replication> Server<R> {
         self.replication.set_viewpoints(connection, positions)
     }
 
-    /// Shapes that the client sees besides what is around its viewpoints: the cone of a scope, the box of a room, the sphere
-    /// around a thing that it watches. Replaces the shapes that it had; none of them moves with a viewpoint by itself.
+    /// Sets shapes that the client sees in addition to the surroundings of its viewpoints: the cone of a scope, the box
+    /// of a room, the sphere around a watched object. Replaces all earlier shapes. Shapes do not move with a viewpoint.
     ///
-    /// A cell that a shape touches is sent as often as its distance from the centre or the tip of the shape says, and as
-    /// often as the last ring if it is beyond all rings. Shapes are worked out anew in each tick in which this or a viewpoint
-    /// of the client is set, at a cost for each cell that they touch.
+    /// A cell that a shape touches is sent as often as its distance from the centre or the tip of the shape says, and
+    /// as often as the last ring if it is beyond all rings. Shapes are computed again in each tick in which this or a
+    /// viewpoint of the client is set, at a cost for each cell that they touch.
     ///
     /// # Errors
     /// There are more than 8, one of them has a size that is no size, or spans more than 65,536 cells of a grid; nothing has
@@ -52,8 +52,8 @@ impl<R: Replication> Server<R> {
         self.replication.set_shapes(connection, shapes)
     }
 
-    /// Sends the client what lives in a channel, every `interval_ticks` ticks (1 to 65,535), from now on. The subscription
-    /// to the channel of a single object ends some time after the object.
+    /// Sends the client the state of a channel, every `interval_ticks` ticks (1 to 65,535), from now on. The
+    /// subscription to the channel of a single object ends some time after the object.
     ///
     /// # Errors
     /// The interval is 0, the channel belongs to another owner, or names a grid or an object that does not exist, or a limit
