@@ -30,7 +30,7 @@ pub(crate) struct PublishArguments {
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
     /// The page; each block begins with `<!-- generated: NAME -->`. Plots are written into a folder beside it
-    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks.md")]
+    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks/comparison.md")]
     out: PathBuf,
 }
 

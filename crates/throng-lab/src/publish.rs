@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! runs/*-compare/compare.json ─────────┐
-//!                                      ├─> blocks of docs/benchmarks.md, docs/plots/*.svg
+//!                                      ├─> blocks of docs/benchmarks/comparison.md, plots/*.svg
 //! bench/peers/results/results.json ────┘
 //! ```
 //!

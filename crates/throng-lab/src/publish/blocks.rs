@@ -20,32 +20,32 @@ pub(super) const SKELETON: &str = "\
 <!-- generated: origin -->
 <!-- end: origin -->
 
-### What is demanded
+## What is demanded
 
 <!-- generated: demands -->
 <!-- end: demands -->
 
-### Published findings, looked for here
+## Published findings, looked for here
 
 <!-- generated: findings -->
 <!-- end: findings -->
 
-### The models beside each other
+## The models beside each other
 
 <!-- generated: models -->
 <!-- end: models -->
 
-### Open peers
+## Open peers
 
 <!-- generated: peers -->
 <!-- end: peers -->
 
-### What we lose at
+## What we lose at
 
 <!-- generated: losses -->
 <!-- end: losses -->
 
-### Runs that do not count
+## Runs that do not count
 
 <!-- generated: spoilt -->
 <!-- end: spoilt -->

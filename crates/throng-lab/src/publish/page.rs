@@ -84,9 +84,9 @@ fn of_workload(
     plots: &mut Vec<Plot>,
 ) -> String {
     let Some(players) = comparison.usual_size(workload) else {
-        return format!("\n#### {workload}{origin}\n\nNo run of its own size ended.\n");
+        return format!("\n### {workload}{origin}\n\nNo run of its own size ended.\n");
     };
-    let mut text = format!("\n#### {workload}, {} players{origin}\n\n", grouped(u64::from(players)));
+    let mut text = format!("\n### {workload}, {} players{origin}\n\n", grouped(u64::from(players)));
     text += &play_alone(comparison, (workload, players), root);
     text += &of_models(comparison, workload, players);
     text += &shown(plots, plots::workload(comparison, workload, players));
@@ -162,7 +162,7 @@ fn of_others(published: &PublishedTable) -> String {
 
 fn growth(comparison: &Comparison, workload: &str) -> String {
     let mut text = format!(
-        "\n##### {workload}: growth\n\nThe exponent is that of the number of players: least squares of the logarithms, through \
+        "\n#### {workload}: growth\n\nThe exponent is that of the number of players: least squares of the logarithms, through \
          the medians of valid runs of servers that were not overloaded.\n"
     );
     let left_out = left_out(comparison, workload);
@@ -227,7 +227,7 @@ fn of_peers(peers: &Peers, plots: &mut Vec<Plot>) -> String {
         text += &shown(plots, plot);
     }
     for (workload, players) in peers::cases(rows) {
-        text += &format!("\n#### {workload}, {players} players, the peers\n\n");
+        text += &format!("\n### {workload}, {players} players, the peers\n\n");
         let lines: Vec<Vec<String>> = peers::of(rows, workload, players).into_iter().map(of_peer).collect();
         text += &table(&cells(PEER_COLUMNS), &lines);
         if workload != "dense" || players == 100 {

@@ -87,7 +87,7 @@ fn demands_are_judged_by_the_figures() {
 fn what_failed_and_what_we_lose_at_stays_on_the_page() {
     let (text, _) = page();
     assert_eq!(cells_of(&text, "naia 1.0")[1], "failed: it was not built");
-    let lost = text.split("### What we lose at").nth(1).unwrap();
+    let lost = text.split("## What we lose at").nth(1).unwrap();
     let row = cells_of(lost, "dense, 100 (peers, 3 rounds) | time per client");
     let who = "naive broadcast 1.0: 0.1; colyseus, one patch 1.0: 0.3";
     assert_eq!(row[2..], ["1", who, "10"].map(str::to_owned));
@@ -101,7 +101,7 @@ fn two_comparisons_of_one_workload_have_plots_of_their_own() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count, "{names:?}");
-    for part in ["#### dense, 100 players (run 2)", "(plots/models-dense-100-2.svg)", "(plots/growth-dense-2.svg)"] {
+    for part in ["### dense, 100 players (run 2)", "(plots/models-dense-100-2.svg)", "(plots/growth-dense-2.svg)"] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
 }
