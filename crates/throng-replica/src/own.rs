@@ -83,6 +83,9 @@ pub(crate) struct OwnRecords {
     is_number_due: bool,
     /// Where the next record begins.
     cursor: usize,
+    /// Where this round of the places ends. Places that were added since it began wait for the next one: otherwise a
+    /// connection that is given objects faster than it can be told of them would never be told of the end of others.
+    round_end: usize,
     /// There is something to write in this tick.
     is_due: bool,
     /// Bytes that records may still take in this tick.
@@ -194,7 +197,9 @@ impl OwnRecords {
         }
         let room_bytes = (room.len() - FRAME_BYTES).min(self.left_bytes.max(1));
         let full_bytes = room.len() - FRAME_BYTES;
-        self.cursor = if self.cursor < self.places.len() { self.cursor } else { 0 };
+        if self.cursor >= self.round_end {
+            (self.cursor, self.round_end) = (0, self.places.len());
+        }
         let first = self.cursor;
         self.scratch.clear();
         let mut w = BitWriter::new(&mut self.scratch);
@@ -203,7 +208,7 @@ impl OwnRecords {
             w.write(number.into(), 32);
         }
         let (mut next, mut entries, mut end) = (0, 0, first);
-        for (number, place) in self.places.iter().enumerate().skip(first) {
+        for (number, place) in self.places[..self.round_end].iter().enumerate().skip(first) {
             if let Some(news) = place.news {
                 let mark = w.mark();
                 write_entry(store, place, news, number - next, &mut w);
@@ -218,7 +223,7 @@ impl OwnRecords {
             }
             end = number + 1;
         }
-        if end == first && end < self.places.len() {
+        if end == first && end < self.round_end {
             return 0;
         }
         w.write_bool(false);
@@ -246,13 +251,12 @@ impl OwnRecords {
         }
         self.sent.push_back(Sent { sequence, tick: now, first: first as u32, end: end as u32 });
         self.left_bytes = self.left_bytes.saturating_sub(self.scratch.len());
-        if end == self.places.len() {
-            self.cursor = 0;
+        self.cursor = end;
+        if end == self.round_end {
             self.is_due = false;
             // Places before `first` may have been told of an older number.
             self.is_number_due &= first > 0;
         } else {
-            self.cursor = end;
             self.is_due = self.left_bytes > 0;
         }
     }

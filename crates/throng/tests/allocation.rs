@@ -1,12 +1,13 @@
-//! A steady-state server tick allocates nothing.
+//! A steady-state server tick allocates nothing, and a long life holds no more memory than a short one.
 #![allow(unsafe_code, reason = "a global allocator that counts has to be one")]
 
 mod counting;
 mod harness;
 
-use counting::{allocations, first_allocation};
+use counting::{allocations, first_allocation, held_bytes};
 use harness::{World, WorldOptions};
-use throng::{ObjectId, Placement};
+use throng::net::Condition;
+use throng::{ChannelKey, ObjectId, Placement};
 use throng_testkit::{Steering, Walker};
 
 const GUESTS: usize = 64;
@@ -91,4 +92,76 @@ fn a_steady_state_tick_allocates_nothing() {
     let bytes = world.guests[0].client.replication_bytes() / u64::from(WARM_UP_TICKS + TICKS);
     assert!(bytes > 300, "clients see each other: {bytes} bytes per tick");
     assert_eq!(counted, 0, "allocations in {TICKS} ticks, in {ticks_with} of them");
+}
+
+/// Objects come and go, owners change, clients crash and come back, the path loses a tenth of the packets every other time.
+/// The clients' budget does not suffice for all of it. After a tenth of 200,000 lives the pools grow only to the largest
+/// size that any of them ever needs.
+#[test]
+fn memory_does_not_grow_with_the_number_of_lives() {
+    const LIVES_PER_TICK: usize = 40;
+    const LIFE_TICKS: usize = 6;
+    const LIFE_OF_A_GUEST_TICKS: usize = 150;
+    const RECORDS: usize = 10;
+    const RECORD_TICKS: usize = 500;
+
+    let mut world = World::with_guests(WorldOptions::new(5), 4);
+    let mut alive = std::collections::VecDeque::new();
+    let mut most_bytes = [0; RECORDS];
+    let mut lives = 0u32;
+    for tick in 0..RECORDS * RECORD_TICKS {
+        if tick % RECORD_TICKS == 0 {
+            let loss = if tick / RECORD_TICKS % 2 == 0 { 0.0 } else { 0.1 };
+            world.set_condition(Condition { loss, ..Condition::NONE });
+        }
+        world.begin_step();
+        let owners: Vec<_> = world.guests.iter().filter_map(|guest| guest.connection).collect();
+        for number in 0..LIVES_PER_TICK {
+            let angle = number as f32;
+            let position = [angle.cos() * 10.0, angle.sin() * 10.0, 1.0];
+            let name = "n".repeat(number);
+            let walker = Walker { position, name, ammunition: lives, ..Walker::default() };
+            let owner = owners.get(number).copied();
+            let placement = match number % 5 {
+                0 => Placement::Entity,
+                1 => Placement::Channel(ChannelKey::Global(0)),
+                _ => Placement::Cell(0),
+            };
+            alive.push_back(world.server.spawn_owned(walker, placement, owner).expect("room"));
+            lives += 1;
+        }
+        for &id in alive.iter().rev().skip(LIVES_PER_TICK).take(LIVES_PER_TICK) {
+            if let Some(walker) = world.server.get_mut::<Walker>(id) {
+                walker.position[0] += 3.0;
+            }
+            world.server.set_owner(id, owners.first().copied()).expect("room");
+        }
+        while alive.len() > LIVES_PER_TICK * LIFE_TICKS {
+            world.server.despawn(alive.pop_front().expect("not empty"));
+        }
+        for &owner in &owners {
+            world.server.set_viewpoint(owner, [0.0; 3]);
+        }
+        world.end_step();
+        world.events.clear();
+        world.inputs.clear();
+        world.guests.iter_mut().for_each(|guest| guest.events.clear());
+        if tick % LIFE_OF_A_GUEST_TICKS == LIFE_OF_A_GUEST_TICKS - 1 {
+            drop(world.kill(0));
+            world.join();
+        }
+        let most = &mut most_bytes[tick / RECORD_TICKS];
+        *most = held_bytes().max(*most);
+        let known = world.guests.iter().map(|guest| guest.client.objects::<Walker>().count()).max();
+        assert!(
+            known.is_some_and(|known| known < 10 * alive.len()),
+            "tick {tick}: {known:?} objects of {}",
+            alive.len()
+        );
+    }
+    assert_eq!(lives as usize, LIVES_PER_TICK * RECORDS * RECORD_TICKS);
+    assert!(world.guests[0].client.replication_bytes() > 10_000, "clients are told of it");
+    let early = most_bytes[1..3].iter().copied().max().expect("two records");
+    let late = most_bytes[8..].iter().copied().max().expect("two records");
+    assert!(late * 100 <= early * 130, "most bytes held, every {RECORD_TICKS} ticks: {most_bytes:?}");
 }

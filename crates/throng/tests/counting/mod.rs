@@ -11,8 +11,14 @@ struct Counting;
 thread_local! {
     static IS_COUNTING: Cell<bool> = const { Cell::new(false) };
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static HELD_BYTES: Cell<i64> = const { Cell::new(0) };
     static LARGEST_BYTES: Cell<usize> = const { Cell::new(0) };
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Memory that the thread holds changes by so much.
+fn hold(bytes: i64) {
+    let _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
 fn note(bytes: usize) {
@@ -33,17 +39,20 @@ fn note(bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
+        hold(layout.size() as i64);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        hold(-(layout.size() as i64));
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         note(new_size);
+        hold(new_size as i64 - layout.size() as i64);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
@@ -60,6 +69,11 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     work();
     IS_COUNTING.set(false);
     COUNT.get()
+}
+
+/// Bytes that this thread has asked for and not given back. What other threads do does not count.
+pub fn held_bytes() -> i64 {
+    HELD_BYTES.get()
 }
 
 /// The most that the last counted work asked for at once, in bytes.
