@@ -37,6 +37,32 @@ pub(crate) struct Everything {
     pub(crate) targets: [ObjectId; 2],
 }
 
+/// A part of others.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Slot {
+    #[replicate(object)]
+    pub(crate) item: Option<ObjectId>,
+    #[replicate(integer(min = 1, max = 99))]
+    pub(crate) counts: [u8; 2],
+}
+
+/// Everything that can be there or not, and structs in structs.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Composed {
+    #[replicate(nested)]
+    pub(crate) hand: Slot,
+    #[replicate(fixed(min = -40.0, max = 40.0, step = 0.1), list(max = 5))]
+    pub(crate) path: Vec<[f32; 3]>,
+    #[replicate(text(max_bytes = 12))]
+    pub(crate) title: Option<String>,
+    #[replicate(nested, owner_only)]
+    pub(crate) pocket: Slot,
+    #[replicate(integer, list(max = 3), hide_from_owner)]
+    pub(crate) debts: Vec<i64>,
+    #[replicate(quaternion(bits = 4))]
+    pub(crate) aim: Option<[f32; 4]>,
+}
+
 /// A kind without a position, all of it public: its other facets have no fields, and entries of two bits.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Score {
@@ -54,6 +80,6 @@ pub(crate) struct Label {
 }
 
 pub(crate) fn schema() -> Arc<Schema> {
-    let schema = Schema::builder().kind::<Everything>().kind::<Score>().kind::<Label>().build();
-    Arc::new(schema.expect("three good kinds"))
+    let schema = Schema::builder().kind::<Everything>().kind::<Score>().kind::<Label>().kind::<Composed>().build();
+    Arc::new(schema.expect("four good kinds"))
 }

@@ -4,7 +4,10 @@ use crate::attribute::{Entry, Errors, entries};
 use crate::quantiser::{self, Quantiser};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Field, Fields, FieldsNamed, Ident, LitStr, Path, Result, Type, Visibility};
+use syn::{
+    Data, DeriveInput, Error, Field, Fields, FieldsNamed, GenericArgument, Ident, LitStr, Path, PathArguments, Result,
+    Type, Visibility,
+};
 
 /// As many as a field mask has bits.
 const MAX_FIELDS: usize = 64;
@@ -28,10 +31,23 @@ pub(crate) struct FieldDeclaration<'a> {
     pub(crate) ident: &'a Ident,
     /// Name without `r#`.
     pub(crate) name: String,
+    /// Type of the value, or of an item of a list.
     pub(crate) ty: &'a Type,
+    pub(crate) shape: Shape,
     pub(crate) quantiser: Quantiser,
     pub(crate) condition: Condition,
     pub(crate) notify: bool,
+}
+
+/// How many values a field has.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Shape {
+    /// One, or an array of them.
+    Value,
+    /// None or one.
+    Optional,
+    /// As many as a list has, at most so many.
+    List(u8),
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -138,11 +154,19 @@ impl<'a> FieldDeclaration<'a> {
             errors.push(error(ident.span(), message));
             return None;
         };
+        let (shape, ty) = match words.shape(entry, &field.ty) {
+            Ok(shaped) => shaped,
+            Err(message) => {
+                errors.push(error(field.ty.span(), message));
+                return None;
+            }
+        };
         Some(FieldDeclaration {
             ident,
             name: ident.unraw().to_string(),
-            ty: &field.ty,
-            quantiser: errors.keep(Quantiser::of(entry, ident, &field.ty))?,
+            ty,
+            shape,
+            quantiser: errors.keep(Quantiser::of(entry, ident, ty))?,
             condition: words.condition.unwrap_or(Condition::Public),
             notify: words.notify,
         })
@@ -155,9 +179,30 @@ struct Words<'a> {
     quantiser: Option<&'a Entry>,
     condition: Option<Condition>,
     notify: bool,
+    /// The most items of a list.
+    list: Option<u8>,
 }
 
 impl<'a> Words<'a> {
+    /// How many values the field has, and the type of one.
+    fn shape<'t>(&self, quantiser: &Entry, ty: &'t Type) -> std::result::Result<(Shape, &'t Type), String> {
+        let (option, list) = (argument_of(ty, "Option"), argument_of(ty, "Vec"));
+        let is_bytes = quantiser.word == "bytes";
+        let is_single = ["position", "nested"].iter().any(|word| quantiser.word == word);
+        match (self.list, option, list) {
+            (_, Some(_), _) if is_single => Err(format!("`{}` cannot be optional: it is always there", quantiser.word)),
+            (None, Some(value), _) => Ok((Shape::Optional, value)),
+            (None, None, None) => Ok((Shape::Value, ty)),
+            (None, None, Some(_)) if is_bytes => Ok((Shape::Value, ty)),
+            (None, None, Some(_)) => Err("a Vec needs a bound: add list(max = ...), 1 to 255 items".to_owned()),
+            (Some(_), ..) if is_single || is_bytes || quantiser.word == "text" => {
+                Err(format!("a list of `{}` is not possible: make each item an object of its own", quantiser.word))
+            }
+            (Some(items), None, Some(item)) => Ok((Shape::List(items), item)),
+            (Some(_), ..) => Err("`list` is for Vec".to_owned()),
+        }
+    }
+
     fn take(&mut self, entry: &'a Entry) -> std::result::Result<(), String> {
         let word = entry.word.to_string();
         if quantiser::is_quantiser(&entry.word) {
@@ -179,15 +224,35 @@ impl<'a> Words<'a> {
                 Ok(())
             }
             "notify" => Err("`notify` takes no parameters".to_owned()),
+            "list" => {
+                let [parameter] = entry.parameters.as_slice() else {
+                    return Err("`list` needs the most items: list(max = 8)".to_owned());
+                };
+                let items = (parameter.word == "max").then(|| parameter.value.whole()).flatten();
+                let items = items.and_then(|items| u8::try_from(items).ok()).filter(|&items| items > 0);
+                self.list = Some(items.ok_or("`list` needs the most items, 1 to 255: list(max = 8)")?);
+                Ok(())
+            }
             "skip" => Err("`skip` stands alone: a skipped field is not sent".to_owned()),
             "enum" => Err("unknown word `enum`: the quantiser of enums is `enumeration`".to_owned()),
             _ if entry.is_bare() => Err(format!(
                 "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, \
-                 hide_from_owner, initial_only, the word notify, and the quantisers {}",
+                 hide_from_owner, initial_only, the words notify and list(max), and the quantisers {}",
                 quantiser::ALLOWED
             )),
             _ => Err(format!("unknown quantiser `{word}`: allowed are {}", quantiser::ALLOWED)),
         }
+    }
+}
+
+/// `T` of a type `Option<T>` or `Vec<T>`, by its name.
+fn argument_of<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|segment| segment.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(argument)) => Some(argument),
+        _ => None,
     }
 }
 

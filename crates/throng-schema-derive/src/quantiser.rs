@@ -7,27 +7,48 @@ use syn::{Error, Expr, ExprLit, Ident, Lit, Result, Type};
 /// A quantiser whose parameters are in range.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Quantiser {
-    Fixed { min: f64, max: f64, step: f64 },
-    Position { step: f64 },
-    Angle { bits: u32 },
-    UnitVector { bits: u32 },
-    Quaternion { bits: u32 },
-    Integer { min: i64, max: i64 },
+    Fixed {
+        min: f64,
+        max: f64,
+        step: f64,
+    },
+    Position {
+        step: f64,
+    },
+    Angle {
+        bits: u32,
+    },
+    UnitVector {
+        bits: u32,
+    },
+    Quaternion {
+        bits: u32,
+    },
+    Integer {
+        min: i64,
+        max: i64,
+    },
     Bool,
     Enumeration,
     Float16,
     Float32,
-    Text { max_bytes: u32 },
-    Bytes { max_bytes: u32 },
+    Text {
+        max_bytes: u32,
+    },
+    Bytes {
+        max_bytes: u32,
+    },
     Object,
+    /// No quantiser: the fields of a struct, each with its own.
+    Nested,
 }
 
 /// All quantisers, as the messages list them.
 pub(crate) const ALLOWED: &str = "fixed(min, max, step), position(step), angle(bits), unit_vector(bits), \
      quaternion(bits), integer or integer(min, max), bool, enumeration, float16, float32, text(max_bytes), \
-     bytes(max_bytes), object";
+     bytes(max_bytes), object, nested";
 
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 14] = [
     "fixed",
     "position",
     "angle",
@@ -41,6 +62,7 @@ const WORDS: [&str; 13] = [
     "text",
     "bytes",
     "object",
+    "nested",
 ];
 
 /// Whether a word of an attribute is a quantiser.
@@ -66,6 +88,7 @@ impl Quantiser {
             "text" => Quantiser::Text { max_bytes: parameters.max_bytes("text(max_bytes)")? },
             "bytes" => Quantiser::Bytes { max_bytes: parameters.max_bytes("bytes(max_bytes)")? },
             "object" => parameters.none(Quantiser::Object)?,
+            "nested" => parameters.none(Quantiser::Nested)?,
             _ => return Err(parameters.error(format_args!("unknown quantiser `{}`: {ALLOWED}", entry.word))),
         };
         quantiser.check_type(name, ty)?;
@@ -78,20 +101,26 @@ impl Quantiser {
             Quantiser::Position { .. } => 3,
             Quantiser::Quaternion { .. } | Quantiser::Object => 2,
             Quantiser::Integer { min, max } => 1 + usize::from(max.wrapping_sub(min) as u64 > u64::from(u32::MAX)),
-            Quantiser::Text { .. } | Quantiser::Bytes { .. } => 0,
+            Quantiser::Text { .. } | Quantiser::Bytes { .. } | Quantiser::Nested => 0,
             _ => 1,
         }
     }
 
     pub(crate) fn is_blob(self) -> bool {
-        self.words() == 0
+        matches!(self, Quantiser::Text { .. } | Quantiser::Bytes { .. })
+    }
+
+    pub(crate) fn is_nested(self) -> bool {
+        self == Quantiser::Nested
     }
 
     /// Splits the type of a field into element type and, for an array field, number of elements.
     pub(crate) fn elements(self, ty: &Type) -> (&Type, Option<&Expr>) {
         let Type::Array(array) = ty else { return (ty, None) };
         match self {
-            Quantiser::Position { .. } | Quantiser::Text { .. } | Quantiser::Bytes { .. } => (ty, None),
+            Quantiser::Position { .. } | Quantiser::Text { .. } | Quantiser::Bytes { .. } | Quantiser::Nested => {
+                (ty, None)
+            }
             Quantiser::UnitVector { .. } | Quantiser::Quaternion { .. } if is_real(&array.elem) => (ty, None),
             _ => (&array.elem, Some(&array.len)),
         }
@@ -112,6 +141,7 @@ impl Quantiser {
             Quantiser::Text { .. } => "String",
             Quantiser::Bytes { .. } => "Vec<u8>",
             Quantiser::Object => "ObjectId, or an array of them",
+            Quantiser::Nested => "a struct that derives Replicate, and no array, Option or list of them",
         }
     }
 

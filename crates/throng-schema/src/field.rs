@@ -1,3 +1,4 @@
+use crate::arithmetic::bits_for;
 use crate::{Condition, Quantiser};
 
 /// One field of a kind: what is declared about it, and where its value lies in [`Values`](crate::Values).
@@ -17,13 +18,16 @@ pub struct Field {
     /// How each element is quantised.
     pub quantiser: Quantiser,
     /// Number of elements, 1 to 255: an array is one field, which is sent whole. A direction or rotation is one
-    /// element; a position is always three, its axes.
+    /// element; a position is always three, its axes. For a list, the number of elements of one item.
     pub elements: u8,
+    /// For a list, the most items that it can have, at least 1. A list is one field, which is sent whole; its first word
+    /// counts the items. An optional value is a list of at most one item.
+    pub list: Option<u8>,
     /// The audience of the field.
     pub condition: Condition,
     /// Index of the first word. Set by [`Kind::new`](crate::Kind::new).
     pub word: u16,
-    /// Number of words; 0 for a text or byte string. Set by [`Kind::new`](crate::Kind::new).
+    /// Number of words; 0 for a text or byte string, 1 for an optional one. Set by [`Kind::new`](crate::Kind::new).
     pub words: u16,
     /// Index of the blob of a text or byte string. Set by [`Kind::new`](crate::Kind::new).
     pub blob: Option<u16>,
@@ -40,6 +44,7 @@ impl Field {
             name,
             quantiser,
             elements: if matches!(quantiser, Quantiser::Position { .. }) { 3 } else { 1 },
+            list: None,
             condition: Condition::Public,
             word: 0,
             words: 0,
@@ -53,6 +58,13 @@ impl Field {
     #[must_use]
     pub fn elements(self, elements: u8) -> Field {
         Field { elements, ..self }
+    }
+
+    /// A list of at most `items` items, each of as many elements as the field has. An optional value is a list of at most
+    /// one item.
+    #[must_use]
+    pub fn list(self, items: u8) -> Field {
+        Field { list: Some(items), ..self }
     }
 
     /// The audience of the field.
@@ -75,7 +87,13 @@ impl Field {
 
     /// The most bits that the field can take on the wire, a position in the widest space.
     pub fn max_bits(&self) -> u32 {
-        self.quantiser.max_bits() * u32::from(self.encoded_elements())
+        let item = self.quantiser.max_bits() * u32::from(self.encoded_elements());
+        self.list.map_or(item, |items| bits_for(u64::from(items)) + u32::from(items) * item)
+    }
+
+    /// Words of the value, or of one item of a list.
+    pub(crate) fn item_words(&self) -> usize {
+        self.quantiser.words() * usize::from(self.encoded_elements())
     }
 
     /// Elements that are written one after the other: a position is written as one.
@@ -93,7 +111,15 @@ impl Field {
             Quantiser::Enum { count } if !self.variants.is_empty() && self.variants.len() != count as usize => {
                 Err("the names of the variants must be as many as the variants")
             }
+            Quantiser::Position { .. } if self.list.is_some() => Err("a position is always there, and there is one"),
+            Quantiser::Text { .. } | Quantiser::Bytes { .. } if self.list.is_some_and(|items| items > 1) => {
+                Err("a text or byte string can be optional, and not a list")
+            }
             _ if self.elements == 0 => Err("an array needs at least one element"),
+            _ if self.list == Some(0) => Err("a list needs room for at least one item"),
+            _ if u32::from(self.elements) * u32::from(self.list.unwrap_or(1)) > 255 => {
+                Err("the items of a list can have 255 elements together")
+            }
             _ => Ok(()),
         }
     }

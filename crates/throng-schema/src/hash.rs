@@ -5,7 +5,11 @@
 //! kind Character\n
 //! field position position(step=3f847ae147ae147b) x3 public\n
 //! field mode enumeration(Walking,Running) x1 public\n
+//! field targets object x1 list(4) owner_only\n
 //! ```
+//!
+//! Optional values are lists of at most one item. The fields of a nested struct stand in the place of the struct, each with
+//! the name `<struct's field>.<field>`.
 //!
 //! Reals are the 16 hexadecimal digits of their binary64 form, whole numbers are decimal. The type of a field in Rust
 //! (`f32` or `f64`), `notify` and skipped fields are not part of it, so either end may choose them for itself.
@@ -43,7 +47,11 @@ pub(crate) fn description(name: &str, fields: &[Field]) -> String {
     for field in fields {
         let quantiser = quantiser_text(field);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "field {} {quantiser} x{} {}", field.name, field.elements, field.condition);
+        let _ = write!(text, "field {} {quantiser} x{} ", field.name, field.elements);
+        if let Some(items) = field.list {
+            let _ = write!(text, "list({items}) ");
+        }
+        let _ = writeln!(text, "{}", field.condition);
     }
     text
 }

@@ -33,6 +33,8 @@ pub struct Kind {
     blob_bits: Vec<FieldMask>,
     /// For each field, how it is written.
     pub(crate) steps: Vec<Step>,
+    /// For each list, how its first item is written.
+    pub(crate) items: Vec<Step>,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             word_bits: Vec::new(),
             blob_bits: Vec::new(),
             steps: Vec::with_capacity(fields.len()),
+            items: Vec::new(),
             fields,
         };
         for index in 0..kind.fields.len() {
@@ -69,7 +72,8 @@ impl Kind {
         let field = &mut self.fields[index];
         let bit = 1 << index;
         field.word = self.words as u16;
-        field.words = (field.quantiser.words() * usize::from(field.encoded_elements())) as u16;
+        let items = field.list.map_or(1, usize::from);
+        field.words = (field.item_words() * items + usize::from(field.list.is_some())) as u16;
         field.blob = field.quantiser.is_blob().then_some(self.blobs as u16);
         self.words += usize::from(field.words);
         self.word_bits.resize(self.words, bit);
@@ -86,7 +90,7 @@ impl Kind {
         if field.notify {
             self.notify |= bit;
         }
-        self.steps.push(Step::of(field));
+        self.steps.push(Step::of(field, &mut self.items));
     }
 
     /// All fields.

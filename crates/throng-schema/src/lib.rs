@@ -106,7 +106,7 @@ pub use error::{DecodeError, SchemaError, SummaryError};
 pub use field::Field;
 pub use kind::Kind;
 pub use quantiser::Quantiser;
-pub use replicate::{Replicate, ReplicateEnum};
+pub use replicate::{Nested, Replicate, ReplicateEnum, nested_fields};
 pub use schema::{Schema, SchemaBuilder};
 pub use space::Space;
 pub use summary::{KindDifference, Summary};

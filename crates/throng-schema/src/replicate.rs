@@ -1,4 +1,4 @@
-use crate::{FieldMask, Kind, Values, ValuesMut};
+use crate::{Field, FieldMask, Kind, Values, ValuesMut};
 
 /// A type whose values are replicated: `#[derive(Replicate)]`.
 pub trait Replicate: Default + Send + 'static {
@@ -20,6 +20,34 @@ pub trait Replicate: Default + Send + 'static {
     /// # Panics
     /// If `from` is not shaped like the kind.
     fn apply(&mut self, mask: FieldMask, from: Values<'_>);
+}
+
+/// A struct that can be a field of another, with the quantiser `nested`: every one that derives [`Replicate`].
+///
+/// Its fields become fields of the outer kind, in the place of the struct.
+#[diagnostic::on_unimplemented(
+    message = "the struct `{Self}` cannot be a replicated field",
+    note = "add #[derive(Replicate)] to `{Self}`"
+)]
+pub trait Nested: Replicate {
+    /// Number of its fields.
+    const FIELDS: usize;
+    /// Number of its words.
+    const WORDS: usize;
+    /// Number of its texts and byte strings.
+    const BLOBS: usize;
+    /// Number of its positions: 0 or 1.
+    const POSITIONS: usize;
+    /// Whether all its fields are public: only then can the outer field have a condition.
+    const IS_PUBLIC: bool;
+}
+
+/// The fields of a nested struct as fields of the outer kind. Their names are kept for ever: the derived code calls it once
+/// for each outer struct.
+#[doc(hidden)]
+pub fn nested_fields(name: &str, inner: Kind, outer: impl Fn(Field) -> Field) -> Vec<Field> {
+    let renamed = |field: Field| Field { name: Box::leak(format!("{name}.{}", field.name).into_boxed_str()), ..field };
+    inner.fields.into_iter().map(|field| outer(renamed(field))).collect()
 }
 
 /// An enum without data that can be a field: `#[derive(ReplicateEnum)]`.

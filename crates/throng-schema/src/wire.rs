@@ -9,9 +9,11 @@
 //!                                            outside of it all of them 1, then the coordinate in 32 bits
 //! object                                     varint index + 1 | varint generation         none: varint 0, nothing more
 //! text, bytes                                length: as many bits as the maximum has | the bytes, 8 bits each
+//! list, optional value                       items: as many bits as the maximum has | each item, as above
 //! ```
 //!
-//! The elements of an array follow each other. Reading refuses everything that writing never produces: codes above the
+//! The elements of an array follow each other. An optional value is a list of at most one item. The fields of a nested
+//! struct are fields of the kind. Reading refuses everything that writing never produces: codes above the
 //! highest, positions beyond the world of 2^32 steps, NaN, lengths above the maximum, text that is not UTF-8.
 
 use crate::arithmetic::{Fixed, Float16, Float32, IntegerRange, Octahedral, SmallestThree, bits_for};
@@ -50,17 +52,36 @@ enum Form {
         max_bytes: u32,
         text: bool,
     },
+    /// A word that counts the items, then the items.
+    List {
+        length_bits: u8,
+        last: u8,
+        /// Words of an item.
+        words: u16,
+        /// Which of [`Kind::items`] is the first item.
+        item: u8,
+    },
 }
 
 impl Step {
-    /// The step of a field that has its words and its blob.
-    pub(crate) fn of(field: &Field) -> Step {
-        Step {
-            form: Form::of(field.quantiser),
-            word: field.word,
-            blob: field.blob.unwrap_or(0),
-            elements: field.encoded_elements(),
-        }
+    /// The step of a field that has its words and its blob. That of a list adds its item's to `items`.
+    pub(crate) fn of(field: &Field, items: &mut Vec<Step>) -> Step {
+        let (word, blob) = (field.word, field.blob.unwrap_or(0));
+        let value = Step { form: Form::of(field.quantiser), word, blob, elements: field.encoded_elements() };
+        let Some(last) = field.list else { return value };
+        items.push(Step { word: word + 1, ..value });
+        let form = Form::List {
+            length_bits: bits_for(u64::from(last)) as u8,
+            last,
+            words: field.item_words() as u16,
+            item: items.len() as u8 - 1,
+        };
+        Step { form, ..value }
+    }
+
+    /// The same for a value whose words begin so many words later.
+    fn later(self, words: usize) -> Step {
+        Step { word: self.word + words as u16, ..self }
     }
 }
 
@@ -105,7 +126,7 @@ impl Kind {
         self.debug_assert_shape(values);
         w.in_registers(|w| {
             for (step, _) in self.steps_of(mask) {
-                step.encode(values, space, w);
+                step.encode(&self.items, values, space, w);
             }
         });
     }
@@ -130,7 +151,8 @@ impl Kind {
     ) -> Result<(), DecodeError> {
         self.debug_assert_shape(values.as_values());
         for (step, index) in self.steps_of(mask) {
-            step.decode(values.reborrow(), space, r).map_err(|refusal| refusal.of(self.fields[index].name))?;
+            step.decode(&self.items, values.reborrow(), space, r)
+                .map_err(|refusal| refusal.of(self.fields[index].name))?;
         }
         Ok(())
     }
@@ -148,7 +170,7 @@ impl Kind {
 
 impl Step {
     #[inline]
-    fn encode(&self, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
+    fn encode(&self, items: &[Step], values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
         let elements = usize::from(self.elements);
         let words = &values.words[usize::from(self.word)..];
         match self.form {
@@ -178,11 +200,23 @@ impl Step {
                 w.write(blob.len() as u64, length_bits.into());
                 w.write_bytes(blob);
             }
+            Form::List { length_bits, last, words: item_words, item } => {
+                let count = words[0].min(last.into());
+                w.write(count.into(), length_bits.into());
+                // A function that is not inlined gets a writer of its own: this one stays in registers.
+                w.in_registers(|w| encode_items(items[usize::from(item)], (count, item_words), values, w));
+            }
         }
     }
 
     #[inline]
-    fn decode(&self, values: ValuesMut<'_>, space: &Space, r: &mut BitReader<'_>) -> Result<(), Refusal> {
+    fn decode(
+        &self,
+        items: &[Step],
+        values: ValuesMut<'_>,
+        space: &Space,
+        r: &mut BitReader<'_>,
+    ) -> Result<(), Refusal> {
         let elements = usize::from(self.elements);
         let words = &mut values.words[usize::from(self.word)..];
         match self.form {
@@ -220,8 +254,42 @@ impl Step {
                 }
                 Ok(())
             }
+            Form::List { length_bits, last, words: item_words, item } => {
+                let count = r.read(length_bits.into())? as u32;
+                if count > u32::from(last) {
+                    return Err(Refusal::TooLong);
+                }
+                words[0] = count;
+                // What is not there is zero and empty, so that equal lists have equal words.
+                words[1..1 + usize::from(last) * usize::from(item_words)].fill(0);
+                let step = items[usize::from(item)];
+                if let Form::Blob { .. } = step.form {
+                    values.blobs[usize::from(step.blob)].clear();
+                }
+                decode_items(step, (count, item_words), values, r)
+            }
         }
     }
+}
+
+/// Lists stand apart, so that what most fields need stays short.
+#[inline(never)]
+fn encode_items(first: Step, (count, words): (u32, u16), values: Values<'_>, w: &mut BitWriter<'_>) {
+    for index in 0..count as usize {
+        // No item is a position, so the space does not matter; none is a list.
+        first.later(index * usize::from(words)).encode(&[], values, &Space::WORLD, w);
+    }
+}
+
+#[inline(never)]
+fn decode_items(
+    first: Step,
+    (count, words): (u32, u16),
+    mut values: ValuesMut<'_>,
+    r: &mut BitReader<'_>,
+) -> Result<(), Refusal> {
+    (0..count as usize)
+        .try_for_each(|index| first.later(index * usize::from(words)).decode(&[], values.reborrow(), &Space::WORLD, r))
 }
 
 #[inline]

@@ -10,6 +10,7 @@ mod convergence;
 mod endings;
 mod fair_turns;
 mod farewells;
+mod fields;
 mod harness;
 mod hostile;
 mod idle_objects;

@@ -21,6 +21,7 @@ mod plain;
 mod smallest_three;
 mod steps;
 mod traits;
+mod vectors;
 
 pub use angle::Angle;
 pub use blob::{ByteString, Text};

@@ -35,10 +35,13 @@
 /// }
 /// ```
 pub trait Element<T> {
-    /// Writes the quantised value into the element's words.
+    /// Elements that a `T` is: more than 1 for a vector whose components are quantised one by one.
+    const COUNT: usize = 1;
+
+    /// Writes the quantised value into the words of its elements.
     ///
     /// # Panics
-    /// If `words` is shorter than the element.
+    /// If `words` is shorter than the elements.
     fn store(&self, value: &T, words: &mut [u32]);
 
     /// The value that the words stand for.

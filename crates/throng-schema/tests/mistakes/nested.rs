@@ -1,0 +1,40 @@
+use throng_schema::Replicate;
+
+#[derive(Default)]
+struct Plain;
+
+#[derive(Default, Replicate)]
+struct Inner {
+    #[replicate(position(step = 0.1))]
+    position: [f32; 3],
+    #[replicate(bool, owner_only)]
+    is_secret: bool,
+}
+
+#[derive(Default, Replicate)]
+struct TwoPlaces {
+    #[replicate(nested)]
+    first: Inner,
+    #[replicate(position(step = 0.1))]
+    second: [f32; 3],
+}
+
+#[derive(Default, Replicate)]
+struct TwoConditions {
+    #[replicate(nested, skip_owner)]
+    inner: Inner,
+}
+
+#[derive(Default, Replicate)]
+struct NoPart {
+    #[replicate(nested)]
+    plain: Plain,
+}
+
+#[derive(Default, Replicate)]
+struct LongList {
+    #[replicate(bool, list(max = 100))]
+    rows: Vec<[bool; 3]>,
+}
+
+fn main() {}
