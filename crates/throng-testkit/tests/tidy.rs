@@ -189,6 +189,17 @@ fn files_are_short_and_finished() {
 }
 
 #[test]
+fn the_code_of_getting_started_is_the_example() {
+    let page = read(&root().join("docs/getting-started.md"));
+    let blocks: Vec<&str> =
+        page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    assert!(blocks.len() >= 5, "only {} blocks of code", blocks.len());
+    let example = read(&root().join("crates/throng/examples/getting_started.rs"));
+    let code = example.split_once("\n\n").expect("a head, then code").1.replace("pub(crate) fn main", "fn main");
+    assert_eq!(blocks.join("\n"), code, "docs/getting-started.md is not examples/getting_started.rs");
+}
+
+#[test]
 fn the_quick_start_of_the_readme_is_the_example() {
     let readme = read(&root().join("README.md"));
     let example = read(&root().join("crates/throng/examples/quick_start.rs"));

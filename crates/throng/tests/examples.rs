@@ -3,6 +3,7 @@
 //! The examples are compiled into this test. A `println!` of our own, which their modules find first, keeps the lines.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 thread_local! {
     /// Each test has a thread of its own, and so has each example.
@@ -15,8 +16,12 @@ macro_rules! println {
     };
 }
 
+#[path = "../examples/arena.rs"]
+mod arena;
 #[path = "../examples/bad_network.rs"]
 mod bad_network;
+#[path = "../examples/getting_started.rs"]
+mod getting_started;
 #[path = "../examples/interest.rs"]
 mod interest;
 #[path = "../examples/messages.rs"]
@@ -50,6 +55,23 @@ fn quick_start_shows_an_object_that_moves() {
     // Real sockets and a real clock: most of 60 ticks, but not a known number of them.
     assert!(moves.len() > 10, "{lines:#?}");
     assert!(moves.windows(2).all(|pair| pair[0] != pair[1]), "{lines:#?}");
+}
+
+#[test]
+fn the_program_of_getting_started_shows_three_players_to_each_other() {
+    let lines = printed(|| getting_started::main().map_err(|error| error as Box<dyn std::error::Error>));
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    // Real sockets and a real clock: the players come one after the other, and hear who comes after them.
+    assert!(lines.iter().all(|line| line.contains("sees 2 others") && number(line, " chats") > 0), "{lines:#?}");
+}
+
+#[test]
+fn everything_in_the_arena_comes_true() {
+    let lines =
+        printed(|| arena::play(40, Duration::from_millis(1_500)).map_err(|error| error as Box<dyn std::error::Error>));
+    assert!(lines.len() > 10, "{lines:#?}");
+    let last = lines.last().expect("lines");
+    assert!(number(last, " players") == 40 && number(last, " hits") > 0, "{last}");
 }
 
 #[test]
