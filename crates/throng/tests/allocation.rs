@@ -111,7 +111,7 @@ fn memory_does_not_grow_with_the_number_of_lives() {
     let mut lives = 0u32;
     for tick in 0..RECORDS * RECORD_TICKS {
         if tick % RECORD_TICKS == 0 {
-            let loss = if tick / RECORD_TICKS % 2 == 0 { 0.0 } else { 0.1 };
+            let loss = if (tick / RECORD_TICKS).is_multiple_of(2) { 0.0 } else { 0.1 };
             world.set_condition(Condition { loss, ..Condition::NONE });
         }
         world.begin_step();
