@@ -104,7 +104,7 @@ fn the_fields_of_nested_structs_are_fields_of_the_kind() {
     assert_eq!(kind.facet_mask(Facet::Others), Pilgrim::FIELD_SEAL);
     assert_eq!(Pilgrim::FIELD_PLACE, 0b110);
     assert_eq!(kind.notify_mask(), Place::FIELD_YAW << Pilgrim::FIELD_PLACE.trailing_zeros());
-    // Whoever asks again gets the same names, not new ones.
+    // A second call returns the same names, not new ones.
     let again = Pilgrim::kind();
     assert!(std::ptr::eq(kind.fields[1].name, again.fields[1].name));
 }

@@ -1,7 +1,7 @@
 //! An arena: 200 bots run, shoot, chat, hide, leave, crash and come back, over real sockets on this machine.
 //!
-//! One thread runs the server, the other all bots. The bots check what they see: the run fails if something did not reach
-//! those who must know it, or reached somebody who must not. docs/getting-started.md builds the first half of it in steps.
+//! One thread runs the server, the other all bots. The bots check what they see: the run fails if data did not reach a
+//! bot that must have it, or reached a bot that must not. docs/getting-started.md builds the first half of it in steps.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,15 +15,15 @@ use throng::prelude::*;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
-/// The arena is a square with so many metres to a side.
+/// Side of the square arena, in metres.
 const SIDE_M: f32 = 80.0;
-/// A lane that is reliable and ordered, as `default_lanes` has it.
+/// A reliable, ordered lane, as in `default_lanes`.
 const LANE: u8 = 0;
-/// How far an explosion is felt.
+/// The range of an explosion.
 const BLAST_M: f64 = 15.0;
-/// What everybody knows lives in this channel.
+/// The channel of public objects without a place.
 const SCOREBOARD: ChannelKey = ChannelKey::Global(0);
 
 #[derive(Clone, Default, Replicate)]
@@ -101,7 +101,7 @@ fn team_channel(team: u8) -> ChannelKey {
     ChannelKey::Custom(u32::from(team))
 }
 
-/// What the server notes beside its objects.
+/// The server's data beside its objects.
 #[derive(Default)]
 struct Notes {
     chats: Vec<String>,
@@ -145,7 +145,7 @@ fn play_tick(server: &mut Server, now: Time, notes: &mut Notes, is_over: bool) -
     Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }
 
-/// A player comes, or comes back to the fighter that waits for it.
+/// A player joins, or comes back to its waiting fighter.
 fn admit(server: &mut Server, connection: ConnectionId, player: u64, team: u8) -> Result<(), Failure> {
     server.subscribe(connection, SCOREBOARD, 10)?;
     server.subscribe(connection, team_channel(team), 1)?;
@@ -162,7 +162,7 @@ fn admit(server: &mut Server, connection: ConnectionId, player: u64, team: u8) -
     Ok(())
 }
 
-/// Does what a chat asks for. False if it asks for nothing.
+/// Executes the command in a chat. False if there is none.
 fn obey(server: &mut Server, from: ConnectionId, text: &str) -> Result<bool, Failure> {
     let Some((id, fighter)) = server.owned_objects::<Fighter>(from).next() else { return Ok(false) };
     let (place, team) = (fighter.position, fighter.team);
@@ -179,7 +179,7 @@ fn obey(server: &mut Server, from: ConnectionId, text: &str) -> Result<bool, Fai
     Ok(true)
 }
 
-/// Moves the shots, and ends those that hit somebody or have flown for long.
+/// Moves the shots, and ends those that have hit a fighter or have flown for long.
 fn fly(server: &mut Server) {
     let targets: Vec<_> = server.objects::<Fighter>().map(|(id, fighter)| (id, fighter.position)).collect();
     let mut ended = Vec::new();
@@ -222,14 +222,14 @@ fn steer(server: &mut Server, player: ConnectionId, steering: &Steering) -> Resu
     Ok(())
 }
 
-/// A player: it steers, and notes what it is told.
+/// A player: it steers, and records its events.
 struct Bot {
     client: Client,
     player: u64,
     heard: Vec<String>,
     explosions: usize,
     shots_seen: usize,
-    /// How often a ball became its own, and somebody else's.
+    /// How often a ball became its own, and stopped being its own.
     balls: [usize; 2],
 }
 
@@ -262,7 +262,7 @@ impl Bot {
     }
 }
 
-/// Where bots come in.
+/// Creates bots with their tokens.
 struct Door {
     address: SocketAddr,
     issuer: TokenIssuer,
@@ -278,7 +278,7 @@ impl Door {
         Ok(Bot { client, player, heard: Vec::new(), explosions: 0, shots_seen: 0, balls: [0; 2] })
     }
 
-    /// Updates the bots until `what` has come true, for 20 s at most.
+    /// Updates the bots until `what` is true, for 20 s at most.
     fn wait(&self, bots: &mut [Bot], what: &str, is_true: impl Fn(&[Bot]) -> bool) -> Result<(), Failure> {
         let end = self.clock.now().after(Duration::from_secs(20));
         while !is_true(bots) {
@@ -308,7 +308,7 @@ impl Door {
     }
 }
 
-/// Plays with so many bots, which fight for so long. Fails if something does not come true.
+/// Plays with this many bots, which fight for this long. Fails if a check fails.
 pub(crate) fn play(count: u64, lasts: Duration) -> Result<(), Failure> {
     let objects = Schema::builder().kind::<Fighter>().kind::<Shot>().kind::<Score>().kind::<Flag>().kind::<Ball>();
     let schema = Arc::new(objects.kind::<Chat>().kind::<Explosion>().kind::<Steering>().build()?);
@@ -345,7 +345,7 @@ pub(crate) fn play(count: u64, lasts: Duration) -> Result<(), Failure> {
     let at = place_of(&all[0]);
     all[0].say("/explode")?;
     let away_m = |bot: &Bot| f64::from((place_of(bot)[0] - at[0]).hypot(place_of(bot)[1] - at[1]));
-    // Who stands at the edge to a centimetre may feel it or not.
+    // A fighter within a centimetre of the edge may be hit or not.
     let feels = |bot: &Bot| (away_m(bot) - BLAST_M).abs() < 0.02 || (bot.explosions == 1) == (away_m(bot) < BLAST_M);
     door.wait(all, "those near an explosion felt it, and nobody else", |all| all.iter().all(feels))?;
 
@@ -366,7 +366,7 @@ pub(crate) fn play(count: u64, lasts: Duration) -> Result<(), Failure> {
     all[4].client.close_after_flush(clock.now(), "bedtime", Duration::from_secs(10));
     door.wait(all, "a player has left with a last word", |all| all[4].client.is_over() && all[3].heard.len() == 2)?;
     all[4] = join(5)?;
-    all[5] = join(6)?; // the one before has crashed: no word from it
+    all[5] = join(6)?; // the former one has crashed without a message
     let is_back = |all: &[Bot]| [4, 5].map(|index| all[index].me().map(|(id, _)| id)) == fighters;
     door.wait(all, "it and one that crashed are back, with their fighters", is_back)?;
     let ended_with = |bot: &Bot, text| bot.client.end_reason().is_some_and(|why| why.to_string().contains(text));

@@ -16,7 +16,7 @@ struct Particle {
 
 const PARTICLES: u64 = 100;
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {

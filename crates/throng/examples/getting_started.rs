@@ -41,7 +41,7 @@ fn schema() -> Result<Arc<Schema>, Failure> {
     Ok(Arc::new(Schema::builder().kind::<Fighter>().kind::<Chat>().kind::<Steering>().build()?))
 }
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 fn server() -> Result<(Server, TokenIssuer), Failure> {
@@ -51,7 +51,7 @@ fn server() -> Result<(Server, TokenIssuer), Failure> {
     Ok((Server::bind("127.0.0.1:0".parse()?, schema()?, options)?, issuer))
 }
 
-/// A lane that is reliable and ordered: the first of the three that there are by default.
+/// A reliable, ordered lane: the first of the three default lanes.
 const LANE: u8 = 0;
 
 fn play_tick(server: &mut Server) -> Result<(), Failure> {
@@ -93,7 +93,7 @@ fn play_tick(server: &mut Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One frame of a client: what it is told, and what it does.
+/// One frame of a client: it handles its events, and acts.
 fn play_frame(client: &mut Client, now: Time, heard: &mut Vec<String>) -> Result<(), Failure> {
     client.update(now)?;
     while let Some(event) = client.poll_event() {

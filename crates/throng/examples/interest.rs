@@ -18,7 +18,7 @@ struct Walker {
 /// Walkers stand at these distances from the viewer, in metres.
 const DISTANCES_M: [f32; 4] = [5.0, 35.0, 95.0, 400.0];
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {

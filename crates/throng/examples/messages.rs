@@ -24,7 +24,7 @@ struct Answer {
 
 const ORDERED: u8 = 0;
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {

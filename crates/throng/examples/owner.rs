@@ -25,7 +25,7 @@ struct Player {
     name: String,
 }
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -30,7 +30,7 @@ impl Runner {
     }
 }
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {

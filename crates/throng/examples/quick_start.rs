@@ -15,7 +15,7 @@ struct Player {
     ammunition: u16,
 }
 
-/// Names this game and its version.
+/// A number for this game and its version.
 const PROTOCOL_ID: u64 = 1;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Vectors of other libraries as fields: each component like a number of its own, three as a position or direction, four
+//! Vectors of other libraries as fields: each component like a separate number, three as a position or direction, four
 //! as a rotation.
 
 #[cfg(any(feature = "glam", feature = "mint"))]
