@@ -66,8 +66,8 @@ counters! {
 counters! {
     /// What a conditioned path did to the datagrams given to it.
     ///
-    /// `pushed + duplicated` = `delivered` + `lost` + `lost_in_burst` + `dropped_by_rate` + `dropped_by_memory` + those
-    /// still under way.
+    /// `pushed + duplicated` = `delivered` + `lost` + `lost_in_burst` + `dropped_by_rate` + `dropped_by_mtu` +
+    /// `dropped_by_memory` + those still under way.
     ConditionCounters {
         /// Datagrams given to the path.
         pushed,
@@ -83,6 +83,8 @@ counters! {
         reordered,
         /// Dropped at the tail of the full bottleneck queue.
         dropped_by_rate,
+        /// Dropped because they are longer than the path carries.
+        dropped_by_mtu,
         /// Dropped because the conditioner's memory limit was reached. Not a property of the path: raise the limit
         /// when a run shows any.
         dropped_by_memory,

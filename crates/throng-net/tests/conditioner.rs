@@ -224,6 +224,17 @@ fn every_preset_loses_what_it_says() {
     }
 }
 
+#[test]
+fn a_path_loses_what_is_longer_than_it_carries_and_nothing_else() {
+    let condition = Condition { mtu: Some(1_200), ..Condition::NONE };
+    let mut way = Conditioner::new(condition, 1, InFlightLimit::PEER).expect("valid");
+    for bytes in [1_172, 1_173, 20] {
+        way.push(Time(0), &vec![1; bytes]);
+    }
+    let arrived: Vec<usize> = std::iter::from_fn(|| way.pop(Time(0)).map(|arrival| arrival.bytes.len())).collect();
+    assert_eq!((arrived, way.counters().dropped_by_mtu), (vec![1_172, 20], 1));
+}
+
 proptest! {
     #[test]
     fn every_datagram_is_accounted_for(
@@ -234,6 +245,7 @@ proptest! {
         hold in 0.0..=1.0_f64,
         jitter_us in 0..50_000_u32,
         bytes_per_s in 1_u64..1_000_000,
+        mtu in prop::option::of(68..1_500_u16),
         pushes in prop::collection::vec((0..5_000_u64, 0..1_500_usize), 1..200),
     ) {
         let condition = Condition {
@@ -244,6 +256,7 @@ proptest! {
             duplicate,
             reorder: Some(Reordering { probability: hold, hold_us: 9_000 }),
             rate: Some(RateLimit { bytes_per_s, queue_bytes: 20_000 }),
+            mtu,
         };
         let mut way = Conditioner::new(condition, seed, InFlightLimit { datagrams: 40, bytes: 30_000 }).expect("valid");
         let mut now = Time(0);
@@ -263,7 +276,7 @@ proptest! {
         }
         let c = *way.counters();
         prop_assert_eq!(c.delivered, delivered);
-        let gone = c.lost + c.lost_in_burst + c.dropped_by_rate + c.dropped_by_memory;
+        let gone = c.lost + c.lost_in_burst + c.dropped_by_rate + c.dropped_by_mtu + c.dropped_by_memory;
         prop_assert_eq!(c.pushed + c.duplicated, c.delivered + gone);
         prop_assert!(way.next_at().is_none());
     }

@@ -157,7 +157,7 @@ const PASSED_MAX: usize = 4;
 const LEAST_ROOM_BYTES: usize = 12;
 
 /// A piece that is longer than this may not fit beside messages, which may take half of every packet.
-const HALF_PACKET_BYTES: usize = 560;
+const HALF_PACKET_BYTES: usize = 480;
 
 /// So many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;

@@ -33,8 +33,9 @@ use crate::store::ObjectStore;
 /// Segments are cut at about this size: three of them, and what stands before each, fill a packet.
 pub(crate) const SEGMENT_TARGET_BYTES: usize = 384;
 
-/// The longest that one entry may be, so that it fits into a packet whatever stands before it.
-pub const ENTRY_MAX_BYTES: usize = 1_000;
+/// The longest that one entry may be, so that it fits into a packet whatever stands before it, on every path: a frame is
+/// shared, and what is cut for long packets is still to be sent when a path carries short ones only.
+pub const ENTRY_MAX_BYTES: usize = 960;
 
 const TOMBSTONES_PER_SEGMENT: usize = 64;
 /// 256 bytes of a roster.

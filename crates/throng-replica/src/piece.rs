@@ -21,8 +21,9 @@ pub(crate) struct Piece {
     pub(crate) named: bool,
 }
 
-/// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it.
-pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + ENTRY_MAX_BYTES + 32;
+/// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it. In the
+/// segment, 8 bytes stand before a run, 3 begin it, and the entry ends with a byte.
+pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + 16 + ENTRY_MAX_BYTES;
 
 /// The part of a packet that pieces may fill.
 pub(crate) struct PieceWriter<'a> {

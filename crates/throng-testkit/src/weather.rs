@@ -3,7 +3,8 @@
 use fastrand::Rng;
 use throng_net::{BurstLoss, Condition, Reordering};
 
-/// A path that delays, jitters, doubles, reorders, and loses up to 30 %: sometimes bit by bit, sometimes in bursts.
+/// A path that delays, jitters, doubles, reorders, and loses up to 30 %: sometimes bit by bit, sometimes in bursts. Some carry no
+/// full packets; all carry those of the handshake.
 ///
 /// Its delay stays below 100 ms one way.
 pub fn storm(rng: &mut Rng) -> Condition {
@@ -19,6 +20,7 @@ pub fn storm(rng: &mut Rng) -> Condition {
         duplicate: 0.1 * rng.f64(),
         reorder: Some(reorder),
         rate: None,
+        mtu: (rng.u32(..4) == 0).then(|| rng.u16(1_106..1_250)),
     }
 }
 

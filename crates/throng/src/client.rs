@@ -14,7 +14,7 @@ use throng_link::session::{
     Blame, CloseCause, CloseCode, CloseReason, InputError, LaneId, LaneOptions, OptionsError, Rest, Session,
     SessionOptions, Statistics,
 };
-use throng_net::{BindError, Driver, ReceiveError, Transmit, UdpDriver, UdpOptions};
+use throng_net::{BindError, Driver, ReceiveError, SendError, Transmit, UdpDriver, UdpOptions};
 use throng_replica::{ClientOptions as ReplicaOptions, DespawnReason, LIMBO_SLACK_TICKS, ReplicaClient};
 use throng_schema::{FieldMask, Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
@@ -307,6 +307,14 @@ impl<D: Decoder> ClientCore<D> {
                 true
             }
             State::Over => false,
+        }
+    }
+
+    /// The local interface has refused a datagram of [`poll_transmit`](Self::poll_transmit) that has this length: those that
+    /// follow are shorter.
+    pub fn handle_too_large(&mut self, now: Time, datagram_bytes: usize) {
+        if let State::Open(link) = &mut self.state {
+            link.session.handle_too_large(now, datagram_bytes);
         }
     }
 
@@ -809,8 +817,7 @@ impl<D: Decoder> Client<D> {
         });
         for answer in self.answers.drain(..) {
             let Some(to) = self.core.server() else { break };
-            // What cannot be sent is a lost packet; the driver counts it.
-            let _ = self.driver.send(now, &Transmit::single(to, &answer));
+            send(&mut *self.driver, &mut self.core, now, &Transmit::single(to, &answer));
         }
         self.flush(now);
         received.map(|_| ())
@@ -827,10 +834,16 @@ impl<D: Decoder> Client<D> {
             {
                 self.driver = driver;
             }
-            // What cannot be sent is a lost packet; the driver counts it.
-            let _ = self.driver.send(now, &Transmit::single(to, &self.out));
+            send(&mut *self.driver, &mut self.core, now, &Transmit::single(to, &self.out));
         }
         let _ = self.driver.flush(now);
+    }
+}
+
+/// What cannot be sent is a lost packet; the driver counts it.
+fn send<D: Decoder>(driver: &mut dyn Driver, core: &mut ClientCore<D>, now: Time, transmit: &Transmit<'_>) {
+    if let Err(SendError::TooLarge { bytes }) = driver.send(now, transmit) {
+        core.handle_too_large(now, bytes);
     }
 }
 

@@ -111,10 +111,10 @@ impl Worker {
             self.write_group(job, peers, slots);
             self.seal_group(job, base, peers, first_span);
             match &mut way {
-                Way::Driver(driver) => self.send(job, base, peers, |transmit| driver.send(job.now, transmit)),
+                Way::Driver(driver) => self.send(job, base, &mut *peers, |transmit| driver.send(job.now, transmit)),
                 Way::Own => {
                     if let Some(mut sender) = self.sender.take() {
-                        self.send(job, base, peers, |transmit| sender.send(job.now, transmit));
+                        self.send(job, base, &mut *peers, |transmit| sender.send(job.now, transmit));
                         self.sender = Some(sender);
                     }
                 }
@@ -179,17 +179,24 @@ impl Worker {
         &mut self,
         job: Job<'_, R>,
         base: usize,
-        peers: &[Option<Box<Peer>>],
+        peers: &mut [Option<Box<Peer>>],
         mut send: impl FnMut(&Transmit<'_>) -> Result<usize, SendError>,
     ) {
         self.lap.enter(Subsystem::Send, job.stopwatch.ns());
-        for batch in self.spans.chunk_by(|a, b| a.peer == b.peer) {
+        let mut rest = &self.spans[..];
+        while !rest.is_empty() {
+            let (batch, others) = rest.split_at(batch_len(rest));
+            rest = others;
             let (first, last) = (batch[0], batch[batch.len() - 1]);
-            let Some(peer) = &peers[first.peer as usize - base] else { continue };
+            let Some(peer) = &mut peers[first.peer as usize - base] else { continue };
             let bytes = &self.buffer[first.start as usize..(last.start + last.len) as usize];
             let transmit = Transmit { to: peer.address, bytes, segment_bytes: first.len as usize };
-            let sent = send(&transmit).unwrap_or_else(|_| {
-                self.send_errors += 1;
+            let sent = send(&transmit).unwrap_or_else(|error| {
+                let is_mended = match error {
+                    SendError::TooLarge { bytes } => peer.session.handle_too_large(job.now, bytes),
+                    _ => false,
+                };
+                self.send_errors += u64::from(!is_mended);
                 0
             });
             self.send_dropped += (batch.len() - sent.min(batch.len())) as u64;
@@ -202,7 +209,7 @@ impl Worker {
     pub(crate) fn send_kept<R: Replication>(
         &mut self,
         job: Job<'_, R>,
-        peers: &[Option<Box<Peer>>],
+        peers: &mut [Option<Box<Peer>>],
         driver: &mut dyn Driver,
     ) {
         self.send(job, 0, peers, |transmit| driver.send(job.now, transmit));
@@ -217,6 +224,16 @@ impl Worker {
     pub(crate) fn keeps(&self) -> bool {
         self.sender.is_none()
     }
+}
+
+/// How many of the first packets leave in one segmented send: those of one peer, all of one length but the last, which may
+/// be shorter. A probe of the path's size is longer than the packets after it.
+fn batch_len(spans: &[Span]) -> usize {
+    let first = spans[0];
+    let is_same = |span: &&Span| span.peer == first.peer && span.len == first.len;
+    let full = spans.iter().take_while(is_same).count();
+    let has_end = spans.get(full).is_some_and(|span| span.peer == first.peer && span.len < first.len);
+    full + usize::from(has_end)
 }
 
 /// Reads a little of each connection of a group, so that the processor fetches them all at once instead of waiting for
@@ -244,5 +261,23 @@ pub(crate) fn is_delivered(delivery: Delivery) -> Option<bool> {
         Delivery::Delivered => Some(true),
         Delivery::Lost => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_one_length_and_a_shorter_one_leave_together() {
+        let lengths = |lens: &[(u32, u32)]| {
+            let spans: Vec<Span> = lens.iter().map(|&(peer, len)| Span { peer, start: 0, len }).collect();
+            batch_len(&spans)
+        };
+        assert_eq!(lengths(&[(1, 9), (1, 9), (1, 5), (1, 5)]), 3);
+        assert_eq!(lengths(&[(1, 9), (1, 9), (2, 9)]), 2);
+        assert_eq!(lengths(&[(1, 9), (2, 5)]), 1);
+        assert_eq!(lengths(&[(1, 7), (1, 9), (1, 7)]), 1);
+        assert_eq!(lengths(&[(1, 9), (1, 7), (1, 7)]), 2);
     }
 }

@@ -66,6 +66,9 @@ impl Waiting {
     }
 }
 
+// Whatever replication has to say fits into a packet of its own, on every path.
+const _: () = assert!(throng_replica::PIECE_MAX_BYTES <= throng_link::session::MIN_REST_BYTES);
+
 /// Where one sealed datagram lies in the worker's buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -181,7 +184,8 @@ impl Peer {
         self.session.close(now, reason);
     }
 
-    /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length.
+    /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length, and
+    /// but a probe of the path's size.
     pub(crate) fn write_packets<R: Replication>(
         &mut self,
         now: Time,

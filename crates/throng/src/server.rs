@@ -533,7 +533,7 @@ impl<R: Replication> Server<R> {
                     }
                 });
                 for worker in self.workers.iter_mut().filter(|worker| worker.keeps()) {
-                    worker.send_kept(job, &self.peers.slots, &mut *self.driver);
+                    worker.send_kept(job, &mut self.peers.slots, &mut *self.driver);
                 }
             }
         }

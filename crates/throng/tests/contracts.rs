@@ -18,6 +18,7 @@ mod joining;
 mod large_messages;
 mod messages;
 mod no_leak;
+mod path_size;
 mod quiet_connections;
 mod real_sockets;
 mod safe_limits;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throng_link::netcode::{Connected, Opener, PacketKind, Sealer};
 use throng_link::session::{
-    Blame, CloseCode, CloseReason, Delivery, OptionsError, PacketError, Rest, SendError, Session,
+    Blame, CloseCode, CloseReason, Delivery, MIN_REST_BYTES, OptionsError, PacketError, Rest, SendError, Session,
 };
 use throng_wire::{Tick, Time};
 
 use super::section::{HEAD_BYTES, MAX_ENTRY_BYTES, Section, begin_movement, put_wanted};
-use super::{DATAGRAM_BYTES, DATAGRAM_OVERHEAD_BYTES, Freshness, LANE, session_options};
+use super::{Freshness, LANE, session_options};
 use crate::packet::{self, Header, Message, Messages, entry_len, put_message};
 
 /// Movement that may wait to be sent; more displaces the oldest.
@@ -295,8 +295,5 @@ fn write_section(
     true
 }
 
-// Beside the longest header of a session and what seals a datagram, the longest entry has room.
-const _: () = assert!(
-    MAX_ENTRY_BYTES + HEAD_BYTES + (DATAGRAM_OVERHEAD_BYTES as usize - 28) + 24 <= DATAGRAM_BYTES,
-    "movement does not fit into a datagram"
-);
+// The longest entry has room in a packet of its own on every path.
+const _: () = assert!(MAX_ENTRY_BYTES + HEAD_BYTES <= MIN_REST_BYTES, "movement does not fit into a datagram");

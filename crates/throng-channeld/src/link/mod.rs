@@ -26,8 +26,6 @@ use crate::frame;
 
 /// The lane of everything but movement.
 pub const LANE: LaneId = LaneId(0);
-/// Small enough for the paths of the internet: the longest datagram of either end, in bytes of UDP payload.
-pub const DATAGRAM_BYTES: usize = 1_200;
 /// What a datagram costs beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4), seal (16).
 pub const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 /// The most that one end sends per second. Congestion lowers it.

@@ -15,8 +15,9 @@
 
 /// Bytes of a movement section before its entries.
 pub const HEAD_BYTES: usize = 5;
-/// The longest entries that fit into a section, whatever else is in the packet's header, in bytes.
-pub const MAX_ENTRY_BYTES: usize = 1_100;
+/// The longest entries that fit into a section, whatever else is in the packet's header and however short the packets are
+/// that the path carries, in bytes.
+pub const MAX_ENTRY_BYTES: usize = 1_000;
 
 const MOVEMENT: u8 = 1;
 const WANTED: u8 = 2;

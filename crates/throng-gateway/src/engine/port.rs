@@ -77,7 +77,7 @@ pub trait Datagrams: Send + Sync {
     /// gap.
     fn settled_bytes(&self) -> u64;
 
-    /// Takes the entries of one frame, at most [1,100 bytes](throng_channeld::link::section::MAX_ENTRY_BYTES), to be sent
+    /// Takes the entries of one frame, at most [1,000 bytes](throng_channeld::link::section::MAX_ENTRY_BYTES), to be sent
     /// once and together. If an earlier frame of the same subscription still waits, this one takes its place: it tells
     /// all that the other did.
     ///

@@ -113,6 +113,8 @@ const CUBIC_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 const PACKET_BYTES: f64 = 1_250.0;
 /// After silence, the rate before is reached again from this share of it.
 const RESUME_SHARE: f64 = 0.25;
+/// A fall that is no older than this may have been for long packets that vanish.
+const RECENT_FALL_MICROS: u64 = 3_000_000;
 /// Packets that must be lost in silence before it means that nothing gets through.
 const MIN_SILENT_LOSSES: u32 = 3;
 
@@ -157,6 +159,8 @@ pub(super) struct Control {
     failed_drains: u32,
     /// The rate before it last fell for loss, and when that was.
     fallen: (f64, Time),
+    /// The rate before long packets began to vanish.
+    undoubted: f64,
     delivered_bytes_per_s: u32,
 }
 
@@ -336,6 +340,7 @@ impl Control {
             heard_at: now,
             silent_losses: 0,
             fallen: (0.0, now),
+            undoubted: 0.0,
             base_micros: u32::MAX,
             is_queue_foreign: false,
             gone_at: now,
@@ -413,6 +418,24 @@ impl Control {
         self.silent_losses = self.silent_losses.saturating_add(1);
         if let Some(round) = self.round_mut(round) {
             round.lost += 1;
+        }
+    }
+
+    /// Several long packets in a row are lost: perhaps for their length, which is no reason to send less.
+    pub(super) fn on_path_doubted(&mut self, now: Time) {
+        let (before, at) = self.fallen;
+        let is_recent = now.micros_since(at) < RECENT_FALL_MICROS;
+        self.undoubted = self.rate.max(if is_recent { before } else { 0.0 });
+    }
+
+    /// They were lost for their length: what was carried before is carried again.
+    pub(super) fn on_path_shrunk(&mut self, now: Time) {
+        let resume = self.undoubted.min(self.limit);
+        if self.rate < resume && !matches!(self.state, State::Dark { .. }) {
+            self.state = State::Start { proven: resume };
+            self.set_rate(self.rate.max(resume * RESUME_SHARE));
+            self.valid_from = now;
+            self.loss.forget();
         }
     }
 

@@ -38,13 +38,47 @@ pub(super) struct Sent {
     /// The newest input that it carries.
     pub(super) newest_input: Option<u32>,
     pub(super) bytes: u16,
+    /// With all that surrounds it.
+    pub(super) datagram_bytes: u16,
     pub(super) is_eliciting: bool,
+    /// It is sent to find out whether so long a datagram arrives.
+    pub(super) is_size_probe: bool,
+    /// A packet that was sent later had arrived when this one was called lost.
+    pub(super) is_overtaken: bool,
     /// For the congestion control, if it is eliciting.
     pub(super) stamp: Stamp,
     is_settled: bool,
     run_count: u16,
     /// Position of its first run, counted from the start of the session, wrapping.
     first_run: u32,
+}
+
+#[cfg(test)]
+impl Sent {
+    /// A packet of which only this is known.
+    pub(super) fn in_a_test(
+        sequence: u64,
+        sent_at: Time,
+        datagram_bytes: usize,
+        is_size_probe: bool,
+        is_overtaken: bool,
+    ) -> Sent {
+        Sent {
+            sequence,
+            sent_at,
+            told: None,
+            newest_input: None,
+            bytes: datagram_bytes as u16,
+            datagram_bytes: datagram_bytes as u16,
+            is_eliciting: true,
+            is_size_probe,
+            is_overtaken,
+            stamp: Stamp::default(),
+            is_settled: true,
+            run_count: 0,
+            first_run: 0,
+        }
+    }
 }
 
 /// Receives the verdicts. The packet's runs of message pieces come with it.
@@ -184,7 +218,10 @@ impl Flight {
             told,
             newest_input: None,
             bytes: 0,
+            datagram_bytes: 0,
             is_eliciting: false,
+            is_size_probe: false,
+            is_overtaken: false,
             stamp: Stamp::default(),
             is_settled: false,
             run_count: 0,
@@ -249,7 +286,10 @@ impl Flight {
             }
             if !sent.is_settled && ack.has(sent.sequence) {
                 if behind == 0 {
-                    newest = Some(Newest { sent_at: sent.sent_at, stamp: sent.is_eliciting.then_some(sent.stamp) });
+                    newest = Some(Newest {
+                        sent_at: sent.sent_at,
+                        stamp: (sent.is_eliciting && !sent.is_size_probe).then_some(sent.stamp),
+                    });
                 }
                 oldest_at = if sent.is_eliciting { Some(sent.sent_at) } else { oldest_at };
                 self.settle(index, Delivery::Delivered, settle);
@@ -290,6 +330,7 @@ impl Flight {
             };
             let deadline = Time(sent.sent_at.0.saturating_add(micros));
             if newer_acked >= patience.packet_threshold || deadline <= now {
+                self.sent[index].is_overtaken = newer_acked > 0;
                 self.settle(index, Delivery::Lost, settle);
                 continue;
             }

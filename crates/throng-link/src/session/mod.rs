@@ -59,6 +59,7 @@ mod inputs;
 mod lane;
 mod options;
 mod pace;
+mod path_size;
 pub mod plan;
 mod receive;
 mod received;
@@ -83,6 +84,7 @@ pub use options::{
     LaneKind, LaneOptions, MAX_LANES, MAX_PACKETS_IN_FLIGHT, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES,
     SessionOptions,
 };
+pub use path_size::{MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES, MIN_REST_BYTES};
 pub use plan::{Envelope, MAX_PACKETS_PER_FLUSH, OpenPacket, PacketPlan, Rest};
 pub use receive::PacketInfo;
 pub use statistics::{Counters, Statistics};
@@ -93,6 +95,7 @@ use flight::{Flight, Patience};
 use inputs::{InputReceiver, InputSender};
 use lane::{Lanes, SendTally};
 use pace::Pacer;
+use path_size::PathSize;
 use received::Received;
 use round_trip::RoundTrip;
 use settle::Concerned;
@@ -103,7 +106,7 @@ const MAX_PROBES: u32 = 4;
 
 /// One end of a connection, above the sealed packet.
 ///
-/// An idle session takes about 1 KiB; lanes, inputs and packet records take memory when they are first used, within
+/// An idle session takes 1.3 KiB; lanes, inputs and packet records take memory when they are first used, within
 /// the limits of the [`SessionOptions`]. In the steady state no call allocates, except [`Session::poll_message`]'s
 /// vectors that are not given back to [`Session::recycle`], and messages above 1 KiB or in several parts.
 #[derive(Debug)]
@@ -113,6 +116,7 @@ pub struct Session {
     flight: Flight,
     round_trip: RoundTrip,
     pacer: Pacer,
+    path_size: PathSize,
     lanes: Lanes,
     inputs_out: InputSender,
     inputs_in: InputReceiver,
@@ -153,6 +157,7 @@ impl Session {
             flight: Flight::new(options.max_in_flight),
             round_trip: RoundTrip::new(),
             pacer: Pacer::new(&options, now),
+            path_size: PathSize::new(),
             lanes: Lanes::new(Arc::clone(&options)),
             inputs_out: InputSender::new(options.first_input, options.input_redundancy),
             inputs_in: InputReceiver::new(options.first_input),
@@ -286,14 +291,21 @@ impl Session {
     /// The packets take another path from now on, with this round trip if it is known. What was learned of the old path
     /// is forgotten, and what is under way on it counts as lost, but says nothing about the new path.
     pub fn on_new_path(&mut self, now: Time, round_trip: Option<Duration>) {
-        let (flight, mut concerned) = self.flight_and_concerned();
+        let (flight, mut concerned) = self.flight_and_concerned(now);
         flight.give_up_all(&mut concerned);
         self.round_trip = RoundTrip::new();
+        self.path_size = PathSize::new();
         self.pacer.on_new_path(&self.options, now);
         (self.probe_at, self.probes) = (None, 0);
         if let Some(round_trip) = round_trip {
             self.assume_round_trip(round_trip);
         }
+    }
+
+    /// The local interface has refused a datagram of this length. False if it is no longer than
+    /// [`MIN_DATAGRAM_BYTES`]: then there is no packet that would pass.
+    pub fn handle_too_large(&mut self, now: Time, datagram_bytes: usize) -> bool {
+        self.path_size.on_refused(datagram_bytes, now)
     }
 
     /// Does what is due by time alone: verdicts, the end of unfinished messages, the idle timeout.
@@ -334,10 +346,18 @@ impl Session {
         let (has_place, has_place_for_data) = (!self.flight.is_full(0), !self.flight.is_full(self.spare_packets()));
         let urgent = [acknowledgement, inputs].into_iter().flatten().fold(self.keep_alive_at(), Time::min);
         let urgent = has_place.then(|| urgent.max(self.pacer.allows_at(1 - plan::MAX_DEBT_BYTES)));
-        let messages = (self.lanes.is_due() && has_place_for_data)
-            .then(|| self.pacer.allows_at(self.pacer.cost_bytes(plan::MIN_DATA_ROOM_BYTES)));
+        let allows = |payload_bytes: usize| self.pacer.allows_at(self.pacer.cost_bytes(payload_bytes));
+        let size_probe = self.path_size.due().filter(|_| has_place_for_data);
+        let size_probe = size_probe.map(|(bytes, at)| (at, at.max(allows(bytes.min(MAX_PAYLOAD_BYTES)))));
+        let messages = (self.lanes.is_due() && has_place_for_data).then(|| allows(plan::MIN_DATA_ROOM_BYTES));
+        // Messages wait for a probe that is due.
+        let messages = messages.map(|at| match size_probe {
+            Some((due_at, sent_at)) if due_at <= at => at.max(sent_at),
+            _ => at,
+        });
         let idle = after(self.last_received_at, self.idle_timeout);
-        let sometimes = [urgent, unfinished, messages, self.flight.deadline(), self.probe_at];
+        let size_probe = size_probe.map(|(_, at)| at);
+        let sometimes = [urgent, unfinished, messages, size_probe, self.flight.deadline(), self.probe_at];
         Some(sometimes.into_iter().flatten().fold(idle, Time::min))
     }
 
@@ -384,6 +404,7 @@ impl Session {
             round_trip_min: micros(self.round_trip.smallest_micros()),
             sending_rate_bytes_per_s: self.pacer.rate(),
             delivered_bytes_per_s: self.pacer.delivered_bytes_per_s(),
+            datagram_bytes: self.path_size.datagram_bytes(),
             packets_in_flight: self.flight.packets(),
             pending_message_bytes: self.lanes.pending_bytes(),
         }
@@ -392,7 +413,7 @@ impl Session {
     fn end(&mut self, cause: CloseCause) {
         if self.closed.is_none() {
             self.closed = Some(Box::new(cause));
-            let (flight, mut concerned) = self.flight_and_concerned();
+            let (flight, mut concerned) = self.flight_and_concerned(self.last_received_at);
             flight.discard(&mut concerned);
         }
     }
@@ -406,7 +427,7 @@ impl Session {
     fn detect_losses(&mut self, now: Time) {
         if !self.flight.is_empty() {
             let patience = self.patience();
-            let (flight, mut concerned) = self.flight_and_concerned();
+            let (flight, mut concerned) = self.flight_and_concerned(now);
             flight.detect_losses(now, patience, &mut concerned);
         }
         if !self.pacer.may_judge() {
@@ -434,12 +455,15 @@ impl Session {
         }
     }
 
-    fn flight_and_concerned(&mut self) -> (&mut Flight, Concerned<'_>) {
+    fn flight_and_concerned(&mut self, now: Time) -> (&mut Flight, Concerned<'_>) {
         let concerned = Concerned {
             received: &mut self.received,
             inputs: &mut self.inputs_out,
             lanes: &mut self.lanes,
             pacer: &mut self.pacer,
+            path_size: &mut self.path_size,
+            now,
+            newest_sent: self.flight.newest_sent().unwrap_or_default(),
             counters: &mut self.counters,
         };
         (&mut self.flight, concerned)

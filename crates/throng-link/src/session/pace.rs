@@ -139,12 +139,22 @@ impl Pacer {
         self.tokens -= self.cost_bytes(payload_bytes) * MICROS_PER_S;
     }
 
-    /// The packet that was paid for last asks for an acknowledgement: the path is judged by it.
-    pub(super) fn on_eliciting(&mut self, now: Time, payload_bytes: usize, smoothed_micros: u32) -> Stamp {
-        let bytes = payload_bytes + self.overhead_bytes as usize;
+    /// The packet that was paid for last is a size probe: those behind it wait for it, and nothing is judged by it.
+    pub(super) fn on_size_probe(&mut self, now: Time, payload_bytes: usize) {
+        self.begin_burst(now);
+        self.burst.bytes += self.cost_bytes(payload_bytes) as u64;
+    }
+
+    fn begin_burst(&mut self, now: Time) {
         if now > self.burst.at {
             self.burst = Burst { at: now, interval_micros: now.micros_since(self.burst.at), bytes: 0 };
         }
+    }
+
+    /// The packet that was paid for last asks for an acknowledgement: the path is judged by it.
+    pub(super) fn on_eliciting(&mut self, now: Time, payload_bytes: usize, smoothed_micros: u32) -> Stamp {
+        let bytes = payload_bytes + self.overhead_bytes as usize;
+        self.begin_burst(now);
         let behind_micros = match self.burst.bytes {
             0 => 0,
             bytes => {
@@ -173,6 +183,18 @@ impl Pacer {
 
     pub(super) fn on_lost(&mut self, stamp: Stamp) {
         self.control.on_lost(stamp.round);
+    }
+
+    /// Long packets may have been lost for their length.
+    pub(super) fn on_path_doubted(&mut self, now: Time) {
+        self.control.on_path_doubted(now);
+    }
+
+    /// They were.
+    pub(super) fn on_path_shrunk(&mut self, now: Time) {
+        self.refill(now);
+        self.control.on_path_shrunk(now);
+        self.take_rate();
     }
 
     pub(super) fn on_spurious(&mut self, packets: u64) {

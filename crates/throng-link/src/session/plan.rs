@@ -8,19 +8,17 @@
 //! There is a plan, in this order of precedence,
 //!
 //! 1. for a close reason that is due;
-//! 2. for messages and the rest, as far as the allowance reaches and packets may be under way. If both wait, whichever was
+//! 2. for a probe of the path's size (`path_size.rs`), which nothing but an acknowledgement goes with. It waits for the
+//!    allowance, and messages and the rest wait for it;
+//! 3. for messages and the rest, as far as the allowance reaches and packets may be under way. If both wait, whichever was
 //!    sent fewer bytes goes first: half of a packet for each, or packets in turn when the rest needs whole packets;
-//! 3. for inputs, a due acknowledgement, a keep-alive or a probe of the tail, although the allowance is spent: such packets are small, and
+//! 4. for inputs, a due acknowledgement, a keep-alive or a probe of the tail, although the allowance is spent: such packets are small, and
 //!    withholding them makes the path look worse than it is. They make a debt, which ends when it reaches a bound.
 
 use throng_wire::{Tick, Time};
 
 use super::Session;
 use super::wire::MAX_PAYLOAD_BYTES;
-
-/// All datagrams of a flush but the last have this length, so that they travel in one system call. Small enough for
-/// the paths of the internet.
-pub(super) const DATAGRAM_BYTES: usize = 1_200;
 
 /// Packets that [`Session::poll_packet`] plans for one value of `now`.
 ///
@@ -64,9 +62,9 @@ impl Envelope {
         Envelope { sequence, head_bytes: 0, tail_bytes: 0 }
     }
 
-    /// The payload of a datagram of full length.
-    pub(super) fn full_payload_bytes(self) -> usize {
-        DATAGRAM_BYTES.saturating_sub(self.head_bytes + self.tail_bytes).min(MAX_PAYLOAD_BYTES)
+    /// The payload of a datagram of this length.
+    pub(super) fn payload_bytes(self, datagram_bytes: usize) -> usize {
+        datagram_bytes.saturating_sub(self.head_bytes + self.tail_bytes).min(MAX_PAYLOAD_BYTES)
     }
 }
 
@@ -83,12 +81,26 @@ pub(super) struct Purpose {
     pub(super) takes_rest: bool,
     /// Messages and the rest both wait.
     is_contended: bool,
+    /// The packet is filled with zeros.
+    pub(super) is_size_probe: bool,
 }
 
 impl Purpose {
     /// For the session alone: a close reason, inputs, an acknowledgement, a keep-alive.
     pub(super) fn session(room_bytes: usize) -> Purpose {
-        Purpose { room_bytes, message_bytes: 0, takes_inputs: true, takes_rest: false, is_contended: false }
+        Purpose {
+            room_bytes,
+            message_bytes: 0,
+            takes_inputs: true,
+            takes_rest: false,
+            is_contended: false,
+            is_size_probe: false,
+        }
+    }
+
+    /// To find out whether a datagram with this payload arrives.
+    pub(super) fn size_probe(payload_bytes: usize) -> Purpose {
+        Purpose { takes_inputs: false, is_size_probe: true, ..Purpose::session(payload_bytes) }
     }
 
     /// For messages, if some wait, and the rest. `message_lead_bytes` is by how much more messages have had lately.
@@ -105,6 +117,7 @@ impl Purpose {
             takes_inputs: true,
             takes_rest: true,
             is_contended: messages && rest != Rest::Empty,
+            is_size_probe: false,
         };
         match rest {
             Rest::Empty => messages.then_some(all),
@@ -219,6 +232,10 @@ impl OpenPacket<'_> {
         debug_assert!(self.out.len() <= end, "{} bytes too many were appended", self.out.len() - end);
         self.out.truncate(end);
         let mut bytes = self.out.len() - self.body;
+        if self.purpose.is_size_probe {
+            // It stands beside the row.
+            return self.seal_off(bytes.max(self.purpose.room_bytes));
+        }
         self.session.note_shares(self.purpose.is_contended, self.message_bytes, bytes - self.own_bytes);
         self.session.note_sending(self.now, bytes > self.own_bytes);
         let is_full_length = self.purpose.room_bytes == self.full_bytes;
@@ -226,7 +243,7 @@ impl OpenPacket<'_> {
         let has_data = |rest| rest != Rest::Empty || self.session.has_own_data();
         if let Some(rest) = row.filter(|rest| is_full_length && bytes < self.full_bytes && has_data(*rest)) {
             let balance_bytes = self.session.balance_after(self.now, self.full_bytes);
-            if self.session.purpose(self.now, self.full_bytes, rest, balance_bytes).is_some() {
+            if self.session.purpose(self.now, self.envelope, rest, balance_bytes).is_some() {
                 bytes = self.full_bytes;
                 self.session.note_sending(self.now, true);
             }
@@ -236,7 +253,12 @@ impl OpenPacket<'_> {
             // be an allowance left; it keeps.
             self.session.flushed_packets = MAX_PACKETS_PER_FLUSH;
         }
-        self.session.finish_packet(self.now, bytes);
+        self.seal_off(bytes);
+    }
+
+    /// The payload has `bytes` in all; those that are missing are zeros.
+    fn seal_off(&mut self, bytes: usize) {
+        self.session.finish_packet(self.now, self.envelope, self.purpose, bytes);
         self.out.resize(self.body + bytes + self.envelope.tail_bytes, 0);
     }
 }

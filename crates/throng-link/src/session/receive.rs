@@ -123,7 +123,7 @@ impl Session {
 
     fn take_ack(&mut self, now: Time, arrived: Time, ack: &Ack, checked: CheckedAck) {
         let delivered = self.counters.packets_delivered;
-        let (flight, mut concerned) = self.flight_and_concerned();
+        let (flight, mut concerned) = self.flight_and_concerned(now);
         let Acknowledged { newest, oldest_at, spurious } = flight.acknowledge(checked, &mut concerned);
         self.counters.packets_spurious += spurious;
         if spurious > 0 {

@@ -114,11 +114,15 @@ impl Received {
         (self.waiting > 0).then_some((self.waiting, self.waiting_since))
     }
 
+    /// The acknowledgement for a packet that is sent now has been written, and nothing waits for one any more.
+    pub(super) fn note_answered(&mut self) {
+        self.waiting = 0;
+    }
+
     /// The acknowledgement for a packet that is sent now: the narrowest that leaves out nothing of which the peer may
     /// not have heard.
-    pub(super) fn acknowledge(&mut self, now: Time) -> Option<Ack> {
+    pub(super) fn acknowledge(&self, now: Time) -> Option<Ack> {
         let newest = self.newest?;
-        self.waiting = 0;
         let span = newest.saturating_sub(self.untold);
         let required = u64::from(u32::MAX) >> 32u64.saturating_sub(newest);
         let width = match span <= 32 && self.before[0] & required == required {

@@ -1,9 +1,12 @@
 //! What the verdict on a packet means for the rest of the session.
 
+use throng_wire::Time;
+
 use super::flight::{Delivery, Sent, Settle};
 use super::inputs::InputSender;
 use super::lane::{Lanes, PieceRun};
 use super::pace::Pacer;
+use super::path_size::{PathSize, SizeVerdict};
 use super::received::Received;
 use super::statistics::Counters;
 
@@ -13,13 +16,17 @@ pub(super) struct Concerned<'a> {
     pub(super) inputs: &'a mut InputSender,
     pub(super) lanes: &'a mut Lanes,
     pub(super) pacer: &'a mut Pacer,
+    pub(super) path_size: &'a mut PathSize,
+    pub(super) now: Time,
+    pub(super) newest_sent: u64,
     pub(super) counters: &'a mut Counters,
 }
 
 impl Concerned<'_> {
     fn on_delivered(&mut self, sent: &Sent, runs: impl Iterator<Item = PieceRun>) {
         self.counters.packets_delivered += 1;
-        if sent.is_eliciting {
+        self.path_size.on_delivered(sent);
+        if sent.is_eliciting && !sent.is_size_probe {
             self.pacer.on_delivered(sent.stamp, usize::from(sent.bytes));
         }
         if let Some(told) = sent.told {
@@ -37,7 +44,19 @@ impl Concerned<'_> {
         self.counters.packets_lost += 1;
         // Whoever does not wait for an acknowledgement learns nothing from its absence.
         if sent.is_eliciting {
-            self.pacer.on_lost(sent.stamp);
+            match sent.is_size_probe {
+                // Its length may be the reason.
+                true => self.counters.size_probes_lost += 1,
+                false => self.pacer.on_lost(sent.stamp),
+            }
+            match self.path_size.on_lost(sent, self.newest_sent) {
+                SizeVerdict::Nothing => {}
+                SizeVerdict::Doubted => self.pacer.on_path_doubted(self.now),
+                SizeVerdict::Shrunk => {
+                    self.counters.path_shrinks += 1;
+                    self.pacer.on_path_shrunk(self.now);
+                }
+            }
         }
         if let Some(number) = sent.newest_input {
             self.inputs.on_lost(number);

@@ -20,6 +20,12 @@ pub struct Counters {
     pub packets_lost: u64,
     /// Packets that were acknowledged after they had been declared lost.
     pub packets_spurious: u64,
+    /// Packets of padding that were sent to find out whether so long a datagram arrives.
+    pub size_probes_sent: u64,
+    /// Those of them whose verdict was *lost*.
+    pub size_probes_lost: u64,
+    /// Times that the path no longer carried datagrams as long as before.
+    pub path_shrinks: u64,
     /// Packets received twice, dropped.
     pub packets_duplicate: u64,
     /// Packets so old that it is unknown whether they were received before, dropped.
@@ -68,6 +74,9 @@ pub struct Statistics {
     pub sending_rate_bytes_per_s: u32,
     /// What was acknowledged per second in the last full round of the congestion controller.
     pub delivered_bytes_per_s: u32,
+    /// The length of full datagrams, as far as the path is known:
+    /// [`MIN_DATAGRAM_BYTES`](super::MIN_DATAGRAM_BYTES) to [`MAX_DATAGRAM_BYTES`](super::MAX_DATAGRAM_BYTES).
+    pub datagram_bytes: usize,
     /// Packets without verdict.
     pub packets_in_flight: usize,
     /// Bytes of messages that wait to be sent or, on reliable lanes, delivered.

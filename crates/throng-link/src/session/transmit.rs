@@ -53,15 +53,23 @@ impl Session {
         if !is_rising || self.is_flushed(now) {
             return None;
         }
-        let full_bytes = envelope.full_payload_bytes();
-        let purpose = self.purpose(now, full_bytes, rest, self.pacer.balance_bytes(now))?;
+        let full_bytes = envelope.payload_bytes(self.path_size.datagram_bytes());
+        let purpose = self.purpose(now, envelope, rest, self.pacer.balance_bytes(now))?;
         Some(PacketPlan::new(self, now, envelope, full_bytes, purpose))
     }
 
     /// Bytes that the rest may take now: the allowance, or none if there is no packet for it.
     pub fn rest_allowance_bytes(&self, now: Time, envelope: Envelope) -> usize {
-        let balance_bytes = self.pacer.balance_bytes(now);
-        let purpose = self.purpose(now, envelope.full_payload_bytes(), Rest::Waiting, balance_bytes);
+        let mut balance_bytes = self.pacer.balance_bytes(now);
+        let (waits, size_probe) = self.size_probe(now, envelope, balance_bytes);
+        if let Some(size_probe) = size_probe {
+            balance_bytes -= self.pacer.cost_bytes(size_probe.room_bytes);
+        }
+        let full_bytes = envelope.payload_bytes(self.path_size.datagram_bytes());
+        let purpose = match self.is_stopped(now) || self.closing.is_some() || waits {
+            true => None,
+            false => self.data_purpose(full_bytes, Rest::Waiting, balance_bytes),
+        };
         if purpose.is_some_and(|purpose| purpose.takes_rest) { balance_bytes.max(0) as usize } else { 0 }
     }
 
@@ -70,28 +78,56 @@ impl Session {
         self.flushed_at == now && self.flushed_packets >= MAX_PACKETS_PER_FLUSH
     }
 
+    /// Whether nothing at all is sent now.
+    fn is_stopped(&self, now: Time) -> bool {
+        self.is_closed() || self.is_flushed(now) || self.flight.is_full(0) || self.flight.is_undrained()
+    }
+
     /// Whether messages or inputs wait to be sent.
     pub(super) fn has_own_data(&self) -> bool {
         self.lanes.is_due() || self.inputs_out.is_due()
     }
 
     /// What the next packet is for, if there is one with this much left to send.
-    pub(super) fn purpose(&self, now: Time, full_bytes: usize, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
-        if self.is_closed() || self.is_flushed(now) || self.flight.is_full(0) || self.flight.is_undrained() {
+    pub(super) fn purpose(&self, now: Time, envelope: Envelope, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
+        let full_bytes = envelope.payload_bytes(self.path_size.datagram_bytes());
+        if self.is_stopped(now) {
             return None;
         }
         if let Some(closing) = &self.closing {
             return (closing.next_at() <= now).then_some(Purpose::session(full_bytes));
         }
-        let room_bytes = (balance_bytes - self.pacer.cost_bytes(0)).clamp(0, full_bytes as i64) as usize;
-        if room_bytes >= MIN_DATA_ROOM_BYTES && !self.flight.is_full(self.spare_packets()) {
-            let messages = self.lanes.is_due();
-            if let Some(purpose) = Purpose::data(room_bytes, full_bytes, messages, rest, self.message_lead_bytes) {
-                return Some(purpose);
-            }
+        let (waits, size_probe) = self.size_probe(now, envelope, balance_bytes);
+        if size_probe.is_some() {
+            return size_probe;
+        }
+        if !waits && let Some(purpose) = self.data_purpose(full_bytes, rest, balance_bytes) {
+            return Some(purpose);
         }
         let is_urgent = self.has_urgent(now) && balance_bytes > -MAX_DEBT_BYTES;
         is_urgent.then_some(Purpose::session(full_bytes))
+    }
+
+    /// What the next packet is for if it takes messages or the rest.
+    fn data_purpose(&self, full_bytes: usize, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
+        let room_bytes = (balance_bytes - self.pacer.cost_bytes(0)).clamp(0, full_bytes as i64) as usize;
+        if room_bytes < MIN_DATA_ROOM_BYTES || self.flight.is_full(self.spare_packets()) {
+            return None;
+        }
+        Purpose::data(room_bytes, full_bytes, self.lanes.is_due(), rest, self.message_lead_bytes)
+    }
+
+    /// Whether a probe of the path's size waits for the allowance, and the probe if it can be sent now.
+    fn size_probe(&self, now: Time, envelope: Envelope, balance_bytes: i64) -> (bool, Option<Purpose>) {
+        let Some((bytes, _)) = self.path_size.due().filter(|&(_, at)| at <= now) else { return (false, None) };
+        let is_pinging = self.is_probe_due(now) || self.is_keep_alive_due(now);
+        if is_pinging || self.flight.is_full(self.spare_packets()) {
+            // What is sent first is small, and arrives.
+            return (false, None);
+        }
+        let payload_bytes = envelope.payload_bytes(bytes);
+        let is_allowed = balance_bytes >= self.pacer.cost_bytes(payload_bytes);
+        (!is_allowed, is_allowed.then(|| Purpose::size_probe(payload_bytes)))
     }
 
     /// Packets that are kept for what is urgent.
@@ -147,7 +183,10 @@ impl Session {
         self.flushed_packets += 1;
         self.flight.begin(sequence, now, self.received.newest());
         let start = out.len();
-        self.write_header(now, tick, out);
+        self.write_header(now, tick, purpose.is_size_probe, out);
+        if purpose.is_size_probe {
+            return 0;
+        }
         if self.closing.is_some() {
             self.write_close(now, start, out);
             return 0;
@@ -179,16 +218,27 @@ impl Session {
         self.message_lead_bytes = self.message_lead_bytes.clamp(-MAX_LEAD_BYTES, MAX_LEAD_BYTES);
     }
 
-    /// Ends the packet that was begun, which has become `total_bytes` long.
-    pub(super) fn finish_packet(&mut self, now: Time, total_bytes: usize) {
+    /// Ends the packet that was begun, whose payload has become `total_bytes` long.
+    pub(super) fn finish_packet(&mut self, now: Time, envelope: Envelope, purpose: Purpose, total_bytes: usize) {
         let probe_micros = self.round_trip.probe_micros(self.options.ack_delay);
         let give_up_micros = self.round_trip.give_up_micros(self.options.ack_delay);
+        let datagram_bytes = envelope.head_bytes + total_bytes + envelope.tail_bytes;
         self.pacer.on_sent(now, total_bytes);
+        if purpose.is_size_probe {
+            self.pacer.on_size_probe(now, total_bytes);
+            self.path_size.on_probe(envelope.sequence);
+            self.counters.size_probes_sent += 1;
+            self.last_eliciting_at = now;
+        } else if 4 * datagram_bytes >= 3 * self.path_size.datagram_bytes() {
+            self.path_size.on_full();
+        }
         let mut is_eliciting = false;
         if let Some(sent) = self.flight.newest_mut() {
             sent.bytes = total_bytes as u16;
+            sent.datagram_bytes = datagram_bytes.min(usize::from(u16::MAX)) as u16;
+            sent.is_size_probe = purpose.is_size_probe;
             is_eliciting = sent.is_eliciting;
-            if is_eliciting {
+            if is_eliciting && !purpose.is_size_probe {
                 sent.stamp = self.pacer.on_eliciting(now, total_bytes, self.round_trip.smoothed_micros());
             }
         }
@@ -209,14 +259,22 @@ impl Session {
         }
     }
 
-    fn write_header(&mut self, now: Time, tick: Tick, out: &mut Vec<u8>) {
+    fn write_header(&mut self, now: Time, tick: Tick, is_size_probe: bool, out: &mut Vec<u8>) {
         let ack = self.received.acknowledge(now);
+        if !is_size_probe {
+            // What a probe says may not arrive, and is said again in the next packet.
+            self.received.note_answered();
+        }
         let mut flags = 0;
         if let Some(ack) = &ack {
             flags |= flag::ACK | ack.width.code() << flag::WIDTH_SHIFT;
         }
         if self.input_ack.is_some() {
             flags |= flag::INPUT_ACK;
+        }
+        if is_size_probe {
+            flags |= flag::PING;
+            self.mark_eliciting();
         }
         if self.is_probe_due(now) {
             self.probes += 1;

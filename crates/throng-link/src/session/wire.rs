@@ -41,6 +41,9 @@ pub const MAX_INPUT_BYTES: usize = 64;
 /// The most inputs that one packet repeats.
 pub const MAX_INPUT_REDUNDANCY: usize = 16;
 
+/// The longest header of a packet: flags, the widest acknowledgement, tick, number of an input.
+pub(super) const HEADER_MAX_BYTES: usize = 1 + 3 + 1 + 32 + 4 + 2;
+
 /// How far back an acknowledgement reaches behind its newest sequence.
 pub(super) const ACK_REACH: u64 = 256;
 /// An end that finds more packets than this at once answers before it has taken them all.

@@ -136,8 +136,11 @@ impl Pair {
             match end.session.handle_packet_of(self.now, arrived, sequence, &payload) {
                 Ok(Some(packet)) => {
                     assert!(end.taken.insert(sequence), "packet {sequence} was taken twice");
-                    end.replication_bytes_received += packet.rest.len() as u64;
-                    assert!(packet.rest.iter().all(|&byte| byte == 0xEE), "replication bytes were changed");
+                    // Zeros at the end are padding.
+                    let padding = packet.rest.iter().rev().take_while(|&&byte| byte == 0).count();
+                    let rest = &packet.rest[..packet.rest.len() - padding];
+                    end.replication_bytes_received += rest.len() as u64;
+                    assert!(rest.iter().all(|&byte| byte == 0xEE), "replication bytes were changed");
                 }
                 Ok(None) => {}
                 Err(error) => panic!("an honest packet was refused: {error}"),

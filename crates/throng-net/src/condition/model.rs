@@ -1,7 +1,7 @@
 use fastrand::Rng;
 use throng_wire::Time;
 
-use super::bottleneck::depart;
+use super::bottleneck::{HEADER_BYTES, depart};
 use super::{Condition, ConditionError, Reordering};
 use crate::ConditionCounters;
 
@@ -46,6 +46,8 @@ pub enum LossCause {
     InBurst,
     /// At the full queue of the bottleneck.
     QueueFull,
+    /// It is too long for the path.
+    TooLong,
 }
 
 impl PathModel {
@@ -95,6 +97,9 @@ impl PathModel {
 
     /// Decides over a datagram of `bytes` that enters the path at `now`.
     pub fn fate(&mut self, now: Time, bytes: usize) -> Fate {
+        if self.condition.mtu.is_some_and(|mtu| bytes as u64 + HEADER_BYTES > u64::from(mtu)) {
+            return Fate::Lost(LossCause::TooLong);
+        }
         let Some(departs) = self.pass_bottleneck(now, bytes) else {
             return Fate::Lost(LossCause::QueueFull);
         };
@@ -164,6 +169,7 @@ impl ConditionCounters {
             Fate::Lost(LossCause::Alone) => self.lost += 1,
             Fate::Lost(LossCause::InBurst) => self.lost_in_burst += 1,
             Fate::Lost(LossCause::QueueFull) => self.dropped_by_rate += 1,
+            Fate::Lost(LossCause::TooLong) => self.dropped_by_mtu += 1,
             Fate::Arrives { copy_at, held_back, .. } => {
                 self.duplicated += u64::from(copy_at.is_some());
                 self.reordered += u64::from(*held_back);

@@ -3,7 +3,7 @@ use std::str::FromStr;
 /// The condition of a path in one direction.
 ///
 /// ```text
-/// in -> bottleneck queue (rate) -> loss, bursts -> duplication -> delay + jitter, reordering -> out
+/// in -> longest packet (mtu) -> bottleneck queue (rate) -> loss, bursts -> duplication -> delay + jitter, reordering -> out
 /// ```
 ///
 /// A round trip over two such paths takes twice the delay. The default is a perfect path.
@@ -25,7 +25,13 @@ pub struct Condition {
     pub reorder: Option<Reordering>,
     /// The bottleneck.
     pub rate: Option<RateLimit>,
+    /// The longest IP packet that passes, in bytes: 28 more than the datagram. Longer ones are lost, and nobody is told.
+    /// At least 68; `None` for no limit.
+    pub mtu: Option<u16>,
 }
+
+/// Every IPv4 path carries packets of this length (RFC 791).
+const LEAST_MTU: u16 = 68;
 
 /// Losses in bursts: the model of Gilbert (1960) and Elliott (1963), stepped once per datagram.
 ///
@@ -103,6 +109,7 @@ impl Condition {
                 duplicate: 0.000_2,
                 reorder: Some(Reordering { probability: 0.001, hold_us: 5_000 }),
                 rate: Some(RateLimit { bytes_per_s: 2_500_000, queue_bytes: 64 << 10 }),
+                mtu: None,
             },
         },
         Preset {
@@ -116,6 +123,7 @@ impl Condition {
                 duplicate: 0.000_5,
                 reorder: Some(Reordering { probability: 0.005, hold_us: 15_000 }),
                 rate: Some(RateLimit { bytes_per_s: 1_000_000, queue_bytes: 128 << 10 }),
+                mtu: None,
             },
         },
         Preset {
@@ -129,13 +137,22 @@ impl Condition {
                 duplicate: 0.01,
                 reorder: Some(Reordering { probability: 0.02, hold_us: 40_000 }),
                 rate: Some(RateLimit { bytes_per_s: 125_000, queue_bytes: 64 << 10 }),
+                mtu: None,
             },
         },
     ];
 
     /// A perfect path: what goes in comes out at once.
-    pub const NONE: Condition =
-        Condition { delay_us: 0, jitter_us: 0, loss: 0.0, burst: None, duplicate: 0.0, reorder: None, rate: None };
+    pub const NONE: Condition = Condition {
+        delay_us: 0,
+        jitter_us: 0,
+        loss: 0.0,
+        burst: None,
+        duplicate: 0.0,
+        reorder: None,
+        rate: None,
+        mtu: None,
+    };
 
     /// A path on which nothing arrives.
     pub const BLACKOUT: Condition = Condition { loss: 1.0, ..Condition::NONE };
@@ -182,6 +199,9 @@ impl Condition {
         if self.rate.is_some_and(|rate| rate.bytes_per_s == 0) {
             return Err(ConditionError::NoRate);
         }
+        if let Some(mtu) = self.mtu.filter(|mtu| *mtu < LEAST_MTU) {
+            return Err(ConditionError::SmallMtu { mtu });
+        }
         Ok(())
     }
 }
@@ -222,6 +242,12 @@ pub enum ConditionError {
     /// The bottleneck would never pass anything.
     #[error("rate.bytes_per_s is 0: leave the rate out for no limit, or set loss to 1 for a dead path")]
     NoRate,
+    /// No IPv4 path has it.
+    #[error("mtu is {mtu}: every path carries IP packets of at least 68 bytes; leave the mtu out for no limit")]
+    SmallMtu {
+        /// The value.
+        mtu: u16,
+    },
 }
 
 impl ConditionError {
@@ -231,6 +257,7 @@ impl ConditionError {
             ConditionError::NotAProbability { .. } => "not_a_probability",
             ConditionError::EndlessBurst => "endless_burst",
             ConditionError::NoRate => "no_rate",
+            ConditionError::SmallMtu { .. } => "small_mtu",
         }
     }
 }
@@ -265,6 +292,7 @@ mod tests {
         assert_eq!(tag(Condition { burst, ..Condition::NONE }), Err("endless_burst"));
         let rate = Some(RateLimit { bytes_per_s: 0, queue_bytes: 1 });
         assert_eq!(tag(Condition { rate, ..Condition::NONE }), Err("no_rate"));
+        assert_eq!(tag(Condition { mtu: Some(67), ..Condition::NONE }), Err("small_mtu"));
         assert_eq!(tag(Condition::BLACKOUT), Ok(()));
     }
 

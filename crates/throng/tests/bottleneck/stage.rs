@@ -244,6 +244,9 @@ impl Stage {
         // What stands is what is left when a tick's packets have gone: the least in 100 ms (RFC 8289 section 3.2).
         let mut waits: Vec<u64> = self.waits_us.chunks(100).filter_map(|waits| waits.iter().min().copied()).collect();
         waits.sort_unstable();
+        // Full packets that a queue drops say nothing about the length that the path carries.
+        let shrinks: u64 = self.seats.iter().map(Seat::path_shrinks).sum();
+        assert_eq!(shrinks, 0, "a loss was taken for a shorter path");
         let quantile = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize] as f64 / 1e3;
         let squares: f64 = sessions.iter().map(|rate| rate * rate).sum();
         Measured {
@@ -329,6 +332,12 @@ impl Seat {
             self.server.send(connection, UNRELIABLE, &chat).expect("an unreliable lane takes everything");
             self.owed_bytes -= 900.0;
         }
+    }
+
+    /// Of both ends.
+    fn path_shrinks(&self) -> u64 {
+        let ours = self.connection.and_then(|connection| self.server.link_statistics(connection));
+        ours.into_iter().chain(self.client.link_statistics()).map(|one| one.counters.path_shrinks).sum()
     }
 
     fn passed(&self) -> Passed {
