@@ -50,7 +50,7 @@ pub enum PublishError {
     Peers {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Comparisons from different machines do not belong on one page.
@@ -77,7 +77,7 @@ pub enum PublishError {
     Page {
         /// The page.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// A file could not be written.
@@ -85,7 +85,7 @@ pub enum PublishError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

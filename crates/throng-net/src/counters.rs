@@ -48,7 +48,7 @@ counters! {
         send_dropped,
         /// Transmits whose datagrams went out one by one because the kernel refused segmentation offload.
         gso_fallbacks,
-        /// Reports that nobody listens at the peer's port. A hint, not a proof: it can be forged.
+        /// Reports that no socket listens at the peer's port. A hint, not a proof: it can be forged.
         refused,
         /// Sends refused: the datagram is longer than the path allows.
         too_large,
@@ -64,7 +64,7 @@ counters! {
 }
 
 counters! {
-    /// What a conditioned path did to the datagrams given to it.
+    /// Counters of a conditioned path.
     ///
     /// `pushed + duplicated` = `delivered` + `lost` + `lost_in_burst` + `dropped_by_rate` + `dropped_by_mtu` +
     /// `dropped_by_memory` + those still under way.

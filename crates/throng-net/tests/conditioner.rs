@@ -100,7 +100,7 @@ fn mean(values: &[f64]) -> f64 {
 
 #[test]
 fn delay_is_uniform_between_its_bounds() {
-    // Jitter below the interval: nobody waits for an earlier datagram.
+    // Jitter below the interval: no datagram waits for an earlier one.
     let condition = Condition { delay_us: 50_000, jitter_us: 900, ..Condition::NONE };
     for seed in SEEDS {
         let (arrivals, _) = run(&condition, seed, 100);

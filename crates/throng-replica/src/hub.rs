@@ -19,18 +19,18 @@ use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
 
-/// What a channel holds: a log of changes that can be asked for everything since a tick.
+/// The state of a channel: a log of changes that can be asked for everything since a tick.
 ///
 /// The one duty that keeps sharing safe: what [`encode`](ChannelState::encode) writes depends on the state, `since`,
 /// the variant and `now` alone, never on who asks.
 pub trait ChannelState: Send + Sync {
-    /// What the state needs to look at while it encodes.
+    /// The data that the state needs while it encodes.
     type Context: Sync;
 
     /// The tick of the newest change.
     fn last_change(&self) -> Tick;
 
-    /// Who stands at or after this tick can be served the changes only; who stands before it needs everything.
+    /// A reader at or after this tick can be served with the changes only; a reader before it needs everything.
     fn horizon(&self) -> Tick;
 
     /// For how many ticks a slot of the channel keeps its meaning after its occupant has gone. A subscription that has
@@ -38,16 +38,16 @@ pub trait ChannelState: Send + Sync {
     /// be taken for one of the slot's former occupant. `u32::MAX` where nothing is ever reused.
     fn retention_ticks(&self) -> u32;
 
-    /// Whether a newcomer has nothing to be told.
+    /// Whether there is nothing to send to a new reader.
     fn is_empty(&self) -> bool;
 
-    /// Whether something that was removed has been forgotten: then whoever stands before the horizon may have it for ever,
-    /// and to be told everything is not enough.
+    /// Whether a removal has been forgotten: then a reader before the horizon may keep the removed object for ever, and
+    /// a complete frame does not help it.
     fn has_forgotten(&self) -> bool {
         false
     }
 
-    /// The newest tick in which so much came at once that nobody should be told of it twice, if there was one.
+    /// The newest tick in which so much came at once that no reader should receive it twice, if there was one.
     fn last_rush(&self) -> Option<Tick> {
         None
     }
@@ -57,8 +57,8 @@ pub trait ChannelState: Send + Sync {
         Frame::default()
     }
 
-    /// What brings a reader up to date who has been sent everything up to `since`, which is before the horizon: where the
-    /// frame begins, and its form. Everything, unless the state can do with less.
+    /// The frame for a reader at `since`, which is before the horizon: its beginning, and its form. Everything, unless
+    /// the state can do with less.
     fn catch_up(&self, since: Tick) -> (Since, Variant) {
         let _ = since;
         (Since::Start, Variant::default())
@@ -107,7 +107,7 @@ pub(crate) struct Channel<S> {
     pub(crate) turns: Turns,
     pub(crate) subscribers: u32,
     in_use: bool,
-    /// The state may have changed since the last plan, and somebody sleeps here.
+    /// The state may have changed since the last plan, and a subscription sleeps here.
     disturbed: bool,
     /// The frames asked for in this tick.
     requests: SmallVec<[Asked; 4]>,
@@ -133,7 +133,8 @@ struct Sleeper {
     subscription: u16,
 }
 
-/// Sleepers that have ended are cleared away when there are more than twice as many as subscribers, and so many.
+/// Sleepers that have ended are cleared away when there are more than twice as many as subscribers, and at least this
+/// many.
 const ENDED_SLEEPERS: usize = 16;
 
 /// One frame to be encoded.
@@ -166,7 +167,7 @@ pub struct Hub<S, C = Connection> {
     counters: HubCounters,
     /// The channel that the sweep looked at last.
     swept: usize,
-    /// What may be written to each connection in the coming tick, by its index.
+    /// The bytes that may be written to each connection in the coming tick, by its index.
     allowances_bytes: Vec<usize>,
     /// Connections of which something was lost since the last review, by index.
     resending: Vec<u32>,
@@ -174,7 +175,7 @@ pub struct Hub<S, C = Connection> {
     candidates: Vec<u16>,
     /// Scratch of [`Planner::ranks`].
     ranks: Vec<(u64, Reverse<u16>)>,
-    /// What streams are due this tick, one stream after the other.
+    /// The due subscriptions of all streams in this tick, one stream after the other.
     dues: Vec<Due>,
 }
 
@@ -227,7 +228,7 @@ pub struct Turns {
     pub(crate) grid_ticks: u32,
 }
 
-/// What the hub has done so far, and what of it this tick.
+/// The counters of the hub, in all and for this tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubCounters {
     /// Frames encoded this tick.
@@ -242,7 +243,7 @@ pub struct HubCounters {
     pub limit_reached: u64,
 }
 
-/// What the writers share: the frames of this tick.
+/// Shared data of the writers: the frames of this tick.
 #[derive(Debug)]
 pub struct Outgoing<'a, S> {
     pub(crate) channels: &'a [Channel<S>],
@@ -260,7 +261,7 @@ impl<S> Clone for Outgoing<'_, S> {
 impl<S> Copy for Outgoing<'_, S> {}
 
 impl<'a, S> Outgoing<'a, S> {
-    /// What a channel holds.
+    /// The content of a channel.
     pub fn state(&self, channel: ChannelIndex) -> &'a S {
         &self.channels[channel.0 as usize].state
     }
@@ -304,7 +305,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.now
     }
 
-    /// What was done so far.
+    /// The work so far.
     pub fn counters(&self) -> HubCounters {
         self.counters
     }
@@ -364,12 +365,12 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.by_key.get(&key).map(|&index| ChannelIndex(index))
     }
 
-    /// What the channel holds.
+    /// The channel's state.
     pub fn state(&self, channel: ChannelIndex) -> &S {
         &self.channels[channel.0 as usize].state
     }
 
-    /// What the channel holds, to be changed.
+    /// The channel's state, mutable.
     pub fn state_mut(&mut self, channel: ChannelIndex) -> &mut S {
         let slot = &mut self.channels[channel.0 as usize];
         if !slot.sleepers.is_empty() && !std::mem::replace(&mut slot.disturbed, true) {
@@ -378,7 +379,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         &mut slot.state
     }
 
-    /// What all channels hold, to be changed in ways that subscribers do not have to be told of.
+    /// The state of all channels, for changes that subscribers do not have to receive.
     pub fn states_quietly_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.channels.iter_mut().filter(|channel| channel.in_use).map(|channel| &mut channel.state)
     }
@@ -393,7 +394,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.channels[channel.0 as usize].turns.grid_ticks = grid_ticks.max(1);
     }
 
-    /// Whether a channel in which somebody waits for a change may have changed since the last plan.
+    /// Whether a channel in which a subscription waits for a change may have changed since the last plan.
     pub fn is_disturbed(&self) -> bool {
         !self.disturbed.is_empty()
     }
@@ -434,8 +435,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.channels[channel.0 as usize].subscribers
     }
 
-    /// Looks at the next `count` channels, going round, and removes those that nobody subscribes to and of which
-    /// `removable` says that they hold nothing.
+    /// Checks the next `count` channels, going round, and removes those without subscribers for which `removable` says
+    /// that they are empty.
     pub fn sweep(&mut self, count: usize, removable: impl Fn(&S) -> bool) {
         for _ in 0..count.min(self.channels.len()) {
             self.swept = (self.swept + 1) % self.channels.len();
@@ -448,10 +449,10 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         }
     }
 
-    /// Removes a channel that nobody subscribes to any more; its index may be used for another.
+    /// Removes a channel without subscribers; its index may be used for another.
     ///
     /// # Panics
-    /// If somebody subscribes to it.
+    /// If it has subscribers.
     pub fn remove(&mut self, channel: ChannelIndex) {
         let slot = &mut self.channels[channel.0 as usize];
         assert_eq!(slot.subscribers, 0, "a channel with subscribers is not removed");
@@ -566,7 +567,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.counters.channels_encoded = self.requested.len() as u64;
     }
 
-    /// Gives those who sleep in channels that have changed since the last plan a turn again.
+    /// Wakes the sleeping subscriptions of channels that have changed since the last plan.
     fn wake_sleepers(&mut self, now: Tick) {
         for index in self.disturbed.drain(..) {
             let channel = &mut self.channels[index as usize];
@@ -664,7 +665,7 @@ impl<S: ChannelState> Hub<S> {
         }
     }
 
-    /// Ends a subscription. The client is told, again and again until it has acknowledged it.
+    /// Ends a subscription. The end is sent to the client, again and again until the client has acknowledged it.
     pub fn unsubscribe(&mut self, id: ConnectionId, subscription: SubscriptionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         if let Some(channel) = connection.unsubscribe(subscription) {
@@ -679,7 +680,7 @@ impl<S: ChannelState> Hub<S> {
         }
     }
 
-    /// A packet is taken for lost: what is still of use is sent again.
+    /// A packet counts as lost: segments that are not outdated are sent again.
     pub fn lost(&mut self, context: &S::Context, id: ConnectionId, sequence: u64) {
         let Some(slot) = self.connections.get_mut(id.index as usize) else { return };
         if slot.generation != id.generation {
@@ -721,14 +722,14 @@ pub struct Planner<'a, S> {
     pub(crate) now: Tick,
     /// The connection that is being planned.
     connection: u32,
-    /// What may be written to it in this tick.
+    /// The bytes that may be written to it in this tick.
     pub(crate) allowance_bytes: usize,
     shared: u64,
     /// Scratch: the subscriptions of one connection that may be due.
     pub(crate) candidates: Vec<u16>,
     /// Scratch: the same by priority.
     pub(crate) ranks: Vec<(u64, Reverse<u16>)>,
-    /// What is due of streams; those of one follow each other.
+    /// The due subscriptions of streams; those of one stream follow each other.
     pub(crate) dues: &'a mut Vec<Due>,
 }
 
@@ -764,7 +765,7 @@ impl<S: ChannelState> Planner<'_, S> {
         request
     }
 
-    /// The number of the request for `(channel, since)` in the form `variant`, made if nobody has asked yet.
+    /// The number of the request for `(channel, since)` in the form `variant`, created if there is none yet.
     pub(crate) fn request(&mut self, channel: u32, since: Since, variant: Variant) -> u32 {
         self.shared += 1;
         let slot = &mut self.channels[channel as usize];

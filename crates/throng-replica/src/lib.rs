@@ -1,9 +1,9 @@
 //! Channels, frames, cohorts: the server half writes, the client half applies.
 //!
 //! In a crowd almost everybody needs the same bytes. So state lives in channels, and a channel is a log: its objects in
-//! order of last change. Who has been sent everything up to tick `since` needs the changes after it, and all who stand
-//! at the same `since` (a *cohort*) share one *frame*, encoded once. A connection is little more than a list of points
-//! in logs.
+//! order of last change. A subscription that has everything up to tick `since` needs the changes after it, and all
+//! subscriptions with the same `since` (a *cohort*) share one *frame*, encoded once. A connection is little more than a
+//! list of points in logs.
 //!
 //! ```text
 //!  spawn, update, despawn                                     subscribe(connection, channel, interval)
@@ -18,12 +18,12 @@
 //!                            delivered(sequence), lost(sequence)                           the same state in the end
 //! ```
 //!
-//! The invariant that keeps sharing safe: a frame depends on the channel, `since` and now, never on who asks. Who may see
-//! what is decided by who may subscribe, and nowhere else.
+//! The invariant that keeps sharing safe: a frame depends on the channel, `since` and now, never on who asks. Only
+//! subscriptions decide who may see something.
 //!
-//! Nothing here knows a socket, a clock or a thread. Packets are byte slices, time is a [`Tick`](throng_wire::Tick), the
-//! fate of a packet is told by the caller, and an [`Executor`] runs what can run in parallel. The bytes do not depend on
-//! the number of threads.
+//! Nothing here knows a socket, a clock or a thread. Packets are byte slices, time is a [`Tick`](throng_wire::Tick),
+//! the caller reports the fate of a packet, and an [`Executor`] runs everything that can run in parallel. The bytes do
+//! not depend on the number of threads.
 //!
 //! ```
 //! use std::sync::Arc;

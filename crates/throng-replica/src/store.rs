@@ -154,7 +154,7 @@ impl ObjectStore {
         &self.arenas[usize::from(entry.kind.0)].field_ticks[start..start + fields]
     }
 
-    /// Quantises the object anew by `quantise` and returns the fields that differ from before; those are now of tick
+    /// Quantises the object again by `quantise` and returns the fields that differ from before; those are now of tick
     /// `now`.
     pub(crate) fn update(&mut self, index: u32, now: Tick, quantise: impl FnOnce(ValuesMut<'_>)) -> FieldMask {
         let ObjectEntry { kind, row, .. } = self.objects[index as usize];

@@ -74,7 +74,7 @@ impl Subscription {
     }
 
     pub(crate) fn begin_frame(&mut self, tick: Tick) {
-        // A newcomer's client holds nothing that an undelivered segment could contradict.
+        // A new subscriber's client holds nothing that an undelivered segment could contradict.
         let basis = match self.stage {
             Stage::Fresh => {
                 // A channel may have been empty for years until now.

@@ -86,7 +86,7 @@ impl fmt::Debug for ShortTick {
     }
 }
 
-/// Microseconds since an origin chosen by whoever drives the machine (usually the start of the process).
+/// Microseconds since an origin chosen by the caller (usually the start of the process).
 ///
 /// The protocol crates never ask for the time: it comes in as an argument, so a test decides how it passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -46,20 +46,20 @@ const MAX_LATE_MESSAGES: usize = 4_096;
 pub struct ClientOptions {
     /// Message lanes; the same as the server's.
     pub lanes: Vec<LaneOptions>,
-    /// What this client may send, in bytes per second with all headers down to IP.
+    /// The send budget of this client, in bytes per second with all headers down to IP.
     pub bytes_per_s: u32,
-    /// A server that is silent for this long is given up.
+    /// The connection ends if the server is silent for this long.
     pub idle_timeout: Duration,
     /// Inputs that each packet carries: the newest and those before it.
     pub input_redundancy: usize,
-    /// Whether objects are decoded. Without, the client is a load for a server and nothing more: it acknowledges, and
-    /// throws away what it does not need for that.
+    /// Whether objects are decoded. If not, the client is only a load for a server: it acknowledges packets and
+    /// discards their state.
     pub decode: Decode,
-    /// Bounds of what is decoded.
+    /// Bounds of decoded state.
     pub replica: ReplicaOptions,
 }
 
-/// What a client does with replication.
+/// The client's half of a replication model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decode {
     /// Applies it.
@@ -81,17 +81,17 @@ impl Default for ClientOptions {
     }
 }
 
-/// Why a client ended, or never came to be.
+/// Why a client ended, or could not connect.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The server did not let us in.
+    /// The server did not accept the connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The connection was open and has ended.
     #[error("{0}")]
     Closed(CloseCause),
-    /// The server sent something that makes no sense. Its fault.
+    /// The server sent something malformed. Its fault.
     #[error("the server sent something malformed: {0}")]
     Malformed(String),
 }
@@ -111,9 +111,9 @@ impl EndReason {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ClientEvent {
-    /// The server has let us in and speaks the same schema.
+    /// The server has accepted the client, and has the same schema.
     Connected {
-        /// What the server calls us.
+        /// The server's id for this connection.
         connection: ConnectionId,
         /// Time between the server's ticks.
         tick_interval: Duration,
@@ -136,12 +136,12 @@ pub enum ClientEvent {
     Despawned {
         /// The object.
         id: ObjectId,
-        /// Whether the server has ended it, or tells nothing of it any more.
+        /// Whether the server has ended it, or only sends no more updates of it.
         reason: DespawnReason,
     },
     /// A message came.
     Message {
-        /// On which lane, counted as in [`ClientOptions::lanes`].
+        /// The lane, counted as in [`ClientOptions::lanes`].
         lane: u8,
         /// The message.
         message: Received,
@@ -175,7 +175,7 @@ pub struct ClientCore<D = ReplicaClient> {
 enum State {
     Connecting(Box<ClientHandshake>),
     Open(Box<Link>),
-    /// Saying good-bye: so many disconnect packets are left.
+    /// Closing: the number of disconnect packets that are left.
     Leaving(Box<Link>, usize),
     Over,
 }
@@ -230,7 +230,7 @@ impl<D: Decoder> ClientCore<D> {
         })
     }
 
-    /// Takes in a datagram. Its content is undefined afterwards.
+    /// Handles a datagram. Its content is undefined afterwards.
     pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) {
         self.handle_arrived(now, now, from, datagram);
     }
@@ -266,8 +266,8 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
-    /// Whether [`poll_transmit`](Self::poll_transmit) has to be called before more datagrams are taken in: more came at once
-    /// than one acknowledgement can name.
+    /// Whether [`poll_transmit`](Self::poll_transmit) has to be called before more datagrams are handled: more came at
+    /// once than one acknowledgement can name.
     pub fn is_answer_due(&self) -> bool {
         matches!(&self.state, State::Open(link) if link.session.is_answer_due())
     }
@@ -318,7 +318,7 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
-    /// When [`poll_transmit`](Self::poll_transmit) next has something to do if nothing comes and nothing is said.
+    /// When [`poll_transmit`](Self::poll_transmit) next has something to do if nothing arrives and nothing is sent.
     pub fn poll_timeout(&self) -> Option<Time> {
         match &self.state {
             State::Connecting(handshake) => handshake.poll_timeout(),
@@ -370,20 +370,21 @@ impl<D: Decoder> ClientCore<D> {
         &self.schema
     }
 
-    /// Whether the server has let us in, speaks our schema, and it is not over.
+    /// Whether the connection is open: the server has accepted this client and its schema, and the connection has not
+    /// ended.
     pub fn is_connected(&self) -> bool {
         self.ended.is_none() && matches!(&self.state, State::Open(link) if link.is_live)
     }
 
-    /// The address of this machine has changed, or may have: the server is asked at once to send to wherever this datagram
-    /// comes from. Without a call, a client finds out by itself after about a second without any word of the server.
+    /// Call this if the address of this machine has changed, or may have: the client at once asks the server to send to
+    /// its new address. Without a call, a client finds out after about a second of silence from the server.
     pub fn on_address_changed(&mut self, now: Time) {
         if let State::Open(link) = &mut self.state {
             link.probe.on_address_changed(now);
         }
     }
 
-    /// Why it is over.
+    /// Why the connection has ended.
     pub fn end_reason(&self) -> Option<&EndReason> {
         self.ended.as_ref()
     }
@@ -412,17 +413,17 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
-    /// The number of the newest input that is in the state of this client's own objects: what
-    /// [`Server::acknowledge_input`](crate::Server::acknowledge_input) was told last before the tick whose state
-    /// [`get`](Self::get) returns for them.
+    /// The number of the newest input that is included in the state of this client's own objects: the last value of
+    /// [`Server::acknowledge_input`](crate::Server::acknowledge_input) before the tick whose state [`get`](Self::get)
+    /// returns for them.
     ///
     /// State and number change together, in the same [`handle`](Self::handle), whatever is lost, late or cut short by
     /// the byte budget: play the inputs after this number once more on what `get` returns, and nothing is counted twice
     /// or left out. An input that changed nothing is acknowledged too, and so are all if the client owns nothing.
     ///
     /// That is promised for all own objects together as long as their changes fit into one packet. If there are more,
-    /// this is the number of the object that was told of longest ago; [`input_acked_by`](Self::input_acked_by) is exact
-    /// for each. A number that is missing between two acknowledged ones is of an input that was lost
+    /// this is the number of the object with the oldest record; [`input_acked_by`](Self::input_acked_by) is exact for
+    /// each. A number that is missing between two acknowledged ones is of an input that was lost
     /// ([`ClientOptions::input_redundancy`]).
     ///
     /// `None` before the first, and always with [`Decode::Nothing`].
@@ -457,14 +458,14 @@ impl<D: Decoder> ClientCore<D> {
         self.replica.as_ref().and_then(|replica| replica.view(id)).is_some_and(|object| object.is_own())
     }
 
-    /// Whether an object has moved to a cell that is sent more seldom and has not said anything of it yet. It is in
-    /// sight, and as old as everything in that cell may be between two turns.
+    /// Whether an object has moved to a cell with a longer interval that has not sent it yet. The object is in sight,
+    /// with state that is as old as all state of that cell may be between two turns.
     pub fn is_stale(&self, id: ObjectId) -> bool {
         self.replica.as_ref().and_then(|replica| replica.view(id)).is_some_and(|object| object.is_awaited)
     }
 
-    /// Sets the `skip_owner` fields of one of this client's own objects, which the server does not tell it, to what the
-    /// client has predicted: [`get`](Self::get) returns them. The other fields of `value` are passed over. False if the
+    /// Sets the `skip_owner` fields of one of this client's own objects, which the server does not send to it, to the
+    /// client's prediction: [`get`](Self::get) returns them. The other fields of `value` are ignored. False if the
     /// object is not this client's, or of another type.
     pub fn predict<T: Replicate>(&mut self, id: ObjectId, value: &T) -> bool {
         let kind = self.schema.kind_id::<T>();
@@ -489,9 +490,9 @@ impl<D: Decoder> ClientCore<D> {
         Ok(())
     }
 
-    /// Leaves at once; the server is told why by the packets to come: go on calling [`poll_transmit`](Self::poll_transmit)
-    /// until [`is_over`](Self::is_over). Messages that have not arrived are cut off: see
-    /// [`close_after_flush`](Self::close_after_flush).
+    /// Leaves at once; the next packets tell the server the reason: continue to call
+    /// [`poll_transmit`](Self::poll_transmit) until [`is_over`](Self::is_over). Messages that have not arrived are cut
+    /// off: see [`close_after_flush`](Self::close_after_flush).
     pub fn close(&mut self, now: Time, reason: &str) {
         match &mut self.state {
             State::Open(link) => link.session.close(now, CloseReason::new(CloseCode::DONE, reason)),
@@ -503,9 +504,9 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
-    /// Leaves when all messages that wait have arrived, and after `within` at the latest: then what has not arrived is cut
-    /// off. Go on as before until [`is_over`](Self::is_over), and send nothing more. Of two calls the first counts. A client
-    /// that is not connected yet leaves at once.
+    /// Leaves when all waiting messages have arrived, and after `within` at the latest: then later messages are cut
+    /// off. Continue as before until [`is_over`](Self::is_over), and send nothing more. Of two calls the first counts.
+    /// A client that is not connected yet leaves at once.
     ///
     /// Messages on unreliable lanes count as arrived when they are sent.
     ///
@@ -531,7 +532,8 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
-    /// Whether it has ended, and the server was told: nothing comes or goes any more. What came before can still be polled.
+    /// Whether the connection has ended, and the server has the reason: nothing is sent or received any more. Earlier
+    /// events can still be polled.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
@@ -560,17 +562,17 @@ impl<D: Decoder> ClientCore<D> {
         objects.filter_map(|object| Some((object.id, self.value_of(&object)?)))
     }
 
-    /// Everything that the client knows of the world, quantised. `None` before the welcome, or if nothing is decoded.
+    /// The whole state that the client has, quantised. `None` before the welcome, or if nothing is decoded.
     pub fn replica(&self) -> Option<&D> {
         self.replica.as_deref()
     }
 
-    /// The newest tick that the server has spoken of; `None` before [`ClientEvent::Connected`].
+    /// The newest tick of any packet from the server; `None` before [`ClientEvent::Connected`].
     pub fn server_tick(&self) -> Option<Tick> {
         self.server_tick
     }
 
-    /// What was measured of the link.
+    /// Measurements of the link.
     pub fn link_statistics(&self) -> Option<Statistics> {
         match &self.state {
             State::Open(link) | State::Leaving(link, _) => Some(link.session.statistics()),
@@ -592,7 +594,7 @@ impl<D: Decoder> ClientCore<D> {
         Some(value)
     }
 
-    /// The next message on one of the game's lanes. Whatever else the server may say on ours means nothing.
+    /// The next message on one of the game's lanes. Other messages of the server on our lane have no meaning.
     fn poll_message(&mut self) -> Option<ClientEvent> {
         if let Some(late) = self.late.pop_front() {
             return Some(late);
@@ -635,7 +637,7 @@ impl<D: Decoder> ClientCore<D> {
             Err(error) => return self.abandon(now, error.to_string()),
         };
         self.replication_bytes += packet.rest.len() as u64;
-        // Before the welcome nobody knows which ticks are meant, and nothing is replicated.
+        // Before the welcome the ticks have no meaning, and nothing is replicated.
         if let Some(newest) = self.server_tick {
             let tick = packet.tick.near(newest);
             self.server_tick = Some(newest.newest(tick));
@@ -653,7 +655,7 @@ impl<D: Decoder> ClientCore<D> {
     /// Looks for the welcome, until it has come.
     fn take_control(&mut self, now: Time) {
         let State::Open(link) = &mut self.state else { return };
-        // A server says nothing for the game before it knows that the welcome was read.
+        // A server sends nothing for the game before it knows that the client has read the welcome.
         let control = std::iter::from_fn(|| link.session.poll_message()).find(|&(lane, _)| lane == CONTROL);
         let Some((_, bytes)) = control else { return };
         let welcome = match Welcome::decode(&bytes) {
@@ -704,7 +706,7 @@ impl<D: Decoder> ClientCore<D> {
 }
 
 impl Link {
-    /// Begins to close if that was asked for, and all messages have arrived or the time for that has passed.
+    /// Begins to close if this was requested, and all messages have arrived or the time for that has passed.
     fn close_if_flushed(&mut self, now: Time) {
         let is_due =
             |leaving: &mut Box<(Time, CloseReason)>| now >= leaving.0 || self.session.pending_message_bytes() == 0;
@@ -727,7 +729,7 @@ pub enum ConnectStartError {
     /// The socket could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The lanes or times are not possible.
+    /// The lanes or times are invalid.
     #[error(transparent)]
     Session(#[from] OptionsError),
     /// The token names no server.
@@ -739,7 +741,7 @@ pub enum ConnectStartError {
 pub struct Client<D = ReplicaClient> {
     core: ClientCore<D>,
     driver: Box<dyn Driver>,
-    /// The socket is our own, to be opened anew when it has to be.
+    /// The socket is our own and can be opened again when needed.
     has_socket: bool,
     out: Vec<u8>,
     /// Written while datagrams were taken in; empty between calls.
@@ -785,18 +787,19 @@ impl<D: Decoder> Client<D> {
         Ok(Client { core, driver, has_socket: false, out: Vec::new(), answers: Vec::new() })
     }
 
-    /// Goes on over another driver: the connection stays, once the server has seen that we are there.
+    /// Continues over another driver: the connection stays, once the server has received a packet from there.
     pub fn replace_driver(&mut self, now: Time, driver: Box<dyn Driver>) {
         self.driver = driver;
         self.has_socket = false;
         self.core.on_address_changed(now);
     }
 
-    /// Goes on from a new UDP socket: for when the system says that the network has changed. The connection stays, once
-    /// the server has seen that we are there. A client that was not made with [`Client::connect`] keeps its driver.
+    /// Continues from a new UDP socket: for when the system reports a change of the network. The connection stays, once
+    /// the server has received a packet from there. A client that was not made with [`Client::connect`] keeps its
+    /// driver.
     ///
     /// # Errors
-    /// The socket could not be opened; the client goes on with the one that it has.
+    /// The socket could not be opened; the client continues with the old one.
     pub fn rebind(&mut self, now: Time) -> Result<(), BindError> {
         if let (true, Some(server)) = (self.has_socket, self.core.server()) {
             self.driver = open_socket(server)?;
@@ -805,12 +808,12 @@ impl<D: Decoder> Client<D> {
         Ok(())
     }
 
-    /// Takes in what has come and sends what is due.
+    /// Handles all received datagrams, and sends all that is due.
     pub fn update(&mut self, now: Time) -> Result<(), ReceiveError> {
         let (core, out, answers) = (&mut self.core, &mut self.out, &mut self.answers);
         let received = self.driver.receive(now, &mut |arrived, from, datagram| {
             core.handle_arrived(now, arrived, from, datagram);
-            // After a pause there may be more than one acknowledgement can name.
+            // After a pause, more packets may be waiting than one acknowledgement can name.
             if core.is_answer_due() && core.poll_transmit(now, out) {
                 answers.push(std::mem::take(out));
             }
@@ -840,14 +843,14 @@ impl<D: Decoder> Client<D> {
     }
 }
 
-/// What cannot be sent is a lost packet; the driver counts it.
+/// A failed send is a lost packet; the driver counts it.
 fn send<D: Decoder>(driver: &mut dyn Driver, core: &mut ClientCore<D>, now: Time, transmit: &Transmit<'_>) {
     if let Err(SendError::TooLarge { bytes }) = driver.send(now, transmit) {
         core.handle_too_large(now, bytes);
     }
 }
 
-/// A socket for whatever server of a token takes us, one after the other: connected to none.
+/// A socket for all servers of a token, which are tried one after the other: it is connected to none.
 fn open_socket(server: SocketAddr) -> Result<Box<dyn Driver>, BindError> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -1,8 +1,8 @@
-//! What comes in: the door for strangers, and the table of those who passed it.
+//! Incoming datagrams: the door for unknown addresses, and the table of connections.
 //!
-//! Datagrams of connections are handled as they come. Those of strangers wait until everything that has come was looked at:
-//! no flood at the door puts off a player's input. So many wait at most, and so many are decrypted in a second; what is
-//! beyond is dropped and counted, and honest clients ask again after 100 ms.
+//! Datagrams of connections are handled at once. Those of unknown addresses wait until all received datagrams were
+//! read, so a flood of join requests does not delay a player's input. The number of waiting datagrams and of
+//! decryptions per second is limited; further ones are dropped and counted, and honest clients ask again after 100 ms.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -19,14 +19,14 @@ use crate::event::ServerEvent;
 use crate::peer::Peer;
 use crate::replication::Replication;
 
-/// Denials that the game is told of in one call of receive.
+/// Most denials that one call of receive reports to the game.
 const DENIALS_TOLD_MAX: usize = 64;
 
 /// The connections, by index, by address and by client.
 pub(crate) struct Peers {
     pub(crate) slots: Vec<Option<Box<Peer>>>,
     by_address: HashMap<AddressKey, u32>,
-    /// Addresses that connections may have moved to: one for each at most.
+    /// Possible new addresses of connections: at most one for each.
     by_candidate: HashMap<AddressKey, u32>,
     by_client: HashMap<u64, u32>,
     free: Vec<u32>,
@@ -110,28 +110,28 @@ impl Hash for AddressKey {
     }
 }
 
-/// Removes an address, unless somebody else has it by now.
+/// Removes an address, unless it has another connection by now.
 fn forget(table: &mut HashMap<AddressKey, u32>, address: SocketAddr, index: u32) {
     if table.get(&AddressKey(address)) == Some(&index) {
         table.remove(&AddressKey(address));
     }
 }
 
-/// What stands between the driver and the connections.
+/// The layer between the driver and the connections.
 pub(crate) struct Inbound {
     pub(crate) door: ServerHandshake,
     session_options: Arc<SessionOptions>,
     client_packets_per_s: u32,
-    /// Strangers' datagrams, one behind the other, and whose they are.
+    /// Datagrams of unknown addresses, one behind the other, with their senders.
     waiting: Vec<u8>,
     strangers: VecDeque<(SocketAddr, usize)>,
     strangers_max: usize,
     replies: Vec<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
-    /// Connections whose clients have come back with a newer token, for the game to be told.
+    /// Connections whose clients have come back with a newer token, for an event to the game.
     #[expect(clippy::vec_box, reason = "a peer lives in a box; to move it out and back in would copy it twice")]
     pub(crate) replaced: Vec<Box<Peer>>,
-    /// Clients that were turned away, for the game to be told.
+    /// Clients that were refused, for an event to the game.
     pub(crate) denied: Vec<ServerEvent>,
     pub(crate) denials_untold: u64,
     pub(crate) datagrams: u64,
@@ -180,7 +180,7 @@ impl Inbound {
         }
     }
 
-    /// Whether a datagram from a connected address may be that of a newcomer or of a connection that moves.
+    /// Whether a datagram from a connected address may be that of a new client or of a connection that moves.
     fn is_for_door(&self, from: SocketAddr, datagram: &[u8], peers: &Peers) -> bool {
         datagram.first() == Some(&0)
             || move_seat(datagram).is_some()
@@ -232,7 +232,7 @@ impl Inbound {
         if !is_response(datagram) {
             return self.knock(now, from, datagram, peers, replication);
         }
-        // Whoever cannot open a packet destroys it, and up to three could be meant.
+        // An attempt to open a packet with the wrong key destroys it, and up to three connections may be meant.
         let original = datagram.to_vec();
         if peers.by_candidate.contains_key(&AddressKey(from)) && self.finish_move(now.time, from, datagram, peers) {
             return;
@@ -267,7 +267,7 @@ impl Inbound {
         self.replies.push((from, reply));
     }
 
-    /// Old tokens are nothing to tell: a request that was doubled on its way, or recorded, shows one.
+    /// Old tokens are not reported: a request that was duplicated in the network, or recorded, has one.
     fn note_denial(&mut self, client_id: u64, denial: Denial) {
         if matches!(denial, Denial::TokenSpent | Denial::TokenExpired) {
             return;

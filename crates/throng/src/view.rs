@@ -1,4 +1,4 @@
-//! What each connection sees of the channels: cells by distance, and what follows from them.
+//! The view of each connection: cells by distance, and the channels that follow from them.
 
 use rustc_hash::FxHashMap;
 use throng_interest::{
@@ -13,10 +13,10 @@ use crate::options::GridOptions;
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
 
-/// The weight of what only its owner may know, and of the channels in which its objects live; that of others is 1.
+/// The weight of the owner's private channel, and of the channels in which its objects live; other channels have 1.
 pub(crate) const OWN_WEIGHT: u8 = 8;
 
-/// The objects that a connection owns, and the channels in which they live: those come first when the budget is short.
+/// The objects that a connection owns, and their channels, which come first when the budget is short.
 #[derive(Default)]
 pub(crate) struct Own {
     objects: Vec<ObjectId>,
@@ -47,7 +47,7 @@ impl Own {
     }
 }
 
-/// What one connection looks at.
+/// The view of one connection.
 pub(crate) struct View {
     pub(crate) connection: ConnectionId,
     /// The client can read everything.
@@ -64,10 +64,11 @@ pub(crate) struct View {
     has_refused: bool,
     /// An object in view lacks the subscription to its facet for others.
     lacks_others: bool,
-    /// What the game subscribed to by hand, and the client's own channel, and the interval asked for. A cell that is in
-    /// view as well has one subscription for both reasons: two of one channel would be at odds over who lives there.
+    /// The game's explicit subscriptions, and the client's own channel, with their intervals. If such a cell is also in
+    /// view, it has one subscription for both reasons: two subscriptions of one channel would disagree about its
+    /// objects.
     pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
-    /// `explicit` is not what it was when `followed` was worked out.
+    /// `explicit` has changed since `followed` was computed.
     pub(crate) explicit_changed: bool,
     pub(crate) own: Own,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
@@ -174,7 +175,7 @@ impl Views {
         }
     }
 
-    /// The view of a connection that sees nothing yet.
+    /// An empty view.
     pub(crate) fn open(&self, connection: ConnectionId) -> View {
         View {
             connection,
@@ -285,7 +286,7 @@ impl Views {
         view.has_refused |= self.refused > refused;
     }
 
-    /// An object belongs to somebody else, who must not follow it any longer, and whose predecessor now may.
+    /// An object has a new owner, who must not follow it any longer, while the former owner now may.
     pub(crate) fn note_owner_change(&mut self) {
         self.owners_changed = true;
     }
@@ -360,7 +361,7 @@ impl Views {
     }
 }
 
-/// What lies beyond the world's end is shown at the border, so who looks from there looks from the border.
+/// A place beyond the world's end is shown at the border, so a viewer there looks from the border.
 fn within(viewpoint: [f64; 3], bounds_m: Option<[[f64; 3]; 2]>) -> [f64; 3] {
     let Some([low, high]) = bounds_m else { return viewpoint };
     std::array::from_fn(|axis| viewpoint[axis].min(high[axis]).max(low[axis]))

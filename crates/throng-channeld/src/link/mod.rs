@@ -26,11 +26,12 @@ use crate::frame;
 
 /// The lane of everything but movement.
 pub const LANE: LaneId = LaneId(0);
-/// What a datagram costs beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4), seal (16).
+/// The overhead of a datagram beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4), seal
+/// (16).
 pub const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 /// The most that one end sends per second. Congestion lowers it.
 const RATE_BYTES_PER_S: u32 = 2_000_000;
-/// What both ends send per second before they know what the path carries.
+/// The initial rate of both ends, in bytes per second, before the path's capacity is known.
 const INITIAL_BYTES_PER_S: u32 = 128_000;
 /// Clients look at their sockets once in a frame, and do not know when packets came; that is no queue in the network.
 const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(100);

@@ -22,12 +22,12 @@ pub const MAX_ENTRY_BYTES: usize = 1_000;
 const MOVEMENT: u8 = 1;
 const WANTED: u8 = 2;
 
-/// What is behind the messages of a packet.
+/// The content behind the messages of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section<'a> {
     /// The client understands movement.
     pub is_wanted: bool,
-    /// What has moved, if anything.
+    /// The movement entries, if any.
     pub movement: Option<Movement<'a>>,
 }
 

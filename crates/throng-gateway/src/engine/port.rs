@@ -1,4 +1,4 @@
-//! Where the engine ends and the sockets begin.
+//! The border between engine and sockets.
 //!
 //! The engine never touches a socket. For each connection it is given an [`Outbox`]; what comes in is handed to it as
 //! [messages](throng_channeld::packet::Message). The order of calls is that of all state machines here: everything that
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use throng_replica::SubscriptionId;
 use throng_wire::Tick;
 
-/// Who a listener is for.
+/// The kind of peers of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// World servers: trusted with what they say about the world.
@@ -53,7 +53,7 @@ pub trait Outbox: Send + Sync {
     /// the buffer for an empty one of its own instead of copying.
     fn send(&self, entries: &mut Vec<u8>);
 
-    /// The peer has said who it is, and is let in. Until then the shell takes little from it.
+    /// The peer has logged in. Until then the shell takes little from it.
     fn admitted(&self) {}
 
     /// Ends the connection, after what is queued has gone out.
@@ -81,13 +81,13 @@ pub trait Datagrams: Send + Sync {
     /// once and together. If an earlier frame of the same subscription still waits, this one takes its place: it tells
     /// all that the other did.
     ///
-    /// What was given to [`Outbox::send`] after the first `after_bytes` bytes is newer. If the peer may have taken some of
+    /// Data given to [`Outbox::send`] after the first `after_bytes` bytes is newer. If the peer may have taken some of
     /// that before the frame, the frame must be thrown away instead, and counts as lost.
     ///
     /// Each frame has one fate, unless a later one took its place or the connection ends.
     fn send(&self, ticket: Ticket, after_bytes: u64, entries: &[u8]);
 
-    /// Appends what has become of frames since the last call. After a lost one,
+    /// Appends the results of frames since the last call. After a lost one,
     /// [`Engine::datagrams_settled`](super::Engine::datagrams_settled) is to be called before long.
     fn take_fates(&self, into: &mut Vec<(Ticket, Fate)>);
 }
@@ -108,7 +108,7 @@ impl Ticket {
     }
 }
 
-/// What became of a datagram.
+/// The result of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// The peer has it.
@@ -124,16 +124,16 @@ pub enum EndCause {
     /// The peer said good-bye, in a way that a process which is killed does not: a close frame, the end of a TLS session.
     /// That a TCP connection has ended does not tell one from the other.
     PeerClosed,
-    /// The transport failed or just ended: reset, timeout, a frame that makes no sense.
+    /// The transport failed or just ended: reset, timeout, a malformed frame.
     Lost,
-    /// It took less than it was sent, for too long or by too much: whoever it was hangs, or cannot be reached any more.
-    /// It may come back, as one that was lost.
+    /// It read too slowly, for too long or by too much: the peer hangs, or is unreachable. It may come back, as one
+    /// that was lost.
     Stalled,
     /// We ended it: kicked, refused, over a limit, shutting down.
     Ours,
 }
 
-/// Somebody was not let in, or was sent away: for the log.
+/// A login was refused, or a connection was closed: for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Which door it came through.
@@ -142,7 +142,7 @@ pub struct Notice {
     pub address: SocketAddr,
     /// Its number in the protocol.
     pub connection: u32,
-    /// Who it says it is. Anything that a peer may say.
+    /// Its claimed name. Anything that a peer may say.
     pub identifier: String,
     /// A stable name of why.
     pub reason: &'static str,
@@ -151,11 +151,11 @@ pub struct Notice {
 /// A question to the authentication provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthRequest {
-    /// Who asks to be let in.
+    /// The peer that wants to log in.
     pub key: Key,
     /// Which door it came through.
     pub side: Side,
-    /// `playerIdentifierToken`: who it says it is.
+    /// `playerIdentifierToken`: its claimed name.
     pub player_identifier_token: String,
     /// `loginToken`: what is to prove it.
     pub login_token: String,
@@ -170,6 +170,6 @@ pub enum AuthVerdict {
     InvalidIdentifier,
     /// The login token does not fit the identifier.
     InvalidLogin,
-    /// It could not decide now. Not let in, and not held against whoever asked.
+    /// It could not decide now. The login fails, but does not count against the peer.
     Unavailable,
 }

@@ -130,7 +130,7 @@ fn of_models(comparison: &Comparison, workload: &str, players: u32) -> String {
     table(&std::iter::once(String::new()).chain(names).collect::<Vec<_>>(), &rows)
 }
 
-/// What is said behind a name or a figure.
+/// The text behind a name or a figure.
 fn marks(is_valid: bool, is_overloaded: bool) -> String {
     let overloaded = if is_overloaded { format!(" {OVERLOADED}") } else { String::new() };
     if is_valid { overloaded } else { format!(" (not valid){overloaded}") }

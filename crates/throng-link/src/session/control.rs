@@ -4,7 +4,7 @@
 //! the bottleneck costs every player more than a lost packet does. So the queue is the first signal and loss the second,
 //! and loss counts only as far as it grows with the rate: radio links lose packets whatever is sent.
 //!
-//! What was sent is judged in rounds of at least a round trip, when the last packet of the round has its verdict:
+//! Sent packets are judged in rounds of at least a round trip, when the last packet of the round has its verdict:
 //!
 //! ```text
 //! Start     twice as fast per round, until there is trouble
@@ -22,17 +22,17 @@
 //! - *Drain* empties the queue, so that the path's own round trip is seen again every few seconds and a queue does not
 //!   become the base (ProbeRTT of BBR, Cardwell et al., ACM Queue 2016). If the round trip does not fall although less is
 //!   sent, or if the queue is back sooner than we can build one, it is not ours. Then politeness starves (Copa section 2.2).
-//! - *Compete* does what RFC 9438 does, with a rate of window by round trip. Now and then, when packets were lost, a drain
-//!   shows whether the queue is ours after all: all who fill a queue lose at the same time, so that several sessions that
-//!   compete with nobody but each other drain it together. A path that became longer looks like a foreign queue for as
-//!   long as the old base is remembered, and costs two or three short drains.
+//! - *Compete* does what RFC 9438 does, with a rate of window by round trip. Now and then, after losses, a drain shows
+//!   whether the queue is ours after all: all flows that fill a queue lose packets at the same time, so several
+//!   sessions that compete only with each other drain it together. A path that became longer looks like a foreign queue
+//!   for as long as the old base is remembered, and costs two or three short drains.
 //! - *Loss* counts when its sum above a tolerated share passes a bound. The share is small where packets wait in a queue.
 //!   Loss that stays when the rate has fallen to about half is the path's own, and is tolerated from then on.
 //! - A rate that is not used up does not rise, and nothing but trouble makes it fall (RFC 7661).
 //!
-//! Limits of it: what one tick sends arrives at once, so a buffer that is shorter than half a tick loses what does not fit,
-//! whatever the rate is, and a path with such a buffer is used to buffer by tick. Who comes to four others needs a minute to
-//! an equal share.
+//! Limits of it: what one tick sends arrives at once, so a buffer that is shorter than half a tick loses what does not
+//! fit, whatever the rate is, and a path with such a buffer is used to buffer by tick. A new flow beside four others
+//! needs a minute to reach an equal share.
 //!
 //! | constant | value | what moved when it was changed (tests in `throng/tests/bottleneck`) |
 //! |---|---|---|
@@ -57,7 +57,7 @@ use throng_wire::Time;
 const MIN_ROUND_MICROS: u64 = 200_000;
 /// A longer round trip does not make the round longer.
 const MAX_ROUND_MICROS: u64 = 1_000_000;
-/// A round has at least so many packets, unless that takes longer than [`MAX_ROUND_MICROS`].
+/// A round has at least this many packets, unless that takes longer than [`MAX_ROUND_MICROS`].
 const MIN_ROUND_PACKETS: u32 = 8;
 /// Rounds that wait for their verdicts. The oldest is judged by what is known when there are more, and forgotten when there
 /// are twice as many.
@@ -70,7 +70,7 @@ const DRAIN_SHARE: f64 = 0.75;
 const DEEP_DRAIN_SHARE: f64 = 0.5;
 const AFTER_DRAIN_SHARE: f64 = 0.9;
 const AFTER_LOSS_SHARE: f64 = 0.85;
-/// A drain ends after so many rounds whatever the round trip does.
+/// A drain ends after this many rounds whatever the round trip does.
 const MAX_DRAIN_ROUNDS: u32 = 16;
 /// A queue that is ours shrinks by at least this share of what the missing bytes say.
 const SHRINKING_SHARE: f64 = 0.15;
@@ -80,7 +80,7 @@ const SLOPE: f64 = 1_000.0;
 const SMALL_RATE: f64 = 64_000.0;
 /// No round makes the rate rise by more than this factor, but in `Start`.
 const MAX_STEP: f64 = 1.1;
-/// The share of packets whose loss is tolerated, above what the path loses by itself.
+/// The share of packets whose loss is tolerated, above the path's own loss.
 const LOSS_SHARE: f64 = 0.06;
 /// The same while packets wait in a queue.
 const QUEUE_LOSS_SHARE: f64 = 0.02;
@@ -96,7 +96,7 @@ const INNOCENT_SHARE: f64 = 0.55;
 const LEARNED_PACKETS: f64 = 128.0;
 /// A queue of others that is no longer than this is left to its losses; a longer one is competed with.
 const DEEP_QUEUE_MICROS: u32 = 100_000;
-/// After so many drains in a row that did not empty the queue it is not ours.
+/// After this many drains in a row that did not empty the queue, the queue belongs to other flows.
 const FAILED_DRAINS: u32 = 3;
 /// A queue that is back sooner than this was not built by us: the rate has not even risen to what it was.
 const REBUILT_MICROS: u64 = 1_500_000;
@@ -120,13 +120,13 @@ const MIN_SILENT_LOSSES: u32 = 3;
 
 const MICROS_PER_S: f64 = 1e6;
 
-/// What the path is, as far as the round trips tell.
+/// The properties of the path, as far as round trips show them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathTimes {
     pub(super) smoothed_micros: u32,
     /// The smallest of the last 10 to 20 seconds.
     pub(super) smallest_micros: u32,
-    /// Nothing at all heard for so long means that nothing gets through.
+    /// If nothing at all is received for this long, nothing gets through.
     pub(super) silence_micros: u64,
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Control {
     valid_from: Time,
     loss: LossTally,
     heard_at: Time,
-    /// Packets lost since anything was heard.
+    /// Packets lost since the last received one.
     silent_losses: u32,
     /// The path's own round trip: what it was before others filled the queue, while they do.
     base_micros: u32,
@@ -199,12 +199,12 @@ struct Rival {
     largest: f64,
     return_s: f64,
     cut_at: Time,
-    /// What Reno would have (RFC 9438 section 4.3).
+    /// Reno's window (RFC 9438 section 4.3).
     friendly: f64,
     test_at: Time,
 }
 
-/// What was sent in about a round trip.
+/// The bytes sent in about a round trip.
 #[derive(Debug)]
 struct Round {
     began: Time,
@@ -255,14 +255,14 @@ impl Round {
         self.ended.unwrap_or(now).micros_since(self.began).max(1_000) as f64 / MICROS_PER_S
     }
 
-    /// What arrived per second: a growing queue stretches the time that the round took to arrive.
+    /// The bytes that arrived per second: a growing queue stretches the time that the round took to arrive.
     fn arrived_bytes_per_s(&self, seconds: f64) -> f64 {
         let stretched = (f64::from(self.last_micros) - f64::from(self.first_micros)) / MICROS_PER_S;
         self.delivered_bytes as f64 / (seconds + stretched).clamp(seconds / 2.0, seconds * 2.0)
     }
 }
 
-/// How much more is lost than the path loses by itself.
+/// Loss above the path's own loss.
 #[derive(Debug, Default)]
 struct LossTally {
     /// Packets lost above the share that is tolerated, summed up; never below 0 (Page, "Continuous Inspection Schemes",
@@ -318,7 +318,7 @@ impl LossTally {
         !is_innocent
     }
 
-    /// What was lost so far says nothing about what will be.
+    /// Losses so far do not predict later losses.
     fn forget(&mut self) {
         (self.excess, self.sent, self.lost) = (0.0, 0.0, 0.0);
     }
@@ -717,7 +717,7 @@ mod tests {
     const LIMIT: u32 = 100_000;
     const FLOOR: u32 = 4_800;
 
-    /// What a session may say to its control, in whatever order a hostile peer brings about.
+    /// The calls of a session to its control, in any order that a hostile peer can cause.
     #[derive(Clone, Debug)]
     enum Word {
         Send(usize),

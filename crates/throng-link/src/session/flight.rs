@@ -1,9 +1,10 @@
 //! The packets that are under way, and the verdict on each.
 //!
 //! Every packet gets one verdict. It is *delivered* when the peer acknowledges it. It is *lost* when a packet some
-//! sequences newer has been acknowledged, or any newer one and enough time has passed (RFC 9002 section 6.1), or when
-//! nothing is heard of it for three probe timeouts. It is *discarded* when the session ends first. A verdict is final: an acknowledgement that comes after *lost* is counted and changes nothing, so
-//! "lost" can be wrong and "delivered" cannot.
+//! sequences newer has been acknowledged, or any newer one and enough time has passed (RFC 9002 section 6.1), or after
+//! silence for three probe timeouts. It is *discarded* when the session ends first. A verdict is final: an
+//! acknowledgement that comes after *lost* is counted and changes nothing, so "lost" can be wrong and "delivered"
+//! cannot.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use super::lane::PieceRun;
 use super::pace::Stamp;
 use super::wire::{ACK_REACH, Ack, AckBits, expand_sequence};
 
-/// What became of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// The peer has it.
@@ -99,7 +100,7 @@ impl CheckedAck {
     }
 }
 
-/// What an acknowledgement brought.
+/// The result of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
     /// The newest packet that it names, if that had no verdict before.

@@ -1,7 +1,7 @@
 //! Inputs: small, numbered, sent several times instead of resent.
 //!
 //! A lost input is useless by the time that its loss is known. So each packet repeats the last few that may not have
-//! arrived, and the receiver takes each number once, in order, and goes on without those that never came.
+//! arrived. The receiver takes each number once, in order, and skips those that never arrived.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,7 +29,7 @@ impl Input {
         Input { number, length: length as u8, bytes }
     }
 
-    /// What was pushed, at most [`MAX_INPUT_BYTES`].
+    /// The bytes of the input, at most [`MAX_INPUT_BYTES`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -148,7 +148,7 @@ pub(super) struct InputReceiver {
     next: u32,
 }
 
-/// What happened to the inputs of a packet.
+/// The result of a packet's inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InputTally {
     pub(super) received: u64,

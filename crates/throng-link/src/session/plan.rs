@@ -34,7 +34,7 @@ pub(super) const MAX_DEBT_BYTES: i64 = 640;
 /// How far ahead either of messages and rest can get, in bytes.
 pub(super) const MAX_LEAD_BYTES: i32 = 2 * MAX_PAYLOAD_BYTES as i32;
 
-/// What the owner of a session has to send behind the session's own part of packets.
+/// The data that the owner of a session has to send behind the session's own part of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// Nothing.
@@ -68,7 +68,7 @@ impl Envelope {
     }
 }
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
     /// Bytes of the payload at most.
@@ -168,7 +168,7 @@ impl<'a> PacketPlan<'a> {
     }
 
     /// Appends the packet to `out`: room for what stands before the payload, and the session's part of it: header,
-    /// inputs, messages. `tick` is the simulation tick; the peer is told its low half.
+    /// inputs, messages. `tick` is the simulation tick; the packet carries its low half.
     pub fn begin(self, tick: Tick, out: &'a mut Vec<u8>) -> OpenPacket<'a> {
         let PacketPlan { session, now, envelope, full_bytes, purpose } = self;
         let start = out.len();
@@ -191,7 +191,7 @@ pub struct OpenPacket<'a> {
     purpose: Purpose,
     /// Where the payload begins.
     body: usize,
-    /// What the session wrote.
+    /// The bytes that the session wrote.
     own_bytes: usize,
     /// Of that, messages.
     message_bytes: usize,
@@ -204,7 +204,7 @@ impl OpenPacket<'_> {
         self.envelope.sequence
     }
 
-    /// The buffer, and the length up to which the rest may be appended to it. What is longer is cut off.
+    /// The buffer, and the length up to which the rest may be appended to it. Longer data is cut off.
     pub fn rest(&mut self) -> (&mut Vec<u8>, usize) {
         let end = match self.purpose.takes_rest {
             true => self.body + self.purpose.room_bytes,
@@ -213,8 +213,8 @@ impl OpenPacket<'_> {
         (self.out, end)
     }
 
-    /// Ends the packet. What [`PacketPlan::begin`] and the caller have appended to the buffer is now a datagram that is
-    /// ready to be sealed.
+    /// Ends the packet. The bytes that [`PacketPlan::begin`] and the caller have appended to the buffer are now a
+    /// datagram that is ready to be sealed.
     pub fn finish(mut self) {
         self.close(None);
     }
@@ -249,8 +249,8 @@ impl OpenPacket<'_> {
             }
         }
         if row.is_some() && bytes < self.full_bytes {
-            // What follows a shorter packet would be cut at the wrong places. Less was paid for than foreseen, so there may
-            // be an allowance left; it keeps.
+            // Bytes after a shorter packet would be cut at the wrong places. Less was paid for than foreseen, so there
+            // may be an allowance left; it keeps.
             self.session.flushed_packets = MAX_PACKETS_PER_FLUSH;
         }
         self.seal_off(bytes);

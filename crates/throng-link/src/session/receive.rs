@@ -10,7 +10,7 @@ use super::lane::ReceiveTally;
 use super::received::Novelty;
 use super::wire::{Ack, Payload};
 
-/// What a packet holds for the layers above.
+/// The content of a packet for the layers above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacketInfo<'a> {
@@ -20,7 +20,7 @@ pub struct PacketInfo<'a> {
     pub rest: &'a [u8],
 }
 
-/// However much the path reorders, a packet is lost when one so many sequences newer has been acknowledged.
+/// Even if the path reorders, a packet counts as lost when a packet this many sequences newer has been acknowledged.
 const MAX_PACKET_THRESHOLD: u32 = 64;
 
 impl Session {

@@ -1,4 +1,4 @@
-//! Which packets have been received, and what to tell the peer about it.
+//! The received packets, and the acknowledgements for them.
 
 use throng_wire::Time;
 
@@ -9,7 +9,7 @@ use super::wire::{ACK_REACH, ACK_WAITING_MAX, Ack, AckBits, AckDelay, Width};
 pub(super) const HISTORY_PACKETS: u64 = ACK_REACH;
 const WORDS: usize = (HISTORY_PACKETS / 64) as usize;
 
-/// What the history says about a sequence.
+/// The history's answer about a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Novelty {
     New,
@@ -24,7 +24,7 @@ pub(super) struct Received {
     newest_at: Time,
     /// Bit i of the whole: `newest - 1 - i` was received.
     before: [u64; WORDS],
-    /// The oldest sequence of whose arrival (or absence) the peer may not have heard.
+    /// The oldest sequence whose arrival (or absence) the peer may not know.
     untold: u64,
     /// Only our packets from this sequence on tell of everything up to their `told`: a packet that came late was not
     /// mentioned in those before.
@@ -119,8 +119,8 @@ impl Received {
         self.waiting = 0;
     }
 
-    /// The acknowledgement for a packet that is sent now: the narrowest that leaves out nothing of which the peer may
-    /// not have heard.
+    /// The acknowledgement for a packet that is sent now: the narrowest that covers everything that the peer may not
+    /// know.
     pub(super) fn acknowledge(&self, now: Time) -> Option<Ack> {
         let newest = self.newest?;
         let span = newest.saturating_sub(self.untold);

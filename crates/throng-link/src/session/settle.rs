@@ -1,4 +1,4 @@
-//! What the verdict on a packet means for the rest of the session.
+//! The effect of a packet's verdict on the rest of the session.
 
 use throng_wire::Time;
 
@@ -42,7 +42,7 @@ impl Concerned<'_> {
 
     fn on_lost(&mut self, sent: &Sent, runs: impl Iterator<Item = PieceRun>) {
         self.counters.packets_lost += 1;
-        // Whoever does not wait for an acknowledgement learns nothing from its absence.
+        // A session that does not wait for an acknowledgement learns nothing from its absence.
         if sent.is_eliciting {
             match sent.is_size_probe {
                 // Its length may be the reason.

@@ -1,4 +1,4 @@
-//! What a session has counted.
+//! The counters of a session.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// What has been counted since the start.
+    /// Counters since the start.
     pub counters: Counters,
     /// Smoothed round trip; `None` before the first acknowledgement.
     pub round_trip: Option<Duration>,
@@ -72,7 +72,7 @@ pub struct Statistics {
     pub round_trip_min: Duration,
     /// The rate at which the session may send: the lower of limit and congestion estimate.
     pub sending_rate_bytes_per_s: u32,
-    /// What was acknowledged per second in the last full round of the congestion controller.
+    /// The acknowledged bytes per second in the last full round of the congestion controller.
     pub delivered_bytes_per_s: u32,
     /// The length of full datagrams, as far as the path is known:
     /// [`MIN_DATAGRAM_BYTES`](super::MIN_DATAGRAM_BYTES) to [`MAX_DATAGRAM_BYTES`](super::MAX_DATAGRAM_BYTES).

@@ -1,7 +1,7 @@
 //! The layout of a session packet's payload.
 //!
-//! All numbers are little-endian. What is in brackets is there when its flag says so. A server packet without
-//! messages has a header of 10 or 11 bytes.
+//! All numbers are little-endian. Fields in brackets are present if their flag is set. A server packet without messages
+//! has a header of 10 or 11 bytes.
 //!
 //! ```text
 //! [flags u8]
@@ -145,7 +145,7 @@ pub(super) struct Ack {
     pub(super) newest: u16,
     pub(super) delay: AckDelay,
     pub(super) width: Width,
-    /// Of which as many are told as the width says.
+    /// The width gives the number of transmitted bits.
     pub(super) bits: AckBits,
 }
 
@@ -211,7 +211,7 @@ impl AckDelay {
         AckDelay(((shift as u8 + 1) << 5) | ((units >> shift) as u8 & 31))
     }
 
-    /// `None` when the delay was too long to be told.
+    /// `None` if the delay was too long to be transmitted.
     pub(super) fn micros(self) -> Option<u64> {
         let (exponent, mantissa) = (self.0 >> 5, u64::from(self.0 & 31));
         match exponent {

@@ -45,13 +45,13 @@ pub struct LaneId(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageId(pub u32);
 
-/// What happened while a message was queued.
+/// The result of queueing a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendTally {
     pub(super) dropped: u64,
 }
 
-/// What happened while a message section was taken in.
+/// The result of reading a message section.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiveTally {
     pub(super) received: u64,
