@@ -1,4 +1,4 @@
-//! Paths that carry shorter datagrams than others, and paths that change: whatever passes the handshake carries a world.
+//! Paths that carry only short datagrams, and paths that change: every path that carries the handshake carries a world.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

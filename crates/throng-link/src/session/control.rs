@@ -428,7 +428,7 @@ impl Control {
         self.undoubted = self.rate.max(if is_recent { before } else { 0.0 });
     }
 
-    /// They were lost for their length: what was carried before is carried again.
+    /// They were lost because of their length: the former rate is possible again.
     pub(super) fn on_path_shrunk(&mut self, now: Time) {
         let resume = self.undoubted.min(self.limit);
         if self.rate < resume && !matches!(self.state, State::Dark { .. }) {

@@ -36,13 +36,13 @@ pub const MIN_DATAGRAM_BYTES: usize = crate::netcode::REQUEST_LEN;
 /// bytes more.
 pub const MAX_DATAGRAM_BYTES: usize = 1_200;
 
-/// What fits behind the session's own part of a whole packet, on every path, if neither messages nor inputs are in it.
+/// The room behind the session's own part of a whole packet, on every path, if it has neither messages nor inputs.
 pub const MIN_REST_BYTES: usize = MIN_DATAGRAM_BYTES - crate::netcode::SEAL_OVERHEAD_MAX - HEADER_MAX_BYTES;
 
-/// So many probes of one length have to be lost (RFC 8899 section 5.1.2, MAX_PROBES).
+/// This many probes of one length have to be lost (RFC 8899 section 5.1.2, MAX_PROBES).
 const MAX_TRIES: u8 = 3;
 
-/// A gap of so many bytes is not worth a probe.
+/// A gap of this many bytes is not worth a probe.
 const NARROW_BYTES: u16 = 16;
 
 /// A path that carries less than the longest is searched again after this time (RFC 8899 section 5.1.1,
@@ -55,7 +55,7 @@ const DOUBTED_LOSSES: u8 = 6;
 const MIN: u16 = MIN_DATAGRAM_BYTES as u16;
 const MAX: u16 = MAX_DATAGRAM_BYTES as u16;
 
-/// What the path carries, as far as it is known.
+/// The known limits of the path.
 #[derive(Debug)]
 pub(super) struct PathSize {
     /// Datagrams of this length have arrived, or are taken to.
@@ -74,7 +74,7 @@ pub(super) struct PathSize {
     losses: u8,
     /// The shortest of them.
     shortest_lost: u16,
-    /// The probe that is under way, and its length.
+    /// The probe in flight, and its length.
     probe: Option<(u64, u16)>,
     /// No probe is sent before a packet with this number or a later one has arrived.
     heard_from: u64,
@@ -85,7 +85,7 @@ pub(super) struct PathSize {
     search_again_at: Time,
 }
 
-/// What a lost packet says about the path.
+/// The conclusion from a lost packet about the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SizeVerdict {
     /// Nothing.
@@ -182,7 +182,7 @@ impl PathSize {
             self.end_if_done(sent.sent_at);
         }
         self.has_passed |= is_long(sent);
-        // What is shorter than those that were lost, or than full packets, says nothing about them.
+        // A packet shorter than the lost ones, or than full packets, says nothing about them.
         let is_row = self.losses > 0 || self.is_doubted;
         let least_bytes = if is_row { self.shortest_lost } else { self.proven - NARROW_BYTES };
         if is_long(sent) && sent.datagram_bytes >= least_bytes {
@@ -275,7 +275,7 @@ impl PathSize {
     fn end_if_done(&mut self, now: Time) {
         if self.is_done() {
             self.search_again_at = Time(now.0.saturating_add(SEARCH_AGAIN_MICROS));
-            // Whoever has nothing to send does not search.
+            // A session without data to send does not search.
             self.is_wanted = false;
         }
     }

@@ -108,7 +108,7 @@ impl Session {
         is_urgent.then_some(Purpose::session(full_bytes))
     }
 
-    /// What the next packet is for if it takes messages or the rest.
+    /// The purpose of the next packet if it takes messages or the rest.
     fn data_purpose(&self, full_bytes: usize, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
         let room_bytes = (balance_bytes - self.pacer.cost_bytes(0)).clamp(0, full_bytes as i64) as usize;
         if room_bytes < MIN_DATA_ROOM_BYTES || self.flight.is_full(self.spare_packets()) {
@@ -262,7 +262,7 @@ impl Session {
     fn write_header(&mut self, now: Time, tick: Tick, is_size_probe: bool, out: &mut Vec<u8>) {
         let ack = self.received.acknowledge(now);
         if !is_size_probe {
-            // What a probe says may not arrive, and is said again in the next packet.
+            // The content of a probe may be lost, and is repeated in the next packet.
             self.received.note_answered();
         }
         let mut flags = 0;

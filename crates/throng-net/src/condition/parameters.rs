@@ -25,7 +25,7 @@ pub struct Condition {
     pub reorder: Option<Reordering>,
     /// The bottleneck.
     pub rate: Option<RateLimit>,
-    /// The longest IP packet that passes, in bytes: 28 more than the datagram. Longer ones are lost, and nobody is told.
+    /// The longest IP packet that passes, in bytes: 28 more than the datagram. Longer ones are lost without a report.
     /// At least 68; `None` for no limit.
     pub mtu: Option<u16>,
 }
