@@ -8,7 +8,7 @@ use crate::compression::Compression;
 use crate::frame::{Dialect, HEADER_BYTES, LEGACY_HOLE, MAX_PAYLOAD_BYTES, head};
 use crate::packet::Packets;
 
-/// What [`PacketWriter::write`] made of the entries.
+/// The result of [`PacketWriter::write`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Frames that were appended.
@@ -92,7 +92,7 @@ fn padding_bytes(hole: Range<usize>, packet_bytes: usize) -> usize {
     if hole.contains(&packet_bytes) { (hole.end - packet_bytes).max(PADDING_BYTES_MIN) } else { 0 }
 }
 
-/// A field of the packet that nobody knows and everybody skips: number 15, with its length in two bytes.
+/// An unknown field of the packet that every parser skips: number 15, with its length in two bytes.
 const PADDING_KEY: u8 = 0x7A;
 const PADDING_BYTES_MIN: usize = 3;
 const _: () = assert!(LEGACY_HOLE.end + PADDING_BYTES_MIN < MAX_PAYLOAD_BYTES && LEGACY_HOLE.start > HEADER_BYTES);
@@ -112,7 +112,7 @@ mod tests {
     use crate::frame::FrameReader;
     use crate::packet::{Header, Message, Messages, entry_len, put_message};
 
-    /// What a peer of this dialect reads.
+    /// The frames that a peer of this dialect reads.
     fn read_back(dialect: Dialect, bytes: &[u8]) -> Vec<Message> {
         let mut reader = FrameReader::with_dialect(dialect);
         let mut messages = Vec::new();

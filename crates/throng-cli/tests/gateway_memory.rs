@@ -23,7 +23,7 @@ struct Gateway {
 /// The values of a page of metrics.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
-    /// What peers make the gateway hold, without what the kernel keeps.
+    /// The memory that peers make the gateway use, without the kernel's part.
     counted_bytes: u64,
     resident_bytes: u64,
 }
@@ -177,7 +177,7 @@ fn beginnings_of_frames_cost_what_is_counted_for_them() {
     expect_true("beginnings of frames", before, gateway.figures_at_rest());
 }
 
-/// Bytes of a message with so many entities in it, each of some numbers, as any game might have.
+/// Bytes of a message with this many entities in it, each of some numbers, as any game might have.
 fn state(entities: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entity in 0..entities {

@@ -1,4 +1,4 @@
-//! What this process costs the machine, named as Prometheus' client libraries name it.
+//! The resources of this process, under the names of Prometheus' client libraries.
 //!
 //! | name | type | meaning |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | `process_start_time_seconds` | gauge | when the process began, since 1970 |
 //! | `process_open_fds`, `process_max_fds` | gauge | file descriptors, and how many there may be |
 //!
-//! Read from Linux' `/proc/self` (proc(5)). What cannot be read is left out, and on other systems that is everything.
+//! Read from Linux' `/proc/self` (proc(5)). Unreadable values are left out; on other systems that is all of them.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What each peer may cost others: servers, other clients, and the gateway itself.
+//! The cost that each peer may cause for others: servers, other clients, and the gateway itself.
 
 use crate::stage::world::{Cut, ENTITY, FIRST, middle, sphere, standing};
 use crate::stage::{Peer, Stage, every, settings};
@@ -23,7 +23,7 @@ fn create_message(metadata: &str) -> CreateChannelMessage {
     CreateChannelMessage { channel_type: ChannelType::Test.into(), metadata: metadata.into(), ..Default::default() }
 }
 
-/// So many bytes of state, in pieces that fit into messages.
+/// This many bytes of state, in pieces that fit into messages.
 fn large(bytes: usize) -> Any {
     let piece = || GuidCachedObject { path_name: "x".repeat(50_000), ..Default::default() };
     Any::pack(&UnrealObjectRef { context: (0..bytes / 50_000).map(|_| piece()).collect(), ..Default::default() })
@@ -49,7 +49,7 @@ fn clients_that_flood_a_server_lose_their_messages_and_not_the_server() {
     assert!(!owner.is_closed(), "nobody but itself could end it");
     assert!(owner.waiting() < 200_000, "{} bytes wait", owner.waiting());
     assert!(stage.refused("owner_queue") > 4_000);
-    // What the clients have sent meanwhile is lost; what they send now arrives.
+    // The clients' messages from meanwhile are lost; new ones arrive.
     owner.read_on();
     stage.read(&owner);
     stage.say_bytes(&clients[0], Header::new(0, 101), vec![1]);
@@ -184,7 +184,7 @@ fn a_list_has_few_short_filters_and_a_long_answer_costs_more_than_one_request() 
 }
 
 #[test]
-fn who_subscribes_to_a_large_channel_again_and_again_pays_for_it() {
+fn subscribing_to_a_large_channel_again_and_again_is_charged() {
     let mut stage = stage_with(&["max_state_bytes=16777216"]);
     let (owner, client) = (stage.server(), stage.client());
     let room = stage.create(&owner, ChannelType::Test, None);

@@ -18,8 +18,8 @@
 //!           else:        [mask: one bit for each field of the facet but the initial-only ones] then the fields in it
 //! ```
 //!
-//! A newcomer is sent complete segments. Who has been away for longer than tombstones are kept is sent the changes and
-//! rosters: a bit for each slot instead of everything again.
+//! A new subscriber gets complete segments. A reader that has been away for longer than tombstones are kept gets the
+//! changes and rosters: a bit for each slot instead of everything again.
 //!
 //! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one.
 
@@ -47,7 +47,7 @@ pub(crate) const ROSTER: Variant = Variant(1);
 /// Where `first` and `end` of a complete segment lie, from its start.
 const RANGE_AT: usize = 1;
 
-/// What a segment begins with.
+/// The head of a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Entries,
@@ -142,7 +142,7 @@ impl<'a> Segmenter<'a> {
     fn tombstones(&mut self, since: Tick) {
         let gone = |slot: &crate::log::Slot| match slot.content {
             Content::Tombstone { index, generation, again, fate, entered } => {
-                // Who was not here when the reader last heard of this channel is not known by its slot.
+                // An occupant that has come since the reader's point is not known to the reader by its slot.
                 let is_known = !again && !entered.is_newer_than(since);
                 Some((fate, (!is_known).then_some(ObjectId { index, generation })))
             }
@@ -175,7 +175,7 @@ impl<'a> Segmenter<'a> {
         }
     }
 
-    /// Says of each slot whether somebody lives there. These segments have no entries: they are never overtaken.
+    /// Says for each slot whether it has an occupant. These segments have no entries: they are never overtaken.
     fn roster(&mut self) {
         let slots = self.log.slot_count() as u32;
         for first in (0..slots).step_by(ROSTER_SLOTS_PER_SEGMENT as usize) {
@@ -311,7 +311,7 @@ impl<'a> Segmenter<'a> {
     fn finish(mut self) {
         let slots = self.log.slot_count() as u32;
         if self.is_complete() && self.open.is_none() {
-            // Nothing lives here: whoever had something must hear that it is gone.
+            // The slot is empty: a reader that had an object there must learn that it is gone.
             self.begin_segment(Form::Entries);
         }
         self.close_segment(slots);

@@ -1,4 +1,4 @@
-//! What a connection is told of the objects that it owns: the server's half.
+//! The server's half of a connection's own records: the state of the objects that the client owns.
 //!
 //! A client predicts what it owns, so it has to know exactly which of its inputs are in the state that it holds. The
 //! objects' cells cannot tell it: their frames are shared, cut, sent in turns and lost one by one. So each connection has a
@@ -9,17 +9,17 @@
 //! body    [has_number: 1][number: 32]                 if has_number: the newest input that the game has acknowledged
 //!         entries, in rising order of place, each
 //!         [1: 1][places passed over: varint][form: 2]
-//!            form 0 changed       [kind: varint][mask: one bit for each field that is told again][the fields in it]
+//!            form 0 changed       [kind: varint][mask: one bit for each field that is sent again][the fields in it]
 //!                 1 introduced    [kind: varint][index: varint][generation: varint][all fields but the hidden ones]
 //!                 2 given away, 3 ended
 //!         [0: 1][first: varint][count: varint]        the places that the record speaks of, zero bits to the byte
 //! ```
 //!
-//! A *place* is a number for an object among those of its owner. A record says of each of its places everything that has
-//! changed since the newest record that is known to have arrived, so none depends on another, a lost one needs no
-//! resend, and what it does not mention has not changed: the state of a place, and the number, are those of the record's
-//! tick together. Objects that do not fit into one packet are told in several records of the same tick, or go on in the
-//! next tick; then each object's state and number still belong together.
+//! A *place* is a number for an object among those of its owner. A record says of each of its places everything that
+//! has changed since the newest record that is known to have arrived, so none depends on another, a lost one needs no
+//! resend, and what it does not mention has not changed: the state of a place, and the number, are those of the
+//! record's tick together. Objects that do not fit into one packet are sent in several records of the same tick, or
+//! continue in the next tick; then each object's state and number still belong together.
 //!
 //! Records go before everything else, because nothing is as near to a player as its own character, and take at most half
 //! of what a tick may send.
@@ -37,10 +37,10 @@ use crate::store::ObjectStore;
 /// The byte that a record begins with.
 pub(crate) const RECORD: u8 = 2;
 
-/// What stands around the entries of a record, at the most: head, length, number, and the places.
+/// The largest overhead of a record beside its entries: head, length, number, and the places.
 const FRAME_BYTES: usize = 1 + 2 + 5 + 11;
 
-/// What writers of a tick share: the frames of the channels, and the objects for their owners' records.
+/// Shared data of a tick's writers: the frames of the channels, and the objects for their owners' records.
 #[derive(Clone, Copy)]
 pub struct ObjectsOutgoing<'a> {
     pub(crate) store: &'a ObjectStore,
@@ -97,7 +97,7 @@ pub(crate) struct OwnRecords {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// `None` when the client is known to have heard that the place is empty.
+    /// `None` when the client is known to know that the place is empty.
     occupant: Option<Occupant>,
     /// The tick of the newest record of it that has arrived.
     delivered: Option<Tick>,
@@ -123,7 +123,7 @@ struct Sent {
     end: u32,
 }
 
-/// What the client does not know of a place.
+/// The part of a place that the client does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Changed(FieldMask),
@@ -212,7 +212,7 @@ impl OwnRecords {
             if let Some(news) = place.news {
                 let mark = w.mark();
                 write_entry(store, place, news, number - next, &mut w);
-                // One entry is written whatever the limit of the tick, so that a long one is told at all.
+                // One entry is written whatever the limit of the tick, so that even a long one is sent.
                 let allowed_bytes = if entries == 0 { full_bytes } else { room_bytes };
                 if w.byte_len() > allowed_bytes {
                     w.rewind(mark);
@@ -254,7 +254,7 @@ impl OwnRecords {
         self.cursor = end;
         if end == self.round_end {
             self.is_due = false;
-            // Places before `first` may have been told of an older number.
+            // Places before `first` may have been sent with an older number.
             self.is_number_due &= first > 0;
         } else {
             self.is_due = self.left_bytes > 0;
@@ -299,11 +299,11 @@ impl OwnRecords {
 }
 
 impl Place {
-    /// What the client may not know, and the tick of the newest of it.
+    /// The fields that the client may not know, and the tick of the newest of them.
     fn news(&self, store: &ObjectStore) -> Option<(News, Tick)> {
         let Occupant { id, entered, left } = self.occupant?;
         if let Some((left, ended)) = left {
-            // Whoever has never heard of it is told too: an earlier record may still arrive.
+            // It is also sent to a client that seems not to know it: an earlier record may still arrive.
             return Some((if ended { News::Ended } else { News::GivenAway }, left));
         }
         let (kind, ticks) = (store.kind(id.index), store.field_ticks(id.index));

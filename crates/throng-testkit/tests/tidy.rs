@@ -17,7 +17,8 @@ const FLOORS: [(&str, &[&str]); 9] = [
     ("dev", &["throng-testkit"]),
 ];
 
-/// What nothing at or below core may know: sockets, clocks, the process's surroundings, threads, output, globals.
+/// Things that nothing at or below core may know: sockets, clocks, the process's surroundings, threads, output,
+/// globals.
 const WORDS_ABOVE_CORE: [&str; 8] =
     ["UdpSocket", "TcpStream", "Instant", "SystemTime", "rayon", "getrandom", "thread_local", "socket2"];
 const PATHS_ABOVE_CORE: [&str; 7] =

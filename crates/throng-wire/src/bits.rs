@@ -9,7 +9,7 @@
 
 use thiserror::Error;
 
-/// Why a read failed. Always the fault of whoever made the bytes.
+/// Why a read failed. Always the fault of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReadError {

@@ -1,4 +1,4 @@
-//! What goes out: write, seal and send, in small groups of connections so that the bytes stay in the cache.
+//! Outgoing packets: write, seal and send, in small groups of connections so that the bytes stay in the cache.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::greeting::Stage;
 use crate::peer::{Peer, Span};
 use crate::replication::Replication;
 
-/// Connections that are written before they are sealed, and sealed before they are sent.
+/// Size of a group: all its connections are written, then all sealed, then all sent.
 const GROUP: usize = 16;
 
 /// The clock of the measurements: nanoseconds of work since the server was made. Stands still while the server waits.
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     sender: Option<LightUdpSocket>,
     keep_alive: Vec<u8>,
     pub(crate) send_errors: u64,
-    /// Datagrams that the driver or the kernel had no room for.
+    /// Datagrams for which the driver or the kernel had no room.
     pub(crate) send_dropped: u64,
 }
 
@@ -166,7 +166,7 @@ impl Worker {
             }
             let packet = &mut self.buffer[span.start as usize..][..span.len as usize];
             if peer.sealer.seal_payload(packet).is_err() {
-                // Nothing goes out in clear: the packet is emptied, and the connection is over.
+                // Nothing is sent unencrypted: the packet is emptied, and the connection ends.
                 packet.fill(0);
                 self.send_errors += 1;
                 peer.gone.get_or_insert(CloseCause::Local(CloseReason::new(CloseCode::PROTOCOL, "cannot be sealed")));
@@ -205,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Sends what was kept, for drivers that have no handle for each thread.
+    /// Sends the kept datagrams, for drivers without a handle for each thread.
     pub(crate) fn send_kept<R: Replication>(
         &mut self,
         job: Job<'_, R>,
@@ -216,7 +216,7 @@ impl Worker {
         self.lap.pause(job.stopwatch.ns());
     }
 
-    /// What passed through this thread's own handle of the socket.
+    /// Counters of this thread's own handle of the socket.
     pub(crate) fn driver_counters(&self) -> DriverCounters {
         self.sender.as_ref().map(|sender| *sender.counters()).unwrap_or_default()
     }
@@ -255,7 +255,7 @@ impl Executor for Pool<'_> {
     }
 }
 
-/// What the verdict on a packet means for replication.
+/// The effect of a packet's verdict on replication.
 pub(crate) fn is_delivered(delivery: Delivery) -> Option<bool> {
     match delivery {
         Delivery::Delivered => Some(true),

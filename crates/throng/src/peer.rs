@@ -13,11 +13,11 @@ use crate::greeting::Stage;
 use crate::options::ServerOptions;
 use crate::replication::Replication;
 
-/// Of the budget for a peer's packets, an authentic one takes so many units and any other takes one. So whoever forges a
-/// client's packets needs many more of them than the client to use its budget up.
+/// An authentic packet takes this many units of a peer's packet budget, any other packet takes one. So an attacker who
+/// forges a client's packets needs many more of them than the client to use up its budget.
 const AUTHENTIC_UNITS: u32 = 8;
 
-/// Packets that tell an ended connection why, one with each interval of a close.
+/// Packets with the reason for an ended connection, one in each interval of a close.
 const FAREWELLS: u32 = 3;
 
 pub(crate) struct Peer {
@@ -29,29 +29,29 @@ pub(crate) struct Peer {
     pub(crate) sealer: Sealer,
     opener: Opener,
     pub(crate) next_keep_alive: Time,
-    /// What the token's issuer said, until the game is told.
+    /// The token's user data, until the game has polled it.
     pub(crate) user_data: Option<Box<[u8; USER_DATA_LEN]>>,
     /// When its token expires: tells which of two tokens is newer.
     expire_unix_s: u64,
     /// When it was accepted, or welcomed.
     pub(crate) since: Time,
-    /// Where it may have gone.
+    /// Its possible new address.
     pub(crate) candidate: Option<Candidate>,
-    /// What may come from its address.
+    /// The kinds of packets accepted from its address.
     budget: WorkBudget,
-    /// What the game has not polled yet.
+    /// Events and messages that the game has not polled yet.
     pub(crate) waiting: Waiting,
     /// Which room the next piece of replication needs, when there is one.
     rest: Rest,
-    /// It is closed when all that was sent to it has arrived.
+    /// It is closed when all data sent to it has arrived.
     pub(crate) is_flushed_first: bool,
     /// Why we are closing it, if we are.
     leaving: Option<CloseReason>,
-    /// Ended without the session's doing.
+    /// Ended for a reason outside of the session.
     pub(crate) gone: Option<CloseCause>,
 }
 
-/// What of one client waits for the game.
+/// Data of one client that waits for the game.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) inputs: usize,
@@ -112,7 +112,7 @@ impl Peer {
         }
     }
 
-    /// Takes in a datagram from the client's address, which came to this machine at `arrived`.
+    /// Handles a datagram from the client's address, which came to this machine at `arrived`.
     pub(crate) fn handle(&mut self, now: Time, arrived: Time, datagram: &mut [u8]) -> Result<(), DropReason> {
         if !self.budget.has(now, AUTHENTIC_UNITS) {
             return Err(DropReason::TooManyPackets);
@@ -131,10 +131,10 @@ impl Peer {
                 }
             }
             PacketKind::KeepAlive if self.stage == Stage::Unconfirmed => self.stage = Stage::Greeting,
-            // The client has not heard that it is connected: say it again at once.
+            // The client does not know yet that it is connected: send that again at once.
             PacketKind::Response => self.next_keep_alive = now,
             PacketKind::Disconnect => {
-                // A client that heard our good-bye says this too: the end is still our doing.
+                // A client that received our close sends this too: the cause is still our close.
                 let cause = match &self.leaving {
                     Some(reason) => CloseCause::Local(reason.clone()),
                     None => CloseCause::Peer(CloseReason::new(CloseCode::DONE, "disconnected")),
@@ -151,7 +151,7 @@ impl Peer {
         Held { seat: self.id.index, expire_unix_s: self.expire_unix_s }
     }
 
-    /// The connection as far as a change of its address concerns it.
+    /// The parts of the connection that a change of address needs.
     pub(crate) fn movable(&mut self) -> Movable<'_> {
         Movable {
             client_id: self.client_id,
@@ -178,7 +178,7 @@ impl Peer {
         packets
     }
 
-    /// Begins to end the connection; the client is told why.
+    /// Begins to end the connection; the client gets the reason.
     pub(crate) fn close(&mut self, now: Time, reason: CloseReason) {
         self.leaving.get_or_insert_with(|| reason.clone());
         self.session.close(now, reason);
@@ -227,10 +227,10 @@ impl Peer {
         }
     }
 
-    /// What replication may write in the coming tick, in bytes: nothing if there will be no packet for it.
+    /// The bytes that replication may write in the coming tick: nothing if there will be no packet for it.
     ///
-    /// Who shares packets with messages, or waits for a whole one, always has something to write: otherwise messages would
-    /// take the room that it waits for.
+    /// A subscription that shares packets with messages, or waits for a whole packet, always has something to write:
+    /// otherwise messages would take its room.
     pub(crate) fn replication_allowance_bytes(&self, now: Time) -> usize {
         if self.rest != Rest::Large && self.session.pending_message_bytes() == 0 {
             return self.session.rest_allowance_bytes(now, self.sealer.envelope(0));

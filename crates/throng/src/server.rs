@@ -50,10 +50,10 @@ pub enum StartError {
     /// A grid does not fit the schema.
     #[error(transparent)]
     Grid(#[from] GridError),
-    /// A grid is not possible.
+    /// A grid is invalid.
     #[error(transparent)]
     InterestGrid(#[from] throng_interest::GridError),
-    /// The rings are not possible.
+    /// The rings are invalid.
     #[error(transparent)]
     Rings(#[from] RingsError),
     /// The rings and the grid do not fit together.
@@ -73,7 +73,7 @@ pub enum StartError {
     /// The replication model cannot replicate a kind of the schema.
     #[error(transparent)]
     Kind(#[from] EntryTooLong),
-    /// The lanes or times are not possible.
+    /// The lanes or times are invalid.
     #[error(transparent)]
     Session(#[from] OptionsError),
     /// The threads could not be started.
@@ -84,7 +84,7 @@ pub enum StartError {
         "the private key is all zeros, so anybody could issue tokens: take one from random_key() or a secret store"
     )]
     ZeroKey,
-    /// The server is bound to all addresses of the machine, so no token can name the one that it has.
+    /// The server is bound to all addresses of the machine, so a token cannot name its address.
     #[error(
         "the server is bound to {local}, which is every address of the machine: set ServerOptions::public_addresses to \
          the addresses that clients connect to"
@@ -150,7 +150,7 @@ impl Server {
         Server::with_replication(driver, Channels::new(&schema, &options)?, options)
     }
 
-    /// The replication core, to look at.
+    /// The replication core, read-only.
     pub fn replicator(&self) -> &Replicator {
         self.replication.replicator()
     }
@@ -238,7 +238,7 @@ impl<R: Replication> Server<R> {
         &self.schema
     }
 
-    /// Takes in everything that has come, and finds out what it means.
+    /// Reads all waiting datagrams, and handles them.
     pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
         let received = self.drain_socket(now);
         self.settle_sessions(now);
@@ -246,10 +246,10 @@ impl<R: Replication> Server<R> {
         received
     }
 
-    /// Takes what has come from the socket, so that the kernel's buffer does not overflow while the game waits for its
-    /// next tick. What it means is found out by [`receive`](Self::receive).
+    /// Reads all waiting datagrams from the socket, so that the kernel's buffer does not overflow while the game waits
+    /// for its next tick. [`receive`](Self::receive) finds out what it means.
     ///
-    /// Waiting is not work: say so with [`wait`](Self::wait).
+    /// Waiting is not work: announce it with [`wait`](Self::wait).
     pub fn drain_socket(&mut self, now: Time) -> Result<(), ReceiveError> {
         self.begin_metering();
         self.meter.enter(Subsystem::Receive, self.stopwatch.ns());
@@ -275,12 +275,12 @@ impl<R: Replication> Server<R> {
         received.map(|_| ())
     }
 
-    /// The game has nothing to do until its next call: the time until then is nobody's work.
+    /// The game has nothing to do until its next call: that time counts for no subsystem.
     pub fn wait(&mut self) {
         self.stopwatch.stop();
     }
 
-    /// The next thing that happened, `None` when all have been told.
+    /// The next event; `None` when all have been returned.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         let event = self.events.pop_front()?;
         if let ServerEvent::Message { connection, message, .. } = &event
@@ -302,12 +302,12 @@ impl<R: Replication> Server<R> {
         Some((connection, input))
     }
 
-    /// Notes that the state of this tick includes the effect of this input and of all before it. The client is told the
-    /// number together with that state of the objects that it owns, as one piece: see
+    /// Declares that the state of this tick includes the effect of this input and of all before it. The client gets the
+    /// number together with that state of its own objects, as one piece: see
     /// [`ClientCore::input_acked`](crate::ClientCore::input_acked).
     ///
-    /// Call it in the tick in which the input takes effect, before [`tick`](Self::tick), also if it changes nothing; what
-    /// the input moves has to belong to the connection ([`spawn_owned`](Self::spawn_owned)).
+    /// Call it in the tick in which the input takes effect, before [`tick`](Self::tick), also if it changes nothing;
+    /// the object that the input moves has to belong to the connection ([`spawn_owned`](Self::spawn_owned)).
     pub fn acknowledge_input(&mut self, connection: ConnectionId, number: u32) {
         self.replication.acknowledge_input(connection, number);
         if let Some(peer) = self.peers.get_mut(connection) {
@@ -318,9 +318,9 @@ impl<R: Replication> Server<R> {
     /// Adds an object that lives in the place that `placement` says.
     ///
     /// # Errors
-    /// The fields of the type that go to the same audience can be longer together than a packet holds (such a type is for
-    /// messages), the placement names a grid that does not exist or needs a position that the type has not, or there is no
-    /// room for another object or channel.
+    /// The fields of the type that go to the same audience can be longer together than a packet holds (such a type is
+    /// for messages), the placement names a grid that does not exist or needs a position that the type does not have,
+    /// or there is no room for another object or channel.
     ///
     /// # Panics
     /// If the type is not in the schema.
@@ -328,8 +328,8 @@ impl<R: Replication> Server<R> {
         self.spawn_owned(value, placement, None)
     }
 
-    /// Adds an object that belongs to a connection: only it gets the owner's fields, and it is told of the object in every
-    /// tick, wherever the object is, before anything else.
+    /// Adds an object that belongs to a connection: only its owner gets the owner's fields, and the owner gets the
+    /// object in every tick, wherever the object is, before anything else.
     ///
     /// # Errors
     /// As [`Server::spawn`].
@@ -353,7 +353,8 @@ impl<R: Replication> Server<R> {
         self.values.get(id)
     }
 
-    /// The value of an object, to be changed: marks it as touched. What really differs, after quantisation, is sent.
+    /// The value of an object, to be changed: marks it as touched. Only fields that really differ after quantisation
+    /// are sent.
     pub fn get_mut<T: Replicate>(&mut self, id: ObjectId) -> Option<&mut T> {
         self.values.touch(id)
     }
@@ -373,8 +374,9 @@ impl<R: Replication> Server<R> {
         self.replication.set_placement(id, placement)
     }
 
-    /// What one client may be sent from now on, in bytes per second with all headers down to IP: instead of
-    /// [`ServerOptions::client_bytes_per_s`], for phones beside desktops. At least 1; congestion control stays below it.
+    /// Sets the send budget for one client, in bytes per second with all headers down to IP, in place of
+    /// [`ServerOptions::client_bytes_per_s`], for phones beside desktops. At least 1; congestion control stays below
+    /// it.
     pub fn set_budget(&mut self, connection: ConnectionId, bytes_per_s: u32, now: Time) {
         if let Some(peer) = self.peers.get_mut(connection) {
             peer.session.set_rate_limit(now, bytes_per_s.max(1));
@@ -405,7 +407,8 @@ impl<R: Replication> Server<R> {
         self.metering = false;
     }
 
-    /// What the last tick cost, from `receive` to the end of `tick`. What lies between belongs to the simulation.
+    /// The time of the last tick, from `receive` to the end of `tick`. The time between the two calls belongs to the
+    /// simulation.
     pub fn last_tick(&self) -> &TickRecord {
         &self.last_record
     }
@@ -425,32 +428,32 @@ impl<R: Replication> Server<R> {
         self.peers.get(connection).map(|peer| peer.address)
     }
 
-    /// The driver, for what goes beside the connections: measurements, discovery.
+    /// The driver, for other uses than connections: measurements, discovery.
     pub fn driver_mut(&mut self) -> &mut dyn Driver {
         &mut *self.driver
     }
 
-    /// What was measured of one connection's link.
+    /// Measurements of one connection's link.
     pub fn link_statistics(&self, connection: ConnectionId) -> Option<Statistics> {
         self.peers.get(connection).map(|peer| peer.session.statistics())
     }
 
-    /// What one connection was sent of objects.
+    /// Counters of the object data sent to one connection.
     pub fn replication_counters(&self, connection: ConnectionId) -> Option<ConnectionCounters> {
         self.replication.connection_counters(connection)
     }
 
-    /// The replication model, to look at.
+    /// The replication model, read-only.
     pub fn replication(&self) -> &R {
         &self.replication
     }
 
-    /// What the door has let in and turned away, by reason.
+    /// Accepted and refused requests of the door, by reason.
     pub fn door_counters(&self) -> &NetcodeCounters {
         self.inbound.door.counters()
     }
 
-    /// What passed through the socket, by all threads.
+    /// Counters of the socket, over all threads.
     pub fn driver_counters(&self) -> DriverCounters {
         let mut total = *self.driver.counters();
         for worker in &self.workers {
@@ -465,14 +468,14 @@ impl<R: Replication> Server<R> {
         self.driver.kernel_dropped()
     }
 
-    /// What the kernel granted of the socket's buffers, if that is less than was asked for. Worth a warning at the start:
-    /// datagrams that come while the server is busy are lost sooner. On Linux raise `net.core.rmem_max` and
-    /// `net.core.wmem_max` to 4 MiB.
+    /// The buffers that the kernel granted, if they are smaller than requested. Worth a warning at the start: datagrams
+    /// that come while the server is busy are lost sooner. On Linux raise `net.core.rmem_max` and `net.core.wmem_max`
+    /// to 4 MiB.
     pub fn buffer_shortfall(&self) -> Option<SocketBuffers> {
         self.driver.buffer_shortfall()
     }
 
-    /// What was dropped because some limit was reached, by name.
+    /// Counters of dropped data because of limits, by name.
     pub fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let own = [
             ("events_dropped", self.events_dropped),
@@ -541,7 +544,7 @@ impl<R: Replication> Server<R> {
             self.meter.merge(&worker.lap);
             worker.lap.reset();
         }
-        // What a conditioned driver holds back goes out now; errors are counted there.
+        // A conditioned driver sends its due datagrams now; it counts errors itself.
         let _ = self.driver.flush(now);
     }
 
@@ -576,7 +579,7 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// Whether a peer may become live: the game has to be told, and has to poll what it is told.
+    /// Whether a peer may become live: the game gets an event, and has to poll it.
     fn may_go_live(&self) -> bool {
         self.events.len() < self.options.event_limit
     }
@@ -586,7 +589,7 @@ impl<R: Replication> Server<R> {
         loop {
             let may_go_live = self.may_go_live();
             let Some(peer) = &mut self.peers.slots[index] else { return };
-            // What the game has no use for yet waits in the session, which is bounded.
+            // Data that the game does not need yet waits in the session, which is bounded.
             let may_wait = peer.waiting.inputs < self.options.inputs_per_tick;
             let is_readable = may_wait && (peer.stage == Stage::Live || (peer.stage == Stage::Welcomed && may_go_live));
             let Some(input) = is_readable.then(|| peer.session.poll_input()).flatten() else { return };
@@ -596,7 +599,8 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// The next message of a peer. That of a welcomed client makes it live, so it waits until the game can be told.
+    /// The next message of a peer. The message of a welcomed client makes it live, so it waits until there is room for
+    /// the event.
     fn next_message(&mut self, index: usize) -> Option<(LaneId, Vec<u8>)> {
         let may_go_live = self.may_go_live();
         let peer = self.peers.slots[index].as_mut()?;
@@ -638,7 +642,7 @@ impl<R: Replication> Server<R> {
         self.inputs.push_back((connection, input));
     }
 
-    /// Tells the game something that it can do without if it does not poll. (*Connected* and *disconnected* are told in
+    /// Queues an event that may be dropped if the game does not poll. (*Connected* and *disconnected* are reported in
     /// any case: there are at most as many as [`ServerOptions::event_limit`] and the seats together.)
     fn tell(&mut self, event: ServerEvent) {
         if self.events.len() < self.options.event_limit {
@@ -663,7 +667,7 @@ impl<R: Replication> Server<R> {
         for mut old in std::mem::take(&mut self.inbound.replaced) {
             let reason = CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client");
             if old.stage == Stage::Live {
-                // What it had said before is heard.
+                // Its earlier messages are still delivered.
                 while let Some(input) = old.session.poll_input() {
                     self.tell_input(old.id, input);
                 }
@@ -679,7 +683,7 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// The address may be the same, if the old program is gone: whoever is there now cannot open these packets.
+    /// The address may be the same, if the old program is gone: the new program there cannot open these packets.
     fn say_farewell(&mut self, now: Time, old: &mut Peer, reason: CloseReason) {
         if old.stage != Stage::Unconfirmed {
             self.farewells.add(old.address, old.farewell(now, reason));

@@ -1,4 +1,4 @@
-//! One channel as the engine knows it: who owns it, who subscribes, and what it holds.
+//! The engine's data about one channel: owner, subscribers and state.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct Channel {
     pub(crate) is_awaited: bool,
 }
 
-/// Who created a channel.
+/// The creator of a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Creator {
     pub(crate) key: Key,
@@ -77,8 +77,8 @@ impl Subscribers {
     }
 }
 
-/// One connection's subscription. 16 bytes: there are millions where many see many. What the hub knows of it, its
-/// interval, is kept there alone.
+/// One connection's subscription. 16 bytes: there are millions where many see many. The hub alone keeps its data about
+/// the channel, such as the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(crate) struct Subscriber {
@@ -92,7 +92,7 @@ pub(crate) struct Subscriber {
 
 const FLAG_BITS: u32 = 8;
 
-/// What fits beside the flags: 2.3 hours, more than any setting allows.
+/// The largest number that fits beside the flags: 2.3 hours, more than any setting allows.
 const DELAY_MAX_MS: i32 = i32::MAX >> FLAG_BITS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Access {
     }
 }
 
-/// What is asked of a subscription, complete.
+/// The complete options of a requested subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) interval_ms: u32,
@@ -151,7 +151,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What a subscriber gets who asks for nothing.
+    /// The default options of a subscriber.
     pub(crate) fn usual(settings: &ChannelSettings) -> Wanted {
         Wanted {
             interval_ms: settings.default_fan_out_interval_ms,
@@ -203,7 +203,7 @@ impl Subscriber {
         Subscriber { since, delay_and_flags: (delay_ms << FLAG_BITS) | flags, variant: wanted.variant, id }
     }
 
-    /// What was granted, with the interval that the hub knows.
+    /// The granted options, with the hub's interval.
     pub(crate) fn wanted(self, interval_ms: u32) -> Wanted {
         Wanted {
             interval_ms,

@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use crate::group::GroupKind;
 use crate::spatial::Position;
 
-/// What is known of an entity beside its channel.
+/// The engine's data about an entity, beside its channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entity {
     /// The cell that lists it, or will once it exists.
@@ -31,7 +31,7 @@ pub(super) struct Entity {
 pub struct EntityInfo {
     /// Its channel.
     pub channel: u32,
-    /// The cell that lists it; `None` if nobody has said where it is.
+    /// The cell that lists it; `None` if its position is not known yet.
     pub cell: Option<u32>,
     /// The connection id of who decides over it; `None` if that is not there.
     pub owner: Option<u32>,
@@ -39,8 +39,7 @@ pub struct EntityInfo {
     pub is_awaited: bool,
 }
 
-/// A client that comes later hears of well-known entities so much later, in ms: after what it needs to make sense of
-/// them.
+/// A new client receives well-known entities this much later, in ms: after the data that it needs to understand them.
 const WELL_KNOWN_DELAY_MS: i32 = 1_000;
 
 /// An entity says that it is where no cell is.
@@ -221,7 +220,7 @@ impl Engine {
         let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
         self.groups.remove(entity, kind, &wanted.entities_to_remove);
         if kind == GroupKind::Lock {
-            // What was held back may have crossed a border meanwhile.
+            // A delayed message may have crossed a border meanwhile.
             for freed in &wanted.entities_to_remove {
                 self.entity_moved_itself(*freed, 0);
             }
@@ -269,7 +268,7 @@ impl Engine {
             }
             Some(source) => {
                 self.hand_over(id, source, destination, context);
-                // It may be locked, or have to wait, or nobody is there to take it.
+                // It may be locked, or have to wait, or no owner is there to take it.
                 self.note_whether_astray(id);
             }
             None => {

@@ -1,8 +1,8 @@
-//! What the Unreal plugin's servers say about objects, as far as the gateway has to know it.
+//! The messages of Unreal's plugin about objects, as far as the gateway has to understand them.
 //!
-//! `SPAWN` with a place in the world goes to the cell there, whatever channel it was sent on, and puts the object on the
-//! cell's list; `DESTROY` takes it off, and removes its channel. Only servers are listened to: what a client sends under
-//! these numbers is a message for the channel's owner like any other.
+//! `SPAWN` with a place in the world goes to the cell there, whatever channel it was sent on, and puts the object on
+//! the cell's list; `DESTROY` takes it off, and removes its channel. Only servers' messages have this effect: a
+//! client's message with these numbers goes to the channel's owner like any other.
 
 use bytes::{Buf, Bytes};
 use prost::Message as _;
@@ -154,7 +154,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a message means once it has been passed on.
+    /// The meaning of a message after it has been passed on.
     pub(super) fn after_forward(&mut self, message: &Message) {
         if message.msg_type != message_type::UNREAL_DESTROY || !self.settings.unreal {
             return;
@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// What a recovered Unreal server has to know to find the objects of a channel again, in pieces that fit into a
+    /// The data that a recovered Unreal server needs to find the objects of a channel again, in pieces that fit into a
     /// message.
     pub(super) fn object_references(&self, channel: ChannelIndex) -> Vec<Any> {
         let channel = self.channel(channel);

@@ -1,8 +1,8 @@
-//! A socket that the engine's threads write to themselves, as long as the kernel takes everything at once.
+//! A socket to which the engine's threads write directly, as long as the kernel accepts everything at once.
 //!
-//! A task that does it has to be woken, which costs about as much as the write, and keeps buffers of its own for each
-//! connection. So the task has the socket only while something is left over. What has to be compressed is always left to
-//! the task: the engine would do it for one connection after the other.
+//! A task for writing would have to be woken, which costs about as much as the write, and needs its own buffers for
+//! each connection. So the task has the socket only while data is left over. Compression is always left to the task:
+//! the engine would do it for one connection after the other.
 //!
 //! ```text
 //!  Queue::send -- nothing waits --> Direct::write -- all taken: done

@@ -100,7 +100,7 @@ pub enum ServeError {
         cause: io::Error,
     },
     /// An address is none, or its host is not known.
-    #[error("{0:?} is no address to listen at")]
+    #[error("{0:?} is not an address to listen at")]
     Address(String),
     /// The key of a link's door cannot be read, or is none.
     #[error("{0}: a file with a key of 32 bytes, as 64 hexadecimal digits, is expected")]
@@ -108,32 +108,30 @@ pub enum ServeError {
     /// The certificates of a door cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A door is described in a way that makes no sense.
+    /// The description of a door is invalid.
     #[error("the {transport} door at {address} {what}")]
     Door {
         /// Its transport.
         transport: &'static str,
         /// Its address.
         address: SocketAddr,
-        /// What is wrong with it.
+        /// The error.
         what: &'static str,
     },
     /// The folder for recordings cannot be made.
-    #[error("the folder for recordings cannot be made: {0}")]
+    #[error("cannot create the folder for recordings: {0}")]
     Recordings(io::Error),
     /// The engine's thread has panicked. Ours, always: nothing that a peer does may bring that about.
     #[error("the engine has failed: {0}")]
     Engine(String),
     /// The system's signals cannot be listened to.
-    #[error("signals cannot be listened to: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Chance(getrandom::Error),
     /// The page for operators is to be on this machine alone.
-    #[error(
-        "-admin={0}: the page for operators asks nobody who they are, so it is for a loopback address: 127.0.0.1:8081"
-    )]
+    #[error("-admin={0}: the page for operators has no login, so use a loopback address, such as 127.0.0.1:8081")]
     AdminAddress(SocketAddr),
     /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
@@ -172,17 +170,17 @@ pub struct Gateway {
     addresses: Vec<SocketAddr>,
     http_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
-    /// Operators who want the settings to be read again, until somebody [runs](Gateway::run) this.
+    /// Operators' requests for a reload, until [`run`](Gateway::run) handles them.
     reloads: mpsc::Receiver<ReloadRequest>,
     reload_sender: mpsc::Sender<ReloadRequest>,
     counters: Arc<ShellCounters>,
     events: Events,
     closing: watch::Sender<bool>,
     recorder: Option<Arc<Recorder>>,
-    /// Turns true a while before: nobody is to be sent here any more.
+    /// Becomes true a while before: no client should be sent here any more.
     leaving: watch::Sender<bool>,
     lame_duck: Duration,
-    /// As long as it is held, connections are let in.
+    /// As long as it is held, connections are accepted.
     is_open: Option<mpsc::Sender<()>>,
     alive: mpsc::Receiver<()>,
     tls: Vec<Arc<Tls>>,
@@ -192,13 +190,13 @@ pub struct Gateway {
     has_cut_off: Arc<AtomicBool>,
 }
 
-/// What a gateway is made of.
+/// The parts of a gateway.
 pub struct Parts {
     /// The engine. Its clock begins at zero when the gateway starts.
     pub engine: Engine,
-    /// Who decides about those who come.
+    /// Decides about logins.
     pub provider: Arc<dyn Provider>,
-    /// What the desk in front of the provider may take on.
+    /// The limits of the desk in front of the provider.
     pub desk: DeskLimits,
     /// Makes the text of `/metrics`.
     pub render: RenderMetrics,
@@ -341,7 +339,7 @@ impl Gateway {
         self.admin_address
     }
 
-    /// What the shell has done and refused so far.
+    /// The counters of the shell so far.
     pub fn counters(&self) -> &ShellCounters {
         &self.counters
     }
@@ -353,7 +351,8 @@ impl Gateway {
         self.runtime.as_ref()?.block_on(async { timeout(REPORT, answer).await.ok()?.ok() })
     }
 
-    /// Whether the engine still runs. If not, nobody is served any more: [`shut_down`](Self::shut_down) is all there is.
+    /// Whether the engine still runs. If not, no peer is served any more: [`shut_down`](Self::shut_down) is all there
+    /// is.
     pub fn is_alive(&self) -> bool {
         self.engine.as_ref().is_some_and(|engine| !engine.is_finished())
     }
@@ -380,8 +379,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Lets nobody in any more, gives everybody the newest state and what is queued for them, and ends. Takes no longer
-    /// than [`ServeOptions::drain`] and a moment. False if somebody had to be cut off.
+    /// Accepts no more connections, sends everybody the newest state and queued data, and ends. Takes no longer than
+    /// [`ServeOptions::drain`] and a moment. False if connections had to be cut off.
     pub fn shut_down(mut self) -> bool {
         self.leaving.send_replace(true);
         let _ = self.closing.send(true);
@@ -389,7 +388,7 @@ impl Gateway {
         let is_alive = self.events.send(Event::ShutDown).is_ok();
         let Some(runtime) = self.runtime.take() else { return true };
         if !is_alive {
-            // Nobody is left who could give anybody anything.
+            // No task is left that could send anything.
             runtime.shutdown_timeout(RUNTIME_END);
             self.end_recordings();
             return false;
@@ -402,7 +401,7 @@ impl Gateway {
         is_drained && !self.has_cut_off.load(Ordering::Relaxed)
     }
 
-    /// Ends a gateway whose engine has ended before it was told to, and says why it has.
+    /// Ends a gateway whose engine has ended unexpectedly, and returns the cause.
     fn fail(mut self) -> ServeError {
         let cause = self.engine.take().and_then(|engine| engine.join().err());
         let text = cause.map_or_else(|| "it has ended without a cause".to_owned(), |cause| panic_text(&*cause));
@@ -411,7 +410,7 @@ impl Gateway {
         ServeError::Engine(text)
     }
 
-    /// What waits for the disk is written.
+    /// Data that waits for the disk is written.
     fn end_recordings(&mut self) {
         if let Some(recorder) = self.recorder.take() {
             recorder.finish();
@@ -470,7 +469,7 @@ const REPORT: Duration = Duration::from_secs(2);
 /// How long tasks may take to notice that they are to end. They never block.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
-/// What went wrong, and what to do about it.
+/// The error, and the next step.
 fn listen_advice(cause: &io::Error) -> String {
     let advice = match cause.kind() {
         io::ErrorKind::AddrInUse => {
@@ -493,13 +492,13 @@ fn budget_bytes(memory_bytes: u64) -> u64 {
     }
 }
 
-/// What a panic says, as far as it is text.
+/// The message of a panic, as far as it is text.
 fn panic_text(cause: &(dyn Any + Send)) -> String {
     let text = cause.downcast_ref::<&str>().copied();
     text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without text").to_owned()
 }
 
-/// What records clients, if they are to be recorded.
+/// Records clients, if the settings ask for it.
 fn recorder(options: &ServeOptions, counters: &Arc<ShellCounters>) -> Result<Option<Arc<Recorder>>, ServeError> {
     let recorder = options.recordings.clone().map(|options| Recorder::new(options, Arc::clone(counters))).transpose();
     recorder.map_err(ServeError::Recordings)

@@ -61,8 +61,8 @@ pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
     ended.linger(discard(&mut reader, ended.patience())).await;
 }
 
-/// What it means that a connection without sessions of its own has ended. The kernel of a process that is killed ends its
-/// connections in the same way as one that closes them: a server may come back. For clients that makes no difference.
+/// The meaning of the end of a connection without sessions. The kernel of a process that is killed ends its connections
+/// in the same way as one that closes them: a server may come back. For clients that makes no difference.
 pub(crate) fn end_without_farewell(side: Side) -> End {
     match side {
         Side::Server => End::Lost,
@@ -93,7 +93,7 @@ async fn read<R: AsyncRead + Unpin>(reader: &mut R, intake: &mut Intake, at_end:
     }
 }
 
-/// What is written, how, and where it is counted.
+/// The output data, the way to write it, and its counters.
 pub(crate) struct Out<'a> {
     pub(crate) queue: Arc<Queue>,
     pub(crate) manner: Arc<Manner>,

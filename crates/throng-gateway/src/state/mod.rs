@@ -11,9 +11,9 @@
 //!                                   each subscriber: the chunks, or the chunks without its own parts
 //! ```
 //!
-//! A subscriber needs one number, the tick up to which it was told everything. Whoever stands at the same tick gets the
-//! same bytes. Who is late gets the newest values, once; never a replay. The memory is bounded by the state, not by the
-//! slowest reader.
+//! A subscriber needs one number: the tick up to which it has received everything. All subscribers at the same tick get
+//! the same bytes. A late subscriber gets the newest values, once; old updates are never repeated. The memory is
+//! bounded by the state, not by the slowest reader.
 //!
 //! # What merging means
 //!
@@ -27,10 +27,10 @@
 //!   changed fields only. Where entries are replaced, a delta carries changed entries as a whole.
 //! - *[`MergeOptions`]* replace or bound lists, and remove map entries whose value says `removed`; at every level, not
 //!   only at the outermost one.
-//! - What is written counts as changed even if it is the same as before, as if each update were forwarded.
+//! - Written values count as changed even if they are the same as before, as if each update were forwarded.
 //!
-//! A removal is told to everybody who stands before it: as the entry with `removed`, as it was sent. If the key has come
-//! back since, they get the removal in a first chunk and the new entry in a later one, because one message can say
+//! A removal is sent to every subscriber before it: as the entry with `removed`, as it was received. If the key has
+//! come back since, they get the removal in a first chunk and the new entry in a later one, because one message can say
 //! only one thing about a key. The same holds for a message in a oneof that was left and entered again.
 //!
 //! # Without a schema
@@ -162,8 +162,8 @@ impl DataState {
         self.apply_entry(number, key, value, writer, now, false)
     }
 
-    /// Removes the entry with key `key` of the map in field `number` of the outermost message. Subscribers who may know
-    /// it are told with an entry of value `farewell`: for a message with `bool removed = 2` that is `[0x10, 1]`.
+    /// Removes the entry with key `key` of the map in field `number` of the outermost message. Subscribers that may
+    /// know it get an entry of value `farewell`: for a message with `bool removed = 2` that is `[0x10, 1]`.
     pub fn remove_entry(
         &mut self,
         number: u32,
@@ -202,8 +202,8 @@ impl DataState {
     /// The values that were written after tick `since`, or all of them, as messages of at most `max_value_bytes` that a
     /// receiver merges in order. `chunks` is cleared first.
     ///
-    /// What `exclude_writer` wrote last is left out. A removal is in it only if `since` is given: a newcomer has
-    /// nothing to remove.
+    /// Values that `exclude_writer` wrote last are left out. A removal is in it only if `since` is given: a new
+    /// subscriber has nothing to remove.
     ///
     /// A map entry that does not fit is cut into several, which only a receiver that merges entries puts together again;
     /// where entries are replaced, longer ones than [`StateLimits::unit_bytes`] are refused. A single string or list
@@ -232,7 +232,7 @@ impl DataState {
         encode::whole(&self.root, out);
     }
 
-    /// The type url of the state; empty if nobody has named one yet.
+    /// The type url of the state; empty before the first write.
     pub fn type_url(&self) -> &str {
         &self.type_url
     }
@@ -262,7 +262,7 @@ impl DataState {
         self.newest.tick()
     }
 
-    /// Whether the state has no values, so that a newcomer has nothing to be told.
+    /// Whether the state has no values, so that there is nothing to send to a new subscriber.
     pub fn is_empty(&self) -> bool {
         self.root.fields.is_empty()
     }
@@ -272,7 +272,7 @@ impl DataState {
         self.usage.bytes + STATE_BYTES + tree::allocated(self.type_url.capacity()) + self.scratch.capacity()
     }
 
-    /// The same, counted anew.
+    /// The same, counted again.
     #[cfg(test)]
     pub(crate) fn recounted(&self) -> usize {
         let mut usage = Usage::default();
@@ -297,18 +297,18 @@ impl DataState {
         self.usage.tombstones
     }
 
-    /// Removals up to this tick may be forgotten: who stands before it may keep entries that are gone. Nothing that can
-    /// be merged takes them away; such a subscriber has to subscribe anew.
+    /// Removals up to this tick may be forgotten: subscribers before it may keep entries that are gone. No message can
+    /// take them away; such a subscriber has to subscribe again.
     pub fn horizon(&self) -> Tick {
         self.horizon.tick()
     }
 
-    /// Whether any removal was forgotten. If not, nobody has what is gone, wherever it stands.
+    /// Whether any removal was forgotten. If not, no subscriber has the removed entry, at any point.
     pub fn has_forgotten(&self) -> bool {
         self.has_forgotten
     }
 
-    /// Forgets the removals up to and including tick `until`: all subscribers have been told of them.
+    /// Forgets the removals up to and including tick `until`: all subscribers have received them.
     pub fn forget(&mut self, until: Tick) {
         let until = Stamp::end_of(until);
         if self.oldest_tombstone <= until {

@@ -48,7 +48,7 @@ impl Stamp {
     }
 }
 
-/// What a state takes.
+/// The memory of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     /// Bytes of memory: every allocation with its whole capacity and with what the allocator adds.
@@ -111,7 +111,7 @@ impl Default for Message {
 pub(super) struct Field {
     /// Number and wire type as it is written.
     pub(super) tag: u32,
-    /// Who wrote it last. Of messages, lists and maps: see what is in them.
+    /// Its last writer. Of messages, lists and maps: see what is in them.
     pub(super) writer: u32,
     /// When anything in here was last written.
     pub(super) stamp: Stamp,
@@ -137,7 +137,7 @@ pub(super) struct List {
     pub(super) wire: u8,
     /// When the list was last replaced as a whole.
     pub(super) replaced: Stamp,
-    /// What the state's usage counts of `own_bytes`.
+    /// The part of `own_bytes` in the state's usage.
     pub(super) counted: usize,
 }
 
@@ -151,7 +151,7 @@ pub(super) struct Element {
 #[derive(Debug)]
 pub(super) enum ElementValue {
     Scalar(u64),
-    /// A string, bytes or a message: elements are never changed, so nobody has to look inside.
+    /// A string, bytes or a message: elements are never changed, so there is no need to look inside.
     Bytes(Box<[u8]>),
 }
 
@@ -227,7 +227,7 @@ pub(super) const LIST_BYTES: usize = allocated(size_of::<List>());
 pub(super) const MAP_BYTES: usize = allocated(size_of::<Map>());
 
 impl Value {
-    /// What the value takes, itself included.
+    /// The memory of the value, itself included.
     pub(super) fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         self.count(&mut usage);

@@ -1,8 +1,8 @@
 //! Everything of one connection above the sealed packet: acknowledgement, delivery verdicts, message lanes, inputs,
 //! pacing, keep-alive and close. The same code runs at both ends.
 //!
-//! A [`Session`] touches neither socket nor clock. Packets are numbered by whoever seals them (netcode carries the
-//! number), and what a session does not know it leaves alone: the bytes behind its header belong to replication.
+//! A [`Session`] touches neither socket nor clock. The layer that seals packets numbers them (netcode carries the
+//! number), and a session ignores bytes that it does not know: the bytes behind its header belong to replication.
 //!
 //! ```text
 //!  send, push_input      +---------+   poll_packet -> plan, begin -> header, inputs, messages | caller appends the rest
@@ -210,8 +210,8 @@ impl Session {
         self.lanes.recycle(buffer);
     }
 
-    /// Bytes of messages that wait to be sent or, on reliable lanes, delivered. Whoever wants everything delivered waits
-    /// for 0 before [`Session::close`].
+    /// Bytes of messages that wait to be sent or, on reliable lanes, delivered. To be sure that everything is
+    /// delivered, wait for 0 before [`Session::close`].
     pub fn pending_message_bytes(&self) -> usize {
         self.lanes.pending_bytes()
     }
@@ -247,7 +247,7 @@ impl Session {
         self.input_ack = Some(number);
     }
 
-    /// The newest of our inputs that the peer has processed: where prediction goes on from.
+    /// The newest of our inputs that the peer has processed: prediction continues from there.
     pub fn input_acked(&self) -> Option<u32> {
         self.inputs_out.acked()
     }
@@ -266,8 +266,8 @@ impl Session {
 
     /// Bytes that may be sent now without exceeding the rate limit or what the path seems to carry: payload, and
     /// [`packet_overhead_bytes`](SessionOptions::packet_overhead_bytes) for each packet. At least one full packet per
-    /// [`SessionOptions::min_packet_interval`] comes together, unless the limit is lower. [`Session::poll_packet`] keeps to
-    /// it by itself; it is told for those who want to choose what they send first.
+    /// [`SessionOptions::min_packet_interval`] comes together, unless the limit is lower. [`Session::poll_packet`]
+    /// respects it in any case; the value is for callers that select what to send first.
     pub fn sending_allowance_bytes(&self, now: Time) -> usize {
         self.pacer.balance_bytes(now).max(0) as usize
     }
@@ -288,8 +288,8 @@ impl Session {
         self.round_trip.assume(round_trip.as_micros() as u64);
     }
 
-    /// The packets take another path from now on, with this round trip if it is known. What was learned of the old path
-    /// is forgotten, and what is under way on it counts as lost, but says nothing about the new path.
+    /// The packets take another path from now on, with this round trip if it is known. Measurements of the old path are
+    /// discarded. Packets in flight on it count as lost, but their loss is not held against the new path.
     pub fn on_new_path(&mut self, now: Time, round_trip: Option<Duration>) {
         let (flight, mut concerned) = self.flight_and_concerned(now);
         flight.give_up_all(&mut concerned);
@@ -362,14 +362,14 @@ impl Session {
     }
 
     /// Begins to close. The reason is sent in [`CLOSE_PACKETS`] packets, [`CLOSE_INTERVAL`] apart, as
-    /// [`Session::poll_packet`] plans them; then the session is closed. What was not delivered by then is not delivered.
+    /// [`Session::poll_packet`] plans them; then the session is closed. Data that is not delivered by then is lost.
     pub fn close(&mut self, now: Time, reason: CloseReason) {
         if !self.is_closing() {
             self.closing = Some(Box::new(Closing::new(now, reason)));
         }
     }
 
-    /// What ended the session, once.
+    /// The cause of the session's end, once.
     pub fn poll_close(&mut self) -> Option<CloseCause> {
         if self.is_close_polled {
             return None;
@@ -379,7 +379,7 @@ impl Session {
         Some(cause)
     }
 
-    /// What ended the session.
+    /// The cause of the session's end.
     pub fn close_cause(&self) -> Option<&CloseCause> {
         self.closed.as_deref()
     }
@@ -389,7 +389,7 @@ impl Session {
         self.closing.is_some() || self.closed.is_some()
     }
 
-    /// Whether the session is closed: it takes and gives no more packets. What came before can still be polled.
+    /// Whether the session is closed: it takes and gives no more packets. Earlier data can still be polled.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
@@ -441,7 +441,8 @@ impl Session {
         self.pacer.advance(now, times);
     }
 
-    /// Decides when the tail of what was sent is probed (RFC 9002 section 6.2). A stream that goes on needs no probes.
+    /// Decides when the tail of what was sent is probed (RFC 9002 section 6.2). A stream that continues needs no
+    /// probes.
     fn arm_probe(&mut self, now: Time, probe_micros: u64) {
         let at = || Time(self.last_eliciting_at.0.saturating_add(probe_micros << self.probes)).max(now);
         self.probe_at = (self.flight.is_waiting() && self.probes < MAX_PROBES).then(at);

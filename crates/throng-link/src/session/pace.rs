@@ -8,7 +8,7 @@ use super::plan::MAX_PACKETS_PER_FLUSH;
 use super::wire::MAX_PAYLOAD_BYTES;
 
 const MICROS_PER_S: i64 = 1_000_000;
-/// A round of the congestion control has at least so many ticks.
+/// A round of the congestion control has at least this many ticks.
 const MIN_ROUND_BURSTS: u64 = 3;
 /// A packet is taken to have waited behind those of its own tick for no longer than this.
 const MAX_BEHIND_MICROS: u64 = 250_000;
@@ -39,7 +39,7 @@ struct Burst {
     bytes: u64,
 }
 
-/// What the congestion control has to know of a packet when its verdict comes.
+/// The facts about a packet that congestion control needs at its verdict.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     round: u32,
@@ -105,12 +105,12 @@ impl Pacer {
         self.control.delivered_bytes_per_s()
     }
 
-    /// What may be sent now; below 0 what was sent beyond that.
+    /// The bytes that may be sent now; negative if more was sent.
     pub(super) fn balance_bytes(&self, now: Time) -> i64 {
         self.tokens_at(now).div_euclid(MICROS_PER_S)
     }
 
-    /// What a packet takes from the balance.
+    /// The cost of a packet in the balance.
     pub(super) fn cost_bytes(&self, payload_bytes: usize) -> i64 {
         (payload_bytes + self.overhead_bytes as usize) as i64
     }

@@ -12,7 +12,7 @@ use super::wire::flag;
 /// The length of the message section stands before it.
 const SECTION_HEAD_BYTES: usize = 2;
 
-/// The rest of a session that was told to close.
+/// The rest of a session after [`close`](super::Session::close).
 #[derive(Debug)]
 pub(super) struct Closing {
     reason: CloseReason,
@@ -88,7 +88,7 @@ impl Session {
         self.lanes.is_due() || self.inputs_out.is_due()
     }
 
-    /// What the next packet is for, if there is one with this much left to send.
+    /// The purpose of the next packet, if there is one with this many bytes left to send.
     pub(super) fn purpose(&self, now: Time, envelope: Envelope, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
         let full_bytes = envelope.payload_bytes(self.path_size.datagram_bytes());
         if self.is_stopped(now) {
@@ -135,7 +135,7 @@ impl Session {
         self.flight.limit() / 8
     }
 
-    /// What will be left of the balance after a packet with so much payload.
+    /// The rest of the balance after a packet with this much payload.
     pub(super) fn balance_after(&self, now: Time, payload_bytes: usize) -> i64 {
         self.pacer.balance_bytes(now) - self.pacer.cost_bytes(payload_bytes)
     }
@@ -161,8 +161,8 @@ impl Session {
         self.keep_alive_at() <= now
     }
 
-    /// When both directions will have been quiet for so long that something is to be said. An end that hears the other
-    /// need not ask.
+    /// When both directions will have been quiet for so long that something is to be said. An end that receives packets
+    /// from the other need not ask.
     pub(super) fn keep_alive_at(&self) -> Time {
         self.last_eliciting_at.max(self.last_received_at).after(self.options.keep_alive_interval)
     }

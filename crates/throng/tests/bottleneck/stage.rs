@@ -72,7 +72,7 @@ pub struct Seat {
     number: u32,
 }
 
-/// What has passed by some moment.
+/// The bytes that have passed by some moment.
 #[derive(Clone, Copy, Default)]
 struct Passed {
     sent: u64,
@@ -95,7 +95,7 @@ pub struct Stage {
     marked_at: Time,
 }
 
-/// What was measured since the last mark.
+/// The measurements since the last mark.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Of the datagrams that the servers sent, 0 to 1.
@@ -206,7 +206,7 @@ impl Stage {
         self.bulks.push(Bulk::new(control, &self.bottleneck, self.path.round_trip.as_micros() as u64));
     }
 
-    /// Time goes on.
+    /// Time advances.
     pub fn run(&mut self, duration: Duration) {
         let end = self.now.after(duration);
         while self.now < end {
@@ -241,7 +241,7 @@ impl Stage {
             self.seats.iter().zip(&self.marked).map(|(seat, mark)| seat.passed() - *mark).collect();
         let (sent, received) = passed.iter().fold((0, 0), |sum, one| (sum.0 + one.sent, sum.1 + one.received));
         let sessions: Vec<f64> = passed.iter().map(|one| one.received_bytes as f64 / seconds).collect();
-        // What stands is what is left when a tick's packets have gone: the least in 100 ms (RFC 8289 section 3.2).
+        // The standing queue is the rest after a tick's packets have gone: the least in 100 ms (RFC 8289 section 3.2).
         let mut waits: Vec<u64> = self.waits_us.chunks(100).filter_map(|waits| waits.iter().min().copied()).collect();
         waits.sort_unstable();
         // Full packets that a queue drops say nothing about the length that the path carries.
