@@ -17,7 +17,7 @@
 //!
 //! # Turns
 //!
-//! Who has something to be sent stands in a queue, in order of priority: the intervals that it has waited, times its
+//! Each subscription with data is in a queue, in order of priority: the intervals that it has waited, times its
 //! weight. At the front it has its *turn*: up to [`TURN_BYTES`], first what was lost, then its frame. A frame that is
 //! longer goes on at its next turn, for which it waits like everybody else. So what fills a connection for a second
 //! delays what stands beside it by one packet at a time.
@@ -75,7 +75,7 @@ pub struct Connection {
     due_at: Vec<Tick>,
     free: Vec<u16>,
     limit: usize,
-    /// Who has a turn this tick, in the order in which it is written.
+    /// The subscriptions that have a turn this tick, in the order of writing.
     due: VecDeque<Due>,
     /// Those of `due` that did not fit into the packet at hand; empty between packets.
     passed: Vec<Due>,
@@ -823,7 +823,7 @@ impl Connection {
                 return;
             }
             if !is_overtaken(&piece, subscription.channel, &mut is_superseded) {
-                // Who lost a short frame waits as if it had not been sent; what is lost of a long one takes turns like the
+                // A lost short frame waits as if it had not been sent; what is lost of a long one takes turns like the
                 // rest of it.
                 let is_short = piece.frame.as_ref().is_some_and(|frame| frame.segments.len() == 1);
                 let basis = subscription.flight.oldest_basis().filter(|_| is_short);

@@ -13,7 +13,7 @@ use super::Engine;
 use super::port::{EndCause, Key, Side};
 use super::refusal::Refusal;
 
-/// Who gets nothing new, because there is little memory left.
+/// The peers that can add nothing more, because there is little memory left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// There is enough.

@@ -4,7 +4,7 @@
 //! netcode payload   session header | lane 0: packets of channeld's protocol, without frame headers, one per message
 //!                                  | movement section
 //! ```
-//! Who has a token is let to the door; who it is, the client says as everywhere, with AUTH. Lane 0 is reliable and
+//! A client with a token may connect; it then logs in with AUTH, as everywhere. Lane 0 is reliable and
 //! ordered. A lost datagram costs the messages in it a round trip, not the whole stream a timeout, and nobody can read
 //! or forge what is on its way. State that is of no use late does not even cost that: see [`movement`].
 //!
@@ -229,7 +229,7 @@ impl Post {
         }
     }
 
-    /// Looks after some of those that have something to do. Who is woken meanwhile comes after all who are awake now.
+    /// Looks after some of those that have something to do. A session woken meanwhile comes after all that are awake now.
     fn turn_awake(&mut self) {
         if self.turns.is_empty() {
             std::mem::swap(&mut self.turns, &mut self.awake);
