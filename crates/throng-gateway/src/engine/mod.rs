@@ -125,7 +125,7 @@ pub struct Engine {
     /// Channels made so far.
     births: u64,
     channel_ids: ChannelIds,
-    /// Who is inside under which name: the last one of a name. Hashed with the standard library's keyed hash: peers choose
+    /// The connection of each name: the last one of a name. Hashed with the standard library's keyed hash: peers choose
     /// their names.
     bearers: HashMap<(Side, String), Key>,
     auth_requests: VecDeque<AuthRequest>,
@@ -148,10 +148,10 @@ pub struct Engine {
     /// When it was last looked how much is kept for those who are behind.
     last_backlog_look: Tick,
     memory: StateMemory,
-    /// Who gets nothing new, because there is little memory left.
+    /// The peers that can add nothing more, because there is little memory left.
     pressure: Pressure,
     counted: Counted,
-    /// Who is not let in for a while.
+    /// Banned names.
     blocked: Blocked,
     world: Option<World>,
     /// By the id of its channel.
@@ -169,7 +169,7 @@ pub struct Engine {
     /// Channels of entities that all clients see.
     well_known: Vec<ChannelIndex>,
     groups: EntityGroups,
-    /// Who was lost and may come back.
+    /// Lost connections that may come back.
     lost: LostOnes,
     counters: Counters,
     /// The type of the channel that the present message is about.
