@@ -21,17 +21,18 @@ fn micros(clock: ClockId) -> u64 {
 /// Clock ticks per second in which Linux counts processor time for user programs, on all its platforms.
 pub(crate) const KERNEL_TICKS_PER_S: f64 = 100.0;
 
-/// Processor time that all programs of the machine have taken so far, in seconds, without interrupts; `None` without
-/// `/proc`.
+/// Processor time that all programs of the machine have taken so far, with what other virtual machines took from this one
+/// and without interrupts, in seconds; `None` without `/proc`.
 pub(crate) fn machine_cpu_s() -> Option<f64> {
     busy_s(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// User, nice and system time of the first line.
+/// User, nice, system and stolen time: fields 1, 2, 3 and 8 of the first line.
 fn busy_s(stat: &str) -> Option<f64> {
-    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(3);
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
     let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
-    Some(ticks.iter().sum::<u64>() as f64 / KERNEL_TICKS_PER_S)
+    let programs: u64 = ticks.get(..3)?.iter().sum();
+    Some((programs + ticks.get(7).unwrap_or(&0)) as f64 / KERNEL_TICKS_PER_S)
 }
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod tests {
     #[test]
     fn the_machine_is_busy_for_what_its_programs_took() {
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 0 0 0\ncpu0 1 2 3 4\n"), Some(3.0));
+        assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 200 0 0\n"), Some(5.0));
         assert_eq!(busy_s("nonsense"), None);
     }
 }

@@ -89,6 +89,8 @@ pub struct BotsReport {
     pub input_delay_p99_ms: Option<f64>,
     /// Payload to each bot, mean and 99th percentile of the bots, in kbit/s.
     pub kbit_per_s: (f64, f64),
+    /// The same with the headers of IP and UDP, 99th percentile of the bots.
+    pub kbit_per_s_with_headers_p99: f64,
     /// Number of objects that decoding bots held.
     pub known: Known,
     /// Smallest share of the characters within 40 m that a decoding bot held.

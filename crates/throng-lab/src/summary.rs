@@ -196,7 +196,10 @@ pub struct Floor {
 pub struct Client {
     /// UDP payload to a client.
     pub kbit_per_s: Rate,
-    /// The limit.
+    /// The same with the headers of IP and UDP, which the limit includes: the client at the 99th percentile.
+    #[serde(default)]
+    pub kbit_per_s_with_headers_p99: f64,
+    /// The limit, with the headers of IP and UDP.
     pub budget_kbit_per_s: f64,
     /// Mean UDP payload to a client per second, by purpose.
     pub bytes_per_s: Bytes,
@@ -520,6 +523,11 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
         bots.state_mismatches == 0,
         format!("{} decoded objects differed from the server's state", bots.state_mismatches),
     );
+    let is_clean = run.network.preset == "none";
+    unless(
+        bots.compared_in_play > 0 || bots.decoded == 0 || !is_clean,
+        "no decoded object was compared with the server's state in mid-play".to_owned(),
+    );
     unless(
         bots.mismatches_in_play == 0,
         format!("{} decoded objects differed from the server's state while everything moved", bots.mismatches_in_play),
@@ -532,7 +540,6 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
         format!("other programs used {others:.2} cores of this machine: stop them and run again"),
     );
     let lost = run.network.loss_ratio;
-    let is_clean = run.network.preset == "none";
     unless(
         !is_clean || lost <= CLEAN_LOSS_MAX,
         format!("{:.2} % of the packets were lost on a network without simulated loss", lost * 100.0),

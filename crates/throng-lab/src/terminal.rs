@@ -58,14 +58,23 @@ fn resources(run: &RunSummary) -> String {
     let server = &run.server;
     let per_connection = bytes(server.rss_bytes_per_connection);
     format!(
-        "{} Hz reached: {} ticks, {} of them late, {} missed ticks\n{} cores, {} memory ({per_connection} per connection)",
+        "{} Hz reached{}: {} ticks, {} of them late, {} missed ticks\n{} cores, {} memory ({per_connection} per connection)",
         figure(server.held_hz),
+        slow_motion(server.world_speed),
         grouped(server.ticks),
         grouped(server.late_ticks),
         grouped(server.missed_ticks),
         figure(server.cpu_cores),
         bytes(server.rss_bytes as f64),
     )
+}
+
+/// The world does not make up for ticks that were never played.
+fn slow_motion(world_speed: f64) -> String {
+    match world_speed < 0.99 {
+        true => format!(" (the world played at {:.0} % of its speed)", world_speed * 100.0),
+        false => String::new(),
+    }
 }
 
 /// Two lines: game and core, then kernel and cryptography.

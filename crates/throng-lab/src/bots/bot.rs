@@ -20,6 +20,8 @@ pub(crate) struct Bot<D> {
     pub(super) end: Option<EndReason>,
     pub(super) received_bytes: u64,
     pub(super) measured_from_bytes: u64,
+    pub(super) received_datagrams: u64,
+    pub(super) measured_from_datagrams: u64,
 }
 
 /// The path to the server and back, with simulated network conditions.
@@ -50,10 +52,11 @@ impl<D: Decoder> Bot<D> {
 
     /// Handles received datagrams.
     pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers) {
-        let Bot { core, link, received_bytes, socket, .. } = self;
+        let Bot { core, link, received_bytes, received_datagrams, socket, .. } = self;
         // Errors of the socket are ignored here: the connection will time out and report it.
         let _ = socket.receive_with(now, buffers, &mut |arrived, from, datagram: &mut [u8]| {
             *received_bytes += datagram.len() as u64;
+            *received_datagrams += 1;
             match link {
                 Some(link) => link.back.push(now, datagram),
                 None => core.handle_arrived(now, arrived, from, datagram),

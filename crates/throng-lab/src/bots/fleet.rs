@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// busy.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(500);
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
+/// The headers of a datagram over IPv4, in bytes.
+const IP_UDP_BYTES: u64 = 28;
 /// Number of bots that are served before the clock, the server's state and the commands are checked again.
 const BATCH: usize = 64;
 
@@ -61,6 +63,7 @@ struct Measured {
     turns: TurnLog,
     cpu_cores: f64,
     kbit_per_s: (f64, f64),
+    kbit_per_s_with_headers_p99: f64,
 }
 
 /// The timing of a bot's turn.
@@ -148,7 +151,12 @@ impl<D: Decoder> Fleet<D> {
             next_look: now,
             interval: Duration::from_secs(1) / scenario.input_hz.max(1),
             measuring: None,
-            measured: Measured { turns: TurnLog::new(), cpu_cores: 0.0, kbit_per_s: (0.0, 0.0) },
+            measured: Measured {
+                turns: TurnLog::new(),
+                cpu_cores: 0.0,
+                kbit_per_s: (0.0, 0.0),
+                kbit_per_s_with_headers_p99: 0.0,
+            },
             second: Second { since: now, cpu_s: clock::process_cpu_s(), bytes: 0, late_us: late_histogram() },
             scenario,
         })
@@ -230,19 +238,33 @@ impl<D: Decoder> Fleet<D> {
     pub(crate) fn begin_measurement(&mut self) {
         self.measuring = Some(Measuring { since: clock::now(), cpu_s: clock::process_cpu_s() });
         self.witness.begin();
-        self.bots.iter_mut().for_each(|bot| bot.measured_from_bytes = bot.received_bytes);
+        for bot in &mut self.bots {
+            bot.measured_from_bytes = bot.received_bytes;
+            bot.measured_from_datagrams = bot.received_datagrams;
+        }
     }
 
     pub(crate) fn end_measurement(&mut self) {
         let Some(measuring) = self.measuring.take() else { return };
-        let elapsed_s = clock::now().since(measuring.since).as_secs_f64().max(1e-6);
+        let now = clock::now();
+        let elapsed_s = now.since(measuring.since).as_secs_f64().max(1e-6);
+        // A stall that lasts until the end has left no late turn behind.
+        for bot in self.bots.iter_mut().filter(|bot| bot.connection.is_some()) {
+            let turn = Turn::of(bot.next_turn, now, self.interval);
+            if turn.due > 1 {
+                self.measured.turns.take(turn, false, self.interval);
+                bot.has_stalled |= turn.late > STALL;
+            }
+        }
         self.measured.cpu_cores = (clock::process_cpu_s() - measuring.cpu_s) / elapsed_s;
-        let rate = |bot: &Bot<D>| (bot.received_bytes - bot.measured_from_bytes) as f64 * 8.0 / 1e3 / elapsed_s;
-        let mut rates: Vec<f64> = self.bots.iter().map(rate).collect();
-        rates.sort_by(f64::total_cmp);
-        let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-        let p99 = rates.get((rates.len() * 99 / 100).min(rates.len().saturating_sub(1))).copied();
-        self.measured.kbit_per_s = (mean, p99.unwrap_or(0.0));
+        let rate = |bytes: u64| bytes as f64 * 8.0 / 1e3 / elapsed_s;
+        let rates = self.bots.iter().map(|bot| rate(bot.received_bytes - bot.measured_from_bytes));
+        self.measured.kbit_per_s = mean_and_p99(rates.collect());
+        let with_headers = self.bots.iter().map(|bot| {
+            let datagrams = bot.received_datagrams - bot.measured_from_datagrams;
+            rate(bot.received_bytes - bot.measured_from_bytes + datagrams * IP_UDP_BYTES)
+        });
+        (_, self.measured.kbit_per_s_with_headers_p99) = mean_and_p99(with_headers.collect());
     }
 
     /// Compares with the server's final state, if there is one, disconnects, and reports.
@@ -272,6 +294,7 @@ impl<D: Decoder> Fleet<D> {
             inputs_sent_ratio: measured.turns.sent_ratio(),
             input_delay_p99_ms: measured.turns.late_p99_ms(),
             kbit_per_s: measured.kbit_per_s,
+            kbit_per_s_with_headers_p99: measured.kbit_per_s_with_headers_p99,
             known: self.witness.known(),
             known_within_40_m: self.witness.known_within_40_m(),
             neighbours: self.witness.figures(),
@@ -315,6 +338,8 @@ impl<D: Decoder> Fleet<D> {
                 end: None,
                 received_bytes: 0,
                 measured_from_bytes: 0,
+                received_datagrams: 0,
+                measured_from_datagrams: 0,
             });
         }
         Ok(())
@@ -380,6 +405,13 @@ fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
 fn first_turn(started: Time, now: Time, interval: Duration, offset: Duration) -> Time {
     let rounds = now.micros_since(started) / interval.as_micros().max(1) as u64;
     started.after(interval * rounds as u32 + offset)
+}
+
+fn mean_and_p99(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let p99 = values.get((values.len() * 99 / 100).min(values.len().saturating_sub(1))).copied();
+    (mean, p99.unwrap_or(0.0))
 }
 
 fn late_histogram() -> Histogram<u64> {

@@ -14,6 +14,7 @@ pub(crate) fn example() -> Comparison {
                     Split::new([0.2, 0.0, 0.0, 0.0, own_us - 0.25, 0.25, 4.0, 3.0], own_us + 8.0);
                 summary.server.frame_ms.mean = (own_us + 8.0) * f64::from(players) / 1e3;
                 summary.floor.ms_per_tick = Some(4.25 * f64::from(players) / 1e3);
+                summary.floor.ratio = Some((own_us + 4.0) / 4.25);
                 runs.push(Run {
                     workload: "dense".to_owned(),
                     contestant: contestant.to_owned(),

@@ -18,6 +18,9 @@ pub struct Figures {
     pub us_per_connection: Split,
     /// Sealing and sending the same packets with nothing else done, in milliseconds per tick.
     pub floor_ms: Option<f64>,
+    /// Outgoing work of the ticks that the floor was measured from, by the floor: never below 1.
+    #[serde(default)]
+    pub floor_ratio: Option<f64>,
     /// Ticks.
     pub ticks: u64,
     /// Ticks that were not done when the next was due.
@@ -51,6 +54,7 @@ impl Figures {
             frame_p99_ms: run.server.frame_ms.p99,
             us_per_connection: run.server.us_per_connection,
             floor_ms: run.floor.ms_per_tick,
+            floor_ratio: run.floor.ratio,
             ticks: run.server.ticks,
             missed_ticks: run.server.missed_ticks,
             allocations_per_tick: run.server.steady_state_allocations_per_tick,
@@ -113,7 +117,7 @@ impl Figures {
 
     /// Outgoing work by the floor of the same run.
     pub fn by_floor(&self) -> Option<f64> {
-        self.floor_ms.filter(|&floor_ms| floor_ms > 0.0).map(|floor_ms| self.outgoing_ms() / floor_ms)
+        self.floor_ratio
     }
 
     fn per_tick_ms(&self, us_per_connection: f64) -> f64 {

@@ -121,7 +121,8 @@ impl Ledger {
         let second = Second { since: now, cpu_s: 0.0, totals, packets_sent: 0, packets_lost: 0, resent: 0 };
         Ledger {
             cores,
-            counts_allocations: options.allocations.is_some(),
+            // The count is that of one thread.
+            counts_allocations: options.allocations.is_some() && scenario.server_threads <= 1,
             frames: FrameLog::with_capacity(frames),
             rss_before: environment::rss_bytes().unwrap_or(0),
             is_measuring: false,
@@ -340,6 +341,7 @@ impl Ledger {
         let client_seconds = connections * self.seconds_measured();
         Client {
             kbit_per_s: Rate { mean: bots.kbit_per_s.0, p99: bots.kbit_per_s.1 },
+            kbit_per_s_with_headers_p99: bots.kbit_per_s_with_headers_p99,
             budget_kbit_per_s: f64::from(self.scenario.budget_kbit_per_s),
             bytes_per_s: split(client_seconds),
             object_update_bytes: Mean { mean: (updates > 0.0).then_some((object + resend + control) / updates) },

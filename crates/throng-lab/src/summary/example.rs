@@ -124,6 +124,7 @@ fn frames() -> FrameLog {
 fn client() -> Client {
     Client {
         kbit_per_s: Rate { mean: 431.0, p99: 498.0 },
+        kbit_per_s_with_headers_p99: 509.0,
         budget_kbit_per_s: 512.0,
         bytes_per_s: Bytes::new(2_350.0, 50_900.0, 120.0, 505.0),
         object_update_bytes: Mean { mean: Some(10.4) },

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::*;
+use crate::scenario::{NetPreset, Overrides, Scenario};
 
 /// Paths of all leaves; lists of objects are `name[]`, the effective settings and plain lists are leaves.
 fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {
@@ -109,6 +110,9 @@ fn whatever_spoils_a_run_is_named() {
 fn targets_and_published_figures_follow_the_scenario() {
     let of = |scenario: &str| {
         let mut run = RunSummary { scenario: scenario.to_owned(), ..RunSummary::example() };
+        if let Ok(settings) = Scenario::resolve(scenario, &Overrides::default()) {
+            run.environment.settings = settings;
+        }
         run.conclude();
         (run.targets.len(), run.published.len())
     };
@@ -119,6 +123,23 @@ fn targets_and_published_figures_follow_the_scenario() {
     }
     assert!(of("dense").0 >= 3 && of("sparse").0 >= 1 && of("crowd-10k").0 >= 3);
     assert_eq!(of("mine"), (0, 0), "a scenario of one's own is compared with nothing");
+}
+
+#[test]
+fn targets_belong_to_the_scenario_with_its_own_settings() {
+    let with = |change: fn(&mut Scenario)| {
+        let mut run = RunSummary::example();
+        run.environment.settings = Scenario::resolve("crowd", &Overrides::default()).unwrap();
+        change(&mut run.environment.settings);
+        run.conclude();
+        run.targets.len()
+    };
+    assert!(
+        with(|_| {}) >= 5 && with(|settings| settings.seconds = 77) >= 5 && with(|settings| settings.pin ^= true) >= 5
+    );
+    assert_eq!(with(|settings| settings.players = 50), 0);
+    assert_eq!(with(|settings| settings.area_m = [500.0; 2]), 0);
+    assert_eq!(with(|settings| settings.net = NetPreset::Bad), 0);
 }
 
 #[test]
