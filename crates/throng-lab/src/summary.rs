@@ -526,7 +526,7 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     let is_clean = run.network.preset == "none";
     unless(
         bots.compared_in_play > 0 || bots.decoded == 0 || !is_clean,
-        "no decoded object was compared with the server's state in mid-play".to_owned(),
+        "no decoded object was compared with the server's state while everything moved".to_owned(),
     );
     unless(
         bots.mismatches_in_play == 0,

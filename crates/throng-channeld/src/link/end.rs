@@ -16,7 +16,7 @@ use crate::packet::{self, Header, Message, Messages, entry_len, put_message};
 
 /// Movement that may wait to be sent; more displaces the oldest.
 const WAITING_MAX: usize = 64;
-/// Messages that may wait to be polled; until then, datagrams are not taken in, and come again.
+/// Messages that may wait to be polled; beyond that, datagrams are not accepted, and are sent again.
 const RECEIVED_MAX: usize = 16_384;
 
 /// Why an end of the link cannot continue.
