@@ -28,6 +28,10 @@
 //! packet 2    near, near, far, join ................     room is left: another turn for who has more to say
 //! ```
 //!
+//! What was lost is sent again as it was only if it is a part of a long frame, or if another frame was sent since. Else
+//! the subscription stands again where it stood before, and is given the next frame of those who are as late: that says
+//! the same and what is newer.
+//!
 //! What does not fit into the rest of a packet is passed over for smaller things behind it, and goes first in the next.
 //!
 //! **How long somebody waits.** Let `r = weight / interval` be the rate of a subscription, `s` the bytes of one turn (its
@@ -116,6 +120,8 @@ pub struct ConnectionCounters {
     pub resent_bytes: u64,
     /// Segments lost and not sent again because later frames say all they said.
     pub superseded_segments: u64,
+    /// Frames lost before another was sent, in whose place the next one says more.
+    pub frames_taken_back: u64,
     /// Bytes that end subscriptions.
     pub control_bytes: u64,
     /// Times a frame was put off because something old was not delivered yet.
@@ -360,14 +366,15 @@ impl Connection {
         candidates.clear();
         let (blocks, rest) = self.due_at.as_chunks::<DUE_BLOCK>();
         for (block, due_at) in blocks.iter().enumerate() {
-            // Without a branch for each, so that a whole block is compared at once: the top bit of a difference says
-            // which of the two is less.
-            let signs = due_at.iter().fold(0, |signs, due_at| signs | due_at.0.wrapping_sub(now.0 + 1));
-            if signs >> 63 == 1 {
-                collect_due(block * DUE_BLOCK, due_at, now, candidates);
+            // A bit for each, without a branch: only those that are due are looked at one by one.
+            let mut due = due_at.iter().rev().fold(0u32, |due, due_at| due << 1 | u32::from(*due_at <= now));
+            while due != 0 {
+                candidates.push((block * DUE_BLOCK + due.trailing_zeros() as usize) as u16);
+                due &= due - 1;
             }
         }
-        collect_due(blocks.len() * DUE_BLOCK, rest, now, candidates);
+        let rest = (blocks.len() * DUE_BLOCK..).zip(rest);
+        candidates.extend(rest.filter(|(_, due_at)| **due_at <= now).map(|(number, _)| number as u16));
         for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
             let number = lost[0].subscription;
             if self.due_at[usize::from(number)].is_newer_than(now) {
@@ -576,6 +583,7 @@ impl Connection {
             self.records.push(Piece {
                 frame: None,
                 opened,
+                since: opened,
                 segment: 0,
                 subscription: number,
                 parity: false,
@@ -638,10 +646,12 @@ impl Connection {
             self.counters.segments += 1;
             self.counters.object_updates += u64::from(segment.updates);
             self.counters.object_bytes += u64::from(bytes);
+            let since = subscription.since.short();
             subscription.begin_frame(now);
             self.records.push(Piece {
                 frame: Some(Arc::clone(frame)),
                 opened: subscription.opened,
+                since,
                 segment: 0,
                 subscription: number,
                 parity: subscription.flight.depart(),
@@ -737,7 +747,10 @@ impl Connection {
             let name = name_of(subscription, outgoing, &mut self.name);
             // A use of a number begins with its first frame.
             let is_fresh = subscription.stage == Stage::Fresh;
-            let opened = if is_fresh { frame.tick.short() } else { subscription.opened };
+            let (opened, since) = match is_fresh {
+                true => (frame.tick.short(), frame.tick.short()),
+                false => (subscription.opened, subscription.since.short()),
+            };
             if is_over || !out.put_segment(number, frame, next_segment, name, opened, outgoing.now) {
                 if is_over {
                     (waits_since, turn_bytes) = (outgoing.now, 0);
@@ -769,6 +782,7 @@ impl Connection {
             self.records.push(Piece {
                 frame: Some(Arc::clone(frame)),
                 opened,
+                since,
                 segment: next_segment,
                 subscription: number,
                 parity: subscription.flight.depart(),
@@ -809,7 +823,7 @@ impl Connection {
     pub(crate) fn lost(&mut self, sequence: u64, now: Tick, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
         self.own.lost(sequence);
         let (subscriptions, closes, resends) = (&mut self.subscriptions, &mut self.closes, &mut self.resends);
-        let counters = &mut self.counters;
+        let (due_at, counters) = (&mut self.due_at, &mut self.counters);
         let Some(place) = self.records.find(sequence) else { return };
         self.records.settle(place, |piece| {
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
@@ -820,6 +834,15 @@ impl Connection {
                 return;
             }
             if !subscription.is_incarnation(piece.opened) {
+                return;
+            }
+            if let Some(since) = piece.is_all_since(subscription) {
+                // As if it had not been sent: the next frame, which others are given too, says it all, and newer.
+                subscription.flight.settle(piece.parity);
+                subscription.since = since;
+                let due_at = &mut due_at[usize::from(piece.subscription)];
+                *due_at = (*due_at).min(since.after(u32::from(subscription.interval_ticks)));
+                counters.frames_taken_back += 1;
                 return;
             }
             if !is_overtaken(&piece, subscription.channel, &mut is_superseded) {
@@ -853,16 +876,6 @@ fn is_overtaken(piece: &Piece, channel: u32, is_superseded: &mut impl FnMut(u32,
         segment.mark_superseded();
     }
     segment.is_superseded()
-}
-
-/// Those of the subscriptions from number `first` on whose next turn is not after `now`.
-#[inline]
-fn collect_due(first: usize, due_at: &[Tick], now: Tick, candidates: &mut Vec<u16>) {
-    for (place, due_at) in due_at.iter().enumerate() {
-        if !due_at.is_newer_than(now) {
-            candidates.push((first + place) as u16);
-        }
-    }
 }
 
 /// Reads a byte of each of these subscriptions, so that the processor fetches them all at once instead of waiting for

@@ -23,7 +23,7 @@
 //!
 //! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one.
 
-use throng_schema::{Facet, FieldMask, Kind, Space};
+use throng_schema::{FieldMask, Space};
 use throng_wire::{BitWriter, KindId, ObjectId, Tick};
 
 use crate::frame::{Frame, FrameEntry, Segment, Since, Variant};
@@ -140,6 +140,9 @@ impl<'a> Segmenter<'a> {
     }
 
     fn tombstones(&mut self, since: Tick) {
+        if !self.log.has_tombstones() {
+            return;
+        }
         let gone = |slot: &crate::log::Slot| match slot.content {
             Content::Tombstone { index, generation, again, fate, entered } => {
                 // An occupant that has come since the reader's point is not known to the reader by its slot.
@@ -250,7 +253,7 @@ impl<'a> Segmenter<'a> {
     fn write_entry(&mut self, run: u32, slot: u32, introduced: bool, mask: FieldMask) {
         self.open_run(run);
         let Content::Live { object, facet, .. } = self.log.slot(slot).content else { return };
-        let kind = self.store.kind(object);
+        let (kind_id, kind, values) = self.store.row(object);
         self.w.write(u64::from(slot), self.slot_bits);
         self.w.write_bool(introduced);
         if introduced {
@@ -258,10 +261,10 @@ impl<'a> Segmenter<'a> {
             self.w.write_varint(u64::from(id.index));
             self.w.write_varint(u64::from(id.generation));
         } else {
-            write_mask(kind, facet, mask, &mut self.w);
+            write_mask(kind.facet_mask(facet) & !kind.initial_only_mask(), mask, &mut self.w);
         }
-        let space = space_of(self.log, self.store, self.store.kind_id(object));
-        kind.encode(mask, self.store.values(object), &space, &mut self.w);
+        let space = space_of(self.log, self.store, kind_id);
+        kind.encode(mask, values, &space, &mut self.w);
     }
 
     /// Makes sure that a segment and, in it, a run of this kind and facet with room for one more is open.
@@ -344,8 +347,14 @@ fn changed(mask: FieldMask, ticks: &[Tick], since: Tick) -> FieldMask {
     changed
 }
 
-fn write_mask(kind: &Kind, facet: Facet, mask: FieldMask, w: &mut BitWriter<'_>) {
-    let mut rest = kind.facet_mask(facet) & !kind.initial_only_mask();
+/// Writes one bit of `mask` for each field of `of`.
+#[inline]
+pub(crate) fn write_mask(of: FieldMask, mask: FieldMask, w: &mut BitWriter<'_>) {
+    if of & of.wrapping_add(1) == 0 {
+        // The first fields and no others: most kinds are like that.
+        return w.write(mask & of, of.trailing_ones());
+    }
+    let mut rest = of;
     let (mut bits, mut count) = (0u64, 0);
     while rest != 0 {
         bits |= (mask >> rest.trailing_zeros() & 1) << count;

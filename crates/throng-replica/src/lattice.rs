@@ -6,23 +6,27 @@
 //! **A frame may be given to whoever stands at or after its beginning.** To be told a change twice does no harm, since a
 //! field keeps the newest tick. So a channel needs no frame for every point at which somebody may stand. Who is late, for
 //! want of budget, after a loss, or because its interval has changed, is given a frame that begins at a point of a
-//! lattice: the newest multiple of 1, 2, 4 ... or 32 ticks that is not after its own point. How coarse depends on how late
-//! it is, so that it is told of less than half as much again as it has missed:
+//! lattice: the newest multiple of 1, 4, 8, 16 or 32 ticks that is not after its own point. How coarse depends on how
+//! late it is, so that it is told of less than a quarter more than it has missed. Those who are a little late are given
+//! exactly what they missed: they are the readers of what is near, and bytes are what they lack.
 //!
 //! ```text
-//! late by      1 to 3     4 to 7      8 to 15      16 to 31      32 to 63      64 and more
-//! multiple     1          2           4            8             16            32
-//! frames       1 each     2 or 3      2 or 3       2 or 3        2 or 3        one for 32 ticks
+//! late by      1 to 15       16 to 31     32 to 63     64 to 127     128 and more
+//! multiple     1             4            8            16            32
+//! frames       1 each        4 or 5       4 or 5       4 or 5        one for 32 ticks
 //! ```
 //!
-//! Those who are served under the same conditions are late by about the same, so a channel has about five frames in a
-//! tick however many readers it has. Who is in step with its class stands at the last turn of it, and is told nothing
-//! twice.
+//! Those who are served under the same conditions are late by about the same. So a channel has five frames in a tick where
+//! the budget is short, and eight where a tenth of the packets is lost too, however many readers it has. Who is in step
+//! with its class stands at the last turn of it, and is told nothing twice.
 
 use throng_wire::Tick;
 
-/// The coarsest points of the lattice are 2^5 ticks apart: for who is 2^6 ticks late and more.
+/// The coarsest points of the lattice are 2^5 ticks apart: for who is 2^7 ticks late and more.
 const COARSEST_LOG2: u32 = 5;
+
+/// Who is late by less is given exactly what it missed.
+const EXACT_TICKS: u32 = 16;
 
 /// The next tick after `now` at which a channel of this phase has its turn for an interval.
 pub(crate) fn next_turn(now: Tick, interval_ticks: u16, phase: u32) -> Tick {
@@ -50,7 +54,7 @@ pub(crate) fn beginning(since: Tick, interval_ticks: u16, now: Tick, phase: u32)
     let late_ticks = now.since(since);
     let newest = now.before(1);
     let own = newest.before(past_turn(newest, interval_ticks, phase));
-    let step_log2 = (late_ticks.max(2).ilog2() - 1).min(COARSEST_LOG2);
+    let step_log2 = if late_ticks < EXACT_TICKS { 0 } else { (late_ticks.ilog2() - 2).min(COARSEST_LOG2) };
     // From channel to channel, the lattice is shifted, so that not all of them pass a point of it in the same tick.
     let number = since.short().0.wrapping_add(phase >> (32 - COARSEST_LOG2));
     let point = since.before(number & ((1 << step_log2) - 1));
@@ -94,7 +98,7 @@ mod tests {
             let begins = beginning(since, rng.u16(1..100), now, phase);
             assert!(!begins.is_newer_than(since), "{begins:?} after {since:?}");
             let before = since.since(begins);
-            assert!(before < 32 && 2 * before <= late, "{late} ticks late, and told of {before} more");
+            assert!(before < 32 && 4 * before <= late, "{late} ticks late, and told of {before} more");
         }
     }
 
@@ -119,7 +123,7 @@ mod tests {
                 let readers = from.map(|late| beginning(Tick(now).before(late), 1, Tick(now), 0xABCD_EF01).0);
                 frames += readers.collect::<BTreeSet<_>>().len();
             }
-            assert!(frames <= 6_000, "{frames} frames in 1,000 ticks for readers who are about {usually_late} late");
+            assert!(frames <= 13_000, "{frames} frames in 1,000 ticks for readers who are about {usually_late} late");
         }
     }
 

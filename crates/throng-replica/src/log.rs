@@ -133,6 +133,11 @@ impl ObjectLog {
         })
     }
 
+    /// Whether a slot still tells of an occupant that has gone.
+    pub(crate) fn has_tombstones(&self) -> bool {
+        !self.tombstones.is_empty()
+    }
+
     pub(crate) fn cell(&self) -> Option<(u8, [i32; 3])> {
         self.cell
     }

@@ -26,10 +26,11 @@
 
 use std::collections::VecDeque;
 
-use throng_schema::{FieldMask, Kind, Space};
+use throng_schema::{FieldMask, Space};
 use throng_wire::{BitWriter, ObjectId, Tick};
 
 use crate::connection::Connection;
+use crate::encode::write_mask;
 use crate::hub::Outgoing;
 use crate::log::ObjectLog;
 use crate::store::ObjectStore;
@@ -343,18 +344,7 @@ fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w:
         w.write_varint(id.index.into());
         w.write_varint(id.generation.into());
     } else {
-        write_mask(kind, mask, w);
+        write_mask(kind.own_update_mask(), mask, w);
     }
     kind.encode(mask, values, &Space::WORLD, w);
-}
-
-fn write_mask(kind: &Kind, mask: FieldMask, w: &mut BitWriter<'_>) {
-    let mut rest = kind.own_update_mask();
-    let (mut bits, mut count) = (0u64, 0);
-    while rest != 0 {
-        bits |= (mask >> rest.trailing_zeros() & 1) << count;
-        count += 1;
-        rest &= rest - 1;
-    }
-    w.write(bits, count);
 }

@@ -8,6 +8,7 @@ use throng_wire::{ShortTick, Tick};
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::frame::Frame;
 use crate::key::KEY_MAX_BYTES;
+use crate::subscription::{Stage, Subscription};
 
 /// A segment that is to be sent, or was.
 #[derive(Debug)]
@@ -15,10 +16,23 @@ pub(crate) struct Piece {
     /// `None`: the end of the subscription.
     pub(crate) frame: Option<Arc<Frame>>,
     pub(crate) opened: ShortTick,
+    /// Where its reader stood when it was sent.
+    pub(crate) since: ShortTick,
     pub(crate) segment: u32,
     pub(crate) subscription: u16,
     pub(crate) parity: bool,
     pub(crate) named: bool,
+}
+
+impl Piece {
+    /// Where the subscription stood before it was sent this piece, if the piece is a whole frame of changes and nothing
+    /// was sent after it.
+    pub(crate) fn is_all_since(&self, subscription: &Subscription) -> Option<Tick> {
+        let frame = self.frame.as_ref()?;
+        let since = self.since.until(frame.tick);
+        let is_last = subscription.stage == Stage::Open && subscription.since == frame.tick;
+        (is_last && frame.segments.len() == 1 && since != frame.tick).then_some(since)
+    }
 }
 
 /// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it. In the
@@ -195,12 +209,14 @@ impl PacketRecords {
             return;
         }
         while let Some(packet) = self.packets.front().filter(|packet| packet.settled) {
-            let count = (packet.end - self.base) as usize;
-            let (first, second) = self.pieces.as_mut_slices();
-            first.iter_mut().chain(second).take(count).filter_map(Option::take).for_each(&mut each);
-            self.pieces.drain(..count);
+            let count = packet.end - self.base;
             self.packets.pop_front();
-            self.base += count as u64;
+            for _ in 0..count {
+                if let Some(piece) = self.pieces.pop_front().flatten() {
+                    each(piece);
+                }
+            }
+            self.base += count;
         }
     }
 

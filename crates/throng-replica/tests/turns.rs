@@ -142,31 +142,71 @@ fn what_was_lost_and_has_been_overtaken_before_its_turn_is_not_sent_again() {
     house.server.begin_tick();
     let (key, slow) = (ChannelKey::Custom(1), 10);
     house.subscribe(key, slow).expect("room");
-    let lamp = house.spawn(&Lamp { number: 1 }, key);
+    let [red, green] = [1, 1].map(|number| house.spawn(&Lamp { number }, key));
     house.plan();
     let packet = house.write(1_000);
     house.deliver(&packet);
-    // An update is lost.
+    // An update of both is lost, and one of the red lamp alone is on its way when that is known.
     let mut number = 1;
-    loop {
-        house.server.begin_tick();
-        number += 1;
-        house.update(lamp, &Lamp { number });
-        house.plan();
-        if !house.write(1_000).is_empty() {
-            break;
+    let mut until_sent = |house: &mut House, lamps: &[ObjectId]| {
+        loop {
+            house.server.begin_tick();
+            number += 1;
+            lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number }));
+            house.plan();
+            if !house.write(1_000).is_empty() {
+                return house.sequence;
+            }
         }
-    }
-    let sequence = house.sequence;
+    };
+    let lost = until_sent(&mut house, &[red, green]);
+    until_sent(&mut house, &[red]);
     house.server.begin_tick();
-    house.server.lost(house.connection, sequence);
-    // When it was lost it was the newest. Before it is its turn again, it no longer is.
-    number += 1;
-    house.update(lamp, &Lamp { number });
+    house.server.lost(house.connection, lost);
+    // When it was lost, it alone spoke of the green lamp. Before it is its turn again, there is newer.
+    house.update(green, &Lamp { number: 1_000 });
     house.plan();
     assert!(house.write(1_000).is_empty(), "nothing is sent before the turn of the class");
     let counters = house.server.hub_ref().connection(house.connection).expect("it stays").counters();
-    assert_eq!((counters.resent_segments, counters.superseded_segments), (0, 1));
+    assert_eq!((counters.resent_segments, counters.superseded_segments, counters.frames_taken_back), (0, 1, 0));
+}
+
+#[test]
+fn in_place_of_a_lost_frame_the_next_one_is_given_which_says_more_and_newer() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let (key, slow) = (ChannelKey::Custom(1), 10);
+    house.subscribe(key, slow).expect("room");
+    let [red, green] = [1, 1].map(|number| house.spawn(&Lamp { number }, key));
+    house.plan();
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    let mut number = 1;
+    for round in 1..4 {
+        // An update of both is lost, three times.
+        loop {
+            house.server.begin_tick();
+            number += 1;
+            house.update(red, &Lamp { number });
+            house.update(green, &Lamp { number: round });
+            house.plan();
+            if !house.write(1_000).is_empty() {
+                break;
+            }
+        }
+        let sequence = house.sequence;
+        house.server.begin_tick();
+        house.server.lost(house.connection, sequence);
+    }
+    // The red lamp changes once more. Both arrive at once, before the turn of the class, in one frame.
+    house.update(red, &Lamp { number: 1_000 });
+    house.plan();
+    assert_eq!(house.server.hub_ref().counters().frames_encoded, 1);
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    assert_eq!((house.seen(red), house.seen(green)), (Some(Lamp { number: 1_000 }), Some(Lamp { number: 3 })));
+    let counters = house.server.hub_ref().connection(house.connection).expect("it stays").counters();
+    assert_eq!((counters.resent_segments, counters.superseded_segments, counters.frames_taken_back), (0, 0, 3));
 }
 
 #[test]

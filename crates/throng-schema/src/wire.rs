@@ -124,11 +124,9 @@ impl Kind {
     #[inline]
     pub fn encode(&self, mask: FieldMask, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
         self.debug_assert_shape(values);
-        w.in_registers(|w| {
-            for (step, _) in self.steps_of(mask) {
-                step.encode(&self.items, values, space, w);
-            }
-        });
+        for (step, _) in self.steps_of(mask) {
+            step.encode(&self.items, values, space, w);
+        }
     }
 
     /// Reads what [`Kind::encode`] wrote with the same mask and space.

@@ -92,14 +92,6 @@ impl<'a> BitWriter<'a> {
         self.write_up_to_32(value.into(), bits);
     }
 
-    /// Calls `write` with the same writer. What it holds stays in registers meanwhile, if all of `write` is inlined.
-    #[inline]
-    pub fn in_registers(&mut self, write: impl FnOnce(&mut BitWriter<'_>)) {
-        let mut same = BitWriter { bytes: self.bytes, pending: self.pending, pending_bits: self.pending_bits };
-        write(&mut same);
-        (self.pending, self.pending_bits) = (same.pending, same.pending_bits);
-    }
-
     /// Writes one bit.
     #[inline]
     pub fn write_bool(&mut self, value: bool) {

@@ -125,7 +125,7 @@ impl Worker {
 
     fn write_group<R: Replication>(&mut self, job: Job<'_, R>, peers: &mut [Option<Box<Peer>>], slots: &mut [R::Slot]) {
         self.lap.enter(Subsystem::Write, job.stopwatch.ns());
-        fetch::<R>(job.now, peers, slots);
+        fetch::<R>(peers, slots);
         for (peer, slot) in peers.iter_mut().zip(slots) {
             let Some(peer) = peer else { continue };
             if peer.stage == Stage::Unconfirmed {
@@ -238,9 +238,9 @@ fn batch_len(spans: &[Span]) -> usize {
 
 /// Reads a little of each connection of a group, so that the processor fetches them all at once instead of waiting for
 /// memory at each in turn.
-fn fetch<R: Replication>(now: Time, peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
+fn fetch<R: Replication>(peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
     let peers = peers.iter().flatten();
-    let sum = peers.fold(0, |sum, peer| sum ^ peer.session.sending_allowance_bytes(now) ^ peer.sealer.header_len());
+    let sum = peers.fold(0, |sum, peer| sum ^ u64::from(peer.session.sending_rate()) ^ peer.sealer.next_sequence());
     let more = slots.iter().filter(|slot| R::has_more(slot)).count();
     std::hint::black_box((sum, more));
 }

@@ -593,9 +593,11 @@ impl<R: Replication> Server<R> {
             let may_wait = peer.waiting.inputs < self.options.inputs_per_tick;
             let is_readable = may_wait && (peer.stage == Stage::Live || (peer.stage == Stage::Welcomed && may_go_live));
             let Some(input) = is_readable.then(|| peer.session.poll_input()).flatten() else { return };
-            let id = peer.id;
-            self.go_live(index);
-            self.tell_input(id, input);
+            peer.waiting.inputs += 1;
+            self.inputs.push_back((peer.id, input));
+            if peer.stage == Stage::Welcomed {
+                self.go_live(index);
+            }
         }
     }
 

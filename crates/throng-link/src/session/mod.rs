@@ -272,6 +272,11 @@ impl Session {
         self.pacer.balance_bytes(now).max(0) as usize
     }
 
+    /// The rate at which the session may send, in bytes per second: the lower of limit and congestion estimate.
+    pub fn sending_rate(&self) -> u32 {
+        self.pacer.rate()
+    }
+
     /// Changes the rate limit, in payload bytes per second, at least 1.
     pub fn set_rate_limit(&mut self, now: Time, bytes_per_s: u32) {
         self.pacer.set_limit(now, bytes_per_s);
