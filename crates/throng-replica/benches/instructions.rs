@@ -53,7 +53,7 @@ fn at_apply(shape: Shape) -> Scene {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(68_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(61_500))]
 fn settle(mut scene: Scene) -> Scene {
     black_box(&mut scene).settle();
     scene
@@ -67,30 +67,30 @@ fn commit(mut scene: Scene) -> Scene {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(83_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(43_500))]
+#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(74_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(52_500))]
 fn plan(mut scene: Scene) -> Scene {
     black_box(&mut scene).plan();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_encode, config = at_most(85_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_encode, config = at_most(71_500))]
 fn encode(mut scene: Scene) -> Scene {
     black_box(&mut scene).encode();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(169_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(52_500))]
+#[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(149_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(49_000))]
 fn write(mut scene: Scene) -> Scene {
     black_box(&mut scene).write();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_apply, config = at_most(144_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_apply, config = at_most(128_000))]
 fn apply(mut scene: Scene) -> Scene {
     black_box(&mut scene).apply();
     scene
@@ -98,7 +98,7 @@ fn apply(mut scene: Scene) -> Scene {
 
 // One turn of all rings: 30 ticks.
 #[library_benchmark]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(376_000_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(310_000_000))]
 fn thirty_ticks(mut scene: Scene) -> Scene {
     for _ in 0..30 {
         black_box(&mut scene).tick();
@@ -124,10 +124,10 @@ fn settled(shape: Shape) -> Scene {
 
 // The cost of planning and encoding with a short budget; ten ticks, so that every ring has its turn.
 #[library_benchmark]
-#[bench::close_400(args = (CLOSE_400), setup = settled, config = at_most(1_000_000_000))]
-#[bench::close_400_lossy(args = (CLOSE_400), setup = lossy, config = at_most(1_000_000_000))]
-#[bench::close_400_ample(args = (CLOSE_400_AMPLE), setup = settled, config = at_most(1_000_000_000))]
-#[bench::close_400_ample_lossy(args = (CLOSE_400_AMPLE), setup = lossy, config = at_most(1_000_000_000))]
+#[bench::close_400(args = (CLOSE_400), setup = settled, config = at_most(49_500_000))]
+#[bench::close_400_lossy(args = (CLOSE_400), setup = lossy, config = at_most(55_500_000))]
+#[bench::close_400_ample(args = (CLOSE_400_AMPLE), setup = settled, config = at_most(54_000_000))]
+#[bench::close_400_ample_lossy(args = (CLOSE_400_AMPLE), setup = lossy, config = at_most(66_000_000))]
 fn ten_ticks(mut scene: Scene) -> Scene {
     for _ in 0..10 {
         black_box(&mut scene).tick();

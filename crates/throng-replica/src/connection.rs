@@ -373,8 +373,11 @@ impl Connection {
                 due &= due - 1;
             }
         }
-        let rest = (blocks.len() * DUE_BLOCK..).zip(rest);
-        candidates.extend(rest.filter(|(_, due_at)| **due_at <= now).map(|(number, _)| number as u16));
+        for (place, due_at) in rest.iter().enumerate() {
+            if *due_at <= now {
+                candidates.push((blocks.len() * DUE_BLOCK + place) as u16);
+            }
+        }
         for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
             let number = lost[0].subscription;
             if self.due_at[usize::from(number)].is_newer_than(now) {

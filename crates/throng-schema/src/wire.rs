@@ -201,8 +201,7 @@ impl Step {
             Form::List { length_bits, last, words: item_words, item } => {
                 let count = words[0].min(last.into());
                 w.write(count.into(), length_bits.into());
-                // A function that is not inlined gets a writer of its own: this one stays in registers.
-                w.in_registers(|w| encode_items(items[usize::from(item)], (count, item_words), values, w));
+                encode_items(items[usize::from(item)], (count, item_words), values, w);
             }
         }
     }
