@@ -17,10 +17,10 @@
 //!
 //! # Turns
 //!
-//! Each subscription with data is in a queue, in order of priority: the intervals that it has waited, times its
-//! weight. At the front it has its *turn*: up to [`TURN_BYTES`], first what was lost, then its frame. A frame that is
-//! longer goes on at its next turn, for which it waits like everybody else. So what fills a connection for a second
-//! delays what stands beside it by one packet at a time.
+//! Each subscription with data is in a queue, in order of priority: the intervals that it has waited, times its weight.
+//! At the front it has its *turn*: up to [`TURN_BYTES`], first what was lost, then its frame. A longer frame continues
+//! at its next turn, for which it waits like all others. So what fills a connection for a second delays what stands
+//! beside it by one packet at a time.
 //!
 //! ```text
 //! queue       own cell | join of 70 kB | near cell | near cell | far cell
@@ -32,12 +32,12 @@
 //! the subscription stands again where it stood before, and is given the next frame of those who are as late: that says
 //! the same and what is newer.
 //!
-//! What does not fit into the rest of a packet is passed over for smaller things behind it, and goes first in the next.
+//! A segment that does not fit into the rest of a packet lets smaller ones pass, and goes first in the next packet.
 //!
-//! **How long somebody waits.** Let `r = weight / interval` be the rate of a subscription, `s` the bytes of one turn (its
+//! **The longest wait.** Let `r = weight / interval` be the rate of a subscription, `s` the bytes of one turn (its
 //! frame, at most [`TURN_BYTES`] and the rest of a segment), and `B` the bytes per tick. When the sum of `s * r` over
-//! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. Nobody waits much longer
-//! than `p / r` ticks.
+//! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. No subscription waits much
+//! longer than `p / r` ticks.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -89,23 +89,23 @@ pub struct Connection {
     needs_full_packet: bool,
     /// The last plan did not ask for everything that was due.
     is_cut: bool,
-    /// What a turn usually takes, in sixteenths of a byte. The connection's own experience, so that what one client is
+    /// The usual size of a turn, in sixteenths of a byte. The connection's own experience, so that what one client is
     /// sent does not depend on what others are.
     usual_sixteenths: u32,
     /// The frames of the subscriptions in [`Stage::Sending`]: few, since only a full packet or a turn's end leaves one
     /// behind.
     sending: Vec<Sending>,
-    /// What was lost and is to be sent again, by subscription.
+    /// Lost segments that have to be sent again, by subscription.
     resends: Vec<Resend>,
     closes: VecDeque<u16>,
     records: PacketRecords,
     counters: ConnectionCounters,
     name: Vec<u8>,
-    /// What the client is told of the objects that it owns, beside all subscriptions.
+    /// The records of the client's own objects, beside all subscriptions.
     pub(crate) own: OwnRecords,
 }
 
-/// What one connection was sent. Counts since the start.
+/// Counters of the data sent to one connection. Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounters {
     /// Segments written for the first time.
@@ -124,7 +124,7 @@ pub struct ConnectionCounters {
     pub frames_taken_back: u64,
     /// Bytes that end subscriptions.
     pub control_bytes: u64,
-    /// Times a frame was put off because something old was not delivered yet.
+    /// Times a frame was postponed because something old was not delivered yet.
     pub held_back: u64,
     /// The longest that a subscription with something to say has waited beyond the tick when it was due, in ticks.
     pub longest_wait_ticks: u32,
@@ -139,7 +139,7 @@ struct Due {
     subscription: u16,
 }
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// Everything is written.
@@ -152,11 +152,11 @@ enum Turn {
     NoRoom,
 }
 
-/// What one turn may write: half of a packet, so that a full packet has room for others beside a long frame. A segment
-/// that is begun within it is written whole.
+/// The most bytes of one turn: half of a packet, so that a full packet has room for others beside a long frame. A
+/// segment that is begun within it is written whole.
 const TURN_BYTES: u32 = 580;
 
-/// So many are passed over, in the search for something that fits into the rest of a packet, before it is sent as it is.
+/// This many are passed over, in the search for something that fits into the rest of a packet, before it is sent as it is.
 const PASSED_MAX: usize = 4;
 
 /// With less room than this in a packet nothing more is tried.
@@ -165,7 +165,7 @@ const LEAST_ROOM_BYTES: usize = 12;
 /// A piece that is longer than this may not fit beside messages, which may take half of every packet.
 const HALF_PACKET_BYTES: usize = 480;
 
-/// So many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
+/// This many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
 /// Subscriptions are fetched from memory together when there are so many.
@@ -177,10 +177,10 @@ const DUE_BLOCK: usize = 16;
 /// When number 0, which is nobody's, is due.
 const NEVER: Tick = Tick(i64::MAX as u64);
 
-/// What has no turn is not looked at for so many ticks.
+/// A subscription without a turn is not checked for this many ticks.
 const NO_TURN_TICKS: u32 = 1 << 20;
 
-/// Instead of a request: go on with the frame that was begun earlier.
+/// Instead of a request: continue with the frame that was begun earlier.
 const CONTINUE: u32 = u32::MAX;
 
 /// Instead of a request: there is no frame, only what was lost.
@@ -193,7 +193,7 @@ struct Sending {
     next_segment: u32,
     /// Since when it waits for its next turn.
     waits_since: Tick,
-    /// What was written of it in this turn.
+    /// The part of it that was written in this turn.
     turn_bytes: u32,
     frame: Arc<Frame>,
 }
@@ -269,7 +269,7 @@ impl Reader for Connection {
 }
 
 impl Connection {
-    /// What was sent so far.
+    /// Counters so far.
     pub fn counters(&self) -> ConnectionCounters {
         self.counters
     }
@@ -330,7 +330,7 @@ impl Connection {
         let sooner = interval_ticks < subscription.interval_ticks;
         subscription.interval_ticks = interval_ticks.max(1);
         if sooner && subscription.stage == Stage::Open {
-            // What has become near must not wait for the turn of what was far.
+            // An object that has come near must not wait for the turn of a far one.
             self.due_at[index] = subscription.since.after(u32::from(subscription.interval_ticks));
         }
     }
@@ -453,7 +453,7 @@ impl Connection {
         }
     }
 
-    /// The priority of a subscription that perhaps goes first, goes on with a frame, or has lost something.
+    /// The priority of a subscription that may go first, continues a frame, or has lost something.
     fn special_score(&self, number: u16, mut wait_ticks: u32, now: Tick) -> u64 {
         if number == self.first {
             return u64::MAX;
@@ -468,7 +468,7 @@ impl Connection {
         subscription.score(lost.fold(wait_ticks, u32::max))
     }
 
-    /// What was lost of one subscription.
+    /// The lost segments of one subscription.
     fn resends_of(&self, number: u16) -> impl Iterator<Item = &Resend> {
         let from = self.resends.partition_point(|resend| resend.subscription < number);
         self.resends[from..].iter().take_while(move |resend| resend.subscription == number)
@@ -888,7 +888,7 @@ fn fetch(subscriptions: &[Subscription], numbers: impl Iterator<Item = u16>) {
     std::hint::black_box(sum);
 }
 
-/// What the turn of a subscription brings.
+/// The content of a subscription's turn.
 enum Next {
     /// This request's frame, or [`CONTINUE`].
     Frame(u32),

@@ -3,12 +3,13 @@
 //! All subscriptions of one interval have their turns in the same ticks, so that they share frames. Where the turns lie
 //! is the channel's own: see [`ChannelKey::phase`](crate::ChannelKey).
 //!
-//! **A frame may be given to whoever stands at or after its beginning.** To be told a change twice does no harm, since a
-//! field keeps the newest tick. So a channel needs no frame for every point at which somebody may stand. Who is late, for
-//! want of budget, after a loss, or because its interval has changed, is given a frame that begins at a point of a
-//! lattice: the newest multiple of 1, 4, 8, 16 or 32 ticks that is not after its own point. How coarse depends on how
-//! late it is, so that it is told of less than a quarter more than it has missed. Those who are a little late are given
-//! exactly what they missed: they are the readers of what is near, and bytes are what they lack.
+//! **A subscription can use every frame that begins at or before its own point.** Receiving a change twice does no
+//! harm, because a field keeps the newest tick. So a channel does not need a frame for every possible point of a
+//! subscription. A subscription that is late, for lack of budget, after a loss, or because its interval has changed,
+//! gets a frame that begins at a point of a lattice: the newest multiple of 1, 4, 8, 16 or 32 ticks that is not after
+//! its own point. How coarse depends on how late it is, so that it receives less than a quarter more than it has
+//! missed. Subscriptions that are a little late get exactly the missed changes: they are readers of near objects, and
+//! lack bytes.
 //!
 //! ```text
 //! late by      1 to 15       16 to 31     32 to 63     64 to 127     128 and more
@@ -16,16 +17,16 @@
 //! frames       1 each        4 or 5       4 or 5       4 or 5        one for 32 ticks
 //! ```
 //!
-//! Those who are served under the same conditions are late by about the same. So a channel has five frames in a tick where
-//! the budget is short, and eight where a tenth of the packets is lost too, however many readers it has. Who is in step
-//! with its class stands at the last turn of it, and is told nothing twice.
+//! Those who are served under the same conditions are late by about the same. So a channel has five frames in a tick
+//! where the budget is short, and eight where a tenth of the packets is lost too, however many readers it has. A
+//! subscription that keeps up with its class is at the last turn of the class, and receives nothing twice.
 
 use throng_wire::Tick;
 
 /// The coarsest points of the lattice are 2^5 ticks apart: for who is 2^7 ticks late and more.
 const COARSEST_LOG2: u32 = 5;
 
-/// Who is late by less is given exactly what it missed.
+/// A subscription that is late by less gets exactly the missed changes.
 const EXACT_TICKS: u32 = 16;
 
 /// The next tick after `now` at which a channel of this phase has its turn for an interval.
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_step_is_told_nothing_twice() {
+    fn a_subscription_that_keeps_up_receives_nothing_twice() {
         for interval in [1, 3, 6, 30, 100] {
             let mut turn = next_turn(Tick(5_000), interval, 0x1234_5678);
             for _ in 0..100 {
