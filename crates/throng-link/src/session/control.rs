@@ -33,6 +33,7 @@
 //! Limits of it: what one tick sends arrives at once, so a buffer that is shorter than half a tick loses what does not
 //! fit, whatever the rate is, and a path with such a buffer is used to buffer by tick. A new flow beside four others
 //! needs a minute to reach an equal share.
+//! Both would be better if the packets of a tick left one by one: docs/benchmarks.md has measurements.
 //!
 //! | constant | value | what moved when it was changed (tests in `throng/tests/bottleneck`) |
 //! |---|---|---|
