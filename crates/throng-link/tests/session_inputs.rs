@@ -68,6 +68,26 @@ fn arrived_inputs_are_not_repeated() {
 }
 
 #[test]
+fn a_player_whose_inputs_are_not_processed_for_an_hour_stays_connected() {
+    let mut pair = Pair::new(1, SessionOptions::default(), Link::default());
+    play(&mut pair, 20);
+    assert_eq!(pair.ends[CLIENT].session.input_acked(), Some(19));
+    // The player is dead: inputs go on to arrive, and the game processes none of them.
+    pair.ends[SERVER].is_processing_inputs = false;
+    for number in 20..220_020u32 {
+        pair.ends[CLIENT].session.push_input(&number.to_le_bytes()).expect("it is short");
+        if number % 50 == 0 {
+            pair.step();
+        }
+    }
+    pair.run(2);
+    assert_eq!(pair.ends[CLIENT].session.input_acked(), Some(19));
+    pair.ends[SERVER].is_processing_inputs = true;
+    play(&mut pair, 1);
+    assert_eq!(pair.ends[CLIENT].session.input_acked(), Some(220_020), "the game processes inputs again");
+}
+
+#[test]
 fn an_input_that_is_too_long_is_refused() {
     let mut pair = Pair::new(1, SessionOptions::default(), Link::default());
     assert_eq!(pair.ends[CLIENT].session.push_input(&[0; 65]), Err(InputError::TooLarge));

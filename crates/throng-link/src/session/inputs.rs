@@ -11,6 +11,10 @@ use super::wire::{InputSection, MAX_INPUT_BYTES, expand_number};
 /// Received inputs that may wait to be polled; beyond, the oldest is dropped.
 pub const MAX_QUEUED_INPUTS: usize = 64;
 
+/// The distance behind the newest received input up to which an acknowledgement is sent: half of what the peer can tell
+/// apart by 16 bits, so that inputs that it has pushed since do no harm.
+const ACK_REACH_INPUTS: u32 = 1 << 14;
+
 /// One input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Input {
@@ -165,6 +169,12 @@ impl InputReceiver {
 
     pub(super) fn poll(&mut self) -> Option<Input> {
         self.queue.pop_front()
+    }
+
+    /// The low half of an acknowledged number, if the peer can expand it: the number was received, and not too long ago.
+    pub(super) fn short_ack(&self, number: u32) -> Option<u16> {
+        let is_near = (1..=ACK_REACH_INPUTS).contains(&self.next.wrapping_sub(number));
+        is_near.then_some(number as u16)
     }
 
     /// Takes the inputs that are new.

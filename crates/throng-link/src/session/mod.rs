@@ -120,7 +120,8 @@ pub struct Session {
     lanes: Lanes,
     inputs_out: InputSender,
     inputs_in: InputReceiver,
-    /// The newest input that the application has processed, told to the peer in every packet.
+    /// The newest input that the application has processed, told to the peer in every packet while the peer can expand
+    /// its low half.
     input_ack: Option<u32>,
     counters: Counters,
     last_received_at: Time,
@@ -242,7 +243,7 @@ impl Session {
     }
 
     /// Notes the newest input whose effect is in the state that will be sent from now on. The peer finds it in
-    /// [`Session::input_acked`].
+    /// [`Session::input_acked`]. A number that was not received, or that 16,384 inputs have followed, is not sent.
     pub fn set_input_ack(&mut self, number: u32) {
         self.input_ack = Some(number);
     }

@@ -269,7 +269,8 @@ impl Session {
         if let Some(ack) = &ack {
             flags |= flag::ACK | ack.width.code() << flag::WIDTH_SHIFT;
         }
-        if self.input_ack.is_some() {
+        let input_ack = self.input_ack.and_then(|number| self.inputs_in.short_ack(number));
+        if input_ack.is_some() {
             flags |= flag::INPUT_ACK;
         }
         if is_size_probe {
@@ -291,8 +292,8 @@ impl Session {
             ack.write(out);
         }
         out.extend_from_slice(&tick.short().0.to_le_bytes());
-        if let Some(number) = self.input_ack {
-            out.extend_from_slice(&(number as u16).to_le_bytes());
+        if let Some(low) = input_ack {
+            out.extend_from_slice(&low.to_le_bytes());
         }
     }
 

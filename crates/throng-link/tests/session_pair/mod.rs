@@ -41,6 +41,8 @@ pub(crate) struct End {
     pub(crate) close: Option<CloseCause>,
     /// Replication bytes offered per tick.
     pub(crate) offered_bytes: usize,
+    /// Whether the end acknowledges the inputs that it takes.
+    pub(crate) is_processing_inputs: bool,
     /// Whether the end does anything at all.
     pub(crate) is_running: bool,
     pub(crate) replication_bytes_sent: u64,
@@ -76,6 +78,7 @@ impl Pair {
             inputs: Vec::new(),
             close: None,
             offered_bytes: 0,
+            is_processing_inputs: true,
             is_running: true,
             replication_bytes_sent: 0,
             replication_bytes_received: 0,
@@ -163,7 +166,9 @@ impl Pair {
             end.session.recycle(message);
         }
         while let Some(input) = end.session.poll_input() {
-            end.session.set_input_ack(input.number);
+            if end.is_processing_inputs {
+                end.session.set_input_ack(input.number);
+            }
             end.inputs.push(input);
         }
         if let Some(cause) = end.session.poll_close() {
