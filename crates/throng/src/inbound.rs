@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use throng_link::netcode::{
     Accepted, Denial, DropReason, Now, Outcome, REQUEST_LEN, Seats, ServerHandshake, is_response, move_seat,
+    plain_address,
 };
 use throng_link::session::{Session, SessionOptions};
 use throng_wire::{ConnectionId, Time};
@@ -77,7 +78,7 @@ impl Peers {
         let index = self.free.pop().expect("the door was told of a free seat");
         debug_assert_eq!(index, peer.id.index);
         // An address that belonged to another connection has been proved by this one since.
-        self.by_address.insert(AddressKey(peer.address), index);
+        self.by_address.insert(AddressKey::new(peer.address), index);
         self.by_client.insert(peer.client_id, index);
         self.slots[index as usize] = Some(Box::new(peer));
     }
@@ -92,9 +93,16 @@ impl Peers {
     }
 }
 
-/// An address as the key of a table. Of IPv4 it is hashed as one number, in one step.
+/// An address as the key of a table, without the fields of IPv6 that netcode does not compare. Of IPv4 it is hashed as one
+/// number, in one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct AddressKey(SocketAddr);
+
+impl AddressKey {
+    fn new(address: SocketAddr) -> AddressKey {
+        AddressKey(plain_address(address))
+    }
+}
 
 impl Hash for AddressKey {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
@@ -104,7 +112,7 @@ impl Hash for AddressKey {
             }
             SocketAddr::V6(address) => {
                 hasher.write_u128(address.ip().to_bits());
-                hasher.write_u64(u64::from(address.scope_id()) << 16 | u64::from(address.port()));
+                hasher.write_u16(address.port());
             }
         }
     }
@@ -112,8 +120,8 @@ impl Hash for AddressKey {
 
 /// Removes an address, unless it has another connection by now.
 fn forget(table: &mut HashMap<AddressKey, u32>, address: SocketAddr, index: u32) {
-    if table.get(&AddressKey(address)) == Some(&index) {
-        table.remove(&AddressKey(address));
+    if table.get(&AddressKey::new(address)) == Some(&index) {
+        table.remove(&AddressKey::new(address));
     }
 }
 
@@ -172,7 +180,7 @@ impl Inbound {
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
-        match peers.by_address.get(&AddressKey(from)) {
+        match peers.by_address.get(&AddressKey::new(from)) {
             Some(&index) if !self.is_for_door(from, datagram, peers) => {
                 self.handle_peer((now.time, arrived), index, datagram, peers);
             }
@@ -185,7 +193,7 @@ impl Inbound {
         datagram.first() == Some(&0)
             || move_seat(datagram).is_some()
             || (is_response(datagram)
-                && (peers.by_candidate.contains_key(&AddressKey(from)) || self.door.is_pending(from)))
+                && (peers.by_candidate.contains_key(&AddressKey::new(from)) || self.door.is_pending(from)))
     }
 
     fn handle_peer(&mut self, (now, arrived): (Time, Time), index: u32, datagram: &mut [u8], peers: &mut Peers) {
@@ -234,11 +242,12 @@ impl Inbound {
         }
         // An attempt to open a packet with the wrong key destroys it, and up to three connections may be meant.
         let original = datagram.to_vec();
-        if peers.by_candidate.contains_key(&AddressKey(from)) && self.finish_move(now.time, from, datagram, peers) {
+        if peers.by_candidate.contains_key(&AddressKey::new(from)) && self.finish_move(now.time, from, datagram, peers)
+        {
             return;
         }
         datagram.copy_from_slice(&original);
-        match peers.by_address.get(&AddressKey(from)) {
+        match peers.by_address.get(&AddressKey::new(from)) {
             Some(&index) if !self.door.is_pending(from) => {
                 self.handle_peer((now.time, now.time), index, datagram, peers);
             }
@@ -311,21 +320,24 @@ impl Inbound {
         if let Some(before) = before {
             forget(&mut peers.by_candidate, before, seat);
         }
-        peers.by_candidate.insert(AddressKey(from), seat);
+        peers.by_candidate.insert(AddressKey::new(from), seat);
         self.replies.push((from, reply));
     }
 
     /// A connection may have proved its new address. Whether it has.
     fn finish_move(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8], peers: &mut Peers) -> bool {
-        let Some(&index) = peers.by_candidate.get(&AddressKey(from)) else { return false };
-        let peer = peers.slots[index as usize].as_mut().expect("the table of candidates names connections only");
+        let Some(&index) = peers.by_candidate.get(&AddressKey::new(from)) else { return false };
+        let Some(peer) = &mut peers.slots[index as usize] else {
+            peers.by_candidate.remove(&AddressKey::new(from));
+            return false;
+        };
         let Ok(round_trip) = self.door.handle_move_response(now, from, datagram, &mut peer.movable()) else {
             return false;
         };
-        peers.by_candidate.remove(&AddressKey(from));
+        peers.by_candidate.remove(&AddressKey::new(from));
         if peer.address != from {
             forget(&mut peers.by_address, peer.address, index);
-            peers.by_address.insert(AddressKey(from), index);
+            peers.by_address.insert(AddressKey::new(from), index);
             peer.address = from;
             peer.session.on_new_path(now, Some(round_trip));
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::harness::{World, WorldOptions, copy_of, server_address, stranger};
 use fastrand::Rng;
-use throng::net::{Driver, Transmit};
+use throng::net::{Condition, Driver, Transmit};
 use throng::{ChannelKey, ConnectToken, Key, LaneKind, LaneOptions, ObjectId, Placement, ServerEvent, Tick, Time};
-use throng_link::netcode::{ClientHandshake, ClientOutcome, Connected, DropReason, TAG_LEN};
+use throng_link::netcode::{ClientHandshake, ClientOutcome, Connected, DropReason, PacketKind, TAG_LEN, move_seat};
 use throng_link::session::{Envelope, LaneId, Rest, Session, SessionOptions};
 use throng_testkit::{Score, for_seeds};
 
@@ -371,5 +371,34 @@ fn an_endless_stream_of_inputs_is_bounded() {
     }
     let counters = town.world.server.link_statistics(connection).expect("connected").counters;
     assert!(counters.inputs_overflowed > 0);
+    town.assert_peace();
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_move_between_link_local_addresses_leaves_nothing_behind() {
+    let mut town = Town::new(1);
+    let second = town.world.join();
+    town.world.connect_all();
+    let (connection, address) = (town.world.connection(second), town.world.guests[second].address);
+    // Its datagrams come from a link-local address from now on, so the server's answers go to that address.
+    let link_local: SocketAddr = "[fe80::1%7]:50000".parse().expect("an address");
+    town.world.network.set_way(address, server_address(), Condition::BLACKOUT).expect("a good condition");
+    town.world.client_tap.open();
+    let now = town.world.now;
+    town.world.guests[second].client.on_address_changed(now);
+    town.step();
+    let heard = town.world.client_tap.take();
+    let asked = heard.iter().find(|wire| move_seat(&wire.bytes).is_some()).expect("it asks for its new address");
+    town.inject(link_local, &asked.bytes);
+    town.step();
+    assert_eq!(town.world.server.door_counters().move_challenged, 1);
+    town.world.server.disconnect(connection, now, "enough");
+    let is_gone = |world: &World| world.server.connection_count() == 1;
+    town.world.steps_until(300, is_gone).expect("the connection ends");
+    // A late response from there belongs to nobody.
+    let before = town.drops();
+    town.inject(link_local, &[0x10 | PacketKind::Response as u8; 330]);
+    town.step();
+    assert_eq!(town.drops(), before + 1);
     town.assert_peace();
 }

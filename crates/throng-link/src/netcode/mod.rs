@@ -126,7 +126,7 @@ pub const SEND_INTERVAL: Duration = Duration::from_millis(100);
 pub const DISCONNECT_REPEATS: usize = 10;
 
 /// The address without the two IPv6 fields that a token cannot carry, flow label and scope: so addresses are compared.
-fn plain_address(address: std::net::SocketAddr) -> std::net::SocketAddr {
+pub fn plain_address(address: std::net::SocketAddr) -> std::net::SocketAddr {
     match address {
         std::net::SocketAddr::V4(_) => address,
         std::net::SocketAddr::V6(v6) => std::net::SocketAddrV6::new(*v6.ip(), v6.port(), 0, 0).into(),
