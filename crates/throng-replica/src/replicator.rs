@@ -90,7 +90,7 @@ pub struct Replicator {
     /// By object index.
     ownership: Vec<Ownership>,
     placed: Vec<Placed>,
-    /// Objects that a limit keeps in a cell that they have left: they are tried again each tick.
+    /// Objects that a limit keeps in a channel where they do not belong any more: they are tried again each tick.
     misplaced: Vec<ObjectId>,
     /// By kind: why there can be no objects of it.
     too_long: Vec<Option<EntryTooLong>>,
@@ -323,13 +323,17 @@ impl Replicator {
     }
 
     /// Moves the object's public facet to where `placement` says.
+    ///
+    /// # Errors
+    /// The placement is not possible, and nothing changes; or a limit stands in the way, and each
+    /// [`begin_tick`](Self::begin_tick) tries again.
     pub fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
         if !self.store.contains(id) {
             return Ok(());
         }
         self.check_placement(self.store.kind_id(id.index), placement)?;
         self.ownership[id.index as usize].placement = placement;
-        self.place(id, Facet::Public)
+        self.place(id, Facet::Public).inspect_err(|_| self.misplaced.push(id))
     }
 
     /// Gives the object to another connection, or to none.

@@ -37,3 +37,25 @@ fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
     }
     assert_eq!(cell_of(&server), ChannelKey::Cell { grid: 0, cell: [2, 0, 0] }, "though it has not moved again");
 }
+
+#[test]
+fn an_object_that_could_not_be_hidden_is_hidden_when_there_is_room() {
+    let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
+    let limits = HubLimits { channels: 2, ..HubLimits::default() };
+    let mut server = Replicator::new(schema, ReplicatorOptions { limits, retention_ticks: 4, ..Default::default() });
+    server.add_grid(GridShape::stacked([8.0; 3])).expect("a good grid");
+    let kind = server.store().schema().kind_id::<Cart>().expect("in the schema");
+    let cart = |x_m: f32| Cart { position: [x_m, 1.0, 1.0] };
+    server.begin_tick();
+    let stays = server.spawn(kind, Placement::Cell(0), None, |to| cart(1.0).quantise(to)).expect("room");
+    let hides = server.spawn(kind, Placement::Cell(0), None, |to| cart(9.0).quantise(to)).expect("room");
+    assert_eq!(server.set_placement(hides, Placement::Entity), Err(LimitReached::Channels(2)));
+    server.despawn(stays);
+    for _ in 0..8 {
+        server.plan();
+        server.sweep(8);
+        server.begin_tick();
+    }
+    let home = server.home(hides, Facet::Public).expect("it has a home");
+    assert_eq!(server.hub_ref().key(home), ChannelKey::Entity { object: hides, facet: Facet::Public });
+}

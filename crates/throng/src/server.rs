@@ -368,8 +368,9 @@ impl<R: Replication> Server<R> {
     /// Moves an object to where `placement` says.
     ///
     /// # Errors
-    /// The placement names a grid that does not exist or needs a position that the type has not, or there is no room for
-    /// another channel. The object stays where it is.
+    /// The placement names a grid that does not exist or needs a position that the type has not: the object stays where it
+    /// is. Or there is no room for another channel: the object stays where it is until there is, and is tried again each
+    /// tick.
     pub fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
         self.replication.set_placement(id, placement)
     }
