@@ -325,7 +325,9 @@ impl<D: Decoder> ClientCore<D> {
             State::Open(link) => {
                 let is_flushed = || link.session.pending_message_bytes() == 0;
                 let leaves_at = link.leaving.as_ref().map(|leaving| if is_flushed() { Time(0) } else { leaving.0 });
-                link.session.next_deadline().map(|deadline| leaves_at.map_or(deadline, |at| deadline.min(at)))
+                let asks_at = (!link.session.is_closing()).then(|| link.probe.next_deadline());
+                let others = [leaves_at, asks_at].into_iter().flatten();
+                link.session.next_deadline().map(|deadline| others.fold(deadline, Time::min))
             }
             State::Leaving(..) | State::Over => None,
         }

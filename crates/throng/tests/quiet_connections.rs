@@ -34,3 +34,14 @@ fn a_quiet_minute_costs_at_most_100_bytes_per_second_each_way() {
         assert!(down <= 100.0 && up <= 100.0, "ticks of {tick_ms} ms: {down} and {up} bytes per second");
     }
 }
+
+#[test]
+fn a_program_that_sleeps_until_the_next_deadline_tells_the_server_its_new_address_at_once() {
+    let mut world = World::with_guests(WorldOptions::new(1), 1);
+    world.steps(60);
+    let (now, client) = (world.now, &mut world.guests[0].client);
+    let quiet = client.poll_timeout().expect("it is connected");
+    assert!(quiet > now, "there is nothing to do yet");
+    client.on_address_changed(now);
+    assert_eq!(client.poll_timeout(), Some(now), "it would have slept until {quiet:?}");
+}
