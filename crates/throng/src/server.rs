@@ -572,9 +572,11 @@ impl<R: Replication> Server<R> {
                 self.replication.set_allowance(peer.id, peer.replication_allowance_bytes(now));
             }
             // The end comes after everything that was said before it: what the game has no room for yet is polled first.
-            let is_heard = peer.stage != Stage::Live || peer.waiting.has_room(&self.options);
-            let cause = is_heard.then(|| peer.session.poll_close().or_else(|| peer.gone.take())).flatten();
-            if let Some(cause) = cause {
+            let is_over = peer.session.is_closed() || peer.gone.is_some();
+            if is_over
+                && (peer.stage != Stage::Live || peer.waiting.has_room(&self.options))
+                && let Some(cause) = peer.session.poll_close().or_else(|| peer.gone.take())
+            {
                 self.end(index, cause);
             }
         }

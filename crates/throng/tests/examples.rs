@@ -68,10 +68,10 @@ fn the_program_of_getting_started_shows_three_players_to_each_other() {
 #[test]
 fn everything_in_the_arena_comes_true() {
     let lines =
-        printed(|| arena::play(40, Duration::from_millis(1_500)).map_err(|error| error as Box<dyn std::error::Error>));
+        printed(|| arena::play(60, Duration::from_secs(2)).map_err(|error| error as Box<dyn std::error::Error>));
     assert!(lines.len() > 10, "{lines:#?}");
     let last = lines.last().expect("lines");
-    assert!(number(last, " players") == 40 && number(last, " hits") > 0, "{last}");
+    assert!(number(last, " players") == 60 && number(last, " hits") > 0, "{last}");
 }
 
 #[test]
