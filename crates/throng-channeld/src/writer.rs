@@ -17,6 +17,9 @@ pub struct Written {
     pub dropped: usize,
 }
 
+/// What an encoder takes: its small table, and its large one, which it makes when it first needs it.
+const ENCODER_BYTES: usize = size_of::<Encoder>() + (32 << 10);
+
 /// The sending end of a connection. It is small as long as nothing is compressed; compression takes about 40 KiB.
 #[derive(Default)]
 pub struct PacketWriter {
@@ -36,6 +39,11 @@ impl PacketWriter {
         if peer != Compression::None {
             self.compression = peer;
         }
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        self.packed.capacity() + if self.encoder.is_some() { ENCODER_BYTES } else { 0 }
     }
 
     /// How payloads are packed.

@@ -12,6 +12,7 @@ use throng_gateway::{files, log};
 use tracing::{error, info, warn};
 
 use crate::exit::{Failure, Outcome};
+use crate::gateway_memory;
 use crate::gateway_profile::Profiling;
 
 /// Arguments of `throng gateway`: channeld's flags in channeld's syntax, and further ones.
@@ -39,6 +40,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
     let gateway = Gateway::from_settings(settings.clone(), unix_ns as u64, unix_ns)
         .map_err(|error| Failure::Usage(anyhow!(error)))?;
+    gateway_memory::watch(&gateway.counters().memory);
     info!("peers may use {} MiB of memory", gateway.counters().memory.limit_bytes() >> 20);
     let files = files::raise();
     if let Some(files) = files.filter(|&files| files < u64::from(settings.limits.max_connections) + OTHER_FILES) {

@@ -6,6 +6,7 @@ mod compare;
 mod exit;
 mod gateway;
 mod gateway_bench;
+mod gateway_memory;
 mod gateway_profile;
 mod gateway_replay;
 mod publish;

@@ -40,7 +40,7 @@ pub mod group;
 mod histogram;
 pub mod log;
 mod metrics;
-mod process;
+pub mod process;
 mod recent;
 pub mod serve;
 pub mod settings;

@@ -26,7 +26,7 @@ pub(crate) fn write(text: &mut String) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let metrics = [
         ("process_cpu_seconds_total", "counter", "Processor time of all threads, user and system.", cpu_s(&stat)),
-        ("process_resident_memory_bytes", "gauge", "Memory that is in RAM.", resident_bytes(&status)),
+        ("process_resident_memory_bytes", "gauge", "Memory that is in RAM.", resident_of(&status)),
         ("process_start_time_seconds", "gauge", "When the process began, since 1970.", start_s(&stat)),
         ("process_open_fds", "gauge", "Open file descriptors.", open_files()),
         ("process_max_fds", "gauge", "How many there may be.", most_files().map(|most| most as f64)),
@@ -66,8 +66,13 @@ pub(crate) fn most_files() -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Memory of this process that is in RAM. `None` where the system does not say.
+pub fn resident_bytes() -> Option<u64> {
+    resident_of(&fs::read_to_string("/proc/self/status").ok()?).map(|bytes| bytes as u64)
+}
+
 /// `statm` has it in pages of a size that it does not say; `status` in KiB.
-fn resident_bytes(status: &str) -> Option<f64> {
+fn resident_of(status: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kib as f64 * 1_024.0)
@@ -87,8 +92,8 @@ mod tests {
 
     #[test]
     fn memory_is_in_bytes() {
-        assert_eq!(resident_bytes("Name:\tthrong\nVmRSS:\t    2048 kB\nThreads:\t4\n"), Some(2_097_152.0));
-        assert_eq!(resident_bytes("Name:\tthrong\n"), None);
+        assert_eq!(resident_of("Name:\tthrong\nVmRSS:\t    2048 kB\nThreads:\t4\n"), Some(2_097_152.0));
+        assert_eq!(resident_of("Name:\tthrong\n"), None);
     }
 
     #[cfg(target_os = "linux")]

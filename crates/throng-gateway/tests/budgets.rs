@@ -1,9 +1,10 @@
 //! The cost that each peer may cause for others: servers, other clients, and the gateway itself.
 
-use crate::stage::world::{Cut, ENTITY, FIRST, middle, sphere, standing};
+use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, sphere, standing};
 use crate::stage::{Peer, Stage, every, settings};
-use throng_channeld::proto::unrealpb::UnrealObjectRef;
+use prost::Message as _;
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
+use throng_channeld::proto::unrealpb::{DestroyObjectMessage, SpawnObjectMessage, UnrealObjectRef};
 use throng_channeld::proto::{
     Any, AuthMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, ListChannelMessage,
     RemoveChannelMessage, UnsubscribedFromChannelMessage,
@@ -124,6 +125,84 @@ fn a_client_that_removes_its_rooms_has_their_memory_back() {
 }
 
 #[test]
+fn metadata_counts_as_memory_of_who_created_the_channel() {
+    let mut stage = stage_with(&["max_client_state_bytes=10000"]);
+    let client = stage.client();
+    let empty = stage.engine.state_bytes();
+    let private =
+        CreateChannelMessage { channel_type: ChannelType::Private.into(), ..create_message(&"m".repeat(3_000)) };
+    for _ in 0..5 {
+        stage.say(&client, CREATE, &private);
+    }
+    assert_eq!(stage.refused("client_state_bytes"), 2, "three fit");
+    let bytes = stage.engine.state_bytes() - empty;
+    assert!((9_000..9_200).contains(&bytes), "{bytes}");
+    let rooms = (1..=3).map(|room| RemoveChannelMessage { channel_id: room });
+    rooms.for_each(|room| stage.say(&client, Header::new(0, message_type::REMOVE_CHANNEL), &room));
+    assert_eq!(stage.engine.state_bytes(), empty);
+    // The share is free again.
+    stage.say(&client, CREATE, &private);
+    assert_eq!(stage.refused("client_state_bytes"), 2);
+}
+
+#[test]
+fn metadata_of_the_world_counts_as_memory() {
+    let mut stage = stage_with(&["max_total_state_bytes=1048576"]);
+    let world = stage.server();
+    let empty = stage.engine.state_bytes();
+    let global = CreateChannelMessage {
+        channel_type: ChannelType::Global.into(),
+        metadata: "g".repeat(4_000),
+        ..Default::default()
+    };
+    stage.say(&world, CREATE, &global);
+    let bytes = stage.engine.state_bytes() - empty;
+    assert!((4_000..4_100).contains(&bytes), "{bytes}");
+    for _ in 0..300 {
+        stage.say(&world, CREATE, &create_message(&"m".repeat(4_000)));
+    }
+    assert!(stage.refused("total_state_bytes") > 30);
+    assert!(stage.engine.state_bytes() <= 1_048_576);
+}
+
+#[test]
+fn references_of_objects_count_as_memory_until_they_are_destroyed() {
+    let mut stage = Stage::world(TWO, &["-limit", "max_total_state_bytes=1048576"]);
+    let server = stage.spatial_servers(TWO).remove(0);
+    let header = |msg_type: u32| Header { broadcast: 4, ..Header::new(FIRST, msg_type) };
+    let spawn = |entity: u32, bytes: usize| {
+        let object =
+            UnrealObjectRef { net_guid: Some(entity), class_path: Some("p".repeat(bytes)), ..Default::default() };
+        SpawnObjectMessage { obj: Some(object), ..Default::default() }
+    };
+    for number in 0..60 {
+        stage.create_entity(&server, FIRST, ENTITY + number, None);
+    }
+    let before = stage.engine.state_bytes();
+    let name = |stage: &mut Stage, number: u32, bytes: usize| {
+        let payload = spawn(ENTITY + number, bytes).encode_to_vec();
+        stage.say(&server, header(message_type::UNREAL_SPAWN), &forwarded(0, payload));
+    };
+    name(&mut stage, 0, 10_000);
+    let one = stage.engine.state_bytes() - before;
+    assert!(one >= 10_000, "{one}");
+    name(&mut stage, 0, 10_000);
+    assert_eq!(stage.engine.state_bytes() - before, one, "it is known already");
+    for number in 1..60 {
+        name(&mut stage, number, 40_000);
+    }
+    assert!(stage.refused("total_state_bytes") > 0);
+    for number in 0..60 {
+        let gone = DestroyObjectMessage { net_id: ENTITY + number, reason: 0 };
+        stage.say(&server, header(message_type::UNREAL_DESTROY), &forwarded(0, gone.encode_to_vec()));
+    }
+    // Cells remember for a while who has left them.
+    stage.pass(60_000);
+    let after = stage.engine.state_bytes();
+    assert!(after < before + 1_000, "{after} after {before}");
+}
+
+#[test]
 fn clients_do_not_take_the_last_numbers_of_channels() {
     let limits = [
         "max_client_channels=100000",
@@ -142,7 +221,7 @@ fn clients_do_not_take_the_last_numbers_of_channels() {
                 broadcast: 0,
                 stub_id: 0,
                 msg_type: message_type::CREATE_CHANNEL,
-                body: prost::Message::encode_to_vec(&create_message("")).into(),
+                body: create_message("").encode_to_vec().into(),
             },
         );
     }

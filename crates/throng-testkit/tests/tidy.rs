@@ -27,7 +27,7 @@ const PATHS_ABOVE_CORE: [&str; 7] =
 const LINES_MAX: usize = 1_000;
 
 /// The one file that may hold unsafe code, each block of it with the reason why it is sound: an allocator that counts has
-/// to be an allocator. All other crates forbid it, and so does the workspace.
+/// to be an allocator, and is asked to give back what it keeps. All other crates forbid it, and so does the workspace.
 const UNSAFE_FILES: [(&str, &str); 1] = [("throng-cli", "allocation.rs")];
 
 /// Written by others and kept as they came.

@@ -8,6 +8,7 @@ use throng_wire::Tick;
 
 use super::port::{Key, Side};
 use crate::settings::ChannelSettings;
+use crate::state::allocated;
 
 /// A channel beside what the hub keeps of it.
 pub(crate) struct Channel {
@@ -112,6 +113,11 @@ const RELIABLE: i32 = 16;
 impl Channel {
     pub(crate) fn subscriber(&self, connection: usize) -> Option<&Subscriber> {
         self.subscribers.get(&(connection as u32))
+    }
+
+    /// Bytes of memory that it takes beside its state, as far as peers decide about them.
+    pub(crate) fn beside_bytes(&self) -> u64 {
+        allocated(self.metadata.len()) as u64
     }
 
     pub(crate) fn is_owner(&self, connection: usize) -> bool {

@@ -189,7 +189,7 @@ impl Engine {
         if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
             self.unlist(cell, id);
         }
-        if let Some(entity) = self.entities.remove(&id) {
+        if let Some(entity) = self.drop_entity(id) {
             self.strays.remove(&id);
             self.groups.entity_gone(id);
             if entity.is_well_known {

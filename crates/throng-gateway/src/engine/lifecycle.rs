@@ -44,8 +44,9 @@ impl Engine {
         }
         self.check_metadata(&wanted.metadata)?;
         let metadata = wanted.metadata.clone();
+        self.check_room_beside(from, metadata.len())?;
         self.begin_channel(from, message, global, wanted)?;
-        self.channel_mut(global).metadata = metadata;
+        self.set_metadata(global, metadata);
         Ok(())
     }
 
@@ -88,10 +89,11 @@ impl Engine {
         if connection.created >= limit as usize {
             return Err(Refusal::Limit("channels_created"));
         }
-        self.check_metadata(metadata)
+        self.check_metadata(metadata)?;
+        self.check_room_beside(from, metadata.len())
     }
 
-    fn check_metadata(&self, metadata: &str) -> Result<(), Refusal> {
+    pub(super) fn check_metadata(&self, metadata: &str) -> Result<(), Refusal> {
         match metadata.len() > self.settings.limits.max_metadata_bytes as usize {
             true => Err(Refusal::Limit("metadata_bytes")),
             false => Ok(()),
@@ -101,7 +103,11 @@ impl Engine {
     pub(super) fn count_created(&mut self, from: usize, channel: ChannelIndex) {
         let creator = self.connection(from);
         let creator = Creator { key: creator.key, side: creator.side };
+        // From now on it is the creator's.
+        let bytes = self.channel(channel).beside_bytes();
+        self.memory_was_changed(channel, bytes, 0);
         self.channel_mut(channel).creator = Some(creator);
+        self.memory_was_changed(channel, 0, bytes);
         self.connection_mut(from).created += 1;
     }
 
@@ -196,14 +202,14 @@ impl Engine {
             owner.owned.remove(&index);
         }
         if let Some(creator) = channel.creator.and_then(|creator| self.place(creator.key)) {
-            let bytes = self.hub.state(index).size_bytes() as u64;
+            let bytes = self.hub.state(index).size_bytes() as u64 + channel.beside_bytes();
             let creator = self.connection_mut(creator);
             creator.created = creator.created.saturating_sub(1);
             creator.state_bytes = creator.state_bytes.saturating_sub(bytes);
         }
         // Its memory is free now, and not when another channel takes the place.
         let state = self.hub.state_mut(index);
-        let bytes = state.size_bytes() as u64;
+        let bytes = state.size_bytes() as u64 + channel.beside_bytes();
         state.clear();
         self.memory.forget(bytes, channel.creator.is_some_and(|creator| creator.side == Side::Client));
         self.by_channel_id.remove(&channel.id);

@@ -37,6 +37,8 @@ impl Pressure {
 
 /// What a channel costs before its state.
 const CHANNEL_BYTES: u64 = 1_024;
+/// What an entity costs beside its channel: its places in the tables of entities, of cells and of those without a channel.
+const ENTITY_BYTES: u64 = 192;
 /// What a subscription costs: its cursor, its place in the channel's list, its slot in the hub's tables.
 const SUBSCRIPTION_BYTES: u64 = 128;
 /// How often subscriptions and frames that wait are counted.
@@ -65,7 +67,8 @@ impl Engine {
             let bytes = self.connections.iter().flatten().map(|connection| of_connection(connection)).sum();
             self.counted = Counted { bytes, next: self.now.after(COUNT_EVERY) };
         }
-        self.memory.bytes() + self.by_channel_id.len() as u64 * CHANNEL_BYTES + self.counted.bytes
+        let entities = self.entities.len() as u64 * ENTITY_BYTES;
+        self.memory.bytes() + self.by_channel_id.len() as u64 * CHANNEL_BYTES + entities + self.counted.bytes
     }
 
     /// From now on these get nothing new: requests that need memory are refused, and updates that would make a state grow.

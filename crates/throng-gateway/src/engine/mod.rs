@@ -418,7 +418,8 @@ impl Engine {
         self.master().is_some()
     }
 
-    /// Bytes of memory that the states of all channels take, tombstones included. True within a fifth.
+    /// Bytes of memory that the states of all channels take, tombstones, metadata and references of objects included. True
+    /// within a fifth.
     pub fn state_bytes(&self) -> u64 {
         self.memory.bytes()
     }
@@ -758,7 +759,7 @@ impl Engine {
             id,
             birth: self.births,
             kind,
-            metadata,
+            metadata: String::new(),
             settings,
             owner: None,
             subscribers: Subscribers::default(),
@@ -772,6 +773,7 @@ impl Engine {
         self.channels[index.number()] = Some(Box::new(channel));
         self.by_channel_id.insert(id, index);
         *self.channels_by_type.entry(kind as i32 as u32).or_default() += 1;
+        self.set_metadata(index, metadata);
         Ok(index)
     }
 }

@@ -98,6 +98,7 @@ impl Engine {
         if !self.connection(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
+        self.check_metadata(&wanted.metadata)?;
         let id = self.connection(from).id;
         let world = self.world.as_mut().ok_or(NO_WORLD)?;
         let former = world.slots.server_of(id);
@@ -157,6 +158,7 @@ impl Engine {
     ) -> Result<Vec<ChannelIndex>, Refusal> {
         let is_there = |id: &u32| self.by_channel_id.contains_key(id);
         let missing: Vec<u32> = grid.cells_of(server).filter(|id| !is_there(id)).collect();
+        self.check_room_beside(from, missing.len() * wanted.metadata.len())?;
         let mut made = Vec::new();
         for id in missing {
             if let Err(refusal) = self.make_cell(from, id, wanted, &mut made) {

@@ -1,4 +1,5 @@
-//! How much memory the states of channels take, and whose they are.
+//! How much memory the states of channels take, with their metadata and the references of their objects, and whose they
+//! are.
 //!
 //! ```text
 //!  max_total_state_bytes
@@ -9,15 +10,19 @@
 //!
 //! Clients fill their share and are refused; servers go on.
 
+use bytes::Bytes;
 use throng_replica::ChannelIndex;
 use throng_wire::Tick;
 
 use super::Engine;
+use super::channel::Creator;
+use super::entity::Entity;
 use super::port::Side;
 use super::refusal::Refusal;
 use crate::settings::Limits;
+use crate::state::allocated;
 
-/// Bytes of all states.
+/// Bytes of all states, metadata and references.
 #[derive(Debug, Default)]
 pub(super) struct StateMemory {
     all_bytes: u64,
@@ -57,11 +62,16 @@ impl Engine {
     /// How much the state of a channel may grow before all of them, those of its creator, or those of all clients are too
     /// large.
     pub(super) fn room_for_state(&self, channel: ChannelIndex) -> Room {
+        self.room_for(self.channel(channel).creator)
+    }
+
+    /// The same for a channel that somebody will have created.
+    fn room_for(&self, creator: Option<Creator>) -> Room {
         let limits = &self.settings.limits;
         let total = limits.max_total_state_bytes;
         let all =
             Room { bytes: total.saturating_sub(self.memory.all_bytes), refusal: Refusal::Limit("total_state_bytes") };
-        let Some(creator) = self.channel(channel).creator.filter(|creator| creator.side == Side::Client) else {
+        let Some(creator) = creator.filter(|creator| creator.side == Side::Client) else {
             return all;
         };
         let of_clients = Room {
@@ -76,9 +86,61 @@ impl Engine {
         [own, of_clients, all].into_iter().min_by_key(|room| room.bytes).unwrap_or(all)
     }
 
+    /// Whether there is room for so many bytes that a connection wants kept beside a state.
+    pub(super) fn check_room_beside(&self, from: usize, bytes: usize) -> Result<(), Refusal> {
+        let connection = self.connection(from);
+        if bytes > 0 && self.pressure.is_on(connection.side) {
+            return Err(Refusal::Limit("memory"));
+        }
+        let room = self.room_for(Some(Creator { key: connection.key, side: connection.side }));
+        match bytes as u64 > room.bytes {
+            true => Err(room.refusal),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps the metadata of a channel.
+    pub(super) fn set_metadata(&mut self, channel: ChannelIndex, metadata: String) {
+        let (before, after) = (self.channel(channel).beside_bytes(), allocated(metadata.len()) as u64);
+        self.channel_mut(channel).metadata = metadata;
+        self.memory_was_changed(channel, before, after);
+    }
+
+    /// Keeps how the object of an entity is named, if there is room. Nobody but servers names objects.
+    pub(super) fn keep_object(&mut self, entity: u32, object: &Bytes) -> bool {
+        let Some(known) = self.entities.get(&entity).filter(|known| known.object != *object) else { return false };
+        let (before, after) = (allocated(known.object.len()) as u64, allocated(object.len()) as u64);
+        let grows_by = after.saturating_sub(before);
+        if grows_by > 0 && self.pressure.is_on(Side::Server) {
+            self.count(Refusal::Limit("memory"));
+            return false;
+        }
+        let room = self.room_for(None);
+        if grows_by > room.bytes {
+            self.count(room.refusal);
+            return false;
+        }
+        // Not the whole message that it came in.
+        self.entity_mut(entity).object = Bytes::copy_from_slice(object);
+        self.memory.change(before, after, false);
+        true
+    }
+
+    /// What is known of an entity is not kept any longer.
+    pub(super) fn drop_entity(&mut self, entity: u32) -> Option<Entity> {
+        let entity = self.entities.remove(&entity)?;
+        self.memory.forget(allocated(entity.object.len()) as u64, false);
+        Some(entity)
+    }
+
     /// The state of a channel took `before` bytes, and was changed.
     pub(super) fn state_was_changed(&mut self, channel: ChannelIndex, before: u64) {
         let after = self.hub.state(channel).size_bytes() as u64;
+        self.memory_was_changed(channel, before, after);
+    }
+
+    /// A part of what a channel takes was changed.
+    pub(super) fn memory_was_changed(&mut self, channel: ChannelIndex, before: u64, after: u64) {
         if after == before {
             return;
         }

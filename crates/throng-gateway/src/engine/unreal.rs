@@ -130,10 +130,9 @@ impl Engine {
 
     /// Keeps how an object is named, in the state of its channel as well.
     fn note_object(&mut self, entity: u32, object: &Bytes) {
-        let Some(known) = self.entities.get_mut(&entity).filter(|known| known.object != *object) else { return };
-        // Not the whole message that it came in.
-        known.object = Bytes::copy_from_slice(object);
-        self.tell_object(entity);
+        if self.keep_object(entity, object) {
+            self.tell_object(entity);
+        }
     }
 
     /// Writes the reference of an object into the state of its channel, if that has a place for it: `objRef`.
@@ -164,7 +163,7 @@ impl Engine {
             if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
                 self.unlist(cell, id);
             }
-            self.entities.remove(&id);
+            self.drop_entity(id);
         }
         if let Some(&channel) = self.by_channel_id.get(&id)
             && self.channel(channel).kind == ChannelType::Entity

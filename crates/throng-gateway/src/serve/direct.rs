@@ -9,8 +9,8 @@
 //!       |                               |
 //!       | something waits               | some left: rest of a frame, entries
 //!       v                               v
-//!    entries of the queue  <------------+     the task takes socket, rest and entries, writes all of it,
-//!                                             and gives the socket back
+//!    pieces of the queue   <------------+     the task takes the socket with the rest, then piece after piece,
+//!                                             writes all of it, and gives the socket back
 //! ```
 
 use std::cell::RefCell;
@@ -23,6 +23,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 
 use super::door::{Door, End, Manner};
 use super::outbox::Queue;
+use super::pieces;
 
 /// The writing half of a TCP connection, and what is spoken over it.
 pub(crate) struct Direct {
@@ -52,6 +53,11 @@ impl Direct {
     /// Bytes of a frame that wait to be written.
     pub(crate) fn rest_bytes(&self) -> usize {
         self.rest.len()
+    }
+
+    /// What it takes in memory to write.
+    pub(crate) fn held_bytes(&self) -> usize {
+        pieces::held_bytes(&self.rest) + self.packets_out.held_bytes()
     }
 
     /// Writes what the kernel takes now, and says how many bytes of `entries` are dealt with. It has to be
@@ -89,18 +95,29 @@ impl Direct {
         taken
     }
 
-    /// Writes the rest and `entries`, however long the peer takes.
-    async fn write_all(&mut self, entries: &[u8], queue: &Queue) -> io::Result<()> {
+    /// Writes the rest and all that waits, however long the peer takes.
+    async fn write_all(&mut self, queue: &Queue) -> io::Result<()> {
         self.socket.write_all(&self.rest).await?;
         queue.written(self.rest.len());
+        self.rest = Vec::new();
+        while let Some(entries) = queue.take() {
+            self.write_entries(&entries, queue).await?;
+        }
+        self.rest = Vec::new();
+        Ok(())
+    }
+
+    async fn write_entries(&mut self, entries: &[u8], queue: &Queue) -> io::Result<()> {
         self.packets_out.follow(self.manner.compression());
         let mut packets = Packets::new(entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
         loop {
             self.rest.clear();
+            self.rest.reserve_exact(left.min(frame::MAX_PAYLOAD_BYTES) + frame::HEADER_BYTES);
             if !self.packets_out.write_next(self.manner.dialect(), &mut packets, &mut self.rest) {
                 break;
             }
+            queue.hold(self.held_bytes());
             self.door.counters().count_sent(1, self.rest.len());
             self.socket.write_all(&self.rest).await?;
             queue.written(left - packets.rest().len());
@@ -108,15 +125,14 @@ impl Direct {
         }
         queue.written(left);
         self.door.counters().count_dropped(packets.dropped());
-        self.rest = Vec::new();
         Ok(())
     }
 }
 
 /// Writes what the engine's threads leave over, until the connection is to end.
 pub(crate) async fn write_behind(queue: &Queue) -> End {
-    while let Some((mut direct, entries)) = queue.backlog().await {
-        if direct.write_all(&entries, queue).await.is_err() {
+    while let Some(mut direct) = queue.backlog().await {
+        if direct.write_all(queue).await.is_err() {
             return End::Lost;
         }
         queue.attach(direct);
@@ -155,7 +171,7 @@ mod tests {
         manner.learn(Dialect::Fixed, Compression::Snappy);
         outbox.send(&mut ENTRY.to_vec());
         assert_eq!(outbox.queued_bytes(), ENTRY.len());
-        let (_, entries) = queue.backlog().await.expect("it waits for the task");
-        assert_eq!(entries, ENTRY);
+        let _direct = queue.backlog().await.expect("it waits for the task");
+        assert_eq!(&queue.take().expect("it waits")[..], ENTRY);
     }
 }

@@ -1,6 +1,5 @@
 //! What waits to be written to one connection: filled by the engine, emptied by the connection's task.
 
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -11,10 +10,8 @@ use super::direct::Direct;
 use super::gate::Members;
 use super::link::DatagramQueue;
 use super::memory::{Holding, Memory, Part};
+use super::pieces::{Piece, Pieces};
 use crate::engine::port;
-
-/// A buffer that grew beyond this is given back to the allocator once it is empty.
-const KEPT_BYTES: usize = 16 << 10;
 
 /// Entries that wait, and how the connection is to end.
 ///
@@ -45,9 +42,8 @@ pub(crate) struct Queue {
 }
 
 struct State {
-    entries: Vec<u8>,
-    /// Bytes of entries that the task has taken and is not done with.
-    taken_bytes: usize,
+    pieces: Pieces,
+    taken: Taken,
     /// What all of it costs.
     holding: Holding,
     /// What the kernel keeps as long as it takes no more.
@@ -55,6 +51,17 @@ struct State {
     ending: Option<Ending>,
     /// The socket, if entries need not wait for a task and the task does not have it.
     direct: Option<Direct>,
+}
+
+/// What the task has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// Bytes of entries that it is not done with.
+    bytes: usize,
+    /// The memory that they are in.
+    held_bytes: usize,
+    /// Memory that it writes with.
+    buffer_bytes: usize,
 }
 
 /// How a connection is to end.
@@ -77,7 +84,8 @@ impl Queue {
     ) -> Arc<Queue> {
         let holding = Holding::new(memory, Part::Queues, 0);
         let kernel = Holding::new(memory, Part::Sockets, 0);
-        let state = State { entries: Vec::new(), taken_bytes: 0, holding, kernel, ending: None, direct: None };
+        let (pieces, taken) = (Pieces::default(), Taken::default());
+        let state = State { pieces, taken, holding, kernel, ending: None, direct: None };
         Arc::new(Queue {
             kernel_bytes,
             members,
@@ -99,20 +107,21 @@ impl Queue {
     pub(crate) fn attach(&self, direct: Direct) {
         let mut state = self.lock();
         state.direct = Some(direct);
-        state.taken_bytes = 0;
+        state.taken = Taken::default();
         self.count(&mut state);
     }
 
-    /// Waits until something is left over, and takes it with the socket. `None` once all is written and the connection is
-    /// to end.
-    pub(crate) async fn backlog(&self) -> Option<(Direct, Vec<u8>)> {
+    /// Waits until something is left over, and takes the socket. `None` once all is written and the connection is to end.
+    pub(crate) async fn backlog(&self) -> Option<Direct> {
         loop {
             {
                 let mut state = self.lock();
-                let waits = !state.entries.is_empty() || state.direct.as_ref().is_some_and(|d| d.rest_bytes() > 0);
+                let waits = !state.pieces.is_empty() || state.direct.as_ref().is_some_and(|d| d.rest_bytes() > 0);
                 if waits && let Some(direct) = state.direct.take() {
-                    state.taken_bytes = state.entries.len() + direct.rest_bytes();
-                    return Some((direct, mem::take(&mut state.entries)));
+                    state.taken.bytes = direct.rest_bytes();
+                    state.taken.buffer_bytes = direct.held_bytes();
+                    self.count(&mut state);
+                    return Some(direct);
                 }
                 if state.ending.is_some() {
                     return None;
@@ -127,30 +136,39 @@ impl Queue {
         self.lock().direct.take()
     }
 
-    /// Waits for entries. `spare` is an empty buffer that the engine may fill next. `None` once all is written and the
-    /// connection is to end.
-    pub(crate) async fn next(&self, spare: Vec<u8>) -> Option<Vec<u8>> {
-        let mut spare = Some(spare).filter(|spare| spare.capacity() <= KEPT_BYTES);
+    /// Waits for entries. What was taken before is written. `None` once all is written and the connection is to end.
+    pub(crate) async fn next(&self) -> Option<Piece> {
         loop {
             {
                 let mut state = self.lock();
-                // What was taken before is written.
-                state.taken_bytes = 0;
-                if !state.entries.is_empty() {
-                    let taken = mem::replace(&mut state.entries, spare.unwrap_or_default());
-                    state.taken_bytes = taken.len();
-                    self.count(&mut state);
-                    return Some(taken);
-                }
-                self.count(&mut state);
-                if state.ending.is_some() {
-                    return None;
-                }
-                if state.entries.capacity() == 0 {
-                    state.entries = spare.take().unwrap_or_default();
+                match self.take_from(&mut state) {
+                    None if state.ending.is_none() => {}
+                    taken => return taken,
                 }
             }
             self.wake.notified().await;
+        }
+    }
+
+    /// The same without waiting.
+    pub(crate) fn take(&self) -> Option<Piece> {
+        self.take_from(&mut self.lock())
+    }
+
+    fn take_from(&self, state: &mut State) -> Option<Piece> {
+        let entries = state.pieces.pop();
+        state.taken.bytes = entries.as_ref().map_or(0, |piece| piece.len());
+        state.taken.held_bytes = entries.as_ref().map_or(0, Piece::held_bytes);
+        self.count(state);
+        entries
+    }
+
+    /// The task writes with buffers of so many bytes.
+    pub(crate) fn hold(&self, buffer_bytes: usize) {
+        let mut state = self.lock();
+        if state.taken.buffer_bytes != buffer_bytes {
+            state.taken.buffer_bytes = buffer_bytes;
+            self.count(&mut state);
         }
     }
 
@@ -194,7 +212,7 @@ impl Queue {
             state.ending = Some(ending);
         }
         if ending != Ending::Flush {
-            state.entries = Vec::new();
+            state.pieces = Pieces::default();
             self.count(&mut state);
         }
         drop(state);
@@ -263,7 +281,7 @@ impl Queue {
         }
         let mut waiting_bytes = bytes;
         let mut done_bytes = 0;
-        if state.entries.is_empty()
+        if state.pieces.is_empty()
             && let Some(direct) = &mut state.direct
             && direct.is_prompt()
         {
@@ -280,27 +298,27 @@ impl Queue {
             entries.clear();
             return self.end(Ending::Now(Reason::TooSlow));
         }
-        if state.entries.is_empty() && done_bytes == 0 {
-            mem::swap(&mut state.entries, entries);
-        } else {
-            state.entries.extend_from_slice(&entries[done_bytes..]);
-            entries.clear();
-        }
+        state.pieces.push(&entries[done_bytes..]);
+        entries.clear();
         self.count(&mut state);
         drop(state);
         self.wake.notify_one();
     }
 
-    /// Counts what the queue costs: bytes, which are those that were touched, not the room that they may grow into. What a
-    /// session of the link has taken and not delivered is nowhere else.
+    /// Counts what the queue costs: the memory that entries are in, and what writes them. What a session of the link has
+    /// taken and not delivered is nowhere else.
     fn count(&self, state: &mut State) {
-        let rest_bytes = state.direct.as_ref().map_or(0, Direct::rest_bytes);
-        let bytes = (state.entries.len() + state.taken_bytes + rest_bytes).max(match self.datagrams.get() {
-            Some(_) if state.ending.is_none() => self.queued_bytes(),
-            _ => 0,
-        });
-        state.holding.set(bytes);
-        state.kernel.set(if bytes > 0 { self.kernel_bytes } else { 0 });
+        let (rest_bytes, buffer_bytes) = match &state.direct {
+            Some(direct) => (direct.rest_bytes(), direct.held_bytes()),
+            None => (0, state.taken.buffer_bytes),
+        };
+        let waiting_bytes = state.pieces.bytes() + state.taken.bytes + rest_bytes;
+        let beyond_bytes = match state.ending {
+            Some(Ending::Now(_)) => 0,
+            _ => self.queued_bytes().saturating_sub(waiting_bytes),
+        };
+        state.holding.set(state.pieces.held_bytes() + state.taken.held_bytes + buffer_bytes + beyond_bytes);
+        state.kernel.set(if waiting_bytes + beyond_bytes > 0 { self.kernel_bytes } else { 0 });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -351,6 +369,7 @@ impl port::Outbox for Outbox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pieces::ALLOCATION_BYTES;
     use super::*;
     use crate::engine::port::Outbox as _;
 
@@ -358,48 +377,59 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
     }
 
+    fn next(queue: &Queue) -> Option<Vec<u8>> {
+        block_on(queue.next()).map(|piece| piece.to_vec())
+    }
+
     fn bound(bytes: usize) -> Arc<AtomicUsize> {
         Arc::new(AtomicUsize::new(bytes))
     }
 
     #[test]
-    fn what_is_sent_is_taken_in_order_and_buffers_change_hands() {
+    fn what_is_sent_is_taken_in_order() {
         let queue = Queue::new(bound(100), None, (&Arc::default(), 0));
         let outbox = Outbox(Arc::clone(&queue));
         let mut buffer = vec![1, 2];
-        let place = buffer.as_ptr();
         outbox.send(&mut buffer);
         assert!(buffer.is_empty());
         buffer.push(3);
         outbox.send(&mut buffer);
         assert_eq!(outbox.queued_bytes(), 3);
-        let mut taken = block_on(queue.next(Vec::with_capacity(9))).expect("it waits");
-        assert_eq!((&taken[..], taken.as_ptr()), (&[1, 2, 3][..], place));
+        assert_eq!(next(&queue), Some(vec![1, 2, 3]));
         queue.written(3);
         assert_eq!(outbox.queued_bytes(), 0);
-        taken.clear();
         outbox.close();
-        assert_eq!(block_on(queue.next(taken)), None);
+        assert_eq!(next(&queue), None);
     }
 
     #[test]
     fn what_waits_is_counted_once_whether_the_task_has_it_or_not() {
         let memory = Arc::<Memory>::default();
-        let queue = Queue::new(bound(1_000), None, (&memory, 70));
+        let queue = Queue::new(bound(100_000), None, (&memory, 70));
         let outbox = Outbox(Arc::clone(&queue));
-        let counted = || [Part::Queues, Part::Sockets].map(|part| memory.part_bytes(part));
-        outbox.send(&mut vec![1; 100]);
-        assert_eq!(counted(), [100, 70]);
-        let mut taken = block_on(queue.next(Vec::new())).expect("it waits");
-        assert_eq!(counted(), [100, 70], "the task has it");
-        outbox.send(&mut vec![2; 50]);
-        assert_eq!(counted(), [150, 70]);
-        taken.clear();
-        let taken = block_on(queue.next(taken)).expect("it waits");
-        assert_eq!(counted(), [50, 70]);
+        let counted = || memory.part_bytes(Part::Queues) as usize;
+        outbox.send(&mut vec![1; 10_000]);
+        let piece = 10_000 + ALLOCATION_BYTES;
+        let list = counted() - piece;
+        assert!(list <= 4 * size_of::<Piece>(), "{list}");
+        assert_eq!(memory.part_bytes(Part::Sockets), 70);
+        let taken = block_on(queue.next()).expect("it waits");
+        assert_eq!((taken.len(), counted()), (10_000, piece), "the task has it");
+        assert_eq!(memory.part_bytes(Part::Sockets), 70);
+        queue.hold(300);
+        assert_eq!(counted(), piece + 300, "and writes it with a buffer");
+        outbox.send(&mut vec![2; 20_000]);
+        assert_eq!(counted(), piece + 300 + 20_480 + list, "in pages");
+        queue.written(10_000);
+        drop(taken);
+        let _taken = block_on(queue.next()).expect("it waits");
+        assert_eq!(counted(), 20_480 + 300);
+        queue.written(20_000);
+        assert!(queue.take().is_none());
+        assert_eq!((counted(), memory.part_bytes(Part::Sockets)), (300, 0));
         outbox.abandon();
-        drop((taken, outbox, queue));
-        assert_eq!(counted(), [0, 0]);
+        drop((outbox, queue));
+        assert_eq!(counted(), 0);
     }
 
     #[test]
@@ -410,8 +440,8 @@ mod tests {
         outbox.close();
         outbox.send(&mut vec![2]);
         assert_eq!(block_on(queue.ending()), Ending::Flush);
-        assert_eq!(block_on(queue.next(Vec::new())), Some(vec![1]));
-        assert_eq!(block_on(queue.next(Vec::new())), None);
+        assert_eq!(next(&queue), Some(vec![1]));
+        assert_eq!(next(&queue), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::direct::{Direct, write_behind};
 use super::door::{End, Ended, Manner, Opened, Pass};
 use super::intake::Intake;
 use super::outbox::Queue;
+use super::pieces;
 use crate::engine::port::Side;
 
 /// The life of a connection, until it is over for the engine. `None`: the engine had no room for it. `at_end` is what it
@@ -115,12 +116,13 @@ impl Out<'_> {
 }
 
 async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: &Out<'_>) -> End {
-    let (mut spare, mut frames, mut packets_out) = (Vec::new(), Vec::new(), PacketWriter::new());
-    while let Some(entries) = out.queue.next(spare).await {
+    let (mut frames, mut packets_out) = (Vec::new(), PacketWriter::new());
+    while let Some(entries) = out.queue.next().await {
         packets_out.follow(out.manner.compression());
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
         while packets_out.write_next(out.manner.dialect(), &mut packets, &mut frames) {
+            out.queue.hold(pieces::held_bytes(&frames) + packets_out.held_bytes());
             if let Err(error) = writer.write_all(&frames).await {
                 return end_of(&error);
             }
@@ -134,17 +136,16 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: &Out<'_>) -> End {
         }
         if frames.capacity() > KEPT_BYTES {
             frames = Vec::new();
+            out.queue.hold(packets_out.held_bytes());
         }
-        spare = entries;
-        spare.clear();
     }
     // The peer may read what has gone out before it sees the end.
     let _ = writer.shutdown().await;
     End::Done
 }
 
-/// Buffers that grew beyond this are given back.
-const KEPT_BYTES: usize = 16 << 10;
+/// A buffer that grew beyond this is given back.
+const KEPT_BYTES: usize = 4 << 10;
 
 fn end_of(error: &io::Error) -> End {
     // Of TLS also that the connection has ended and the session has not, as if the process was killed.

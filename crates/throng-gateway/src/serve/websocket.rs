@@ -1,5 +1,6 @@
 //! Connections that speak WebSocket: binary messages, one packet each, with the same header as everywhere.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use super::counters::Reason;
 use super::door::{End, Opened, Pass};
+use super::inflow::{Counted, Inflow};
 use super::intake::Intake;
 use super::options::WebSocketOptions;
 use super::stream::Out;
@@ -25,13 +27,18 @@ use super::stream::Out;
 /// A message longer than a frame with the longest payload is refused by its header.
 const MESSAGE_BYTES: usize = frame::HEADER_BYTES + frame::MAX_PAYLOAD_BYTES;
 const READ_BYTES: usize = 4 << 10;
+/// What a message that a server sends has before its payload at most.
+const MESSAGE_HEAD_BYTES: usize = 10;
 
 /// The life of a connection.
 pub(crate) async fn serve<S>(pass: Pass, stream: S, options: &WebSocketOptions)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let inflow = Inflow::new(pass.door.side, pass.door.memory());
+    let stream = Counted { stream, inflow: Arc::clone(&inflow) };
     let Some(websocket) = shake_hands(&pass, stream, options).await else { return };
+    inflow.take_message();
     let Some(opened) = pass.open().await else { return };
     let door = Arc::clone(&opened.pass.door);
     let (sink, mut source) = websocket.split();
@@ -39,7 +46,7 @@ where
         let mut intake = opened.intake();
         let (queue, manner) = (Arc::clone(&opened.queue), Arc::clone(&opened.manner));
         let out = Out { queue, manner, counters: door.counters() };
-        let read = pin!(read(&mut source, &mut intake));
+        let read = pin!(read(&mut source, &mut intake, &inflow));
         let write = pin!(write(sink, out));
         Opened::run(opened, read, write).await
     };
@@ -123,11 +130,12 @@ fn is_origin(options: &WebSocketOptions, origin: Option<&[u8]>) -> bool {
     }
 }
 
-async fn read<S>(source: &mut SplitStream<WebSocketStream<S>>, intake: &mut Intake) -> End
+async fn read<S>(source: &mut SplitStream<WebSocketStream<S>>, intake: &mut Intake, inflow: &Inflow) -> End
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(message) = source.next().await {
+        inflow.take_message();
         let payload = match message {
             Ok(Message::Binary(payload)) => payload,
             // Text is nothing that any client of this protocol sends.
@@ -150,8 +158,10 @@ async fn write<S>(mut sink: SplitSink<WebSocketStream<S>, Message>, out: Out<'_>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut spare, mut packets_out) = (Vec::new(), PacketWriter::new());
-    while let Some(entries) = out.queue.next(spare).await {
+    let mut packets_out = PacketWriter::new();
+    // The library copies a message into a buffer of its own, which only grows.
+    let mut copy_bytes = 0;
+    while let Some(entries) = out.queue.next().await {
         packets_out.follow(out.manner.compression());
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
@@ -161,6 +171,10 @@ where
                 break;
             }
             let bytes = frame.len();
+            if bytes + MESSAGE_HEAD_BYTES > copy_bytes {
+                copy_bytes = (2 * copy_bytes).max(bytes + MESSAGE_HEAD_BYTES);
+            }
+            out.queue.hold(copy_bytes + packets_out.held_bytes());
             if let Err(error) = sink.send(Message::Binary(Bytes::from(frame))).await {
                 return end_of(&error);
             }
@@ -168,8 +182,6 @@ where
             left = packets.rest().len();
         }
         out.count_dropped(packets.dropped(), left);
-        spare = entries;
-        spare.clear();
     }
     let _ = sink.send(Message::Close(None)).await;
     End::Done
@@ -179,6 +191,7 @@ fn end_of(error: &tungstenite::Error) -> End {
     match error {
         tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => End::PeerClosed,
         tungstenite::Error::Capacity(_) => End::Refused(Reason::FrameTooLong),
+        tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => End::Refused(Reason::NoMemory),
         tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)
         | tungstenite::Error::Io(_) => End::Lost,
         _ => End::Refused(Reason::BadFrame),

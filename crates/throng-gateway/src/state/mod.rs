@@ -69,6 +69,7 @@ pub use self::limits::{MergeError, MergeOptions, Merged, StateLimits};
 pub use self::map::MapKey;
 pub use self::mask::{FieldMask, MaskError};
 pub use self::schema::{Schema, SchemaError, Schemas, message_name};
+pub(crate) use self::tree::allocated;
 pub use self::vector::VectorPath;
 pub(crate) use self::wire::{put_varint, varint_len};
 

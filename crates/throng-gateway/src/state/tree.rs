@@ -59,7 +59,7 @@ pub(super) struct Usage {
 
 /// Bytes of memory that an allocation takes: as glibc's malloc gives it out, with a word of its own, in steps of 16.
 /// Other allocators are within a tenth of that for the sizes that states consist of.
-pub(super) const fn allocated(bytes: usize) -> usize {
+pub(crate) const fn allocated(bytes: usize) -> usize {
     match bytes {
         0 => 0,
         1..=24 => 32,

@@ -301,8 +301,7 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList,
 
 /// What is queued counts as written when it has arrived: see [`Queue`](super::outbox::Queue).
 async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
-    let mut spare = Vec::new();
-    while let Some(entries) = out.queue.next(spare).await {
+    while let Some(entries) = out.queue.next().await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
         while let Some(packet) = packets.next() {
@@ -321,8 +320,6 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, addre
             }
             wake.add(address);
         }
-        spare = entries;
-        spare.clear();
     }
     // The session ends once all is delivered, and the queue with it.
     if packets_out.send(Packet::End).await.is_ok() {
