@@ -59,6 +59,7 @@ pub(super) fn channel(settings: &Settings) -> Box<Channel> {
 #[cfg(test)]
 mod tests {
     use super::super::Engine;
+    use super::super::place::Place;
     use super::*;
     use crate::state::Schemas;
     use throng_wire::Time;
@@ -66,8 +67,9 @@ mod tests {
     #[test]
     fn a_missing_connection_is_counted_and_ends_nothing() {
         let mut engine = Engine::new(Arc::new(Settings::default()), Arc::new(Schemas::default()), 1, (Time(0), 0));
-        assert!(!engine.connection(4_711).is_member());
-        engine.connection_mut(4_711).created += 1;
+        let nowhere = Place::of(Key { index: 4_711, generation: 0 });
+        assert!(!engine.connection(nowhere).is_member());
+        engine.connection_mut(nowhere).created += 1;
         engine.advance(Time(1));
         assert_eq!(engine.counters().refused.get("not_there"), Some(&2));
     }

@@ -6,6 +6,7 @@ use throng_channeld::proto::{ChannelDataAccess, ChannelDataMergeOptions, Channel
 use throng_replica::{SubscriptionId, Variant};
 use throng_wire::Tick;
 
+use super::place::Place;
 use super::port::{Key, Side};
 use crate::settings::ChannelSettings;
 use crate::state::allocated;
@@ -19,7 +20,7 @@ pub(crate) struct Channel {
     pub(crate) metadata: String,
     pub(crate) settings: Arc<ChannelSettings>,
     /// Place of the connection that decides over it.
-    pub(crate) owner: Option<usize>,
+    pub(crate) owner: Option<Place>,
     /// By place of the connection.
     pub(crate) subscribers: Subscribers,
     pub(crate) merge: ChannelDataMergeOptions,
@@ -39,33 +40,33 @@ pub(crate) struct Creator {
 /// The subscriptions of one channel by place of the connection: a sorted list, 16 bytes each, where a hash map would
 /// take twice that. A thousand channels with a thousand subscribers each are a million of them.
 #[derive(Debug, Default)]
-pub(crate) struct Subscribers(Vec<(u32, Subscriber)>);
+pub(crate) struct Subscribers(Vec<(Place, Subscriber)>);
 
 impl Subscribers {
-    fn find(&self, connection: u32) -> Result<usize, usize> {
+    fn find(&self, connection: Place) -> Result<usize, usize> {
         self.0.binary_search_by_key(&connection, |&(place, _)| place)
     }
 
-    pub(crate) fn get(&self, connection: &u32) -> Option<&Subscriber> {
-        self.find(*connection).ok().map(|index| &self.0[index].1)
+    pub(crate) fn get(&self, connection: Place) -> Option<&Subscriber> {
+        self.find(connection).ok().map(|index| &self.0[index].1)
     }
 
-    pub(crate) fn insert(&mut self, connection: u32, subscriber: Subscriber) {
+    pub(crate) fn insert(&mut self, connection: Place, subscriber: Subscriber) {
         match self.find(connection) {
             Ok(index) => self.0[index].1 = subscriber,
             Err(index) => self.0.insert(index, (connection, subscriber)),
         }
     }
 
-    pub(crate) fn remove(&mut self, connection: &u32) -> Option<Subscriber> {
-        self.find(*connection).ok().map(|index| self.0.remove(index).1)
+    pub(crate) fn remove(&mut self, connection: Place) -> Option<Subscriber> {
+        self.find(connection).ok().map(|index| self.0.remove(index).1)
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &u32> {
-        self.0.iter().map(|(place, _)| place)
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.0.iter().map(|&(place, _)| place)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Subscriber)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, Subscriber)> + '_ {
         self.0.iter().copied()
     }
 
@@ -73,7 +74,7 @@ impl Subscribers {
         self.0.iter().map(|(_, subscriber)| subscriber)
     }
 
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, Subscriber)> + '_ {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Place, Subscriber)> + '_ {
         self.0.drain(..)
     }
 }
@@ -111,8 +112,8 @@ const SKIP_FIRST: i32 = 8;
 const RELIABLE: i32 = 16;
 
 impl Channel {
-    pub(crate) fn subscriber(&self, connection: usize) -> Option<&Subscriber> {
-        self.subscribers.get(&(connection as u32))
+    pub(crate) fn subscriber(&self, connection: Place) -> Option<&Subscriber> {
+        self.subscribers.get(connection)
     }
 
     /// Bytes of memory that it takes beside its state, as far as peers decide about them.
@@ -120,7 +121,7 @@ impl Channel {
         allocated(self.metadata.len()) as u64
     }
 
-    pub(crate) fn is_owner(&self, connection: usize) -> bool {
+    pub(crate) fn is_owner(&self, connection: Place) -> bool {
         self.owner == Some(connection)
     }
 }
@@ -265,6 +266,6 @@ mod tests {
 
     #[test]
     fn a_subscriber_takes_20_bytes_with_the_place_of_its_connection() {
-        assert_eq!(size_of::<(u32, Subscriber)>(), 20);
+        assert_eq!(size_of::<(Place, Subscriber)>(), 20);
     }
 }

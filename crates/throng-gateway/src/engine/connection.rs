@@ -13,6 +13,7 @@ use throng_wire::Time;
 use super::backlog::Backlog;
 use super::buffers::Buffers;
 use super::movement::{Movement, MovementTurn};
+use super::place::Place;
 use super::port::{Datagrams, Key, Outbox, Side};
 use crate::fsm::Fsm;
 use crate::settings::Limits;
@@ -289,8 +290,8 @@ impl Connection {
         self.is_server() && self.is_member()
     }
 
-    pub(crate) fn index(&self) -> usize {
-        self.key.index as usize
+    pub(crate) fn place(&self) -> Place {
+        Place::of(self.key)
     }
 
     /// Lets it in.

@@ -10,6 +10,7 @@ use throng_replica::ChannelIndex;
 use super::Engine;
 use super::channel::Access;
 use super::handover::EntityPace;
+use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 use crate::group::GroupKind;
@@ -61,7 +62,7 @@ impl Engine {
 
     pub(super) fn on_create_entity(
         &mut self,
-        from: usize,
+        from: Place,
         through: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
@@ -92,7 +93,7 @@ impl Engine {
 
     fn begin_entity(
         &mut self,
-        from: usize,
+        from: Place,
         message: &Message,
         (channel, through): (ChannelIndex, u32),
         wanted: CreateEntityChannelMessage,
@@ -140,7 +141,7 @@ impl Engine {
         Ok(())
     }
 
-    fn may_make_entities(&self, from: usize) -> bool {
+    fn may_make_entities(&self, from: Place) -> bool {
         self.connection(from).is_server() || self.settings.client_rights.entity
     }
 
@@ -152,19 +153,18 @@ impl Engine {
     fn make_well_known(&mut self, channel: ChannelIndex, id: u32) {
         self.entity_mut(id).is_well_known = true;
         self.well_known.push(channel);
-        let clients: Vec<usize> = self
+        let clients: Vec<Place> = self
             .connections
             .iter()
-            .flatten()
             .filter(|connection| connection.side == Side::Client && connection.is_member())
-            .map(|connection| connection.index())
+            .map(|connection| connection.place())
             .collect();
         for client in clients {
             self.show_well_known(client, channel, 0);
         }
     }
 
-    pub(super) fn subscribe_to_well_known(&mut self, index: usize) {
+    pub(super) fn subscribe_to_well_known(&mut self, index: Place) {
         if self.connection(index).is_server() {
             return;
         }
@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    fn show_well_known(&mut self, client: usize, channel: ChannelIndex, delay_ms: i32) {
+    fn show_well_known(&mut self, client: Place, channel: ChannelIndex, delay_ms: i32) {
         if self.channel(channel).subscriber(client).is_some() {
             return;
         }
@@ -200,7 +200,7 @@ impl Engine {
 
     pub(super) fn on_group_add(
         &mut self,
-        from: usize,
+        from: Place,
         channel: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
@@ -212,7 +212,7 @@ impl Engine {
 
     pub(super) fn on_group_remove(
         &mut self,
-        from: usize,
+        from: Place,
         channel: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
@@ -229,7 +229,7 @@ impl Engine {
     }
 
     /// Only a server that owns the entity decides with whom it travels.
-    fn group_of(&self, from: usize, channel: ChannelIndex, kind: i32) -> Result<(u32, GroupKind), Refusal> {
+    fn group_of(&self, from: Place, channel: ChannelIndex, kind: i32) -> Result<(u32, GroupKind), Refusal> {
         let state = self.channel(channel);
         if state.kind != ChannelType::Entity {
             return Err(Refusal::WrongChannel);
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     /// A read-only look at whether a subscriber may write.
-    pub(super) fn access_of(&self, channel: ChannelIndex, connection: usize) -> Option<Access> {
+    pub(super) fn access_of(&self, channel: ChannelIndex, connection: Place) -> Option<Access> {
         self.channel(channel).subscriber(connection).map(|subscriber| subscriber.access())
     }
 

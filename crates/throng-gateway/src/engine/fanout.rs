@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use throng_replica::{ConnectionSlot, Executor, Frame, Outgoing, Since, Stream};
+use throng_replica::{ChannelIndex, ConnectionSlot, Executor, Frame, Outgoing, Since, Stream};
 use throng_wire::{Tick, Time};
 
 use super::buffers::Buffers;
 use super::channel::Channel;
 use super::connection::Connection;
 use super::log::{self, ChannelLog, Forms};
+use super::place::{Place, Table};
 use super::port::{EndCause, Key};
 use super::refusal::Refusal;
 use super::{Engine, STEP};
@@ -63,7 +64,7 @@ impl Engine {
 
     /// Gives everybody the newest state, also out of turn. A connection that has not read its last update gets no more.
     pub(super) fn fan_out_for_the_last_time(&mut self) {
-        for connection in self.connections.iter_mut().flatten() {
+        for connection in self.connections.iter_mut() {
             // Data that is lost now is not sent again.
             connection.movement = None;
         }
@@ -125,7 +126,7 @@ impl Engine {
 
     /// Looks at one who was behind, and feeds it with state that waits, if it can take some. Whether it is to be looked at
     /// again.
-    fn stays_behind(&mut self, index: usize) -> bool {
+    fn stays_behind(&mut self, index: Place) -> bool {
         let limits = self.settings.limits;
         let now = self.now;
         let connection = self.connection_mut(index);
@@ -163,10 +164,10 @@ impl Engine {
         let mut due_bytes = 0;
         let mut shares: Vec<Share<'_>> = slots
             .iter_mut()
-            .zip(&mut self.connections)
+            .zip(self.connections.slots_mut())
             .filter_map(|(slot, connection)| {
                 let has_due = slot.connection.as_ref().is_some_and(|stream| stream.has_due());
-                let connection = connection.as_mut().filter(|_| has_due)?;
+                let connection = connection.filter(|_| has_due)?;
                 if connection.is_slow(limits) {
                     // Missed changes are sent, merged, when it has caught up.
                     if connection.falls_behind(limits, now) {
@@ -226,18 +227,18 @@ impl Share<'_> {
     fn write(
         &mut self,
         outgoing: Outgoing<'_, ChannelLog>,
-        channels: &[Option<Box<Channel>>],
+        channels: &Table<ChannelIndex, Channel>,
         (forms, limits, buffers): (&Forms, &Limits, &Buffers),
     ) {
         let Share { slot, connection, updates, bytes, lag_ms } = self;
         let Some(stream) = &mut slot.connection else { return };
-        let (place, me) = (connection.index(), connection.writer);
+        let (place, me) = (connection.place(), connection.writer);
         let mut ways = connection.ways(limits, buffers);
         stream.drain(outgoing, |index, frame, (since, lag)| {
             *lag_ms = lag.max(*lag_ms);
             // A first frame has all state, of every writer.
             let is_own = since != Since::Start && frame.parts.iter().any(|part| part.writer == me);
-            let subscriber = || channels[index.number()].as_ref()?.subscriber(place);
+            let subscriber = || channels.get(index)?.subscriber(place);
             let skips = is_own && subscriber().is_some_and(|subscriber| subscriber.skips_self());
             if !skips && ways.puts_off(index, frame) {
                 if let (Some(movement), Some(to)) = (&mut ways.movement, subscriber()) {

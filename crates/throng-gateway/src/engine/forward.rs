@@ -16,13 +16,14 @@ use throng_channeld::{Broadcast, Header, Message, put_body, put_message};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
+use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 
 impl Engine {
     pub(super) fn on_user_message(
         &mut self,
-        from: usize,
+        from: Place,
         channel: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
@@ -40,7 +41,7 @@ impl Engine {
     }
 
     /// A client cannot choose who gets its message: it goes to the owner, and says whose it is.
-    fn forward_to_owner(&mut self, from: usize, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
+    fn forward_to_owner(&mut self, from: Place, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
         let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
         let client_conn_id = self.connection(from).id;
         // If a server does not read in time, its clients' messages are dropped; the server is never closed for it.
@@ -50,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    fn forward_from_server(&mut self, from: usize, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
+    fn forward_from_server(&mut self, from: Place, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
         let flags = Broadcast(message.broadcast);
         if flags == Broadcast::NONE {
             let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
@@ -69,20 +70,20 @@ impl Engine {
         self.broadcast(from, channel, message, named)
     }
 
-    fn broadcast(&mut self, from: usize, channel: ChannelIndex, message: &Message, named: u32) -> Result<(), Refusal> {
+    fn broadcast(&mut self, from: Place, channel: ChannelIndex, message: &Message, named: u32) -> Result<(), Refusal> {
         let flags = Broadcast(message.broadcast);
         let owner = self.channel(channel).owner;
-        let mut readers: FxHashSet<u32> = FxHashSet::default();
+        let mut readers: FxHashSet<Place> = FxHashSet::default();
         let mut excluded = None;
         if flags.contains(Broadcast::ADJACENT_CHANNELS) {
             excluded = self.connection_by_id(named);
             for cell in self.cells_around(channel)? {
                 if cell != channel || !flags.contains(Broadcast::ALL_BUT_OWNER) {
-                    readers.extend(self.channel(cell).subscribers.keys());
+                    readers.extend(self.channel(cell).subscribers.places());
                 }
             }
         } else {
-            readers.extend(self.channel(channel).subscribers.keys());
+            readers.extend(self.channel(channel).subscribers.places());
             if flags.contains(Broadcast::ALL_BUT_OWNER) {
                 excluded = owner;
             }
@@ -92,7 +93,6 @@ impl Engine {
         entry.clear();
         put_message(&mut entry, Header { stub_id: 0, ..message.header() }, &message.body);
         for reader in readers {
-            let reader = reader as usize;
             if Some(reader) != excluded && self.is_addressed(reader, from, flags) {
                 self.forward_entry(reader, &entry);
             }
@@ -101,7 +101,7 @@ impl Engine {
         Ok(())
     }
 
-    fn is_addressed(&self, reader: usize, from: usize, flags: Broadcast) -> bool {
+    fn is_addressed(&self, reader: Place, from: Place, flags: Broadcast) -> bool {
         let side = self.connection(reader).side;
         !(reader == from && flags.contains(Broadcast::ALL_BUT_SENDER)
             || side == Side::Client && flags.contains(Broadcast::ALL_BUT_CLIENT)
@@ -109,14 +109,14 @@ impl Engine {
     }
 
     /// Queues one entry that is encoded already.
-    pub(super) fn send_entry(&mut self, to: usize, entry: &[u8]) {
+    pub(super) fn send_entry(&mut self, to: Place, entry: &[u8]) {
         self.dirty.insert(to);
         self.forward_entry(to, entry);
     }
 
     /// The same for a connection's message. It may [wait](super::hold) for state that goes out soon.
-    fn forward_entry(&mut self, to: usize, entry: &[u8]) {
-        if let Some(connection) = &mut self.connections[to] {
+    fn forward_entry(&mut self, to: Place, entry: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(to) {
             connection.send_entries(entry);
             self.counters.side(connection.side).messages_out += 1;
             self.has_forwarded(to);
@@ -126,7 +126,7 @@ impl Engine {
     /// Sends the same message to several connections; it is encoded once.
     pub(super) fn send_to_all(
         &mut self,
-        to: impl IntoIterator<Item = usize>,
+        to: impl IntoIterator<Item = Place>,
         header: Header,
         body: &impl prost::Message,
     ) {

@@ -17,6 +17,7 @@ use throng_wire::Time;
 use super::Engine;
 use super::channel::Access;
 use super::connection::Cost;
+use super::place::Place;
 use super::refusal::Refusal;
 use crate::group::Movable;
 use crate::spatial::{Action, Announced, Grant, HandoverPlan, HandoverView};
@@ -92,7 +93,7 @@ impl Notices {
 impl Engine {
     /// As [`Engine::entity_moved`], because of what `from` wrote. A client pays for the handovers that it causes: one that
     /// carries an entity to and fro across a border makes everybody there subscribe and unsubscribe.
-    pub(super) fn entity_moved_by(&mut self, from: usize, channel: ChannelIndex, context: u32) {
+    pub(super) fn entity_moved_by(&mut self, from: Place, channel: ChannelIndex, context: u32) {
         if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
             return;
         }
@@ -293,7 +294,7 @@ impl Engine {
         }
     }
 
-    fn carry_out(&mut self, plan: &HandoverPlan<usize>, context: u32) {
+    fn carry_out(&mut self, plan: &HandoverPlan<Place>, context: u32) {
         let mut notices = Notices { carried: self.carried_by_notices(plan), ..Notices::default() };
         let mut taken = Vec::new();
         for action in plan.actions() {
@@ -324,7 +325,7 @@ impl Engine {
     }
 
     /// Whether the entity is one that a lost server had.
-    fn make_owner(&mut self, connection: usize, entity: u32) -> bool {
+    fn make_owner(&mut self, connection: Place, entity: u32) -> bool {
         let Some(&channel) = self.by_channel_id.get(&entity) else { return false };
         let had_none = self.channel(channel).owner.is_none();
         let was_awaited = std::mem::take(&mut self.channel_mut(channel).is_awaited);
@@ -338,7 +339,7 @@ impl Engine {
     /// Which of the entities that move have their state in the notices of the move: as many as fit, in the order of the
     /// plan. The same for all receivers. A new owner of unmoved entities gets no notice: the state comes as the first
     /// update then.
-    fn carried_by_notices(&self, plan: &HandoverPlan<usize>) -> Vec<u32> {
+    fn carried_by_notices(&self, plan: &HandoverPlan<Place>) -> Vec<u32> {
         if !plan.has_notices() {
             return Vec::new();
         }
@@ -355,7 +356,7 @@ impl Engine {
         carried
     }
 
-    fn grant_entity(&mut self, (connection, entity): (usize, u32), grant: Grant, is_carried: bool) {
+    fn grant_entity(&mut self, (connection, entity): (Place, u32), grant: Grant, is_carried: bool) {
         let Some(&channel) = self.by_channel_id.get(&entity) else { return };
         let access = match grant {
             Grant::Write => ChannelDataAccess::WriteAccess,
@@ -373,7 +374,7 @@ impl Engine {
         }
     }
 
-    fn announce(&mut self, plan: &HandoverPlan<usize>, notice: &Announced<usize>, context: u32, notices: &mut Notices) {
+    fn announce(&mut self, plan: &HandoverPlan<Place>, notice: &Announced<Place>, context: u32, notices: &mut Notices) {
         let with_data = plan.with_data(notice);
         let is_same = notices.key.as_ref().is_some_and(|(source, data)| *source == notice.source && data == with_data);
         if !is_same {
@@ -386,8 +387,8 @@ impl Engine {
 
     fn encode_notices(
         &self,
-        plan: &HandoverPlan<usize>,
-        notice: &Announced<usize>,
+        plan: &HandoverPlan<Place>,
+        notice: &Announced<Place>,
         context: u32,
         notices: &mut Notices,
     ) {
@@ -504,19 +505,19 @@ impl Engine {
 }
 
 impl HandoverView for Engine {
-    type Connection = usize;
+    type Connection = Place;
 
-    fn cell_owner(&self, cell: u32) -> Option<usize> {
+    fn cell_owner(&self, cell: u32) -> Option<Place> {
         self.channel(*self.by_channel_id.get(&cell)?).owner
     }
 
-    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<usize>) {
+    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<Place>) {
         if let Some(&cell) = self.by_channel_id.get(&cell) {
-            subscribers.extend(self.channel(cell).subscribers.keys().map(|&place| place as usize));
+            subscribers.extend(self.channel(cell).subscribers.places());
         }
     }
 
-    fn sees_cell(&self, connection: usize, cell: u32) -> bool {
+    fn sees_cell(&self, connection: Place, cell: u32) -> bool {
         self.by_channel_id.get(&cell).is_some_and(|&cell| self.channel(cell).subscriber(connection).is_some())
     }
 
@@ -524,11 +525,11 @@ impl HandoverView for Engine {
         Some(self.entities.get(&entity)?.cell)
     }
 
-    fn entity_owner(&self, entity: u32) -> Option<usize> {
+    fn entity_owner(&self, entity: u32) -> Option<Place> {
         self.channel(*self.by_channel_id.get(&entity)?).owner
     }
 
-    fn grant(&self, entity: u32, connection: usize) -> Option<Grant> {
+    fn grant(&self, entity: u32, connection: Place) -> Option<Grant> {
         let channel = *self.by_channel_id.get(&entity)?;
         Some(match self.access_of(channel, connection)? {
             Access::None => Grant::Nothing,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use throng_wire::Time;
 
 use super::Engine;
+use super::place::Place;
 use super::port::Key;
 
 /// Connections with messages that wait.
@@ -30,9 +31,9 @@ const HELD_BYTES_MAX: usize = 4 << 10;
 
 impl Engine {
     /// Something was queued for a connection that may wait for the next state, if there is some soon.
-    pub(super) fn has_forwarded(&mut self, to: usize) {
+    pub(super) fn has_forwarded(&mut self, to: Place) {
         let limits = self.settings.limits;
-        let Some(connection) = &mut self.connections[to] else { return };
+        let Some(connection) = self.connections.get_mut(to) else { return };
         if connection.is_server() || limits.max_hold_ms == 0 || connection.out_bytes() > HELD_BYTES_MAX {
             self.dirty.insert(to);
         } else if connection.held_since.is_none() && !self.dirty.contains(&to) {
@@ -92,7 +93,7 @@ impl Engine {
     }
 
     /// When a connection may be sent state next, if that is not later than `end`.
-    fn next_state_for(&self, index: usize, end: Time) -> Option<Time> {
+    fn next_state_for(&self, index: Place, end: Time) -> Option<Time> {
         let stream = self.hub.connection(self.hub_id(index))?;
         let step = self.next_step();
         let is_in_time = |&turn: &Time| turn > self.now && turn <= end;

@@ -14,11 +14,12 @@ use throng_replica::ChannelIndex;
 use super::Engine;
 use super::channel::{Channel, Creator};
 use super::connection::Cost;
+use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 
 impl Engine {
-    pub(super) fn on_create(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_create(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: CreateChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let kind = ChannelType::try_from(wanted.channel_type).unwrap_or(ChannelType::Unknown);
         let kind = match message.msg_type {
@@ -34,7 +35,7 @@ impl Engine {
     }
 
     /// The master announces itself: a server, unless clients were given the right.
-    fn own_global(&mut self, from: usize, message: &Message, wanted: CreateChannelMessage) -> Result<(), Refusal> {
+    fn own_global(&mut self, from: Place, message: &Message, wanted: CreateChannelMessage) -> Result<(), Refusal> {
         if !self.connection(from).is_server() && !self.settings.client_rights.own_global {
             return Err(Refusal::NotAllowed);
         }
@@ -52,7 +53,7 @@ impl Engine {
 
     fn create_ordinary(
         &mut self,
-        from: usize,
+        from: Place,
         message: &Message,
         kind: ChannelType,
         wanted: CreateChannelMessage,
@@ -83,7 +84,7 @@ impl Engine {
     }
 
     /// Whether a connection may have one more channel, rooms and entities alike.
-    pub(super) fn check_may_create(&self, from: usize, metadata: &str) -> Result<(), Refusal> {
+    pub(super) fn check_may_create(&self, from: Place, metadata: &str) -> Result<(), Refusal> {
         let (connection, limits) = (self.connection(from), &self.settings.limits);
         let limit = if connection.is_server() { limits.max_server_channels } else { limits.max_client_channels };
         if connection.created >= limit as usize {
@@ -100,7 +101,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn count_created(&mut self, from: usize, channel: ChannelIndex) {
+    pub(super) fn count_created(&mut self, from: Place, channel: ChannelIndex) {
         let creator = self.connection(from);
         let creator = Creator { key: creator.key, side: creator.side };
         // From now on it is the creator's.
@@ -114,7 +115,7 @@ impl Engine {
     /// Gives a channel its owner, its first data and its first subscriber, and tells those who have to know.
     pub(super) fn begin_channel(
         &mut self,
-        from: usize,
+        from: Place,
         message: &Message,
         channel: ChannelIndex,
         wanted: CreateChannelMessage,
@@ -143,7 +144,7 @@ impl Engine {
         &self,
         channel: ChannelIndex,
         metadata: &str,
-        owner: usize,
+        owner: Place,
     ) -> CreateChannelResultMessage {
         let channel = self.channel(channel);
         CreateChannelResultMessage {
@@ -155,12 +156,12 @@ impl Engine {
     }
 
     /// Makes a connection decide over a channel, or nobody.
-    pub(super) fn set_owner(&mut self, channel: ChannelIndex, owner: Option<usize>) {
+    pub(super) fn set_owner(&mut self, channel: ChannelIndex, owner: Option<Place>) {
         let former = std::mem::replace(&mut self.channel_mut(channel).owner, owner);
         if former == owner {
             return;
         }
-        if let Some(former) = former.filter(|&former| self.connections[former].is_some()) {
+        if let Some(former) = former.filter(|&former| self.connections.get(former).is_some()) {
             self.connection_mut(former).owned.remove(&channel);
         }
         if let Some(owner) = owner {
@@ -168,7 +169,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_remove(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_remove(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: RemoveChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let channel = *self.by_channel_id.get(&wanted.channel_id).ok_or(Refusal::UnknownChannel)?;
         if wanted.channel_id == GLOBAL_CHANNEL {
@@ -188,16 +189,16 @@ impl Engine {
 
     /// Tells all subscribers, and forgets the channel.
     pub(super) fn remove_channel(&mut self, index: ChannelIndex) {
-        let Some(mut channel) = self.channels[index.number()].take() else { return };
+        let Some(mut channel) = self.channels.take(index) else { return };
         let header = Header::new(channel.id, message_type::REMOVE_CHANNEL);
         for (connection, subscriber) in channel.subscribers.drain() {
-            let hub = self.hub_id(connection as usize);
+            let hub = self.hub_id(connection);
             self.hub.unsubscribe(hub, subscriber.id);
-            self.connection_mut(connection as usize).forget_state_of(index);
-            self.send(connection as usize, header, &RemoveChannelMessage { channel_id: channel.id });
+            self.connection_mut(connection).forget_state_of(index);
+            self.send(connection, header, &RemoveChannelMessage { channel_id: channel.id });
         }
         if let Some(owner) = channel.owner
-            && let Some(owner) = &mut self.connections[owner]
+            && let Some(owner) = self.connections.get_mut(owner)
         {
             owner.owned.remove(&index);
         }
@@ -228,7 +229,7 @@ impl Engine {
 
     /// The channels that fit the filters, in order of their ids; in several messages, all with the question's stub, if they
     /// are too many for one packet.
-    pub(super) fn on_list(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_list(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: ListChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let limits = self.settings.limits;
         let is_too_long = |filter: &String| filter.len() > limits.max_list_filter_bytes as usize;
@@ -252,9 +253,9 @@ impl Engine {
                     metadata.contains(filter.as_str())
                 })
         };
-        let all = self.channels.iter().flatten();
+        let all = self.channels.iter();
         let mut found: Vec<&Channel> =
-            all.map(|channel| &**channel).filter(|channel| is_wanted(channel.kind as i32, &channel.metadata)).collect();
+            all.filter(|channel| is_wanted(channel.kind as i32, &channel.metadata)).collect();
         found.sort_unstable_by_key(|channel| channel.id);
         let mut bytes = 0;
         let fitting = found.iter().take_while(|channel| {
@@ -282,7 +283,7 @@ impl Engine {
     /// To everybody else a refusal is silent, as in channeld: existing clients take an empty result for a success on
     /// channel 0. Logins are answered in any case, because their answer can say *no*; on another channel than 0 they are
     /// no logins.
-    pub(super) fn answer_refusal(&mut self, from: usize, message: &Message, refusal: Refusal) {
+    pub(super) fn answer_refusal(&mut self, from: Place, message: &Message, refusal: Refusal) {
         if refusal == Refusal::Closing {
             return;
         }
@@ -299,7 +300,7 @@ impl Engine {
     }
 
     /// Whether an owner can be told of one more thing that a client does.
-    pub(super) fn check_room_for_clients(&mut self, owner: usize) -> Result<(), Refusal> {
+    pub(super) fn check_room_for_clients(&mut self, owner: Place) -> Result<(), Refusal> {
         let limits = self.settings.limits;
         match self.connection_mut(owner).has_room_for_clients(&limits) {
             true => Ok(()),

@@ -10,6 +10,7 @@ use throng_channeld::message_type;
 use throng_wire::Time;
 
 use super::Engine;
+use super::place::Place;
 use super::port::{EndCause, Key, Side};
 use super::refusal::Refusal;
 
@@ -58,13 +59,13 @@ impl Engine {
     pub fn memory_bytes(&mut self) -> u64 {
         if self.now >= self.counted.next {
             let subscriptions = |connection: &super::Connection| {
-                let stream = self.hub.connection(self.hub_id(connection.index()));
+                let stream = self.hub.connection(self.hub_id(connection.place()));
                 stream.map_or(0, |stream| stream.subscription_count() as u64)
             };
             let of_connection = |connection: &super::Connection| {
                 connection.backlog_bytes() + subscriptions(connection) * SUBSCRIPTION_BYTES
             };
-            let bytes = self.connections.iter().flatten().map(|connection| of_connection(connection)).sum();
+            let bytes = self.connections.iter().map(of_connection).sum();
             self.counted = Counted { bytes, next: self.now.after(COUNT_EVERY) };
         }
         let entities = self.entities.len() as u64 * ENTITY_BYTES;
@@ -80,7 +81,7 @@ impl Engine {
     pub fn shed(&mut self, now: Time, bytes: u64) -> usize {
         self.now = now;
         let weight = |connection: &super::Connection| connection.queued_bytes() as u64 + connection.backlog_bytes();
-        let all = self.connections.iter().flatten().filter(|connection| !connection.is_ending);
+        let all = self.connections.iter().filter(|connection| !connection.is_ending);
         let mut queues: Vec<(bool, Reverse<u64>, Key)> = all
             .map(|connection| (connection.is_server(), Reverse(weight(connection)), connection.key))
             .filter(|&(_, Reverse(bytes), _)| bytes >= SHED_BYTES_MIN)
@@ -104,7 +105,7 @@ impl Engine {
 
     /// Whether there is memory for what a message asks for. Updates are looked at when they are merged: those that do not
     /// make a state grow need none.
-    pub(super) fn check_memory(&self, from: usize, msg_type: u32) -> Result<(), Refusal> {
+    pub(super) fn check_memory(&self, from: Place, msg_type: u32) -> Result<(), Refusal> {
         let grows = matches!(
             msg_type,
             message_type::CREATE_CHANNEL

@@ -35,6 +35,7 @@ mod lost;
 mod memory;
 mod meters;
 mod movement;
+mod place;
 pub mod port;
 mod position;
 mod recovery;
@@ -79,6 +80,8 @@ use lost::LostOnes;
 use memory::Counted;
 pub use memory::Pressure;
 pub use meters::{ChannelMeters, Stopwatch, TypeMeters};
+pub use place::Place;
+use place::Table;
 use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 use position::Positions;
 pub use refusal::Refusal;
@@ -114,11 +117,11 @@ pub struct Engine {
     threads: Threads,
     buffers: Buffers,
     /// By place in the hub; so are `channels`.
-    connections: Vec<Option<Box<Connection>>>,
-    by_connection_id: FxHashMap<u32, usize>,
+    connections: Table<Place, Connection>,
+    by_connection_id: FxHashMap<u32, Place>,
     next_connection_id: u32,
     next_writer: u32,
-    channels: Vec<Option<Box<Channel>>>,
+    channels: Table<ChannelIndex, Channel>,
     by_channel_id: FxHashMap<u32, ChannelIndex>,
     /// How many channels of each type there are.
     channels_by_type: BTreeMap<u32, usize>,
@@ -135,7 +138,7 @@ pub struct Engine {
     /// Connections that are to be ended at the end of the step.
     ending: Vec<(Key, EndCause)>,
     /// Connections with something queued.
-    dirty: FxHashSet<usize>,
+    dirty: FxHashSet<Place>,
     held: Held,
     /// Connections that do not take what they were sent, or for whom state waits to be sent in slices: they are looked at
     /// again and again. The others are not.
@@ -197,11 +200,11 @@ impl Engine {
             start: now,
             unix_start_ns: unix_ns,
             now,
-            connections: Vec::new(),
+            connections: Table::default(),
             by_connection_id: FxHashMap::default(),
             next_connection_id: 1,
             next_writer: 0,
-            channels: Vec::new(),
+            channels: Table::default(),
             by_channel_id: FxHashMap::default(),
             channels_by_type: BTreeMap::new(),
             births: 0,
@@ -279,12 +282,9 @@ impl Engine {
             Side::Server => &self.settings.server_machine,
             Side::Client => &self.settings.client_machine,
         }));
-        let index = key.index as usize;
-        if self.connections.len() <= index {
-            self.connections.resize_with(index + 1, || None);
-        }
+        let index = Place::of(key);
         let numbers = (id, self.free_writer());
-        self.connections[index] = Some(Box::new(Connection::new(key, numbers, side, address, outbox, fsm)));
+        self.connections.put(index, Connection::new(key, numbers, side, address, outbox, fsm));
         self.begin_patience(index, self.login_patience());
         self.by_connection_id.insert(id, index);
         self.counters.side(side).opened += 1;
@@ -372,7 +372,7 @@ impl Engine {
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.groups.set_limits(group_limits(&self.settings.limits));
-        for connection in self.connections.iter_mut().flatten() {
+        for connection in self.connections.iter_mut() {
             connection.fsm.reload(Arc::clone(match connection.side {
                 Side::Server => &self.settings.server_machine,
                 Side::Client => &self.settings.client_machine,
@@ -398,13 +398,13 @@ impl Engine {
 
     /// The connections that are there, in no particular order.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> + '_ {
-        self.connections.iter().flatten().map(|connection| ConnectionInfo {
+        self.connections.iter().map(|connection| ConnectionInfo {
             id: connection.id,
             side: connection.side,
             address: connection.address,
             is_admitted: connection.is_member(),
             queued_bytes: connection.queued_bytes(),
-            subscriptions: self.hub.connection(self.hub_id(connection.index())).map_or(0, |s| s.subscription_count()),
+            subscriptions: self.hub.connection(self.hub_id(connection.place())).map_or(0, |s| s.subscription_count()),
         })
     }
 
@@ -449,14 +449,14 @@ impl Engine {
     pub fn shut_down(&mut self, now: Time) {
         self.now = now;
         self.fan_out_for_the_last_time();
-        for connection in self.connections.iter_mut().flatten() {
+        for connection in self.connections.iter_mut() {
             let bytes = connection.close();
             self.counters.side(connection.side).bytes_out += bytes as u64;
         }
     }
 
     /// Who may say what, and to whom it goes.
-    fn dispatch(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    fn dispatch(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         self.check_fsm(from, message.msg_type)?;
         if message.msg_type != message_type::AUTH && !self.connection(from).is_member() {
             // Whatever a state machine says: nobody acts before it is known who it is.
@@ -501,7 +501,7 @@ impl Engine {
         }
     }
 
-    fn check_fsm(&mut self, from: usize, msg_type: u32) -> Result<(), Refusal> {
+    fn check_fsm(&mut self, from: Place, msg_type: u32) -> Result<(), Refusal> {
         let (now, limits) = (self.now, self.settings.limits);
         let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
@@ -520,7 +520,7 @@ impl Engine {
     }
 
     /// A client has sent something that makes no sense. A server's mistakes are counted, and no more.
-    fn note_nonsense(&mut self, from: usize) {
+    fn note_nonsense(&mut self, from: Place) {
         let (now, limits) = (self.now, self.settings.limits);
         let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
@@ -530,7 +530,7 @@ impl Engine {
     }
 
     /// Ends a connection that misbehaves, and lets nobody in under its name for a while.
-    fn send_away(&mut self, index: usize, reason: &'static str) {
+    fn send_away(&mut self, index: Place, reason: &'static str) {
         self.notice(index, self.connection(index).identifier.clone(), reason);
         let connection = self.connection(index);
         let key = connection.key;
@@ -544,7 +544,7 @@ impl Engine {
     }
 
     /// Leaves a note about a connection for the log.
-    fn notice(&mut self, index: usize, identifier: String, reason: &'static str) {
+    fn notice(&mut self, index: Place, identifier: String, reason: &'static str) {
         if self.notices.len() < NOTICES_MAX {
             let Connection { side, address, id, .. } = *self.connection(index);
             self.notices.push_back(Notice { side, address, connection: id, identifier, reason });
@@ -552,7 +552,7 @@ impl Engine {
     }
 
     /// Whether a client may ask for something costly now. Servers always may.
-    fn check_allowance(&mut self, from: usize) -> Result<(), Refusal> {
+    fn check_allowance(&mut self, from: Place) -> Result<(), Refusal> {
         let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
         let connection = self.connection_mut(from);
         match connection.is_server() || connection.requests.take(now, per_s) {
@@ -597,7 +597,7 @@ impl Engine {
     fn flush(&mut self) {
         let limits = &self.settings.limits;
         for index in self.dirty.drain() {
-            if let Some(connection) = &mut self.connections[index] {
+            if let Some(connection) = self.connections.get_mut(index) {
                 let side = connection.side;
                 self.counters.side(side).bytes_out += connection.flush_messages(&self.buffers) as u64;
                 if connection.falls_behind(limits, self.now) {
@@ -621,20 +621,20 @@ impl Engine {
         self.unix_start_ns.saturating_add(self.now.micros_since(self.start) as i64 * 1_000)
     }
 
-    fn place(&self, key: Key) -> Option<usize> {
-        let connection = self.connections.get(key.index as usize)?.as_ref()?;
-        (connection.key == key).then_some(key.index as usize)
+    fn place(&self, key: Key) -> Option<Place> {
+        let connection = self.connections.get(Place::of(key))?;
+        (connection.key == key).then_some(connection.place())
     }
 
-    fn connection(&self, index: usize) -> &Connection {
-        self.connections.get(index).and_then(Option::as_deref).unwrap_or_else(|| {
+    fn connection(&self, index: Place) -> &Connection {
+        self.connections.get(index).unwrap_or_else(|| {
             self.absences.fetch_add(1, Ordering::Relaxed);
             &self.no_connection
         })
     }
 
-    fn connection_mut(&mut self, index: usize) -> &mut Connection {
-        match self.connections.get_mut(index).and_then(Option::as_deref_mut) {
+    fn connection_mut(&mut self, index: Place) -> &mut Connection {
+        match self.connections.get_mut(index) {
             Some(connection) => connection,
             None => {
                 *self.absences.get_mut() += 1;
@@ -643,20 +643,20 @@ impl Engine {
         }
     }
 
-    fn hub_id(&self, index: usize) -> ConnectionId {
+    fn hub_id(&self, index: Place) -> ConnectionId {
         let key = self.connection(index).key;
         ConnectionId { index: key.index, generation: key.generation }
     }
 
     fn channel(&self, index: ChannelIndex) -> &Channel {
-        self.channels.get(index.number()).and_then(Option::as_deref).unwrap_or_else(|| {
+        self.channels.get(index).unwrap_or_else(|| {
             self.absences.fetch_add(1, Ordering::Relaxed);
             &self.no_channel
         })
     }
 
     fn channel_mut(&mut self, index: ChannelIndex) -> &mut Channel {
-        match self.channels.get_mut(index.number()).and_then(Option::as_deref_mut) {
+        match self.channels.get_mut(index) {
             Some(channel) => channel,
             None => {
                 *self.absences.get_mut() += 1;
@@ -670,22 +670,22 @@ impl Engine {
     }
 
     /// The master: who owns the global channel.
-    fn master(&self) -> Option<usize> {
+    fn master(&self) -> Option<Place> {
         self.channel(self.global()).owner
     }
 
-    fn connection_by_id(&self, id: u32) -> Option<usize> {
+    fn connection_by_id(&self, id: u32) -> Option<Place> {
         self.by_connection_id.get(&id).copied()
     }
 
     /// The same, if it was let in.
-    fn member_by_id(&self, id: u32) -> Option<usize> {
+    fn member_by_id(&self, id: u32) -> Option<Place> {
         self.connection_by_id(id).filter(|&index| self.connection(index).is_member())
     }
 
     /// Queues a message for a connection.
-    fn send(&mut self, to: usize, header: Header, body: &impl prost::Message) {
-        if let Some(connection) = &mut self.connections[to] {
+    fn send(&mut self, to: Place, header: Header, body: &impl prost::Message) {
+        if let Some(connection) = self.connections.get_mut(to) {
             connection.send(header, body);
             self.counters.side(connection.side).messages_out += 1;
             self.dirty.insert(to);
@@ -693,19 +693,19 @@ impl Engine {
     }
 
     /// The same on behalf of `from`: what clients make a connection hear of is counted.
-    fn send_from(&mut self, from: usize, to: usize, header: Header, body: &impl prost::Message) {
-        let is_client = self.connections[from].as_ref().is_some_and(|from| !from.is_server());
-        let before = self.connections[to].as_ref().map_or(0, |to| to.out_bytes());
+    fn send_from(&mut self, from: Place, to: Place, header: Header, body: &impl prost::Message) {
+        let is_client = self.connections.get(from).is_some_and(|from| !from.is_server());
+        let before = self.connections.get(to).map_or(0, |to| to.out_bytes());
         self.send(to, header, body);
-        if let Some(connection) = self.connections[to].as_mut().filter(|_| is_client) {
+        if let Some(connection) = self.connections.get_mut(to).filter(|_| is_client) {
             let bytes = connection.out_bytes().saturating_sub(before);
             connection.from_clients.add(bytes);
         }
     }
 
     /// Passes on what somebody has sent. It may [wait](hold) for state that goes out soon.
-    fn forward(&mut self, to: usize, header: Header, body: &[u8]) {
-        if let Some(connection) = &mut self.connections[to] {
+    fn forward(&mut self, to: Place, header: Header, body: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(to) {
             connection.send_bytes(header, body);
             self.counters.side(connection.side).messages_out += 1;
             self.has_forwarded(to);
@@ -767,10 +767,7 @@ impl Engine {
             creator: None,
             is_awaited: false,
         };
-        if self.channels.len() <= index.number() {
-            self.channels.resize_with(index.number() + 1, || None);
-        }
-        self.channels[index.number()] = Some(Box::new(channel));
+        self.channels.put(index, channel);
         self.by_channel_id.insert(id, index);
         *self.channels_by_type.entry(kind as i32 as u32).or_default() += 1;
         self.set_metadata(index, metadata);

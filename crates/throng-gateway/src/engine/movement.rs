@@ -20,6 +20,7 @@ use throng_wire::{Tick, Time};
 
 use super::Engine;
 use super::channel::{Access, Wanted};
+use super::place::Place;
 use super::port::{Datagrams, Fate, Key, Ticket};
 
 /// Longer frames go the reliable way: they would be several datagrams, of which none may be lost.
@@ -162,7 +163,7 @@ impl Engine {
     }
 
     /// Gives a subscription a lane, if its state may get lost. All that it was sent so far went the reliable way.
-    pub(super) fn begin_lane(&mut self, target: usize, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
+    pub(super) fn begin_lane(&mut self, target: Place, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
         let has_lane = !wanted.reliable
             && wanted.access != Access::None
             && self.settings.movement.contains(self.channel(index).kind);
@@ -185,7 +186,7 @@ impl Engine {
     }
 
     /// An existing subscription now wants its state the reliable way, or no longer does.
-    pub(super) fn change_lane(&mut self, target: usize, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
+    pub(super) fn change_lane(&mut self, target: Place, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
         match self.connection_mut(target).movement.as_mut().and_then(|movement| movement.lane_mut(id)) {
             Some(lane) => lane.is_plain = wanted.reliable,
             None => self.begin_lane(target, index, (id, wanted)),
@@ -202,9 +203,9 @@ impl Engine {
         self.movers = movers;
     }
 
-    fn take_fates(&mut self, index: usize) {
+    fn take_fates(&mut self, index: Place) {
         let hub = self.hub_id(index);
-        let Some(connection) = &mut self.connections[index] else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(mut movement) = connection.movement.take() else { return };
         if let Some(datagrams) = connection.datagrams() {
             datagrams.take_fates(&mut movement.fates);
@@ -228,7 +229,7 @@ impl Engine {
             }
         }
         movement.fates = fates;
-        if let Some(connection) = &mut self.connections[index] {
+        if let Some(connection) = self.connections.get_mut(index) {
             connection.movement = Some(movement);
         }
     }

@@ -22,14 +22,14 @@ pub(super) struct Positions(HashMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
-    place: Place,
+    layout: Layout,
     /// The log has said that entities of this type stay where they are.
     is_warned_of: bool,
 }
 
 /// Where states of a type say where they are.
 #[derive(Clone, Debug)]
-enum Place {
+enum Layout {
     /// A vector, and whether its third component points up.
     Path(VectorPath, bool),
     /// The layout of Unreal's plugin.
@@ -63,8 +63,8 @@ impl Engine {
         if self.positions.0.contains_key(name) || self.positions.0.len() >= TYPES_MAX {
             return;
         }
-        let place = place_of(data, self.channel(channel).settings.position.as_ref());
-        self.positions.0.insert(name.to_owned(), Known { place, is_warned_of: false });
+        let layout = layout_of(data, self.channel(channel).settings.position.as_ref());
+        self.positions.0.insert(name.to_owned(), Known { layout, is_warned_of: false });
     }
 
     /// Settings have changed.
@@ -79,13 +79,13 @@ impl Engine {
     /// Where an entity says that it is.
     pub(super) fn position_of(&self, channel: ChannelIndex) -> Option<Position> {
         let data = self.hub.state(channel).data()?;
-        match &self.positions.0.get(message_name(data.type_url()))?.place {
-            Place::Path(path, is_z_up) => data.vector(path).map(|vector| upright(vector, *is_z_up)),
-            Place::Unreal => data.unreal_location().map(|vector| upright(vector, true)),
-            Place::UnrealIfSpawned if self.is_spawned(channel) => {
+        match &self.positions.0.get(message_name(data.type_url()))?.layout {
+            Layout::Path(path, is_z_up) => data.vector(path).map(|vector| upright(vector, *is_z_up)),
+            Layout::Unreal => data.unreal_location().map(|vector| upright(vector, true)),
+            Layout::UnrealIfSpawned if self.is_spawned(channel) => {
                 data.unreal_location().map(|vector| upright(vector, true))
             }
-            Place::UnrealIfSpawned | Place::Nowhere => None,
+            Layout::UnrealIfSpawned | Layout::Nowhere => None,
         }
     }
 
@@ -100,10 +100,10 @@ impl Engine {
         let Some(data) = self.hub.state(channel).data() else { return };
         let name = message_name(data.type_url());
         let Some(known) = self.positions.0.get_mut(name) else { return };
-        let is_unknown = match known.place {
-            Place::Nowhere => true,
-            Place::UnrealIfSpawned => !is_spawned,
-            Place::Path(..) | Place::Unreal => false,
+        let is_unknown = match known.layout {
+            Layout::Nowhere => true,
+            Layout::UnrealIfSpawned => !is_spawned,
+            Layout::Path(..) | Layout::Unreal => false,
         };
         if is_unknown && !std::mem::replace(&mut known.is_warned_of, true) {
             warn!(
@@ -116,24 +116,24 @@ impl Engine {
     }
 }
 
-fn place_of(data: &DataState, setting: Option<&PositionSetting>) -> Place {
+fn layout_of(data: &DataState, setting: Option<&PositionSetting>) -> Layout {
     let schema = data.schema().map(|schema| &**schema);
     match setting {
         // A type that says what it is needs no guess.
-        Some(PositionSetting::Unreal) if schema.is_none() => return Place::Unreal,
+        Some(PositionSetting::Unreal) if schema.is_none() => return Layout::Unreal,
         Some(PositionSetting::Path { path, is_z_up }) => {
-            return VectorPath::resolve(path, schema).map_or(Place::Nowhere, |path| Place::Path(path, *is_z_up));
+            return VectorPath::resolve(path, schema).map_or(Layout::Nowhere, |path| Layout::Path(path, *is_z_up));
         }
         _ => {}
     }
     if message_name(data.type_url()) == TRANSFORM
         && let Ok(path) = VectorPath::resolve(TRANSFORM_POSITION, None)
     {
-        return Place::Path(path, false);
+        return Layout::Path(path, false);
     }
     match schema {
-        Some(schema) => VectorPath::unreal(schema).map_or(Place::Nowhere, |path| Place::Path(path, true)),
-        None => Place::UnrealIfSpawned,
+        Some(schema) => VectorPath::unreal(schema).map_or(Layout::Nowhere, |path| Layout::Path(path, true)),
+        None => Layout::UnrealIfSpawned,
     }
 }
 

@@ -22,6 +22,7 @@ use throng_wire::Tick;
 use super::Engine;
 use super::channel::{Access, Subscriber};
 use super::lost::{Kept, Lost};
+use super::place::Place;
 use super::port::{EndCause, Side};
 use super::refusal::Refusal;
 use super::session::connection_type;
@@ -35,7 +36,7 @@ const RECOVERY_MAX_BYTES: usize = 48_000;
 impl Engine {
     /// Whether a connection that has just been lost may come back; then what it had is kept. And who was lost under the
     /// same name before, and is to be given up when this one has gone.
-    pub(super) fn remember_for_recovery(&mut self, index: usize, cause: EndCause) -> (bool, Option<Lost>) {
+    pub(super) fn remember_for_recovery(&mut self, index: Place, cause: EndCause) -> (bool, Option<Lost>) {
         let connection = self.connection(index);
         let is_lost = match cause {
             EndCause::Lost | EndCause::Stalled => true,
@@ -98,13 +99,12 @@ impl Engine {
             return;
         }
         let (id, owner) = (channel.id, channel.owner);
-        let others: Vec<usize> =
-            channel.subscribers.keys().map(|&place| place as usize).filter(|&place| Some(place) != owner).collect();
+        let others: Vec<Place> = channel.subscribers.places().filter(|&place| Some(place) != owner).collect();
         self.send_to_all(others, Header::new(id, msg_type), body);
     }
 
     /// Gives a new connection the connection id of its lost predecessor; whether there was one.
-    pub(super) fn take_over(&mut self, index: usize) -> bool {
+    pub(super) fn take_over(&mut self, index: Place) -> bool {
         let connection = self.connection(index);
         let key = (connection.side, connection.identifier.clone());
         let (present, Some(lost)) = (connection.id, self.lost.get(&key)) else { return false };
@@ -116,14 +116,14 @@ impl Engine {
     }
 
     /// The messages to a connection that has come back.
-    pub(super) fn welcome(&mut self, index: usize, recovers: bool) {
+    pub(super) fn welcome(&mut self, index: Place, recovers: bool) {
         if recovers {
             self.restore(index);
         }
         self.subscribe_to_well_known(index);
     }
 
-    fn restore(&mut self, index: usize) {
+    fn restore(&mut self, index: Place) {
         let key = (self.connection(index).side, self.connection(index).identifier.clone());
         let Some(lost) = self.lost.take(&key) else { return };
         let owned = self.return_channels(index, &lost);
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// The channels that it owned and that have no new owner, in the order of ids.
-    fn return_channels(&mut self, index: usize, lost: &Lost) -> Vec<ChannelIndex> {
+    fn return_channels(&mut self, index: Place, lost: &Lost) -> Vec<ChannelIndex> {
         let mut ids: Vec<u32> = lost.owned.iter().copied().collect();
         ids.sort_unstable();
         let mut owned: Vec<ChannelIndex> = ids.iter().filter_map(|id| self.by_channel_id.get(id).copied()).collect();
@@ -155,7 +155,7 @@ impl Engine {
         owned
     }
 
-    fn return_subscriptions(&mut self, index: usize, lost: &Lost) {
+    fn return_subscriptions(&mut self, index: Place, lost: &Lost) {
         let is_server = self.connection(index).is_server();
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
@@ -170,7 +170,7 @@ impl Engine {
             match self.serve_from(index, channel, wanted, StreamStart::Changes) {
                 Ok(number) => {
                     let subscriber = Subscriber::new(number, wanted, since);
-                    self.channel_mut(channel).subscribers.insert(index as u32, subscriber);
+                    self.channel_mut(channel).subscribers.insert(index, subscriber);
                 }
                 Err(refusal) => {
                     self.count(refusal);
@@ -212,7 +212,7 @@ impl Engine {
     }
 
     /// The state of all channels that a recovered server owns or subscribes to.
-    fn tell_what_was(&mut self, index: usize) {
+    fn tell_what_was(&mut self, index: Place) {
         let hub = self.hub_id(index);
         let mut channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
         channels.extend(self.connection(index).owned.iter().copied());
@@ -225,7 +225,7 @@ impl Engine {
 
     /// Tells a recovered server of as many channels as there is room for, and of the end after the last. The rest waits
     /// until it has taken these: a large world is more than may wait for one connection. The bytes queued.
-    pub(super) fn tell_more_of_what_was(&mut self, index: usize) -> usize {
+    pub(super) fn tell_more_of_what_was(&mut self, index: Place) -> usize {
         let room_bytes = self.connection(index).room_bytes(&self.settings.limits);
         let before = self.connection_mut(index).out_bytes();
         while self.connection_mut(index).out_bytes() <= room_bytes {
@@ -245,7 +245,7 @@ impl Engine {
     /// A channel's state and the references of its objects, as far as they fit into one message. References that do not
     /// go ahead in messages of the same kind without state, so that objects are known before their state comes; state
     /// that does not follows as updates.
-    fn tell_recovered_channel(&mut self, index: usize, channel: ChannelIndex) {
+    fn tell_recovered_channel(&mut self, index: Place, channel: ChannelIndex) {
         let log = self.hub.state(channel);
         let type_url = log.type_url().to_owned();
         let any = |value: Bytes| Any { type_url: type_url.clone(), value };

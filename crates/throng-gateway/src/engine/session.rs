@@ -13,12 +13,13 @@ use throng_wire::Time;
 use super::Engine;
 use super::blocked::Who;
 use super::connection::Stage;
+use super::place::Place;
 use super::port::{AuthRequest, AuthVerdict, EndCause, Key, Side};
 use super::refusal::Refusal;
 use crate::settings::AuthProvider;
 
 impl Engine {
-    pub(super) fn on_auth(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_auth(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         if self.connection(from).stage != Stage::Stranger {
             return Err(Refusal::StateMachine);
         }
@@ -95,7 +96,7 @@ impl Engine {
     }
 
     /// Logs a connection in; whether it comes back after a loss.
-    fn admit(&mut self, index: usize) -> bool {
+    fn admit(&mut self, index: Place) -> bool {
         let connection = self.connection_mut(index);
         connection.admit();
         let side = connection.side;
@@ -113,7 +114,7 @@ impl Engine {
     ///
     /// A client has to have proven its name. A server's name counts if it is what lost servers are found by (`-scr`):
     /// without that, servers may share one.
-    fn supersede(&mut self, index: usize, is_proven: bool) {
+    fn supersede(&mut self, index: Place, is_proven: bool) {
         let connection = self.connection(index);
         let is_identity = match connection.side {
             Side::Server => self.settings.server_recovery,
@@ -132,7 +133,7 @@ impl Engine {
         }
     }
 
-    fn turn_away(&mut self, index: usize, verdict: AuthVerdict, patience: Option<Duration>) {
+    fn turn_away(&mut self, index: Place, verdict: AuthVerdict, patience: Option<Duration>) {
         let connection = self.connection_mut(index);
         connection.stage = Stage::Stranger;
         connection.identifier.clear();
@@ -154,7 +155,7 @@ impl Engine {
     }
 
     /// Closes a connection unless it logs in in time.
-    pub(super) fn begin_patience(&mut self, index: usize, patience: Option<Duration>) {
+    pub(super) fn begin_patience(&mut self, index: Place, patience: Option<Duration>) {
         let Some(patience) = patience else { return };
         let end = self.now.after(patience);
         let connection = self.connection_mut(index);
@@ -164,7 +165,7 @@ impl Engine {
     }
 
     /// Takes that back. The remaining time to log in.
-    fn stop_patience(&mut self, index: usize) -> Option<Duration> {
+    fn stop_patience(&mut self, index: Place) -> Option<Duration> {
         let now = self.now;
         let connection = self.connection_mut(index);
         let (end, key) = (connection.patience_end.take()?, connection.key);
@@ -172,7 +173,7 @@ impl Engine {
         Some(end.since(now))
     }
 
-    pub(super) fn note_failed_login(&mut self, index: usize) {
+    pub(super) fn note_failed_login(&mut self, index: Place) {
         let limit = self.settings.limits.max_failed_auth;
         let connection = self.connection_mut(index);
         connection.failed_logins += 1;
@@ -183,7 +184,7 @@ impl Engine {
     }
 
     /// A login that is not even looked at is one that has failed.
-    pub(super) fn answer_refused_login(&mut self, from: usize, stub_id: u32) {
+    pub(super) fn answer_refused_login(&mut self, from: Place, stub_id: u32) {
         let answer = AuthResultMessage {
             result: AuthResult::InvalidPit.into(),
             conn_id: self.connection(from).id,
@@ -193,7 +194,7 @@ impl Engine {
         self.note_failed_login(from);
     }
 
-    pub(super) fn on_disconnect(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_disconnect(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: DisconnectMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let target = match wanted.conn_id {
             0 => from,
@@ -208,17 +209,17 @@ impl Engine {
     }
 
     /// Removes a connection, after everybody concerned has been notified.
-    pub(super) fn end(&mut self, index: usize, cause: EndCause) {
+    pub(super) fn end(&mut self, index: Place, cause: EndCause) {
         let (keeps_its_place, former) = self.remember_for_recovery(index, cause);
         self.leave_channels(index, !keeps_its_place);
         self.lose_owner(index, keeps_its_place);
         if !keeps_its_place && let Some(world) = &mut self.world {
-            let id = self.connections[index].as_ref().map_or(0, |connection| connection.id);
+            let id = self.connections.get(index).map_or(0, |connection| connection.id);
             world.slots.free(id);
         }
         let hub = self.hub_id(index);
         self.hub.disconnect(hub);
-        let Some(mut connection) = self.connections[index].take() else { return };
+        let Some(mut connection) = self.connections.take(index) else { return };
         if !connection.identifier.is_empty() {
             let name = (connection.side, std::mem::take(&mut connection.identifier));
             if self.bearers.get(&name) == Some(&connection.key) {
@@ -240,7 +241,7 @@ impl Engine {
     }
 
     /// Ends all subscriptions of a connection; the owners may have to be notified.
-    fn leave_channels(&mut self, index: usize, tells: bool) {
+    fn leave_channels(&mut self, index: Place, tells: bool) {
         let hub = self.hub_id(index);
         let channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
         let (conn_id, conn_type) = (self.connection(index).id, connection_type(self.connection(index).side));
@@ -263,12 +264,12 @@ impl Engine {
 
     /// Decides about the channels of an owner that has gone. None has an owner any more before the first is given up:
     /// so none is given back to who goes.
-    fn lose_owner(&mut self, index: usize, may_return: bool) {
+    fn lose_owner(&mut self, index: Place, may_return: bool) {
         let owned = std::mem::take(&mut self.connection_mut(index).owned);
         let mut owned: Vec<ChannelIndex> = owned.into_iter().collect();
         owned.sort_unstable_by_key(|channel| channel.number());
         owned.retain(|channel| {
-            let state = self.channels[channel.number()].as_mut().filter(|state| state.owner == Some(index));
+            let state = self.channels.get_mut(*channel).filter(|state| state.owner == Some(index));
             state.map(|state| state.owner = None).is_some()
         });
         for channel in owned {

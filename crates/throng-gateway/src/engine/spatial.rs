@@ -13,6 +13,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::handover::{ENTITIES_FIELD, Pace};
+use super::place::Place;
 use super::refusal::Refusal;
 use crate::spatial::{Grid, Handovers, Interest, InterestLimits, InterestScratch, Position, Slots};
 use crate::state::MapKey;
@@ -22,7 +23,7 @@ pub(super) struct World {
     pub(super) grid: Arc<Grid>,
     /// By connection id: it stays the same when a lost server comes back.
     pub(super) slots: Slots<u32>,
-    pub(super) handovers: Handovers<usize>,
+    pub(super) handovers: Handovers<Place>,
     pub(super) pace: Pace,
     scratch: InterestScratch,
     found: Vec<Interest>,
@@ -65,7 +66,7 @@ const NO_WORLD: Refusal = Refusal::Spatial("no_spatial_world");
 impl Engine {
     /// The cells of the world that exist, in no particular order.
     pub fn cells(&self) -> impl Iterator<Item = CellInfo> + '_ {
-        self.channels.iter().flatten().filter(|channel| channel.kind == ChannelType::Spatial).map(|channel| CellInfo {
+        self.channels.iter().filter(|channel| channel.kind == ChannelType::Spatial).map(|channel| CellInfo {
             channel: channel.id,
             owner: channel.owner.map(|owner| self.connection(owner).id),
             is_awaited: channel.is_awaited,
@@ -91,7 +92,7 @@ impl Engine {
     /// place, because it asks twice or has come back, gets the same answer again.
     pub(super) fn create_spatial(
         &mut self,
-        from: usize,
+        from: Place,
         message: &Message,
         wanted: CreateChannelMessage,
     ) -> Result<(), Refusal> {
@@ -129,7 +130,7 @@ impl Engine {
         Ok(())
     }
 
-    fn tell_of_cells(&mut self, from: usize, stub_id: u32, cells: &[ChannelIndex], wanted: &CreateChannelMessage) {
+    fn tell_of_cells(&mut self, from: Place, stub_id: u32, cells: &[ChannelIndex], wanted: &CreateChannelMessage) {
         let header = Header::new(GLOBAL_CHANNEL, message_type::CREATE_SPATIAL_CHANNEL);
         let owner_conn_id = self.connection(from).id;
         let master = self.master().filter(|&master| master != from);
@@ -151,7 +152,7 @@ impl Engine {
     /// one cannot be made.
     fn own_cells(
         &mut self,
-        from: usize,
+        from: Place,
         grid: &Grid,
         server: u32,
         wanted: &CreateChannelMessage,
@@ -188,7 +189,7 @@ impl Engine {
 
     fn make_cell(
         &mut self,
-        from: usize,
+        from: Place,
         id: u32,
         wanted: &CreateChannelMessage,
         made: &mut Vec<ChannelIndex>,
@@ -240,7 +241,7 @@ impl Engine {
     }
 
     /// The table of cells; in several messages if it is too long for one.
-    fn send_regions(&mut self, to: usize, stub_id: u32) {
+    fn send_regions(&mut self, to: Place, stub_id: u32) {
         let Some(world) = &self.world else { return };
         let grid = Arc::clone(&world.grid);
         let mut regions = grid.regions().peekable();
@@ -251,7 +252,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_debug_regions(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_debug_regions(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         if !self.settings.development {
             return Err(Refusal::NotAllowed);
         }
@@ -262,7 +263,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn on_query(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_query(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: QuerySpatialChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         if wanted.spatial_info.len() > self.settings.limits.max_query_positions as usize {
             return Err(Refusal::Limit("query_positions"));
@@ -277,7 +278,7 @@ impl Engine {
     }
 
     /// What a connection wants to see has changed: it leaves cells, enters cells, and sees others more or less often.
-    pub(super) fn on_update_interest(&mut self, from: usize, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_update_interest(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: UpdateSpatialInterestMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         if !self.connection(from).is_server() {
             return Err(Refusal::NotAllowed);
@@ -300,7 +301,7 @@ impl Engine {
         answer.map_err(|error| Refusal::Spatial(error.tag()))
     }
 
-    fn see(&mut self, from: usize, target: usize, found: &[Interest]) {
+    fn see(&mut self, from: Place, target: Place, found: &[Interest]) {
         let hub = self.hub_id(target);
         let seen: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
         for cell in seen {

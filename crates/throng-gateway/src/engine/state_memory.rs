@@ -17,6 +17,7 @@ use throng_wire::Tick;
 use super::Engine;
 use super::channel::Creator;
 use super::entity::Entity;
+use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 use crate::settings::Limits;
@@ -87,7 +88,7 @@ impl Engine {
     }
 
     /// Whether there is room for so many bytes that a connection wants kept beside a state.
-    pub(super) fn check_room_beside(&self, from: usize, bytes: usize) -> Result<(), Refusal> {
+    pub(super) fn check_room_beside(&self, from: Place, bytes: usize) -> Result<(), Refusal> {
         let connection = self.connection(from);
         if bytes > 0 && self.pressure.is_on(connection.side) {
             return Err(Refusal::Limit("memory"));

@@ -14,6 +14,7 @@ use throng_wire::Tick;
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::Cost;
+use super::place::Place;
 use super::refusal::Refusal;
 use super::session::connection_type;
 use crate::settings::AccessLevel;
@@ -39,7 +40,7 @@ pub(super) struct Subscribed {
 impl Engine {
     pub(super) fn on_subscribe(
         &mut self,
-        from: usize,
+        from: Place,
         channel: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
@@ -67,7 +68,7 @@ impl Engine {
 
     /// Whether a connection may subscribe now, and there is room to tell the owner. For clients it costs little, unless they
     /// do it all the time or to large channels.
-    fn check_may_churn(&mut self, from: usize, channel: ChannelIndex) -> Result<(), Refusal> {
+    fn check_may_churn(&mut self, from: Place, channel: ChannelIndex) -> Result<(), Refusal> {
         let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
         let connection = self.connection_mut(from);
         if connection.is_server() {
@@ -84,7 +85,7 @@ impl Engine {
     }
 
     /// Clients speak for themselves; servers may name anybody.
-    fn named_or_self(&self, from: usize, conn_id: u32) -> Result<usize, Refusal> {
+    fn named_or_self(&self, from: Place, conn_id: u32) -> Result<Place, Refusal> {
         if conn_id == 0 || !self.connection(from).is_server() {
             return Ok(from);
         }
@@ -95,8 +96,8 @@ impl Engine {
     /// are notified, unless nothing that concerns them has changed.
     pub(super) fn subscribe_and_tell(
         &mut self,
-        from: usize,
-        target: usize,
+        from: Place,
+        target: Place,
         channel: ChannelIndex,
         options: &ChannelSubscriptionOptions,
         stub_id: u32,
@@ -109,8 +110,8 @@ impl Engine {
     /// The news of a subscription, if it is some.
     pub(super) fn tell_subscribed(
         &mut self,
-        from: usize,
-        target: usize,
+        from: Place,
+        target: Place,
         channel: ChannelIndex,
         Subscribed { subscriber, is_news }: Subscribed,
         stub_id: u32,
@@ -125,7 +126,7 @@ impl Engine {
 
     fn subscribed_result(
         &self,
-        target: usize,
+        target: Place,
         channel: ChannelIndex,
         subscriber: Subscriber,
     ) -> SubscribedToChannelResultMessage {
@@ -139,7 +140,7 @@ impl Engine {
         }
     }
 
-    fn unsubscribed_result(&self, target: usize, channel: ChannelIndex) -> UnsubscribedFromChannelResultMessage {
+    fn unsubscribed_result(&self, target: Place, channel: ChannelIndex) -> UnsubscribedFromChannelResultMessage {
         UnsubscribedFromChannelResultMessage {
             conn_id: self.connection(target).id,
             conn_type: connection_type(self.connection(target).side).into(),
@@ -150,7 +151,7 @@ impl Engine {
     /// Subscribes a connection with what it had, from the beginning. Its copy of the channel is void. The protocol has
     /// no other message for that than the end of the subscription, so it gets an end and a new beginning. Nothing has
     /// changed for anybody else.
-    pub(super) fn subscribe_anew(&mut self, target: usize, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
+    pub(super) fn subscribe_anew(&mut self, target: Place, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
         self.unsubscribe(target, channel);
         let id = self.channel(channel).id;
         let ended = self.unsubscribed_result(target, channel);
@@ -158,7 +159,7 @@ impl Engine {
         match self.serve_from(target, channel, wanted, StreamStart::Everything) {
             Ok(number) => {
                 let subscriber = Subscriber::new(number, wanted, since);
-                self.channel_mut(channel).subscribers.insert(target as u32, subscriber);
+                self.channel_mut(channel).subscribers.insert(target, subscriber);
                 let begun = self.subscribed_result(target, channel, subscriber);
                 self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
             }
@@ -171,9 +172,10 @@ impl Engine {
     /// A subscriber that missed a forgotten removal starts again with the whole state.
     pub(super) fn renew_the_outdated(&mut self) {
         let (_, slots) = self.hub.writers();
-        let mut outdated: Vec<(usize, ChannelIndex)> = Vec::new();
-        for (place, slot) in slots.iter_mut().enumerate() {
-            if let Some(stream) = &mut slot.connection {
+        let mut outdated: Vec<(Place, ChannelIndex)> = Vec::new();
+        for (slot, connection) in slots.iter_mut().zip(self.connections.slots_mut()) {
+            if let (Some(stream), Some(connection)) = (&mut slot.connection, connection) {
+                let place = connection.place();
                 outdated.extend(stream.take_outdated().map(|channel| (place, channel)));
             }
         }
@@ -187,7 +189,7 @@ impl Engine {
     /// The answer to the one who asked, with its stub; copies to whom it concerns and to the owner, without.
     fn tell_three(
         &mut self,
-        (from, target, owner): (usize, usize, Option<usize>),
+        (from, target, owner): (Place, Place, Option<Place>),
         header: Header,
         stub_id: u32,
         result: &impl prost::Message,
@@ -204,7 +206,7 @@ impl Engine {
     /// Makes or changes a subscription, within the limits; what is in effect then.
     pub(super) fn subscribe(
         &mut self,
-        target: usize,
+        target: Place,
         index: ChannelIndex,
         options: &ChannelSubscriptionOptions,
     ) -> Result<Subscribed, Refusal> {
@@ -227,7 +229,7 @@ impl Engine {
         };
         let since = former.map_or(self.tick(), |former| former.since);
         let subscriber = Subscriber::new(id, wanted, since);
-        self.channel_mut(index).subscribers.insert(target as u32, subscriber);
+        self.channel_mut(index).subscribers.insert(target, subscriber);
         let is_news = former.is_none_or(|former| former.access() != subscriber.access());
         Ok(Subscribed { subscriber, is_news })
     }
@@ -262,8 +264,8 @@ impl Engine {
 
     /// It is known now of what type a channel's state is: masks that were asked for by name show what they name.
     pub(super) fn resolve_masks_anew(&mut self, channel: ChannelIndex) {
-        let masked = |&(_, subscriber): &(u32, Subscriber)| subscriber.variant != Variant::default();
-        let masked: Vec<(u32, Subscriber)> = self.channel(channel).subscribers.iter().filter(masked).collect();
+        let masked = |&(_, subscriber): &(Place, Subscriber)| subscriber.variant != Variant::default();
+        let masked: Vec<(Place, Subscriber)> = self.channel(channel).subscribers.iter().filter(masked).collect();
         let schema = if masked.is_empty() { None } else { self.schema_of(channel) };
         for (place, subscriber) in masked {
             let paths = self.forms.paths(subscriber.variant).to_vec();
@@ -271,8 +273,8 @@ impl Engine {
             if variant == subscriber.variant {
                 continue;
             }
-            let wanted = Wanted { variant, ..self.granted(place as usize, subscriber) };
-            let hub = self.hub_id(place as usize);
+            let wanted = Wanted { variant, ..self.granted(place, subscriber) };
+            let hub = self.hub_id(place);
             self.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
             let subscriber = Subscriber::new(subscriber.id, wanted, subscriber.since);
             self.channel_mut(channel).subscribers.insert(place, subscriber);
@@ -287,7 +289,7 @@ impl Engine {
             return;
         }
         self.last_reclaim = tick;
-        let subscribers = self.channels.iter().flatten().flat_map(|channel| channel.subscribers.values());
+        let subscribers = self.channels.iter().flat_map(|channel| channel.subscribers.values());
         let awaited = self.lost.values().flat_map(|lost| lost.subscriptions.values());
         let used = subscribers.map(|subscriber| subscriber.variant).chain(awaited.map(|kept| kept.wanted.variant));
         self.forms.retain(&used.collect());
@@ -303,7 +305,7 @@ impl Engine {
 
     fn serve(
         &mut self,
-        target: usize,
+        target: Place,
         index: ChannelIndex,
         wanted: Wanted,
         skips_first: bool,
@@ -318,7 +320,7 @@ impl Engine {
     /// Makes the hub serve a subscription that begins with `start`.
     pub(super) fn serve_from(
         &mut self,
-        target: usize,
+        target: Place,
         index: ChannelIndex,
         wanted: Wanted,
         start: StreamStart,
@@ -345,7 +347,7 @@ impl Engine {
         Ok(id)
     }
 
-    fn check_subscription_count(&self, target: usize) -> Result<(), Refusal> {
+    fn check_subscription_count(&self, target: Place) -> Result<(), Refusal> {
         let limits = &self.settings.limits;
         let (limit, tag) = match self.connection(target).is_server() {
             true => (limits.max_server_subscriptions, "server_subscriptions"),
@@ -357,7 +359,7 @@ impl Engine {
 
     fn serve_changed(
         &mut self,
-        target: usize,
+        target: Place,
         index: ChannelIndex,
         former: Subscriber,
         wanted: Wanted,
@@ -381,7 +383,7 @@ impl Engine {
     }
 
     /// Everything that a subscriber is granted.
-    pub(super) fn granted(&self, place: usize, subscriber: Subscriber) -> Wanted {
+    pub(super) fn granted(&self, place: Place, subscriber: Subscriber) -> Wanted {
         let stream = self.hub.connection(self.hub_id(place));
         let interval_ms = stream.and_then(|stream| stream.interval_ticks(subscriber.id));
         subscriber.wanted(interval_ms.unwrap_or_default())
@@ -397,7 +399,7 @@ impl Engine {
 
     pub(super) fn on_unsubscribe(
         &mut self,
-        from: usize,
+        from: Place,
         channel: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
@@ -417,8 +419,8 @@ impl Engine {
 
     pub(super) fn unsubscribe_and_tell(
         &mut self,
-        from: usize,
-        target: usize,
+        from: Place,
+        target: Place,
         channel: ChannelIndex,
         stub_id: u32,
     ) -> Result<(), Refusal> {
@@ -432,8 +434,8 @@ impl Engine {
     }
 
     /// Ends a subscription; whether there was one. Nobody is notified.
-    pub(super) fn unsubscribe(&mut self, target: usize, channel: ChannelIndex) -> bool {
-        let Some(former) = self.channel_mut(channel).subscribers.remove(&(target as u32)) else { return false };
+    pub(super) fn unsubscribe(&mut self, target: Place, channel: ChannelIndex) -> bool {
+        let Some(former) = self.channel_mut(channel).subscribers.remove(target) else { return false };
         let hub = self.hub_id(target);
         self.hub.unsubscribe(hub, former.id);
         self.connection_mut(target).forget_state_of(channel);
@@ -441,7 +443,7 @@ impl Engine {
     }
 
     /// Whether an access rule lets a connection act on others.
-    pub(super) fn is_allowed(&self, rule: AccessLevel, from: usize, channel: ChannelIndex) -> bool {
+    pub(super) fn is_allowed(&self, rule: AccessLevel, from: Place, channel: ChannelIndex) -> bool {
         let is_owner = self.channel(channel).is_owner(from);
         match rule {
             AccessLevel::Nobody => false,

@@ -7,11 +7,12 @@ use throng_replica::ChannelIndex;
 use super::Engine;
 use super::channel::Access;
 use super::log::VALUE_MAX_BYTES;
+use super::place::Place;
 use super::refusal::Refusal;
 use crate::state::{MergeError, MergeOptions, StateLimits};
 
 impl Engine {
-    pub(super) fn on_update(&mut self, from: usize, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
+    pub(super) fn on_update(&mut self, from: Place, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
         let writer = self.writer_of(from, channel)?;
         let update: ChannelDataUpdateMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let data = update.data.ok_or(Refusal::Data("missing_data"))?;
@@ -27,7 +28,7 @@ impl Engine {
 
     /// The writer of an update. The owner may write, and who was granted it. So may any other server as long as there
     /// is an owner; then it is as if the owner had said it.
-    fn writer_of(&self, from: usize, channel: ChannelIndex) -> Result<usize, Refusal> {
+    fn writer_of(&self, from: Place, channel: ChannelIndex) -> Result<Place, Refusal> {
         let channel = self.channel(channel);
         let is_writer = channel.subscriber(from).is_some_and(|subscriber| subscriber.access() == Access::Write);
         if channel.is_owner(from) || is_writer {
@@ -37,7 +38,7 @@ impl Engine {
     }
 
     /// The state that a channel begins with. A type that was only expected gives way to the one that comes.
-    pub(super) fn begin_data(&mut self, channel: ChannelIndex, from: usize, data: &Any) -> Result<(), Refusal> {
+    pub(super) fn begin_data(&mut self, channel: ChannelIndex, from: Place, data: &Any) -> Result<(), Refusal> {
         if self.hub.state(channel).is_untouched() {
             let before = self.hub.state(channel).size_bytes() as u64;
             self.hub.state_mut(channel).clear();
@@ -72,7 +73,7 @@ impl Engine {
         StateLimits { state_bytes: bytes, unit_bytes: VALUE_MAX_BYTES, ..StateLimits::default() }
     }
 
-    pub(super) fn merge(&mut self, channel: ChannelIndex, from: usize, data: &Any) -> Result<(), Refusal> {
+    pub(super) fn merge(&mut self, channel: ChannelIndex, from: Place, data: &Any) -> Result<(), Refusal> {
         let options = self.merge_options(channel);
         let (tick, mut limits) = (self.change_tick(), self.state_limits());
         let writer = self.connection(from).writer;

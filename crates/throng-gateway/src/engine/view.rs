@@ -140,8 +140,8 @@ impl Engine {
     /// Up to `rows` rows of a table, from a place on: 0, or where the last slice said.
     pub fn slice(&self, subject: Subject, from: usize, rows: usize) -> Slice {
         let places = match subject {
-            Subject::Connections => self.connections.len(),
-            _ => self.channels.len(),
+            Subject::Connections => self.connections.slot_count(),
+            _ => self.channels.slot_count(),
         };
         let end = places.min(from.saturating_add(PLACES_PER_SLICE));
         let (mut slice, mut counted) = (Slice::default(), 0);
@@ -189,8 +189,8 @@ impl Engine {
     }
 
     fn connection_row(&self, place: usize) -> Option<Row> {
-        let connection = self.connections[place].as_ref()?;
-        let stream = self.hub.connection(self.hub_id(place));
+        let connection = self.connections.nth(place)?;
+        let stream = self.hub.connection(self.hub_id(connection.place()));
         Some(Row::Connection(ConnectionRow {
             connection: connection.id,
             side: connection.side.tag(),
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     fn channel_row(&self, subject: Subject, place: usize) -> Option<Row> {
-        let channel = self.channels[place].as_ref()?;
+        let channel = self.channels.nth(place)?;
         let owner = channel.owner.map(|owner| self.connection(owner).id);
         let (id, is_awaited, subscribers) = (channel.id, channel.is_awaited, channel.subscribers.values().count());
         let state = || self.by_channel_id.get(&id).map(|&index| self.hub.state(index));
