@@ -10,11 +10,11 @@ use throng_channeld::proto::AuthMessage;
 use throng_channeld::{Header, Message, Messages, message_type, put_body, put_message};
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{LinkOptions, Transport, link_session_options};
-use throng_link::netcode::{ClientHandshake, ClientOutcome, Opener, PacketKind, Sealer};
-use throng_link::session::{CloseCode, CloseReason, LaneId, Rest, Session};
+use throng_link::netcode::{ClientHandshake, ClientOutcome, ConnectToken, Opener, PacketKind, PathProbe, Sealer};
+use throng_link::session::{CloseCause, CloseCode, CloseReason, LaneId, Rest, Session};
 use throng_wire::{Tick, Time};
 
-use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token};
+use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token, token_with};
 
 /// A client of the link, with a network that may lose every so manieth datagram.
 struct LinkClient {
@@ -23,6 +23,7 @@ struct LinkClient {
     session: Session,
     sealer: Sealer,
     opener: Opener,
+    probe: PathProbe,
     received: Vec<Message>,
     loses_every: usize,
     datagrams: usize,
@@ -31,11 +32,15 @@ struct LinkClient {
 
 impl LinkClient {
     fn connect(address: SocketAddr, client_id: u64, loses_every: usize) -> LinkClient {
+        LinkClient::connect_with(token(address, client_id), address, loses_every)
+    }
+
+    fn connect_with(token: ConnectToken, address: SocketAddr, loses_every: usize) -> LinkClient {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it can be set");
         let began = Instant::now();
         let now = || Time(began.elapsed().as_micros() as u64);
-        let mut handshake = ClientHandshake::new(token(address, client_id), now());
+        let mut handshake = ClientHandshake::new(token, now());
         let mut datagram = Vec::new();
         let connected = loop {
             assert!(began.elapsed() < Duration::from_secs(20), "nobody lets it in");
@@ -56,6 +61,7 @@ impl LinkClient {
             session: Session::new(Arc::new(link_session_options()), now()).expect("good options"),
             sealer: connected.sealer,
             opener: connected.opener,
+            probe: connected.probe,
             received: Vec::new(),
             loses_every,
             datagrams: 0,
@@ -78,8 +84,11 @@ impl LinkClient {
             let Ok(opened) = self.opener.open(&mut bytes[..count]) else { continue };
             match opened.kind {
                 PacketKind::Payload => {
+                    self.probe.on_heard(now);
                     self.session.handle_packet(now, opened.sequence, opened.body).expect("sound");
                 }
+                PacketKind::KeepAlive => self.probe.on_heard(now),
+                PacketKind::Challenge => self.probe.on_challenge(now, opened.body),
                 PacketKind::Disconnect => self.has_ended = true,
                 _ => {}
             }
@@ -89,6 +98,10 @@ impl LinkClient {
         while let Some((_, packet)) = self.session.poll_message() {
             self.received.extend(Messages::new(Bytes::from(packet)).map(|message| message.expect("sound")));
         }
+        let mut datagram = Vec::new();
+        if self.probe.poll_transmit(now, &mut self.sealer, &mut datagram) {
+            let _ = self.socket.send(&datagram);
+        }
         while let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) {
             let mut datagram = Vec::new();
             plan.begin(Tick(0), &mut datagram).finish();
@@ -97,6 +110,20 @@ impl LinkClient {
                 let _ = self.socket.send(&datagram);
             }
         }
+    }
+
+    /// Goes on from another port.
+    fn change_port(&mut self) -> SocketAddr {
+        let gateway = self.socket.peer_addr().expect("connected");
+        self.socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        self.socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it can be set");
+        self.socket.connect(gateway).expect("an address");
+        self.socket.local_addr().expect("bound")
+    }
+
+    fn echo(&mut self, body: &[u8]) {
+        self.send(Header::new(0, ECHO), body);
+        assert_eq!(payload_of(&self.wait_for(ECHO).body), body);
     }
 
     fn send(&mut self, header: Header, body: &[u8]) {
@@ -215,5 +242,89 @@ fn strangers_get_nowhere() {
     client.join();
     let accepted = &serving.gateway.counters().of(Side::Client).accepted;
     assert_eq!(accepted.load(Ordering::Relaxed), 1);
+    serving.end();
+}
+
+#[test]
+fn a_player_whose_address_changes_keeps_the_connection() {
+    let serving = serve(link(), |_| {});
+    let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
+    client.join();
+    // Told by the system, and found out by the silence.
+    for is_told in [true, false] {
+        client.echo(b"before");
+        client.change_port();
+        if is_told {
+            client.probe.on_address_changed(Time(client.began.elapsed().as_micros() as u64));
+        }
+        client.echo(&[8; 20_000]);
+    }
+    let report = serving.gateway.report().expect("it runs");
+    assert_eq!((report.occupancy.clients, report.counters.of(Side::Client).opened), (1, 1));
+    serving.end();
+}
+
+#[test]
+fn nothing_is_sent_to_an_address_that_was_not_proved() {
+    let serving = serve(link(), |_| {});
+    let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
+    client.join();
+    // Somebody on the way sends the client's next packet from elsewhere, and it has the client's wish to move in it.
+    client.probe.on_address_changed(Time(client.began.elapsed().as_micros() as u64));
+    let mut wish = Vec::new();
+    let now = Time(client.began.elapsed().as_micros() as u64);
+    assert!(client.probe.poll_transmit(now, &mut client.sealer, &mut wish));
+    let thief = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    thief.set_read_timeout(Some(Duration::from_secs(5))).expect("it can be set");
+    thief.send_to(&wish, serving.address()).expect("loopback takes it");
+    let mut bytes = [0; 2_000];
+    let challenge = thief.recv(&mut bytes).expect("the challenge");
+    assert!(challenge < wish.len(), "it is no amplifier");
+    thief.set_read_timeout(Some(Duration::from_millis(100))).expect("it can be set");
+    client.echo(&[8; 20_000]);
+    assert!(thief.recv(&mut bytes).is_err(), "the client's state goes to the client");
+    serving.end();
+}
+
+#[test]
+fn the_newest_token_of_a_player_has_the_place_of_the_old_connection_which_is_told_why() {
+    let serving = serve(link(), |_| {});
+    let mut old = LinkClient::connect(serving.address(), 5, usize::MAX);
+    old.join();
+    let mut new = LinkClient::connect(serving.address(), 5, usize::MAX);
+    eventually("the old one is told", || {
+        old.turn();
+        old.session.is_closed()
+    });
+    let Some(CloseCause::Peer(reason)) = old.session.poll_close() else { panic!("the gateway has ended it") };
+    assert_eq!(reason.code, CloseCode::REPLACED);
+    new.join();
+    new.echo(b"here");
+    eventually("one is left", || serving.gateway.report().is_some_and(|report| report.occupancy.clients == 1));
+    // Its address may change as any other's: the seat is its own now.
+    new.change_port();
+    new.probe.on_address_changed(Time(new.began.elapsed().as_micros() as u64));
+    new.echo(b"elsewhere");
+    serving.end();
+}
+
+#[test]
+fn while_keys_are_changed_tokens_of_both_are_taken() {
+    let (new, old, strange) = ([9; 32], LINK_KEY, [3; 32]);
+    let options = LinkOptions { previous_private_key: Some(old), ..LinkOptions::new(new) };
+    let serving = serve(Transport::Link(options), |_| {});
+    for (client_id, key) in [(1, new), (2, old)] {
+        let token = token_with(key, serving.address(), client_id);
+        LinkClient::connect_with(token, serving.address(), usize::MAX).join();
+    }
+    let mut handshake = ClientHandshake::new(token_with(strange, serving.address(), 3), Time(0));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).expect("it can be set");
+    let mut datagram = Vec::new();
+    assert!(handshake.poll_transmit(Time(0), &mut datagram).is_some());
+    socket.send_to(&datagram, serving.address()).expect("loopback takes it");
+    assert!(socket.recv(&mut [0; 2_000]).is_err(), "a stranger's key opens nothing");
+    let accepted = &serving.gateway.counters().of(Side::Client).accepted;
+    assert_eq!(accepted.load(Ordering::Relaxed), 2);
     serving.end();
 }

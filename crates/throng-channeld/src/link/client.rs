@@ -227,6 +227,20 @@ impl LinkClient {
         Err(LinkClientError::Late { msg_type })
     }
 
+    /// Goes on from another port of this machine, as a player whose network has changed goes on from another address.
+    ///
+    /// # Errors
+    /// There is no free port.
+    pub fn change_port(&mut self) -> Result<(), LinkClientError> {
+        let (own, gateway) = (self.socket.local_addr()?, self.socket.peer_addr()?);
+        let socket = UdpSocket::bind((own.ip(), 0))?;
+        socket.connect(gateway)?;
+        self.socket = socket;
+        self.end.on_address_changed(self.now());
+        self.transmit();
+        Ok(())
+    }
+
     /// Ends the connection, with a last message to the peer.
     pub fn close(mut self) {
         self.end.close(self.now());

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throng_link::netcode::{Connected, Opener, PacketKind, Sealer};
+use throng_link::netcode::{Connected, Opener, PacketKind, PathProbe, Sealer};
 use throng_link::session::{
     Blame, CloseCode, CloseReason, Delivery, MIN_REST_BYTES, OptionsError, PacketError, Rest, SendError, Session,
 };
@@ -79,6 +79,8 @@ pub struct LinkEnd {
     session: Session,
     sealer: Sealer,
     opener: Opener,
+    /// Proves our address again when it has changed.
+    probe: PathProbe,
     fresh: Freshness,
     received: VecDeque<Message>,
     movement: VecDeque<Vec<u8>>,
@@ -103,6 +105,7 @@ impl LinkEnd {
             session: Session::new(Arc::new(session_options()), now)?,
             sealer: connected.sealer,
             opener: connected.opener,
+            probe: connected.probe,
             fresh: Freshness::default(),
             received: VecDeque::new(),
             movement: VecDeque::new(),
@@ -178,7 +181,13 @@ impl LinkEnd {
 
     /// When there is something to do, if nothing comes before.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.session.next_deadline()
+        self.session.next_deadline().into_iter().chain([self.probe.next_deadline()]).min()
+    }
+
+    /// The address of this machine has changed, or may have: the gateway is asked at once to send to wherever the next
+    /// datagram comes from. Without a call, that happens after a second or more without any word of the gateway.
+    pub fn on_address_changed(&mut self, now: Time) {
+        self.probe.on_address_changed(now);
     }
 
     /// A datagram has come. It is opened in place; one that is not for us is ignored.
@@ -192,7 +201,12 @@ impl LinkEnd {
         }
         let Ok(opened) = self.opener.open(datagram) else { return Ok(()) };
         match opened.kind {
-            PacketKind::Payload => self.handle_payload(now, opened.sequence, opened.body)?,
+            PacketKind::Payload => {
+                self.probe.on_heard(now);
+                self.handle_payload(now, opened.sequence, opened.body)?;
+            }
+            PacketKind::KeepAlive => self.probe.on_heard(now),
+            PacketKind::Challenge => self.probe.on_challenge(now, opened.body),
             PacketKind::Disconnect => self.has_ended = true,
             _ => {}
         }
@@ -253,6 +267,9 @@ impl LinkEnd {
     pub fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> bool {
         self.take_verdicts(now);
         datagram.clear();
+        if !self.has_ended && !self.session.is_closing() && self.probe.poll_transmit(now, &mut self.sealer, datagram) {
+            return true;
+        }
         let rest = if self.movement.is_empty() { Rest::Empty } else { self.rest };
         let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return false };
         let takes_rest = plan.takes_rest();

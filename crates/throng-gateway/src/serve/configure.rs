@@ -131,14 +131,18 @@ fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOpti
 
 fn link(settings: &Settings) -> Result<LinkOptions, ServeError> {
     let addresses = settings.link_addresses.iter().map(|address| resolve(address));
-    Ok(LinkOptions { public_addresses: addresses.collect::<Result<_, _>>()?, ..LinkOptions::new(read_key(settings)?) })
+    let old_key = settings.link_old_key.as_deref().filter(|file| !file.is_empty());
+    Ok(LinkOptions {
+        public_addresses: addresses.collect::<Result<_, _>>()?,
+        previous_private_key: old_key.map(|file| read_key("-throngoldkey", file)).transpose()?,
+        ..LinkOptions::new(read_key("-throngkey", settings.link_key.as_deref().unwrap_or_default())?)
+    })
 }
 
-/// The key that connect tokens are made with.
-fn read_key(settings: &Settings) -> Result<[u8; 32], ServeError> {
-    let file = settings.link_key.as_deref().unwrap_or_default();
+/// A key that connect tokens are made with.
+fn read_key(flag: &str, file: &str) -> Result<[u8; 32], ServeError> {
     let text = std::fs::read_to_string(file).ok();
-    text.and_then(|text| key_of(text.trim())).ok_or_else(|| ServeError::Key(format!("-throngkey {file:?}")))
+    text.and_then(|text| key_of(text.trim())).ok_or_else(|| ServeError::Key(format!("{flag} {file:?}")))
 }
 
 fn key_of(hex: &str) -> Option<[u8; 32]> {
@@ -206,6 +210,30 @@ mod tests {
         for wrong in ["-throngaddress=:4000", "-throngaddress=here", "-throngaddress=a:1/path"] {
             assert!(crate::settings::load([&door[..], &[wrong]].concat()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn two_keys_are_read_while_they_are_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            path.display().to_string()
+        };
+        let new = format!("-throngkey={}", file("new", &"0f".repeat(32)));
+        let old = format!("-throngoldkey={}", file("old", &"0e".repeat(32)));
+        let door = ["-dev", "-cn=throng", "-ca=127.0.0.1:0", &new];
+        let key = |arguments: &[&str]| {
+            let Transport::Link(link) = options(arguments).expect("sound").doors[1].transport.clone() else {
+                panic!("another transport")
+            };
+            (link.private_key, link.previous_private_key)
+        };
+        assert_eq!(key(&door), ([15; 32], None));
+        assert_eq!(key(&[&door[..], &[&old]].concat()), ([15; 32], Some([14; 32])));
+        let short = format!("-throngoldkey={}", file("short", "0e"));
+        let error = options(&[&door[..], &[&short]].concat()).expect_err("a key has 64 digits");
+        assert!(error.to_string().contains("-throngoldkey"), "{error}");
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct LinkOptions {
     pub protocol_id: u64,
     /// The key that tokens are made with.
     pub private_key: [u8; 32],
+    /// The key before that one: tokens that were made with it are taken too, while those who make tokens change over.
+    pub previous_private_key: Option<[u8; 32]>,
     /// The addresses under which clients know this door. Empty: the one that it listens at.
     pub public_addresses: Vec<SocketAddr>,
 }
@@ -63,11 +65,16 @@ impl LinkOptions {
 
     /// A door for tokens that are made with a key.
     pub fn new(private_key: [u8; 32]) -> LinkOptions {
-        LinkOptions { protocol_id: LinkOptions::PROTOCOL_ID, private_key, public_addresses: Vec::new() }
+        LinkOptions {
+            protocol_id: LinkOptions::PROTOCOL_ID,
+            private_key,
+            previous_private_key: None,
+            public_addresses: Vec::new(),
+        }
     }
 }
 
-/// Does not print the key.
+/// Does not print the keys.
 impl std::fmt::Debug for LinkOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LinkOptions").field("protocol_id", &self.protocol_id).finish_non_exhaustive()

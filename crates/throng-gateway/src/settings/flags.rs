@@ -178,6 +178,11 @@ const FLAGS: &[Flag] = &[
         "file with the 32-byte key, in hex, of connect tokens for the throng network",
     ),
     flag(
+        "throngoldkey",
+        keep!(some link_old_key),
+        "file with the key before that one: tokens that were made with it are taken too, while keys are changed (none)",
+    ),
+    flag(
         "throngaddress",
         Kind::Text(set_link_addresses),
         "host:port that connect tokens name for the throng network, behind NAT or in a container; separated by commas \

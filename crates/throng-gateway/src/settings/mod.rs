@@ -101,6 +101,8 @@ pub struct Settings {
     pub tls_key: Option<String>,
     /// `-throngkey`
     pub link_key: Option<String>,
+    /// `-throngoldkey`
+    pub link_old_key: Option<String>,
     /// `-throngaddress`: where clients find the doors of the `throng` network, `host:port`; empty for where they listen.
     pub link_addresses: Vec<String>,
     /// `-origins`: origins of browsers that may connect; empty for all.
@@ -169,6 +171,7 @@ impl Default for Settings {
             tls_certificate: None,
             tls_key: None,
             link_key: None,
+            link_old_key: None,
             link_addresses: Vec::new(),
             origins: Vec::new(),
             auth: AuthProvider::Nobody,

@@ -33,6 +33,11 @@ pub(crate) const LINK_KEY: [u8; 32] = [7; 32];
 
 /// A token for a door of the link with [`LINK_KEY`].
 pub(crate) fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
+    token_with(LINK_KEY, address, client_id)
+}
+
+/// The same with another key.
+pub(crate) fn token_with(key: [u8; 32], address: SocketAddr, client_id: u64) -> ConnectToken {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let options = ConnectTokenOptions {
         protocol_id: LinkOptions::PROTOCOL_ID,
@@ -46,7 +51,7 @@ pub(crate) fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
     // No two tokens are equal: a used one does not work for another client.
     static TOKENS: AtomicU64 = AtomicU64::new(0);
     let mut random = fastrand::Rng::with_seed(TOKENS.fetch_add(1, Ordering::Relaxed));
-    ConnectToken::generate(&options, &Key::new(LINK_KEY), &mut |bytes| random.fill(bytes)).expect("good options")
+    ConnectToken::generate(&options, &Key::new(key), &mut |bytes| random.fill(bytes)).expect("good options")
 }
 
 /// Everything here answers within milliseconds; a machine that is busy may take longer.

@@ -65,7 +65,7 @@ struct Post {
     challenges: Challenges,
     /// Sessions with something on its way.
     active: Vec<SocketAddr>,
-    pending: Arc<WakeList>,
+    pending: Arc<WakeList<SocketAddr>>,
     closing: watch::Receiver<bool>,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Session {
     began: Instant,
     /// Where the machine's clock begins. Nobody can guess it, so a peer that repeats the clock's value has received it.
     clock_ms: u32,
-    pending: Arc<WakeList>,
+    pending: Arc<WakeList<SocketAddr>>,
     state: Mutex<State>,
 }
 
@@ -93,7 +93,7 @@ impl Session {
         conversation: u32,
         address: SocketAddr,
         socket: &Arc<DatagramSocket>,
-        pending: &Arc<WakeList>,
+        pending: &Arc<WakeList<SocketAddr>>,
     ) -> Arc<Session> {
         let sent = Arc::<Mutex<Sent>>::default();
         let output = Output { socket: Arc::clone(socket), to: address, sent: Arc::clone(&sent) };

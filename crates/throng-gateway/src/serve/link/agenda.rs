@@ -1,13 +1,14 @@
 //! When each peer has to be served.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
 use throng_wire::Time;
 
+use super::table::PeerId;
+
 /// One appointment at most for each peer, the earliest first. Peers remember theirs.
 #[derive(Debug, Default)]
-pub(super) struct Agenda(BTreeSet<(Time, SocketAddr)>);
+pub(super) struct Agenda(BTreeSet<(Time, PeerId)>);
 
 impl Agenda {
     /// The first of all appointments.
@@ -17,7 +18,7 @@ impl Agenda {
 
     /// Sees to it that a peer is looked after at `wanted` at the latest. `appointed` is its present appointment: an
     /// earlier one stays, because most deadlines are postponed by the next event.
-    pub(super) fn appoint(&mut self, peer: SocketAddr, appointed: &mut Option<Time>, wanted: Time) {
+    pub(super) fn appoint(&mut self, peer: PeerId, appointed: &mut Option<Time>, wanted: Time) {
         if appointed.is_none_or(|time| wanted < time) {
             self.cancel(peer, appointed);
             self.0.insert((wanted, peer));
@@ -26,14 +27,14 @@ impl Agenda {
     }
 
     /// A peer needs not be looked after.
-    pub(super) fn cancel(&mut self, peer: SocketAddr, appointed: &mut Option<Time>) {
+    pub(super) fn cancel(&mut self, peer: PeerId, appointed: &mut Option<Time>) {
         if let Some(time) = appointed.take() {
             self.0.remove(&(time, peer));
         }
     }
 
     /// The next peer whose time has come. It has no appointment any more, and must be notified.
-    pub(super) fn take_due(&mut self, now: Time) -> Option<SocketAddr> {
+    pub(super) fn take_due(&mut self, now: Time) -> Option<PeerId> {
         let &(time, _) = self.0.first()?;
         if time > now {
             return None;
@@ -46,12 +47,12 @@ impl Agenda {
 mod tests {
     use super::*;
 
-    fn peer(number: u16) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], number))
+    fn peer(number: u64) -> PeerId {
+        PeerId(number)
     }
 
-    fn due(agenda: &mut Agenda, now: u64) -> Vec<u16> {
-        std::iter::from_fn(|| agenda.take_due(Time(now))).map(|peer| peer.port()).collect()
+    fn due(agenda: &mut Agenda, now: u64) -> Vec<u64> {
+        std::iter::from_fn(|| agenda.take_due(Time(now))).map(|peer| peer.0).collect()
     }
 
     #[test]

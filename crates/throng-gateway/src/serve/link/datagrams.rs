@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::port::{self, Fate, Key, Ticket};
 use crate::serve::event::{Event, Events};
 use crate::serve::wake::WakeList;
+
+use super::table::PeerId;
 
 /// Frames that may wait; one more, and the oldest counts as lost.
 const WAITING_MAX: usize = 256;
@@ -21,8 +22,8 @@ const SPARE_MAX: usize = 32;
 
 /// The queue between the engine and the datagrams of one client.
 pub(crate) struct DatagramQueue {
-    address: SocketAddr,
-    wake: Arc<WakeList>,
+    peer: PeerId,
+    wake: Arc<WakeList<PeerId>>,
     /// Receives losses; known once the engine knows the connection.
     engine: OnceLock<(Events, Key)>,
     /// The client understands movement.
@@ -35,7 +36,7 @@ pub(crate) struct DatagramQueue {
 
 impl fmt::Debug for DatagramQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DatagramQueue").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("DatagramQueue").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
@@ -55,9 +56,9 @@ pub(super) struct Waiting {
 }
 
 impl DatagramQueue {
-    pub(super) fn new(address: SocketAddr, wake: Arc<WakeList>) -> Arc<DatagramQueue> {
+    pub(super) fn new(peer: PeerId, wake: Arc<WakeList<PeerId>>) -> Arc<DatagramQueue> {
         Arc::new(DatagramQueue {
-            address,
+            peer,
             wake,
             engine: OnceLock::new(),
             is_wanted: AtomicBool::new(false),
@@ -159,7 +160,7 @@ impl port::Datagrams for DatagramQueue {
             self.note([(ticket, Fate::Lost)]);
         }
         if was_empty {
-            self.wake.add(self.address);
+            self.wake.add(self.peer);
         }
     }
 
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn of_too_many_frames_the_oldest_is_lost() {
-        let queue = DatagramQueue::new("127.0.0.1:1".parse().expect("an address"), Arc::default());
+        let queue = DatagramQueue::new(PeerId(1), Arc::default());
         let ticket = |number| Ticket { subscription: SubscriptionId::from_number(number), epoch: 1, tick: Tick(7) };
         for number in 0..WAITING_MAX as u16 + 2 {
             queue.send(ticket(number), 0, &[0]);

@@ -16,8 +16,9 @@ mod agenda;
 mod datagrams;
 mod movement;
 mod peer;
+mod table;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -27,7 +28,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
-use throng_link::netcode::{Accepted, Held, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions};
+use throng_link::netcode::{
+    Accepted, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions, is_response, move_seat,
+};
 use throng_link::session::{Session, SessionOptions};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
@@ -45,6 +48,7 @@ use agenda::Agenda;
 pub(crate) use datagrams::DatagramQueue;
 use movement::Movement;
 use peer::{Packet, Peer};
+use table::{PeerId, Peers, SEATS_MAX};
 
 /// Packets that wait between a session and its connection's task, in each direction.
 const WAITING_PACKETS: usize = 16;
@@ -61,7 +65,10 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
     let socket = Arc::new(DatagramSocket::bind(address)?);
     let address = socket.local_addr()?;
     let addresses = if options.public_addresses.is_empty() { vec![address] } else { options.public_addresses.clone() };
-    let netcode = ServerOptions::new(options.protocol_id, Key::new(options.private_key), addresses);
+    let netcode = ServerOptions {
+        previous_private_key: options.previous_private_key.map(Key::new),
+        ..ServerOptions::new(options.protocol_id, Key::new(options.private_key), addresses)
+    };
     let mut is_random = Ok(());
     let handshake = ServerHandshake::new(netcode, &mut |bytes| is_random = getrandom::fill(bytes));
     is_random.map_err(io::Error::other)?;
@@ -71,8 +78,7 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
         socket,
         handshake,
         sessions: Arc::new(patient_session_options()),
-        peers: HashMap::new(),
-        clients: HashMap::new(),
+        peers: Peers::default(),
         agenda: Agenda::default(),
         wake: Arc::default(),
         awake: Vec::new(),
@@ -90,18 +96,15 @@ struct Post {
     socket: Arc<DatagramSocket>,
     handshake: ServerHandshake,
     sessions: Arc<SessionOptions>,
-    /// Hashed with the standard library's keyed hash: peers choose their addresses.
-    peers: HashMap<SocketAddr, Peer>,
-    /// Clients that are connected, by the number in their token: from where, and when the token expires.
-    clients: HashMap<u64, (SocketAddr, u64)>,
+    peers: Peers,
     agenda: Agenda,
-    wake: Arc<WakeList>,
+    wake: Arc<WakeList<PeerId>>,
     /// Peers that have something to do now.
-    awake: Vec<SocketAddr>,
+    awake: Vec<PeerId>,
     /// Those of them whose turn has come.
-    turns: Vec<SocketAddr>,
+    turns: Vec<PeerId>,
     /// Peers that had more to send than the kernel had room for.
-    stopped: HashSet<SocketAddr>,
+    stopped: HashSet<PeerId>,
     /// What is to be sent, while it is written.
     datagram: Vec<u8>,
     closing: watch::Receiver<bool>,
@@ -150,21 +153,36 @@ impl Post {
     }
 
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
-        let is_for_door = datagram.first() == Some(&0)
-            || (throng_link::netcode::is_response(datagram) && self.handshake.is_pending(from));
-        if let Some(peer) = self.peers.get_mut(&from).filter(|_| !is_for_door) {
+        if let Some(seat) = move_seat(datagram) {
+            return self.handle_move(from, seat, datagram);
+        }
+        let is_response = is_response(datagram);
+        if is_response && self.peers.candidate_at(from).is_some() {
+            // Whoever cannot open a packet destroys it, and several could be meant.
+            let original = datagram.to_vec();
+            if self.finish_move(from, datagram) {
+                return;
+            }
+            datagram.copy_from_slice(&original);
+        }
+        let is_for_door = datagram.first() == Some(&0) || (is_response && self.handshake.is_pending(from));
+        let peer = self.peers.at(from).filter(|_| !is_for_door);
+        if let Some((id, peer)) = peer.and_then(|id| Some((id, self.peers.get_mut(id)?))) {
             if !peer.handle(self.door.now(), datagram) {
                 self.door.counters().refuse(Reason::TooFast);
             }
-            return self.awake.push(from);
+            return self.awake.push(id);
         }
-        if *self.closing.borrow() {
-            return;
+        if !*self.closing.borrow() {
+            self.knock(from, datagram);
         }
+    }
+
+    /// A stranger has sent a request, a response, or noise.
+    fn knock(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let now = Now { unix_s: unix_s(), time: self.door.now() };
-        let clients = &self.clients;
-        let held = |client| clients.get(&client).map(|&(_, expire_unix_s)| Held { seat: 0, expire_unix_s });
-        let seats = Seats { free: Some(0), max_clients: 1, held: &held };
+        let held = |client| self.peers.held(client);
+        let seats = Seats { free: self.peers.free_seat(), max_clients: SEATS_MAX, held: &held };
         match self.handshake.handle(now, from, datagram, &seats, &mut self.datagram) {
             Outcome::Ignored(_) => return,
             Outcome::Reply | Outcome::Denied { .. } => {}
@@ -186,45 +204,66 @@ impl Post {
         let Ok(session) = Session::new(Arc::clone(&self.sessions), self.door.now()) else { return false };
         let (inbound, packets_in) = channel(WAITING_PACKETS);
         let (packets_out, outbound) = channel(WAITING_PACKETS);
-        let datagrams = DatagramQueue::new(from, Arc::clone(&self.wake));
+        let id = self.peers.next_id();
+        let datagrams = DatagramQueue::new(id, Arc::clone(&self.wake));
         let movement = Movement::new(Arc::clone(&datagrams));
-        tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, Arc::clone(&self.wake)));
-        self.forget(from);
-        let place = (from, accepted.expire_unix_s);
-        if let Some((old, _)) = self.clients.insert(accepted.client_id, place)
-            && let Some(peer) = self.peers.get_mut(&old)
-        {
-            peer.close_replaced(self.door.now());
-            self.awake.push(old);
+        tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, (Arc::clone(&self.wake), id)));
+        // Somebody else has proved this address: whoever had it is gone.
+        if let Some(former) = self.peers.at(from) {
+            self.forget(former);
         }
-        self.peers.insert(from, Peer::new(accepted, from, session, (inbound, outbound), movement));
-        self.awake.push(from);
+        let older = self.peers.insert(id, Peer::new(accepted, from, session, (inbound, outbound), movement));
+        if let Some((older, peer)) = older.and_then(|older| Some((older, self.peers.get_mut(older)?))) {
+            peer.close_replaced(self.door.now());
+            self.awake.push(older);
+        }
+        self.awake.push(id);
         true
     }
 
-    /// Somebody else has proved this address: whoever had it is gone.
-    fn forget(&mut self, address: SocketAddr) {
-        if let Some(mut peer) = self.peers.remove(&address) {
-            self.agenda.cancel(address, &mut peer.appointed);
-            self.stopped.remove(&address);
-            self.release(peer.client_id, address);
+    /// A connection may have moved to this address: asks it to prove that.
+    fn handle_move(&mut self, from: SocketAddr, seat: u32, datagram: &mut [u8]) {
+        let Some(id) = self.peers.in_seat(seat) else { return };
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let former = peer.candidate.map(|candidate| candidate.address);
+        let now = self.door.now();
+        if self.handshake.handle_move(now, from, datagram, &mut peer.movable(), &mut self.datagram).is_ok() {
+            self.peers.note_candidate(id, former, from);
+            self.socket.send_to(&self.datagram, from);
         }
     }
 
-    /// The client of a connection that is over may come again, unless it has done so already.
-    fn release(&mut self, client_id: u64, address: SocketAddr) {
-        if self.clients.get(&client_id).is_some_and(|&(from, _)| from == address) {
-            self.clients.remove(&client_id);
+    /// A connection may have proved its new address. Whether it has.
+    fn finish_move(&mut self, from: SocketAddr, datagram: &mut [u8]) -> bool {
+        let Some(id) = self.peers.candidate_at(from) else { return false };
+        let Some(peer) = self.peers.get_mut(id) else { return false };
+        let now = self.door.now();
+        let Ok(round_trip) = self.handshake.handle_move_response(now, from, datagram, &mut peer.movable()) else {
+            return false;
+        };
+        if self.peers.arrive(id, from)
+            && let Some(peer) = self.peers.get_mut(id)
+        {
+            peer.has_moved(now, round_trip);
+        }
+        self.awake.push(id);
+        true
+    }
+
+    fn forget(&mut self, id: PeerId) {
+        if let Some(mut peer) = self.peers.remove(id) {
+            self.agenda.cancel(id, &mut peer.appointed);
+            self.stopped.remove(&id);
         }
     }
 
     /// Those whose deadlines have passed have something to do.
     fn wake_due(&mut self) {
         let now = self.door.now();
-        while let Some(address) = self.agenda.take_due(now) {
-            if let Some(peer) = self.peers.get_mut(&address) {
+        while let Some(id) = self.agenda.take_due(now) {
+            if let Some(peer) = self.peers.get_mut(id) {
                 peer.appointed = None;
-                self.awake.push(address);
+                self.awake.push(id);
             }
         }
     }
@@ -237,28 +276,28 @@ impl Post {
             self.turns.dedup();
         }
         for _ in 0..PEERS_PER_TURN {
-            let Some(address) = self.turns.pop() else { return };
-            self.turn(address);
+            let Some(id) = self.turns.pop() else { return };
+            self.turn(id);
         }
     }
 
-    fn turn(&mut self, address: SocketAddr) {
-        let Some(peer) = self.peers.get_mut(&address) else { return };
+    fn turn(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
         let now = self.door.now();
         let goes_on = peer.turn(now, &self.socket, &mut self.datagram);
         if !self.socket.has_room() {
-            self.stopped.insert(address);
+            self.stopped.insert(id);
         }
         // What went through the connection's task was counted there.
         let written = peer.take_written();
         self.door.counters().count_sent(written.sections, written.bytes);
         if goes_on {
             if let Some(deadline) = peer.next_deadline(now) {
-                self.agenda.appoint(address, &mut peer.appointed, deadline.max(now.after(TURN_MIN)));
+                self.agenda.appoint(id, &mut peer.appointed, deadline.max(now.after(TURN_MIN)));
             }
             return;
         }
-        self.forget(address);
+        self.forget(id);
     }
 }
 
@@ -271,27 +310,26 @@ async fn serve(
     pass: Pass,
     (packets_in, packets_out): (Receiver<Bytes>, Sender<Packet>),
     datagrams: Arc<DatagramQueue>,
-    wake: Arc<WakeList>,
+    (wake, id): (Arc<WakeList<PeerId>>, PeerId),
 ) {
-    let address = pass.address;
-    let Some(opened) = pass.open().await else { return wake.add(address) };
+    let Some(opened) = pass.open().await else { return wake.add(id) };
     let door = Arc::clone(&opened.pass.door);
     datagrams.introduce(door.events().clone(), opened.key);
     opened.queue.set_datagrams(datagrams);
     {
         let (queue, manner) = (Arc::clone(&opened.queue), Arc::clone(&opened.manner));
         let out = Out { queue, manner, counters: door.counters() };
-        let read = pin!(read(packets_in, opened.intake(), &wake, address));
-        let write = pin!(write(packets_out, out, &wake, address));
+        let read = pin!(read(packets_in, opened.intake(), (&wake, id)));
+        let write = pin!(write(packets_out, out, (&wake, id)));
         Opened::run(opened, read, write).await;
     }
-    wake.add(address);
+    wake.add(id);
 }
 
-async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList, address: SocketAddr) -> End {
+async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, (wake, id): (&WakeList<PeerId>, PeerId)) -> End {
     while let Some(packet) = packets.recv().await {
         // There is room again for what the session may hold.
-        wake.add(address);
+        wake.add(id);
         if let Err(end) = intake.take_payload(packet).await {
             return end;
         }
@@ -300,7 +338,7 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, wake: &WakeList,
 }
 
 /// What is queued counts as written when it has arrived: see [`Queue`](super::outbox::Queue).
-async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, address: SocketAddr) -> End {
+async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList<PeerId>, PeerId)) -> End {
     while let Some(entries) = out.queue.next().await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
         let mut left = entries.len();
@@ -309,7 +347,7 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, addre
             if packets_out.send(Packet::Entries(Bytes::copy_from_slice(packet), entry_bytes)).await.is_err() {
                 return End::Lost;
             }
-            wake.add(address);
+            wake.add(id);
             out.counters.count_sent(1, packet.len());
             left = packets.rest().len();
         }
@@ -318,12 +356,12 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, wake: &WakeList, addre
             if packets_out.send(Packet::Dropped(left)).await.is_err() {
                 return End::Lost;
             }
-            wake.add(address);
+            wake.add(id);
         }
     }
     // The session ends once all is delivered, and the queue with it.
     if packets_out.send(Packet::End).await.is_ok() {
-        wake.add(address);
+        wake.add(id);
         packets_out.closed().await;
     }
     End::Done

@@ -160,11 +160,11 @@ mod tests {
 
     use super::*;
     use crate::engine::port::Datagrams as _;
+    use crate::serve::link::table::PeerId;
     use crate::serve::wake::WakeList;
 
     fn movement() -> Movement {
-        let address = "127.0.0.1:1".parse().expect("an address");
-        Movement::new(DatagramQueue::new(address, Arc::new(WakeList::default())))
+        Movement::new(DatagramQueue::new(PeerId(1), Arc::new(WakeList::default())))
     }
 
     fn ticket(subscription: u16, tick: u64) -> Ticket {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throng_link::netcode::{Accepted, Opener, PacketKind, Sealer};
+use throng_link::netcode::{Accepted, Candidate, Held, Movable, Opener, PacketKind, Sealer};
 use throng_link::session::{Blame, CloseCode, CloseReason, Rest, Session};
 use throng_wire::{Tick, Time};
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
@@ -14,6 +14,7 @@ use throng_channeld::link::LANE;
 
 use super::super::udp::DatagramSocket;
 use super::movement::{Movement, Written};
+use super::table::SEATS_MAX;
 
 /// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round
 /// trip. They count as queued until they have arrived, so a client that reads slowly stops getting state long before.
@@ -39,7 +40,13 @@ pub(super) struct Peer {
     pub(super) client_id: u64,
     /// When it is to be looked after at the latest: see [`Agenda`](super::agenda::Agenda).
     pub(super) appointed: Option<Time>,
-    address: SocketAddr,
+    /// The number by which the client names its connection when its address has changed.
+    pub(super) seat: u32,
+    /// When its token expires.
+    expire_unix_s: u64,
+    pub(super) address: SocketAddr,
+    /// Where the client may have gone.
+    pub(super) candidate: Option<Candidate>,
     session: Session,
     sealer: Sealer,
     opener: Opener,
@@ -72,7 +79,10 @@ impl Peer {
         Peer {
             client_id: accepted.client_id,
             appointed: None,
+            seat: accepted.client_index,
+            expire_unix_s: accepted.expire_unix_s,
             address,
+            candidate: None,
             session,
             sealer: accepted.sealer,
             opener: accepted.opener,
@@ -86,6 +96,28 @@ impl Peer {
             has_left: false,
             over_since: None,
         }
+    }
+
+    /// The seat that the client holds.
+    pub(super) fn held(&self) -> Held {
+        Held { seat: self.seat, expire_unix_s: self.expire_unix_s }
+    }
+
+    /// The connection as far as a change of its address concerns it.
+    pub(super) fn movable(&mut self) -> Movable<'_> {
+        Movable {
+            client_id: self.client_id,
+            address: self.address,
+            opener: &mut self.opener,
+            sealer: &self.sealer,
+            candidate: &mut self.candidate,
+        }
+    }
+
+    /// The client has proved another address: what was learned of the former path is forgotten, and what is under way on it
+    /// is sent again.
+    pub(super) fn has_moved(&mut self, now: Time, round_trip: Duration) {
+        self.session.on_new_path(now, Some(round_trip));
     }
 
     /// A newer connection of the same client has come: this one ends, and gets the reason.
@@ -230,7 +262,7 @@ impl Peer {
     fn transmit(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_keep_alive_due) {
             datagram.clear();
-            if self.sealer.seal_keep_alive(0, 1, datagram).is_ok() {
+            if self.sealer.seal_keep_alive(self.seat, SEATS_MAX, datagram).is_ok() {
                 socket.send_to(datagram, self.address);
             }
         }
