@@ -1,5 +1,7 @@
 //! Which requests the door accepts and refuses, and their cost for the server.
 
+use std::net::SocketAddr;
+
 use crate::netcode_stage::*;
 use throng_link::netcode::*;
 use throng_wire::Time;
@@ -118,14 +120,20 @@ fn a_token_shown_from_another_address_is_refused_while_the_first_may_ask_again()
     assert_eq!((server.door.pending_len(), server.door.used_tokens_len()), (1, 1));
 }
 
+/// A client that has been challenged, and its request.
+fn challenged(server: &mut Server, from: SocketAddr, token: ConnectToken) -> (ClientHandshake, Vec<u8>) {
+    let mut client = ClientHandshake::new(token, NOW);
+    let request = poll(&mut client, NOW);
+    let challenge = server.handle(NOW, from, &request).unwrap();
+    deliver(&mut client, NOW, challenge);
+    (client, request)
+}
+
 #[test]
 fn a_recorded_session_cannot_be_replayed_after_the_client_has_left() {
     let mut server = Server::new(2);
     let from = client_address(1);
-    let mut client = ClientHandshake::new(token(1), NOW);
-    let request = poll(&mut client, NOW);
-    let challenge = server.handle(NOW, from, &request).unwrap();
-    deliver(&mut client, NOW, challenge);
+    let (mut client, request) = challenged(&mut server, from, token(1));
     let response = poll(&mut client, NOW);
     assert!(server.handle(NOW, from, &response).is_ok());
     assert_eq!(server.handle(NOW, from, &response), Err(DropReason::UnknownAddress));
@@ -168,9 +176,7 @@ fn a_server_that_refuses_second_connections_says_so_at_the_request_and_at_the_re
     let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
     options.second_connection = SecondConnection::Refuse;
     let mut server = Server::with(3, options);
-    let mut late = ClientHandshake::new(fresh_token(1, 98), NOW);
-    let challenge = server.handle(NOW, client_address(3), &poll(&mut late, NOW)).unwrap();
-    deliver(&mut late, NOW, challenge);
+    let (mut late, _) = challenged(&mut server, client_address(3), fresh_token(1, 98));
 
     connect(&mut server, NOW, client_address(1), token(1));
     assert_eq!(denial_of(&mut server, fresh_token(1, 99)), ConnectError::Denied(Denial::AlreadyConnected));
@@ -203,10 +209,7 @@ fn a_client_is_told_at_once_what_can_be_told_safely_and_nothing_else() {
 fn a_spent_token_is_denied_but_its_owner_does_not_believe_that_while_it_joins() {
     let mut server = Server::new(2);
     let from = client_address(1);
-    let mut client = ClientHandshake::new(token(1), NOW);
-    let request = poll(&mut client, NOW);
-    let challenge = server.handle(NOW, from, &request).unwrap();
-    deliver(&mut client, NOW, challenge);
+    let (mut client, request) = challenged(&mut server, from, token(1));
     server.handle(NOW, from, &poll(&mut client, NOW)).unwrap(); // the keep-alive is lost
     // Somebody replays the request and passes the answer on.
     let denied = server.handle(NOW, client_address(9), &request).unwrap();

@@ -103,36 +103,28 @@ impl ServerHandshake {
         reply: &mut Vec<u8>,
     ) -> Result<(), DropReason> {
         reply.clear();
-        let result = self.try_move(now, plain_address(from), datagram, end, reply);
-        self.counted(result)
-    }
-
-    fn try_move(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        datagram: &mut [u8],
-        end: &mut Movable<'_>,
-        reply: &mut Vec<u8>,
-    ) -> Result<(), DropReason> {
-        if move_seat(datagram).is_none() {
-            return Err(DropReason::MoveNotOurs);
-        }
-        self.take_work(now)?;
-        let named_by = open_keep_alive(end.opener, &mut datagram[KEEP_ALIVE_AT..])?;
-        let same = end.candidate.filter(|candidate| candidate.address == from);
-        if end.candidate.is_some_and(|candidate| candidate.named_by > named_by) {
-            return Err(DropReason::MoveNotOurs);
-        }
-        let challenge = Challenge { client_id: end.client_id, user_data: [0; USER_DATA_LEN], token_tag: [0; TAG_LEN] };
-        let (number, body) = self.challenge_body(Purpose::Move, from, &challenge);
-        let sequence = self.sequences.challenge();
-        end.sealer.seal_unconnected(PacketKind::Challenge, sequence, &body, reply);
-        let (first_challenge, challenged_at) =
-            same.map_or((number, now), |candidate| (candidate.first_challenge, candidate.challenged_at));
-        *end.candidate = Some(Candidate { address: from, named_by, first_challenge, challenged_at });
-        self.counters.move_challenged += 1;
-        Ok(())
+        let from = plain_address(from);
+        self.counted(|door| {
+            if move_seat(datagram).is_none() {
+                return Err(DropReason::MoveNotOurs);
+            }
+            door.take_work(now)?;
+            let named_by = open_keep_alive(end.opener, &mut datagram[KEEP_ALIVE_AT..])?;
+            let same = end.candidate.filter(|candidate| candidate.address == from);
+            if end.candidate.is_some_and(|candidate| candidate.named_by > named_by) {
+                return Err(DropReason::MoveNotOurs);
+            }
+            let challenge =
+                Challenge { client_id: end.client_id, user_data: [0; USER_DATA_LEN], token_tag: [0; TAG_LEN] };
+            let (number, body) = door.challenge_body(Purpose::Move, from, &challenge);
+            let sequence = door.sequences.challenge();
+            end.sealer.seal_unconnected(PacketKind::Challenge, sequence, &body, reply);
+            let (first_challenge, challenged_at) =
+                same.map_or((number, now), |candidate| (candidate.first_challenge, candidate.challenged_at));
+            *end.candidate = Some(Candidate { address: from, named_by, first_challenge, challenged_at });
+            door.counters.move_challenged += 1;
+            Ok(())
+        })
     }
 
     /// Handles a response that came from the candidate address of a connection. `Ok` means that the client has proved
@@ -148,32 +140,29 @@ impl ServerHandshake {
         datagram: &mut [u8],
         end: &mut Movable<'_>,
     ) -> Result<Duration, DropReason> {
-        let result = self.try_move_response(now, plain_address(from), datagram, end);
-        self.counted(result)
+        let from = plain_address(from);
+        self.counted(|door| {
+            let candidate = end.candidate.filter(|candidate| candidate.address == from);
+            let candidate = candidate.ok_or(DropReason::MoveNotOurs)?;
+            if read_header(Side::Server, datagram)?.kind != PacketKind::Response {
+                return Err(DropReason::UnexpectedKind);
+            }
+            let (number, _) = door.open_challenge(Purpose::Move, from, end.opener.open(datagram)?.body)?;
+            if number < candidate.first_challenge {
+                return Err(DropReason::ChallengeOutdated);
+            }
+            *end.candidate = None;
+            door.counters.moved += u64::from(from != plain_address(end.address));
+            Ok(now.since(candidate.challenged_at))
+        })
     }
 
-    fn try_move_response(
+    /// Does something with a datagram. Why it is ignored, if it is, is counted.
+    fn counted<T>(
         &mut self,
-        now: Time,
-        from: SocketAddr,
-        datagram: &mut [u8],
-        end: &mut Movable<'_>,
-    ) -> Result<Duration, DropReason> {
-        let candidate = end.candidate.filter(|candidate| candidate.address == from);
-        let candidate = candidate.ok_or(DropReason::MoveNotOurs)?;
-        if read_header(Side::Server, datagram)?.kind != PacketKind::Response {
-            return Err(DropReason::UnexpectedKind);
-        }
-        let (number, _) = self.open_challenge(Purpose::Move, from, end.opener.open(datagram)?.body)?;
-        if number < candidate.first_challenge {
-            return Err(DropReason::ChallengeOutdated);
-        }
-        *end.candidate = None;
-        self.counters.moved += u64::from(from != plain_address(end.address));
-        Ok(now.since(candidate.challenged_at))
-    }
-
-    fn counted<T>(&mut self, result: Result<T, DropReason>) -> Result<T, DropReason> {
+        handle: impl FnOnce(&mut ServerHandshake) -> Result<T, DropReason>,
+    ) -> Result<T, DropReason> {
+        let result = handle(self);
         if let Err(reason) = result {
             self.counters.drop(reason);
         }
