@@ -260,3 +260,80 @@ fn links_of_the_documents_lead_somewhere() {
     assert!(links > 20, "only {links} links were found");
     fail_if_any(faults);
 }
+
+/// The first words of sentences that are hard to read when they are not questions: "Who is late gets ...".
+const INVERTED: [&str; 3] = ["Who", "Whoever", "Whose"];
+
+/// The paragraphs of comments (of a source file) or of text (of a document) with the lines on which they begin. List items,
+/// table cells and headings count as paragraphs; code in documents is left out.
+fn paragraphs(text: &str, is_source: bool) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let (mut is_open, mut is_code) = (false, false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let comment = line.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']));
+        let beside = || line.split_once(" // ").map(|(_, comment)| comment);
+        let (words, goes_on) = match (is_source, comment) {
+            (false, _) => (Some(line), true),
+            (true, Some(comment)) => (Some(comment.trim()), true),
+            (true, None) => (beside(), false),
+        };
+        let words = words.unwrap_or_default();
+        if words.starts_with("```") {
+            is_code = !is_code;
+        }
+        if words.is_empty() || words.starts_with("```") || (is_code && !is_source) {
+            is_open = false;
+            continue;
+        }
+        let marks = ["- ", "* ", "|", "#", "1. ", "2. ", "3. ", "4. ", "5. ", "6. ", "7. ", "8. ", "9. "];
+        let is_first = !is_open || !goes_on || marks.iter().any(|mark| words.starts_with(mark));
+        match found.last_mut() {
+            Some((_, paragraph)) if !is_first => *paragraph = format!("{paragraph} {words}"),
+            _ if words.starts_with('|') => found.extend(words.split('|').map(|cell| (number + 1, cell.to_owned()))),
+            _ => found.push((number + 1, words.to_owned())),
+        }
+        is_open = goes_on && !words.starts_with(['|', '#']);
+    }
+    found
+}
+
+/// The sentences that begin with one of [`INVERTED`] and are not questions.
+fn inverted(paragraph: &str) -> Vec<String> {
+    let mut sentences = vec![Vec::new()];
+    for word in paragraph.split_whitespace() {
+        let is_last = word.trim_end_matches(['*', '_', '`', ')', '"', '\'']).ends_with(['.', '!', '?']);
+        sentences.last_mut().expect("there is one").push(word);
+        if is_last {
+            sentences.push(Vec::new());
+        }
+    }
+    let is_inverted = |sentence: &Vec<&str>| {
+        let mut words = sentence.iter().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+        let first = words.find(|word| word.chars().any(char::is_alphabetic));
+        let is_question = sentence.last().is_some_and(|word| word.contains('?'));
+        first.is_some_and(|word| INVERTED.contains(&word)) && !is_question
+    };
+    sentences.into_iter().filter(is_inverted).map(|sentence| sentence.join(" ")).collect()
+}
+
+#[test]
+fn sentences_begin_with_their_subject() {
+    let bad = concat!("//! A crate.\n\n/// Sends. Who is late\n/// gets less.\nfn send() {} /", "/ Whose it is.\n");
+    let found: Vec<String> = paragraphs(bad, true).iter().flat_map(|(_, text)| inverted(text)).collect();
+    assert_eq!(found, ["Who is late gets less.", "Whose it is."]);
+    let bad = "- Whoever comes.\n\n| a | Who is there |\n\n**Who** reads?\n\n```\nWho is code\n```\n1. Who is next.\n";
+    let found: Vec<String> = paragraphs(bad, false).iter().flat_map(|(_, text)| inverted(text)).collect();
+    assert_eq!(found, ["- Whoever comes.", "Who is there", "Who is next."]);
+
+    let mut faults = Vec::new();
+    for file in files(&root(), &[".md", ".rs"]) {
+        let is_source = file.extension().is_some_and(|ending| ending == "rs");
+        for (line, paragraph) in paragraphs(&read(&file), is_source) {
+            for sentence in inverted(&paragraph) {
+                faults.push(format!("{}:{line}: {sentence}", file.display()));
+            }
+        }
+    }
+    fail_if_any(faults);
+}

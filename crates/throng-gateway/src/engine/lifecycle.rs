@@ -112,7 +112,7 @@ impl Engine {
         self.connection_mut(from).created += 1;
     }
 
-    /// Gives a channel its owner, its first data and its first subscriber, and tells those who have to know.
+    /// Gives a channel its owner, its first data and its first subscriber, and notifies the others concerned.
     pub(super) fn begin_channel(
         &mut self,
         from: Place,
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Makes a connection decide over a channel, or nobody.
+    /// Sets the owner of a channel, or none.
     pub(super) fn set_owner(&mut self, channel: ChannelIndex, owner: Option<Place>) {
         let former = std::mem::replace(&mut self.channel_mut(channel).owner, owner);
         if former == owner {
@@ -278,7 +278,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells the sender of a message that it was not done, and why, if it has asked to be told.
+    /// Answers the sender of a refused message with the reason, if it has asked for such answers.
     ///
     /// To everybody else a refusal is silent, as in channeld: existing clients take an empty result for a success on
     /// channel 0. Logins are answered in any case, because their answer can say *no*; on another channel than 0 they are
@@ -299,7 +299,7 @@ impl Engine {
         }
     }
 
-    /// Whether an owner can be told of one more thing that a client does.
+    /// Whether an owner has room for one more notice about a client.
     pub(super) fn check_room_for_clients(&mut self, owner: Place) -> Result<(), Refusal> {
         let limits = self.settings.limits;
         match self.connection_mut(owner).has_room_for_clients(&limits) {
@@ -319,8 +319,8 @@ pub(super) struct ChannelIds {
 }
 
 impl ChannelIds {
-    /// The first free id below `end`, if more than `reserved` are free. `is_taken` tells of those that somebody else has
-    /// given out.
+    /// The first free id below `end`, if more than `reserved` are free. `is_taken` reports ids that are already in use
+    /// elsewhere.
     fn take(&mut self, end: u32, reserved: u32, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
         self.next = self.next.max(1);
         let room = self.free.len() + end.saturating_sub(self.next) as usize;

@@ -1,7 +1,7 @@
-//! What the engine holds in memory, and whom it gives nothing new while little is left.
+//! The engine's memory, and which peers get nothing more while little is left.
 //!
-//! The shell counts everything else, and knows the budget ([`Memory`](crate::serve::Memory)). It says who is to get nothing
-//! new, and how much has to be given back.
+//! The shell counts everything else, and knows the budget ([`Memory`](crate::serve::Memory)). It decides which peers
+//! can add nothing more, and how much has to be freed.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum Pressure {
     /// There is enough.
     #[default]
     Nobody,
-    /// What is left is for world servers.
+    /// The rest is for world servers.
     Clients,
     /// Nothing is left.
     Everybody,
@@ -36,18 +36,18 @@ impl Pressure {
     }
 }
 
-/// What a channel costs before its state.
+/// The memory of a channel without its state.
 const CHANNEL_BYTES: u64 = 1_024;
 /// What an entity costs beside its channel: its places in the tables of entities, of cells and of those without a channel.
 const ENTITY_BYTES: u64 = 192;
-/// What a subscription costs: its cursor, its place in the channel's list, its slot in the hub's tables.
+/// The memory of a subscription: its cursor, its place in the channel's list, its slot in the hub's tables.
 const SUBSCRIPTION_BYTES: u64 = 128;
 /// How often subscriptions and frames that wait are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// Nobody is disconnected for having less than this queued: it would free next to nothing.
+/// No connection is closed for a queue smaller than this: it would free next to nothing.
 const SHED_BYTES_MIN: u64 = 32 << 10;
 
-/// What is counted now and then, because it takes a walk over all connections.
+/// Memory that is counted only now and then, because it takes a walk over all connections.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     bytes: u64,

@@ -133,7 +133,7 @@ pub struct Engine {
     bearers: HashMap<(Side, String), Key>,
     auth_requests: VecDeque<AuthRequest>,
     notices: VecDeque<Notice>,
-    /// Connections that have not said who they are, with the time at which patience ends.
+    /// Connections that have not logged in, with their deadlines.
     strangers: BTreeSet<(Time, Key)>,
     /// Connections that are to be ended at the end of the step.
     ending: Vec<(Key, EndCause)>,
@@ -148,7 +148,7 @@ pub struct Engine {
     last_plan: Time,
     last_forget: Tick,
     last_reclaim: Tick,
-    /// When it was last looked how much is kept for those who are behind.
+    /// When the data kept for slow connections was last checked.
     last_backlog_look: Tick,
     memory: StateMemory,
     /// The peers that can add nothing more, because there is little memory left.
@@ -362,12 +362,12 @@ impl Engine {
         self.auth_requests.pop_front()
     }
 
-    /// The next of those who were not let in, or were sent away. Up to 256 wait.
+    /// The next of the refused or closed connections. Up to 256 wait.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// New settings, as read from changed files. What exists keeps its channels' ids and its connections; intervals,
+    /// New settings, as read from changed files. Existing channels keep their ids, and connections stay; intervals,
     /// limits, access rules and state machines are the new ones from now on.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
@@ -413,7 +413,7 @@ impl Engine {
         self.place(key).map(|index| self.connection(index).id)
     }
 
-    /// Whether somebody owns the GLOBAL channel.
+    /// Whether the GLOBAL channel has an owner.
     pub fn has_master(&self) -> bool {
         self.master().is_some()
     }
@@ -424,12 +424,12 @@ impl Engine {
         self.memory.bytes()
     }
 
-    /// What was done and refused so far.
+    /// Work and refusals so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What is there now.
+    /// The present numbers.
     pub fn occupancy(&self) -> Occupancy {
         let open = |side| {
             let counters = self.counters.of(side);
@@ -455,11 +455,11 @@ impl Engine {
         }
     }
 
-    /// Who may say what, and to whom it goes.
+    /// Which messages a peer may send, and where they go.
     fn dispatch(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         self.check_fsm(from, message.msg_type)?;
         if message.msg_type != message_type::AUTH && !self.connection(from).is_member() {
-            // Whatever a state machine says: nobody acts before it is known who it is.
+            // Whatever a state machine allows: nobody may act before login.
             return Err(Refusal::StateMachine);
         }
         self.check_memory(from, message.msg_type)?;
@@ -512,14 +512,14 @@ impl Engine {
             connection.fsm.received(msg_type);
             return Ok(());
         }
-        // A server that is let in is trusted with its mistakes: its world hangs on the connection.
+        // A logged-in server's mistakes are forgiven, because its world depends on the connection.
         if connection.violations.add(now, limits.max_fsm_violations, window) && !connection.is_trusted() {
             self.send_away(from, "fsm_violations");
         }
         Err(Refusal::StateMachine)
     }
 
-    /// A client has sent something that makes no sense. A server's mistakes are counted, and no more.
+    /// A client has sent a malformed message. A server's mistakes are counted, and no more.
     fn note_nonsense(&mut self, from: Place) {
         let (now, limits) = (self.now, self.settings.limits);
         let window = Duration::from_millis(limits.violation_window_ms.into());
@@ -529,7 +529,7 @@ impl Engine {
         }
     }
 
-    /// Ends a connection that misbehaves, and lets nobody in under its name for a while.
+    /// Closes a connection that misbehaves, and bans its name for a while.
     fn send_away(&mut self, index: Place, reason: &'static str) {
         self.notice(index, self.connection(index).identifier.clone(), reason);
         let connection = self.connection(index);
@@ -678,7 +678,7 @@ impl Engine {
         self.by_connection_id.get(&id).copied()
     }
 
-    /// The same, if it was let in.
+    /// The same, if it had logged in.
     fn member_by_id(&self, id: u32) -> Option<Place> {
         self.connection_by_id(id).filter(|&index| self.connection(index).is_member())
     }
@@ -692,7 +692,7 @@ impl Engine {
         }
     }
 
-    /// The same on behalf of `from`: what clients make a connection hear of is counted.
+    /// The same on behalf of `from`: messages that clients cause for a connection are counted.
     fn send_from(&mut self, from: Place, to: Place, header: Header, body: &impl prost::Message) {
         let is_client = self.connections.get(from).is_some_and(|from| !from.is_server());
         let before = self.connections.get(to).map_or(0, |to| to.out_bytes());
@@ -703,7 +703,7 @@ impl Engine {
         }
     }
 
-    /// Passes on what somebody has sent. It may [wait](hold) for state that goes out soon.
+    /// Passes on a connection's message. It may [wait](hold) for state that goes out soon.
     fn forward(&mut self, to: Place, header: Header, body: &[u8]) {
         if let Some(connection) = self.connections.get_mut(to) {
             connection.send_bytes(header, body);
@@ -722,7 +722,7 @@ impl Engine {
         self.next_writer
     }
 
-    /// An id that nobody has. There is one: [`Engine::open`] has counted.
+    /// An unused id. There is one: [`Engine::open`] has counted.
     fn free_connection_id(&mut self) -> u32 {
         let mask = self.connection_id_mask();
         loop {

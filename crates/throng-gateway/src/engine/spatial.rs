@@ -1,4 +1,4 @@
-//! The spatial world: cells as channels, servers that own them, and who is interested in which.
+//! The spatial world: cells as channels, the servers that own them, and the cells that each connection sees.
 
 use std::sync::Arc;
 
@@ -205,8 +205,8 @@ impl Engine {
         }
     }
 
-    /// When the last server has come, each is shown what lies around its own cells, and all are told. While one is lost
-    /// and awaited this waits, too: it could not be told.
+    /// When the last server has come, each gets the cells around its own ones, and all are notified. While one is lost
+    /// and awaited, this waits too, because it could not be notified.
     pub(super) fn open_the_borders(&mut self) {
         let Some(world) = self.world.as_mut() else { return };
         let is_everybody_there = world.slots.iter().all(|(_, id)| self.by_connection_id.contains_key(&id));
@@ -277,7 +277,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a connection wants to see has changed: it leaves cells, enters cells, and sees others more or less often.
+    /// The view of a connection has changed: it leaves cells, enters cells, and gets others more or less often.
     pub(super) fn on_update_interest(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: UpdateSpatialInterestMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         if !self.connection(from).is_server() {

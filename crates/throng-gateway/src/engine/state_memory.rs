@@ -8,7 +8,7 @@
 //!        each client: max_client_state_bytes
 //! ```
 //!
-//! Clients fill their share and are refused; servers go on.
+//! Clients fill their share and are refused; servers can still add state.
 
 use bytes::Bytes;
 use throng_replica::ChannelIndex;
@@ -50,10 +50,10 @@ impl StateMemory {
     }
 }
 
-/// What holds a state back from growing.
+/// The limit that stops a state from growing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// What the state may grow by.
+    /// The number of bytes by which a state may grow.
     pub(super) bytes: u64,
     /// Why not by more.
     pub(super) refusal: Refusal,
@@ -171,7 +171,7 @@ impl Engine {
     }
 }
 
-/// What the channels of all clients together may take: never less than half.
+/// The memory that the channels of all clients may use together: never less than half.
 fn clients_share(limits: &Limits) -> u64 {
     limits.max_total_state_bytes - limits.reserved_server_state_bytes.min(limits.max_total_state_bytes / 2)
 }

@@ -1,4 +1,4 @@
-//! What waits to be written to one connection: filled by the engine, emptied by the connection's task.
+//! Data that waits to be written to one connection: the engine adds it, the connection's task writes it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,19 +19,19 @@ use crate::engine::port;
 /// take them long before: there they count until they have arrived, which is known.
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// What was sent and is not [written](Queue::written). On the link: what was sent.
+    /// Sent data that is not [written](Queue::written). On the link: what was sent.
     unwritten_bytes: AtomicUsize,
     /// The door's bound, as it is now.
     limit_bytes: Arc<AtomicUsize>,
-    /// What the kernel keeps before anything waits here.
+    /// The kernel's buffer, which fills before anything waits here.
     kernel_bytes: usize,
     is_admitted: AtomicBool,
-    /// Counts those of its address that were let in.
+    /// Counts the logged-in connections of its address.
     members: Option<Members>,
-    /// If it is ended before it is let in, that is not its fault: it waits for us, or was not let in because of us.
+    /// If it is closed before login, that is not its fault: it waits for us, or was refused because of us.
     is_excused: AtomicBool,
     failed_logins: AtomicU32,
-    /// The peer was let in.
+    /// The peer has logged in.
     admission: Notify,
     /// The way beside it for what may get lost.
     datagrams: OnceLock<Arc<DatagramQueue>>,
@@ -44,9 +44,9 @@ pub(crate) struct Queue {
 struct State {
     pieces: Pieces,
     taken: Taken,
-    /// What all of it costs.
+    /// Its whole memory.
     holding: Holding,
-    /// What the kernel keeps as long as it takes no more.
+    /// The bytes that the kernel buffers before it accepts no more.
     kernel: Holding,
     ending: Option<Ending>,
     /// The socket, if entries need not wait for a task and the task does not have it.
@@ -67,7 +67,7 @@ struct Taken {
 /// How a connection is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// What is queued goes out before.
+    /// Queued data goes out before.
     Flush,
     /// At once.
     Now(Reason),
@@ -75,8 +75,7 @@ pub(crate) enum Ending {
 
 impl Queue {
     /// A queue that is never longer than `limit_bytes`, which may change at any time: what waits then is measured by it
-    /// with the next that is sent.
-    /// `members` counts it as long as it is there and was let in.
+    /// with the next that is sent. `members` counts it while it is open and logged in.
     pub(crate) fn new(
         limit_bytes: Arc<AtomicUsize>,
         members: Option<Members>,
@@ -131,12 +130,12 @@ impl Queue {
         }
     }
 
-    /// Takes the socket for good. Without the other half, dropping it closes the connection.
+    /// Takes the socket, finally. Without the other half, dropping it closes the connection.
     pub(crate) fn take_socket(&self) -> Option<Direct> {
         self.lock().direct.take()
     }
 
-    /// Waits for entries. What was taken before is written. `None` once all is written and the connection is to end.
+    /// Waits for entries. Data taken before is written. `None` once all is written and the connection is to end.
     pub(crate) async fn next(&self) -> Option<Piece> {
         loop {
             {
@@ -220,7 +219,7 @@ impl Queue {
         self.end.notify_one();
     }
 
-    /// Notes that the peer has said who it is, and was believed.
+    /// Notes that the peer has logged in.
     fn admit(&self) {
         if !self.is_admitted.swap(true, Ordering::Relaxed)
             && let Some(members) = &self.members
@@ -242,7 +241,7 @@ impl Queue {
         self.is_admitted.load(Ordering::Relaxed)
     }
 
-    /// From now on it is, or is not, our fault that the peer was not let in.
+    /// From now on a failed login is our fault, or is not.
     pub(crate) fn excuse(&self, is_excused: bool) {
         self.is_excused.store(is_excused, Ordering::Relaxed);
     }
@@ -257,7 +256,7 @@ impl Queue {
         self.failed_logins.load(Ordering::Relaxed)
     }
 
-    /// Whether it is our fault that the peer was not let in.
+    /// Whether a failed login is our fault.
     pub(crate) fn is_excused(&self) -> bool {
         self.is_excused.load(Ordering::Relaxed)
     }
@@ -305,8 +304,8 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Counts what the queue costs: the memory that entries are in, and what writes them. What a session of the link has
-    /// taken and not delivered is nowhere else.
+    /// Counts what the queue costs: the memory that entries are in, and what writes them. Data that a session of the
+    /// link has taken and not delivered is nowhere else.
     fn count(&self, state: &mut State) {
         let (rest_bytes, buffer_bytes) = match &state.direct {
             Some(direct) => (direct.rest_bytes(), direct.held_bytes()),

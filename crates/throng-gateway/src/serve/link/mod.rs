@@ -4,13 +4,13 @@
 //! netcode payload   session header | lane 0: packets of channeld's protocol, without frame headers, one per message
 //!                                  | movement section
 //! ```
-//! A client with a token may connect; it then logs in with AUTH, as everywhere. Lane 0 is reliable and
-//! ordered. A lost datagram costs the messages in it a round trip, not the whole stream a timeout, and nobody can read
-//! or forge what is on its way. State that is of no use late does not even cost that: see [`movement`].
+//! A client with a token may connect; it then logs in with AUTH, as everywhere. Lane 0 is reliable and ordered. A lost
+//! datagram delays the messages in it by a round trip, not the whole stream by a timeout, and nobody can read or forge
+//! data in flight. State that is useless when late is not even delayed: see [`movement`].
 //!
-//! One task looks after the socket. It sleeps until a datagram comes, a connection has something to say, or a session
-//! is due. Then it looks after those whom that concerns, and after nobody else: silent sessions cost what their own
-//! deadlines cost, and a flood of datagrams puts off nobody's.
+//! One task serves the socket. It sleeps until a datagram comes, a connection has data to send, or a session is due.
+//! Then it serves only the sessions that this concerns: silent sessions cost only their own deadlines, and a flood of
+//! datagrams delays no session's deadlines.
 
 mod agenda;
 mod datagrams;
@@ -105,7 +105,7 @@ struct Post {
     turns: Vec<PeerId>,
     /// Peers that had more to send than the kernel had room for.
     stopped: HashSet<PeerId>,
-    /// What is to be sent, while it is written.
+    /// The data to send, while it is written.
     datagram: Vec<u8>,
     closing: watch::Receiver<bool>,
 }
@@ -132,7 +132,7 @@ impl Post {
                 () = &mut alarm, if first.is_some() => {}
                 _ = closing.changed(), if !*self.closing.borrow() => {}
                 () = socket.drained(), if !socket.has_room() => self.awake.extend(self.stopped.drain()),
-                // Others of the runtime, and what comes meanwhile, are not kept waiting by those who are awake.
+                // Tasks that are awake do not delay other tasks of the runtime, or new datagrams.
                 () = yield_now(), if !self.turns.is_empty() || !self.awake.is_empty() => {}
             }
             wake.take(&mut self.awake);
@@ -158,7 +158,7 @@ impl Post {
         }
         let is_response = is_response(datagram);
         if is_response && self.peers.candidate_at(from).is_some() {
-            // Whoever cannot open a packet destroys it, and several could be meant.
+            // An attempt to open a packet with the wrong key destroys it, and several connections may be meant.
             let original = datagram.to_vec();
             if self.finish_move(from, datagram) {
                 return;
@@ -208,7 +208,7 @@ impl Post {
         let datagrams = DatagramQueue::new(id, Arc::clone(&self.wake));
         let movement = Movement::new(Arc::clone(&datagrams));
         tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, (Arc::clone(&self.wake), id)));
-        // Somebody else has proved this address: whoever had it is gone.
+        // Another peer has proved this address: the former peer is gone.
         if let Some(former) = self.peers.at(from) {
             self.forget(former);
         }
@@ -288,7 +288,7 @@ impl Post {
         if !self.socket.has_room() {
             self.stopped.insert(id);
         }
-        // What went through the connection's task was counted there.
+        // Data that went through the connection's task was counted there.
         let written = peer.take_written();
         self.door.counters().count_sent(written.sections, written.bytes);
         if goes_on {
@@ -337,7 +337,7 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, (wake, id): (&Wa
     End::PeerClosed
 }
 
-/// What is queued counts as written when it has arrived: see [`Queue`](super::outbox::Queue).
+/// Queued data counts as written when it has arrived: see [`Queue`](super::outbox::Queue).
 async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList<PeerId>, PeerId)) -> End {
     while let Some(entries) = out.queue.next().await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);

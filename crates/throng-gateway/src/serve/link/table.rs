@@ -39,17 +39,17 @@ impl Peers {
         self.peers.get_mut(&id)
     }
 
-    /// Who is at this address.
+    /// The connection at this address.
     pub(super) fn at(&self, address: SocketAddr) -> Option<PeerId> {
         self.by_address.get(&address).copied()
     }
 
-    /// Who may have moved to this address.
+    /// The connection that may have moved to this address.
     pub(super) fn candidate_at(&self, address: SocketAddr) -> Option<PeerId> {
         self.by_candidate.get(&address).copied()
     }
 
-    /// Who has this seat.
+    /// The connection with this seat.
     pub(super) fn in_seat(&self, seat: u32) -> Option<PeerId> {
         self.by_seat.get(&seat).copied()
     }
@@ -112,7 +112,7 @@ impl Peers {
         forget(&mut self.by_candidate, &address, id);
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.address != address) else { return false };
         forget(&mut self.by_address, &peer.address, id);
-        // Whoever had the address before has it no more.
+        // The former connection of the address no longer has it.
         self.by_address.insert(address, id);
         peer.address = address;
         true
