@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::stage::world::{Cut, ENTITY, FIRST, of_type, standing, world_settings};
-use crate::stage::{Peer, Stage, open_settings, settings};
+use crate::stage::{Peer, Stage, every, open_settings, settings};
 use throng_channeld::proto::{
-    Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage,
-    CreateSpatialChannelsResultMessage, SubscribedToChannelResultMessage,
+    Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType,
+    CreateChannelMessage, CreateSpatialChannelsResultMessage, SubscribedToChannelResultMessage,
 };
 use throng_channeld::{Header, message_type};
 use throng_gateway::engine::port::{EndCause, Side};
@@ -191,4 +191,25 @@ fn a_recovered_server_is_told_each_of_its_channels_once() {
     let channels = of_type::<ChannelDataRecoveryMessage>(&told, message_type::RECOVERY_CHANNEL_DATA);
     let entities: Vec<u32> = channels.iter().map(|&(id, _)| id).filter(|&id| id >= ENTITY).collect();
     assert_eq!(entities, (ENTITY..ENTITY + 50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_channel_goes_on_after_somebody_names_its_type_with_a_url_that_fits_into_no_packet() {
+    let mut stage = Stage::new(open_settings());
+    let (writer, reader) = (stage.client(), stage.client());
+    let room = stage.create(&writer, ChannelType::Test, None);
+    stage.subscribe(&reader, &reader, room, every(20));
+    for prefix_bytes in [600, 6_000, 1 << 20] {
+        let type_url = format!("{}/game.World", "x".repeat(prefix_bytes));
+        stage.update(&writer, room, Any { type_url, value: vec![0x08, 1].into() });
+    }
+    assert_eq!(stage.refused("undeliverable"), 3);
+    let mut value = vec![0x0A, 0xF8, 0xD2, 0x03];
+    value.resize(4 + 59_768, b'x');
+    stage.update(&writer, room, Any { type_url: "type.googleapis.com/game.World".into(), value: value.clone().into() });
+    stage.pass(100);
+    let told = stage.read_type(&reader, message_type::CHANNEL_DATA_UPDATE);
+    let data: Vec<Any> = told.iter().filter_map(|told| told.decode::<ChannelDataUpdateMessage>().ok()?.data).collect();
+    assert_eq!(data.iter().map(|data| data.value.len()).max(), Some(value.len()));
+    assert!(data.iter().all(|data| data.type_url == "type.googleapis.com/game.World"));
 }

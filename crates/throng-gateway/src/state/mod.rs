@@ -99,6 +99,12 @@ pub struct DataState {
     scratch: Vec<u8>,
 }
 
+/// Longest type url of an update. Every message to a subscriber repeats the url of the state, next to a value of up to
+/// [`StateLimits::unit_bytes`].
+const TYPE_URL_MAX_BYTES: usize = 512;
+/// The number of the type url in an `Any`.
+const TYPE_URL_FIELD: u32 = 1;
+
 /// Memory of a state that has nothing in it.
 const STATE_BYTES: usize = tree::allocated(size_of::<DataState>());
 
@@ -332,6 +338,9 @@ impl DataState {
     fn check_type(&self, type_url: &str) -> Result<(), MergeError> {
         if type_url.is_empty() {
             return Err(MergeError::MissingData);
+        }
+        if type_url.len() > TYPE_URL_MAX_BYTES {
+            return Err(MergeError::Undeliverable { number: TYPE_URL_FIELD });
         }
         let matches = self.type_url.is_empty() || message_name(&self.type_url) == message_name(type_url);
         if matches { Ok(()) } else { Err(MergeError::WrongType) }
