@@ -77,6 +77,18 @@ fn fields_that_come_one_by_one_over_many_updates_are_bounded_as_well() {
 }
 
 #[test]
+fn further_unknown_fields_cost_the_same_when_a_message_is_full_of_them_already() {
+    let full = (0..1_024).fold(message(), |wire, number| wire.varint(20_000 + number, 1));
+    let flood = (0..20_000).fold(message(), |wire, number| wire.nested(7, message().varint(40_000 + number, 1)));
+    for mut state in states(StateLimits::default().unknown_fields) {
+        state.merge(&message().nested(7, full.clone()).0, &url("World"), 1, Tick(1)).expect("it is merged");
+        let merged = state.merge(&flood.0, &url("World"), 1, Tick(2)).expect("it is merged");
+        let (steps, bytes) = (merged.steps, flood.0.len() as u64);
+        assert!(merged.dropped >= 19_000 && steps <= 4 * bytes, "{steps} steps for {bytes} bytes, {merged:?}");
+    }
+}
+
+#[test]
 fn to_change_the_member_of_a_oneof_again_and_again_costs_the_same_each_time() {
     let mut state = world(MergeOptions::default());
     let crowded = (0..1_000).fold(message(), |wire, number| wire.varint(1_000 + number, 1));

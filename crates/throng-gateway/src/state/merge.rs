@@ -91,7 +91,7 @@ impl<'a> Merge<'a> {
         self.merged.steps += 1;
         let found = match message.find(tag, places.hint) {
             Ok(place) => Some(place),
-            Err(_) if places.are_made => None,
+            Err(_) if places.are_made || self.is_full_for(message, shape, tag) => None,
             Err(_) => {
                 places.are_made = true;
                 self.make_places(message, shape, tag, rest);
@@ -103,6 +103,12 @@ impl<'a> Merge<'a> {
             None => self.merged.dropped += 1,
         }
         found
+    }
+
+    /// Whether nothing is known of a field that the message does not have, and there are as many of those as may be.
+    fn is_full_for(&self, message: &mut Message, shape: Option<&Shape>, tag: u32) -> bool {
+        let is_unknown = |tag: u32| shape.is_none_or(|shape| shape.field_of(tag).is_none());
+        is_unknown(tag) && message.unknown_count(is_unknown) >= self.limits.unknown_fields
     }
 
     fn make_places(&mut self, message: &mut Message, shape: Option<&Shape>, first: u32, mut rest: Reader<'_>) {
@@ -127,8 +133,9 @@ impl<'a> Merge<'a> {
             unknown.dedup();
             unknown.retain(|tag| message.find(*tag, 0).is_err());
             let is_unknown = |tag: u32| shape.is_none_or(|shape| shape.field_of(tag).is_none());
-            let present = message.fields.iter().filter(|field| is_unknown(field.tag)).count();
+            let present = message.unknown_count(is_unknown);
             unknown.truncate(self.limits.unknown_fields.saturating_sub(present));
+            message.unknown = Some((present + unknown.len()) as u32);
             pending.append(&mut unknown);
         }
         let before = message.own_bytes();

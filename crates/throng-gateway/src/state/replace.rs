@@ -35,6 +35,7 @@ impl Purge {
             return;
         }
         message.fields.retain(|field| !matches!(field.value, Value::Gone));
+        message.unknown = None;
         if message.fields.capacity() > 2 * message.fields.len() + SPARE_FIELDS {
             let before = message.own_bytes();
             message.fields.shrink_to_fit();

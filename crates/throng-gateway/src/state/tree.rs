@@ -99,11 +99,20 @@ pub(super) struct Message {
     pub(super) left: Stamp,
     /// Tag of a field.
     pub(super) left_for: u32,
+    /// Fields that its schema does not know. `None`: they have to be counted anew.
+    pub(super) unknown: Option<u32>,
 }
 
 impl Default for Message {
     fn default() -> Message {
-        Message { fields: Vec::new(), stated: Stamp::NEVER, stated_by: 0, left: Stamp::NEVER, left_for: 0 }
+        Message {
+            fields: Vec::new(),
+            stated: Stamp::NEVER,
+            stated_by: 0,
+            left: Stamp::NEVER,
+            left_for: 0,
+            unknown: Some(0),
+        }
     }
 }
 
@@ -186,6 +195,15 @@ impl Message {
             // Two sorted runs, which the standard library's stable sort merges in one pass.
             self.fields.sort_by_key(|field| field.tag);
         }
+    }
+
+    /// Fields that its schema does not know, which is what `is_unknown` says of their tags. Looks at all fields only after
+    /// some were taken out.
+    pub(super) fn unknown_count(&mut self, is_unknown: impl Fn(u32) -> bool) -> usize {
+        let count = || self.fields.iter().filter(|field| is_unknown(field.tag)).count() as u32;
+        let count = self.unknown.unwrap_or_else(count);
+        self.unknown = Some(count);
+        count as usize
     }
 
     /// Bytes of the memory for the fields, without what is in them.
