@@ -23,6 +23,7 @@ mod large_states;
 mod layouts;
 mod long_life;
 mod movement;
+mod pressure;
 mod settings_any_bytes;
 mod settings_files;
 mod settings_flags;

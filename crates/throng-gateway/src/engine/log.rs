@@ -218,10 +218,11 @@ impl ChannelLog {
         begin_update(self.id, self.type_url(), value_bytes, out);
     }
 
-    /// Merges an update. The first one decides of what type the state is.
+    /// Merges an update that makes the state grow by at most `room_bytes`. The first one decides of what type the state is.
     pub(super) fn merge(
         &mut self,
         update: &Any,
+        room_bytes: usize,
         (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
         writer: u32,
         tick: Tick,
@@ -231,12 +232,13 @@ impl ChannelLog {
         let merged = match &mut self.data {
             Some(data) => {
                 data.set_state_bytes_limit(limits.state_bytes);
-                data.merge(&update.value, &update.type_url, writer, tick)?
+                data.merge_within(room_bytes, (&update.value, &update.type_url), writer, tick)?
             }
             None => {
                 let schema = schemas.find(&update.type_url).cloned();
                 let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
-                let merged = data.merge(&update.value, &update.type_url, writer, tick)?;
+                let left_bytes = room_bytes.checked_sub(data.size_bytes()).ok_or(MergeError::NoRoom { room_bytes })?;
+                let merged = data.merge_within(left_bytes, (&update.value, &update.type_url), writer, tick)?;
                 self.data = Some(Box::new(data));
                 merged
             }

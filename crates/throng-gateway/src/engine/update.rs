@@ -75,24 +75,20 @@ impl Engine {
 
     pub(super) fn merge(&mut self, channel: ChannelIndex, from: Place, data: &Any) -> Result<(), Refusal> {
         let options = self.merge_options(channel);
-        let (tick, mut limits) = (self.change_tick(), self.state_limits());
+        let (tick, limits) = (self.change_tick(), self.state_limits());
         let writer = self.connection(from).writer;
         let is_short = self.pressure.is_on(self.connection(from).side);
-        let (room, state_bytes) = (self.room_for_state(channel), limits.state_bytes);
+        let room = self.room_for_state(channel);
+        // An update that only replaces something needs no room.
+        let room_bytes = if is_short { 0 } else { usize::try_from(room.bytes).unwrap_or(usize::MAX) };
         let state = self.hub.state_mut(channel);
         let had_data = state.data().is_some();
         let before = state.size_bytes() as u64;
-        // An update that only replaces something needs no room.
-        limits.state_bytes = state_bytes.min(usize::try_from(before + room.bytes).unwrap_or(usize::MAX));
-        if is_short {
-            limits.state_bytes = limits.state_bytes.min(state.size_bytes());
-        }
-        let is_room_short = limits.state_bytes < state_bytes;
-        let merged = state.merge(data, (&self.schemas, options, limits), writer, tick);
+        let merged = state.merge(data, room_bytes, (&self.schemas, options, limits), writer, tick);
         self.state_was_changed(channel, before);
         let merged = merged.map_err(|error| match error {
-            MergeError::TooLarge { .. } if is_short => Refusal::Limit("memory"),
-            MergeError::TooLarge { .. } if is_room_short => room.refusal,
+            MergeError::NoRoom { .. } if is_short => Refusal::Limit("memory"),
+            MergeError::NoRoom { .. } => room.refusal,
             error => Refusal::Data(error.tag()),
         })?;
         if merged.dropped > 0 {

@@ -2,9 +2,11 @@
 
 use smallvec::SmallVec;
 
+use super::Manner;
 use super::limits::{MergeError, MergeOptions, StateLimits};
 use super::map::{Entry, KeyRef};
-use super::merge::read_entry;
+use super::merge::{read_entry, removes_entry};
+use super::opaque_growth;
 use super::schema::{FieldShape, Kind, Schema, Shape};
 use super::tree::{
     Element, Field, LIST_BYTES, MAP_BYTES, MESSAGE_BYTES, Message, PendingTags, Usage, Value, allocated,
@@ -30,20 +32,23 @@ pub(super) fn check(
     (schema, options): (Option<&Schema>, MergeOptions),
     update: &[u8],
     usage: Usage,
-    limits: &StateLimits,
+    (limits, manner): (&StateLimits, Manner),
 ) -> Result<(), MergeError> {
-    let Some(schema) = schema else { return check_opaque(root, update, limits) };
+    let room_bytes = manner.room_bytes;
+    let Some(schema) = schema else { return check_opaque(root, update, limits, room_bytes) };
     let values = Form { schema, options, limits }.message(schema.root(), update, (0, 0))?;
     let worst_bytes = 2 * update.len() + VALUE_BYTES_MAX * values;
-    if usage.bytes + worst_bytes <= limits.state_bytes && usage.values + values <= limits.entries {
+    let is_small = worst_bytes <= room_bytes && usage.bytes + worst_bytes <= limits.state_bytes;
+    if is_small && usage.values + values <= limits.entries {
         return Ok(());
     }
-    let replaces_lists = options.replace_lists;
-    let mut growth = Growth { schema, replaces_lists, usage: Usage::default() };
+    let mut growth = Growth { schema, options, removes: manner.removes, usage: Usage::default() };
     growth.message(Some(root), schema.root(), update);
     // An update that only replaces something is accepted even if the state is a little over its limit.
     if growth.usage.bytes > 0 && usage.bytes + growth.usage.bytes > limits.state_bytes {
         Err(MergeError::TooLarge { limit_bytes: limits.state_bytes })
+    } else if growth.usage.bytes > room_bytes {
+        Err(MergeError::NoRoom { room_bytes })
     } else if usage.values + growth.usage.values > limits.entries {
         Err(MergeError::TooManyEntries { limit: limits.entries })
     } else {
@@ -51,9 +56,10 @@ pub(super) fn check(
     }
 }
 
-/// The content of an opaque state's fields is guessed; only the fields themselves have to be right. It makes room for
-/// an update by giving up what is oldest.
-fn check_opaque(root: &Message, update: &[u8], limits: &StateLimits) -> Result<(), MergeError> {
+/// The content of an opaque state's fields is guessed; only the fields themselves have to be right. A state that reaches
+/// its own limits makes room for an update by giving up its oldest content. If only `room_bytes` is short, nothing is
+/// given up and the update is refused.
+fn check_opaque(root: &Message, update: &[u8], limits: &StateLimits, room_bytes: usize) -> Result<(), MergeError> {
     if 2 * update.len() > limits.state_bytes {
         return Err(MergeError::TooLarge { limit_bytes: limits.state_bytes });
     }
@@ -78,7 +84,15 @@ fn check_opaque(root: &Message, update: &[u8], limits: &StateLimits) -> Result<(
     tags.dedup();
     tags.retain(|tag| root.find(*tag, 0).is_err());
     let limit = limits.unknown_fields;
-    if root.fields.len() + tags.len() > limit { Err(MergeError::TooManyFields { limit }) } else { Ok(()) }
+    if root.fields.len() + tags.len() > limit {
+        return Err(MergeError::TooManyFields { limit });
+    }
+    // Taken apart, each two bytes may be a value.
+    let worst_bytes = 2 * update.len() + VALUE_BYTES_MAX * (fields + update.len() / 2);
+    match worst_bytes > room_bytes && opaque_growth::bytes(root, update, limits) > room_bytes {
+        true => Err(MergeError::NoRoom { room_bytes }),
+        false => Ok(()),
+    }
 }
 
 /// Whether bytes are a message of a schema.
@@ -210,7 +224,9 @@ fn packed_len(wire: u8, content: &[u8]) -> Result<usize, MergeError> {
 /// By how much a state would grow. Only asked near the limits; what is replaced by something shorter counts as staying.
 struct Growth<'a> {
     schema: &'a Schema,
-    replaces_lists: bool,
+    options: MergeOptions,
+    /// All entries of the update are removed, whatever they say.
+    removes: bool,
     usage: Usage,
 }
 
@@ -229,7 +245,7 @@ impl Growth<'_> {
                 continue;
             };
             let value = slot.filter(|value| !matches!(value, Value::Gone));
-            if self.replaces_lists
+            if self.options.replace_lists
                 && let Some(value @ Value::List(_)) = value
                 && !replaced.contains(&field.tag)
             {
@@ -307,10 +323,13 @@ impl Growth<'_> {
                 _ => 0,
             };
             self.usage.add(size_of::<Entry>() + INDEX_BYTES + text_bytes);
+        } else if self.removes || self.options.remove_map_entries && removes_entry(self.schema, shape, raw) {
+            // What is removed makes room.
+            return;
         }
         self.value(found.map(|entry| &entry.value), shape.value(), raw);
     }
 }
 
 /// Bytes by which the index of a map grows for one entry.
-const INDEX_BYTES: usize = 2 * (size_of::<u32>() + 1);
+pub(super) const INDEX_BYTES: usize = 2 * (size_of::<u32>() + 1);

@@ -89,6 +89,13 @@ pub enum MergeError {
         /// The bound.
         limit_bytes: usize,
     },
+    /// The state would grow by more than it may now, see
+    /// [`DataState::merge_within`](super::DataState::merge_within).
+    #[error("the state would grow by more than {room_bytes} bytes")]
+    NoRoom {
+        /// The bound.
+        room_bytes: usize,
+    },
     /// The state would grow beyond [`StateLimits::entries`].
     #[error("the state would have more than {limit} values")]
     TooManyEntries {
@@ -114,6 +121,7 @@ impl MergeError {
             MergeError::Undeliverable { .. } => "undeliverable",
             MergeError::TooDeep => "too_deep",
             MergeError::TooLarge { .. } => "too_large",
+            MergeError::NoRoom { .. } => "no_room",
             MergeError::TooManyEntries { .. } => "too_many_entries",
             MergeError::NotAMap { .. } => "not_a_map",
         }

@@ -299,10 +299,7 @@ impl<'a> Merge<'a> {
         }
         let Value::Map(map) = value else { return };
         let (key, raw) = read_entry(shape, content);
-        let removed_tag = match shape.value().kind {
-            Kind::Message => schema.shape(shape.value().shape).removed_tag,
-            _ => 0,
-        };
+        let removed_tag = removed_tag(schema, shape);
         let is_removal = self.removes || self.options.remove_map_entries && says_removed(removed_tag, raw);
         let slot = self.entry_slot(map, key, shape.value().tag);
         if is_removal {
@@ -415,6 +412,19 @@ pub(super) fn read_entry<'b>(shape: &Shape, content: &'b [u8]) -> (KeyRef<'b>, R
         }
     }
     (key, value)
+}
+
+/// The tag of `removed` in the values of a map; 0 if they have none.
+fn removed_tag(schema: &Schema, entry: &Shape) -> u32 {
+    match entry.value().kind {
+        Kind::Message => schema.shape(entry.value().shape).removed_tag,
+        _ => 0,
+    }
+}
+
+/// Whether the value of a map entry says that the entry is removed.
+pub(super) fn removes_entry(schema: &Schema, entry: &Shape, value: Raw<'_>) -> bool {
+    says_removed(removed_tag(schema, entry), value)
 }
 
 fn says_removed(removed_tag: u32, value: Raw<'_>) -> bool {

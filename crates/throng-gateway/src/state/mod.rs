@@ -53,6 +53,7 @@ mod map;
 mod mask;
 mod merge;
 pub mod opaque;
+mod opaque_growth;
 mod replace;
 mod schema;
 mod sweep;
@@ -97,6 +98,20 @@ pub struct DataState {
     /// No tombstone is older.
     oldest_tombstone: Stamp,
     scratch: Vec<u8>,
+}
+
+/// How one update is merged.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// What the state may grow by.
+    room_bytes: usize,
+    /// The entries in it are removed.
+    removes: bool,
+}
+
+impl Manner {
+    /// As the gateway itself changes a state.
+    const SET: Manner = Manner { room_bytes: usize::MAX, removes: false };
 }
 
 /// Longest type url of an update. Every message to a subscriber repeats the url of the state, next to a value of up to
@@ -148,8 +163,21 @@ impl DataState {
     ///
     /// An error leaves the state as it was. A tick older than the last one counts as the last one.
     pub fn merge(&mut self, update: &[u8], type_url: &str, writer: u32, now: Tick) -> Result<Merged, MergeError> {
+        self.merge_within(usize::MAX, (update, type_url), writer, now)
+    }
+
+    /// The same if the state grows by at most `room_bytes`. With 0, only what takes the place of something is merged.
+    ///
+    /// What an update needs is estimated; containers that grow may exceed `room_bytes` by a quarter of their size.
+    pub fn merge_within(
+        &mut self,
+        room_bytes: usize,
+        (update, type_url): (&[u8], &str),
+        writer: u32,
+        now: Tick,
+    ) -> Result<Merged, MergeError> {
         self.check_type(type_url)?;
-        let merged = self.apply(update, writer, now, false)?;
+        let merged = self.apply(update, writer, now, Manner { room_bytes, removes: false })?;
         if self.type_url.is_empty() {
             self.type_url.push_str(type_url);
         }
@@ -166,7 +194,7 @@ impl DataState {
         writer: u32,
         now: Tick,
     ) -> Result<Merged, MergeError> {
-        self.apply_entry(number, key, value, writer, now, false)
+        self.apply_entry(number, key, value, writer, (now, Manner::SET))
     }
 
     /// Removes the entry with key `key` of the map in field `number` of the outermost message. Subscribers that may
@@ -179,7 +207,7 @@ impl DataState {
         writer: u32,
         now: Tick,
     ) -> Result<Merged, MergeError> {
-        self.apply_entry(number, key, farewell, writer, now, true)
+        self.apply_entry(number, key, farewell, writer, (now, Manner { removes: true, ..Manner::SET }))
     }
 
     /// The value of an entry of the map in field `number` of the outermost message, appended to `out`. Returns whether
@@ -352,13 +380,12 @@ impl DataState {
         key: &MapKey,
         value: &[u8],
         writer: u32,
-        now: Tick,
-        removes: bool,
+        (now, manner): (Tick, Manner),
     ) -> Result<Merged, MergeError> {
         let mut update = std::mem::take(&mut self.scratch);
         update.clear();
         let result = match merge::write_entry(self.schema.as_deref(), number, key, value, &mut update) {
-            Some(()) => self.apply(&update, writer, now, removes),
+            Some(()) => self.apply(&update, writer, now, manner),
             None => Err(MergeError::NotAMap { number }),
         };
         if update.capacity() <= SCRATCH_BYTES {
@@ -372,15 +399,15 @@ impl DataState {
         let mut update = Vec::with_capacity(content.len() + 16);
         put_varint(&mut update, u64::from(wire::tag(number, wire::BYTES)));
         wire::put_bytes(&mut update, content);
-        self.apply(&update, writer, now, false)
+        self.apply(&update, writer, now, Manner::SET)
     }
 
-    fn apply(&mut self, update: &[u8], writer: u32, now: Tick, removes: bool) -> Result<Merged, MergeError> {
+    fn apply(&mut self, update: &[u8], writer: u32, now: Tick, manner: Manner) -> Result<Merged, MergeError> {
         let schema = self.schema.as_deref();
-        check::check(&self.root, (schema, self.options), update, self.usage, &self.limits)?;
+        check::check(&self.root, (schema, self.options), update, self.usage, (&self.limits, manner))?;
         let newest = self.newest.next(now);
         let mut merge = Merge::new(schema, self.options, &self.limits, newest, writer);
-        merge.removes = removes;
+        merge.removes = manner.removes;
         merge.usage = self.usage;
         merge.root(&mut self.root, update);
         self.newest = newest;

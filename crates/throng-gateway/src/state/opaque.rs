@@ -28,7 +28,9 @@
 //! message (its occurrences are sent as they came, and of two entries with one key parsers keep the later one), oneofs
 //! within folded messages, removal of map entries by a field `removed`. A schema does all of these.
 //!
-//! Everything is bounded by [`StateLimits::state_bytes`]: beyond it the oldest occurrences and entries go, counted.
+//! Everything is bounded by [`StateLimits::state_bytes`]: beyond it the oldest occurrences and entries go, counted. If a
+//! state may not grow for another reason, such as a client's quota or low memory, an update that would make it grow is
+//! refused and nothing is lost.
 //!
 //! [`StateLimits::state_bytes`]: super::StateLimits::state_bytes
 //! [`StateLimits::verbatim_occurrences`]: super::StateLimits::verbatim_occurrences
@@ -43,10 +45,10 @@ use super::tree::{MAP_BYTES, MESSAGE_BYTES, Message, Stamp, Usage, Value};
 use super::wire::{self, BYTES, Raw, Reader, VARINT, wire_of};
 
 /// The interpretation of an occurrence that reads like a map entry.
-struct EntryLike<'a> {
-    key: KeyRef<'a>,
+pub(super) struct EntryLike<'a> {
+    pub(super) key: KeyRef<'a>,
     value_tag: u32,
-    value: Raw<'a>,
+    pub(super) value: Raw<'a>,
 }
 
 impl Merge<'_> {
@@ -276,7 +278,7 @@ fn age(map: &Map) -> Option<Stamp> {
 }
 
 /// Whether the bytes are one key, a number or text, and one value.
-fn entry_like(content: &[u8]) -> Option<EntryLike<'_>> {
+pub(super) fn entry_like(content: &[u8]) -> Option<EntryLike<'_>> {
     let mut reader = Reader::new(content);
     let key = match reader.field().ok()?? {
         (tag, Raw::Scalar(number)) if tag == wire::tag(1, VARINT) => KeyRef::Number(number),
@@ -287,11 +289,11 @@ fn entry_like(content: &[u8]) -> Option<EntryLike<'_>> {
     (value_tag >> 3 == 2 && reader.rest.is_empty()).then_some(EntryLike { key, value_tag, value })
 }
 
-fn reads_like_message(content: &[u8]) -> bool {
+pub(super) fn reads_like_message(content: &[u8]) -> bool {
     !content.is_empty() && !reads_like_text(content) && is_message(content)
 }
 
-fn is_message(content: &[u8]) -> bool {
+pub(super) fn is_message(content: &[u8]) -> bool {
     let mut reader = Reader::new(content);
     loop {
         match reader.field() {
@@ -312,7 +314,7 @@ fn is_text(content: &[u8]) -> bool {
 }
 
 /// The numbers of the length-delimited fields that occur more than once, as bits; all from 63 on share one.
-fn repeated_numbers(bytes: &[u8]) -> u64 {
+pub(super) fn repeated_numbers(bytes: &[u8]) -> u64 {
     let (mut once, mut twice) = (0_u64, 0_u64);
     let mut reader = Reader::new(bytes);
     while let Some((tag, _)) = reader.next() {
