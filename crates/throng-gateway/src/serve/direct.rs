@@ -97,7 +97,7 @@ impl Direct {
 
     /// Writes the rest and all that waits, however long the peer takes.
     async fn write_all(&mut self, queue: &Queue) -> io::Result<()> {
-        self.socket.write_all(&self.rest).await?;
+        queue.writing(self.socket.write_all(&self.rest)).await?;
         queue.written(self.rest.len());
         self.rest = Vec::new();
         while let Some(entries) = queue.take() {
@@ -119,7 +119,7 @@ impl Direct {
             }
             queue.hold(self.held_bytes());
             self.door.counters().count_sent(1, self.rest.len());
-            self.socket.write_all(&self.rest).await?;
+            queue.writing(self.socket.write_all(&self.rest)).await?;
             queue.written(left - packets.rest().len());
             left = packets.rest().len();
         }

@@ -1,7 +1,10 @@
 //! Data that waits to be written to one connection: the engine adds it, the connection's task writes it.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::Notify;
 
@@ -48,6 +51,8 @@ struct State {
     holding: Holding,
     /// The bytes that the kernel buffers before it accepts no more.
     kernel: Holding,
+    /// The kernel takes no more of what the task writes.
+    is_kernel_full: bool,
     ending: Option<Ending>,
     /// The socket, if entries need not wait for a task and the task does not have it.
     direct: Option<Direct>,
@@ -84,7 +89,7 @@ impl Queue {
         let holding = Holding::new(memory, Part::Queues, 0);
         let kernel = Holding::new(memory, Part::Sockets, 0);
         let (pieces, taken) = (Pieces::default(), Taken::default());
-        let state = State { pieces, taken, holding, kernel, ending: None, direct: None };
+        let state = State { pieces, taken, holding, kernel, is_kernel_full: false, ending: None, direct: None };
         Arc::new(Queue {
             kernel_bytes,
             members,
@@ -106,6 +111,7 @@ impl Queue {
     pub(crate) fn attach(&self, direct: Direct) {
         let mut state = self.lock();
         state.direct = Some(direct);
+        state.is_kernel_full = false;
         state.taken = Taken::default();
         self.count(&mut state);
     }
@@ -117,6 +123,7 @@ impl Queue {
                 let mut state = self.lock();
                 let waits = !state.pieces.is_empty() || state.direct.as_ref().is_some_and(|d| d.rest_bytes() > 0);
                 if waits && let Some(direct) = state.direct.take() {
+                    state.is_kernel_full = direct.rest_bytes() > 0;
                     state.taken.bytes = direct.rest_bytes();
                     state.taken.buffer_bytes = direct.held_bytes();
                     self.count(&mut state);
@@ -167,6 +174,27 @@ impl Queue {
         let mut state = self.lock();
         if state.taken.buffer_bytes != buffer_bytes {
             state.taken.buffer_bytes = buffer_bytes;
+            self.count(&mut state);
+        }
+    }
+
+    /// Waits for a write of the task. While the kernel has no room for it, what the kernel keeps counts.
+    pub(crate) async fn writing<T>(&self, write: impl Future<Output = T>) -> T {
+        let mut write = pin!(write);
+        if let Poll::Ready(result) = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+            self.note_kernel(false);
+            return result;
+        }
+        self.note_kernel(true);
+        let result = write.await;
+        self.note_kernel(false);
+        result
+    }
+
+    fn note_kernel(&self, is_full: bool) {
+        let mut state = self.lock();
+        if state.is_kernel_full != is_full {
+            state.is_kernel_full = is_full;
             self.count(&mut state);
         }
     }
@@ -317,7 +345,9 @@ impl Queue {
             _ => self.queued_bytes().saturating_sub(waiting_bytes),
         };
         state.holding.set(state.pieces.held_bytes() + state.taken.held_bytes + buffer_bytes + beyond_bytes);
-        state.kernel.set(if waiting_bytes + beyond_bytes > 0 { self.kernel_bytes } else { 0 });
+        // What the task has not tried to write says nothing about the kernel.
+        let is_kernel_full = rest_bytes > 0 || state.is_kernel_full;
+        state.kernel.set(if is_kernel_full { self.kernel_bytes } else { 0 });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -368,6 +398,8 @@ impl port::Outbox for Outbox {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::super::pieces::ALLOCATION_BYTES;
     use super::*;
     use crate::engine::port::Outbox as _;
@@ -411,10 +443,8 @@ mod tests {
         let piece = 10_000 + ALLOCATION_BYTES;
         let list = counted() - piece;
         assert!(list <= 4 * size_of::<Piece>(), "{list}");
-        assert_eq!(memory.part_bytes(Part::Sockets), 70);
         let taken = block_on(queue.next()).expect("it waits");
         assert_eq!((taken.len(), counted()), (10_000, piece), "the task has it");
-        assert_eq!(memory.part_bytes(Part::Sockets), 70);
         queue.hold(300);
         assert_eq!(counted(), piece + 300, "and writes it with a buffer");
         outbox.send(&mut vec![2; 20_000]);
@@ -425,9 +455,30 @@ mod tests {
         assert_eq!(counted(), 20_480 + 300);
         queue.written(20_000);
         assert!(queue.take().is_none());
-        assert_eq!((counted(), memory.part_bytes(Part::Sockets)), (300, 0));
+        assert_eq!(counted(), 300);
         outbox.abandon();
         drop((outbox, queue));
+        assert_eq!(counted(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_kernel_that_takes_what_is_written_is_not_counted_as_full() {
+        let memory = Arc::<Memory>::default();
+        let queue = Queue::new(bound(100_000), None, (&memory, 70));
+        let counted = || memory.part_bytes(Part::Sockets);
+        let (mut writer, mut reader) = tokio::io::duplex(16);
+        Outbox(Arc::clone(&queue)).send(&mut vec![1; 10]);
+        assert_eq!(counted(), 0, "nobody has tried to write yet");
+        let entries = queue.next().await.expect("it waits");
+        queue.writing(writer.write_all(&entries)).await.expect("there is room");
+        assert_eq!(counted(), 0, "the peer has room");
+        let write = async { queue.writing(writer.write_all(&entries)).await.expect("there is room in the end") };
+        let read = async {
+            let full = counted();
+            reader.read_exact(&mut [0; 20]).await.expect("it comes");
+            full
+        };
+        assert_eq!(tokio::join!(write, read).1, 70, "the peer does not read");
         assert_eq!(counted(), 0);
     }
 

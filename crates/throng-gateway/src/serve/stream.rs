@@ -123,7 +123,7 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: &Out<'_>) -> End {
         let mut left = entries.len();
         while packets_out.write_next(out.manner.dialect(), &mut packets, &mut frames) {
             out.queue.hold(pieces::held_bytes(&frames) + packets_out.held_bytes());
-            if let Err(error) = writer.write_all(&frames).await {
+            if let Err(error) = out.queue.writing(writer.write_all(&frames)).await {
                 return end_of(&error);
             }
             out.count(frames.len(), left - packets.rest().len());
@@ -131,7 +131,7 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, out: &Out<'_>) -> End {
             frames.clear();
         }
         out.count_dropped(packets.dropped(), left);
-        if let Err(error) = writer.flush().await {
+        if let Err(error) = out.queue.writing(writer.flush()).await {
             return end_of(&error);
         }
         if frames.capacity() > KEPT_BYTES {

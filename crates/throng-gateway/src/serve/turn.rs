@@ -157,8 +157,9 @@ impl Turn {
     fn advance(&mut self) {
         let now = self.clock.now();
         self.heart.beat(now);
-        self.engine.advance(now);
+        // Before more is queued: by now most of what was queued last time has gone out.
         self.keep_to_the_budget();
+        self.engine.advance(now);
     }
 
     /// Sees to it that no more memory is used than allowed.

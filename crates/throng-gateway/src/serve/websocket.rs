@@ -175,7 +175,7 @@ where
                 copy_bytes = (2 * copy_bytes).max(bytes + MESSAGE_HEAD_BYTES);
             }
             out.queue.hold(copy_bytes + packets_out.held_bytes());
-            if let Err(error) = sink.send(Message::Binary(Bytes::from(frame))).await {
+            if let Err(error) = out.queue.writing(sink.send(Message::Binary(Bytes::from(frame)))).await {
                 return end_of(&error);
             }
             out.count(bytes, left - packets.rest().len());
