@@ -1,7 +1,9 @@
 //! Names that misbehaved and are banned for a while.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use throng_wire::Time;
@@ -13,7 +15,10 @@ use super::port::Side;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Who {
     pub(super) side: Side,
-    pub(super) name: String,
+    /// The beginning of the name, for operators. Peers choose their names, and thousands of them are remembered.
+    pub(super) name: Arc<str>,
+    /// Of the whole name. A peer that finds two names with the same hash gets its own network banned under both.
+    name_hash: u64,
     /// An IPv4 address, or the 64 bits of an IPv6 address that a subscriber of a network has.
     network: IpAddr,
 }
@@ -24,8 +29,17 @@ impl Who {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         };
-        Who { side, name: name.to_owned(), network }
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Who { side, name: beginning(name).into(), name_hash: hasher.finish(), network }
     }
+}
+
+/// So much of a name is remembered.
+const NAME_CHARS_MAX: usize = 64;
+
+fn beginning(name: &str) -> &str {
+    name.char_indices().nth(NAME_CHARS_MAX).map_or(name, |(end, _)| &name[..end])
 }
 
 /// Names that are refused. Hashed with the standard library's keyed hash: peers choose their names.
@@ -60,10 +74,11 @@ impl Blocked {
         refused.map(move |(who, until)| (who, until.since(now)))
     }
 
-    /// Refuses a name at a door no longer, wherever it comes from. Whether it was refused.
+    /// Refuses a name at a door no longer, wherever it comes from. Of longer names the first 64 characters count. Whether it
+    /// was refused.
     pub(super) fn forgive(&mut self, side: Side, name: &str) -> bool {
         let before = self.until.len();
-        self.until.retain(|who, _| who.side != side || who.name != name);
+        self.until.retain(|who, _| who.side != side || *who.name != *beginning(name));
         self.until.len() < before
     }
 
@@ -107,6 +122,16 @@ mod tests {
         assert!(!blocked.contains(&at(Side::Server, "ada", "203.0.113.7:4711"), Time(150)), "that is another door");
         assert!(!blocked.contains(&who("ada"), Time(200)));
         assert!(blocked.until.is_empty() && blocked.order.is_empty());
+    }
+
+    #[test]
+    fn long_names_are_told_apart_and_only_their_beginning_is_remembered() {
+        let mut blocked = Blocked::default();
+        let names = ["x", "y"].map(|end| "ä".repeat(2_000) + end);
+        blocked.add(who(&names[0]), Time(100), 10);
+        assert!(blocked.contains(&who(&names[0]), Time(1)) && !blocked.contains(&who(&names[1]), Time(1)));
+        assert!(blocked.iter(Time(1)).all(|(who, _)| who.name.chars().count() <= NAME_CHARS_MAX));
+        assert!(blocked.forgive(Side::Client, &names[0]) && !blocked.contains(&who(&names[0]), Time(1)));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Engine {
         }
         let who = Who::new(self.connection(from).side, &auth.player_identifier_token, self.connection(from).address);
         if self.blocked.contains(&who, self.now) {
-            self.notice(from, who.name, "blocked");
+            self.notice(from, auth.player_identifier_token, "blocked");
             return Err(Refusal::Limit("blocked"));
         }
         // There is never more than one question for each connection.

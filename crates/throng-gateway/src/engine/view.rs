@@ -180,7 +180,7 @@ impl Engine {
     /// Banned names, up to `limit` of them.
     pub fn blocked_names(&self, limit: usize) -> Vec<BlockedName> {
         let names = self.blocked.iter(self.now).take(limit);
-        names.map(|(who, left)| BlockedName { side: who.side, player: who.name.clone(), left }).collect()
+        names.map(|(who, left)| BlockedName { side: who.side, player: who.name.to_string(), left }).collect()
     }
 
     /// Forgives a name at a door. Whether there was anything to forgive.
