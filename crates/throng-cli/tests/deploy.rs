@@ -228,8 +228,8 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
 /// what the process then uses, a test of the gateway's memory shows; here the settings have to fit into it.
 #[test]
 fn what_the_pods_settings_promise_fits_into_its_memory() {
-    /// Memory of a silent connection, over any transport that is deployed.
-    const CONNECTION_BYTES: u64 = 16 << 10;
+    /// What the gateway counts for a silent connection of the transport that needs most.
+    const CONNECTION_BYTES: u64 = 32 << 10;
     /// Bytes that an event that waits for the engine may hold.
     const EVENT_BYTES: u64 = 2 << 10;
     let deployment = read("k8s/deployment.yaml");
