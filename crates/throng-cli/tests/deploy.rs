@@ -228,7 +228,7 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
 /// what the process then uses, a test of the gateway's memory shows; here the settings have to fit into it.
 #[test]
 fn what_the_pods_settings_promise_fits_into_its_memory() {
-    /// What the gateway counts for a silent connection of the transport that needs most.
+    /// Bytes that the gateway counts for a silent connection of its most expensive transport.
     const CONNECTION_BYTES: u64 = 32 << 10;
     /// Bytes that an event that waits for the engine may hold.
     const EVENT_BYTES: u64 = 2 << 10;

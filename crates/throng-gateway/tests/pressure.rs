@@ -1,4 +1,4 @@
-//! What happens while little memory is left: who is refused what, what stays as it is, and who is disconnected.
+//! Behaviour while little memory is left: refusals, states that stay as they are, and the order of disconnections.
 
 use crate::stage::{Peer, Stage, every, open_settings, settings};
 use prost::Message as _;
@@ -47,7 +47,7 @@ fn under_pressure_a_state_stays_as_large_as_it_is_however_many_small_updates_com
         (1_000..6_000).for_each(|id| stage.update(&client, room, kind(object(id, 1))));
         assert_eq!(stage.engine.state_bytes(), before);
         assert_eq!((stage.refused("memory"), stage.refused("values_dropped")), (5_000, 0));
-        // What only takes the place of something goes on.
+        // Updates that only replace something are accepted.
         (1..=100).for_each(|id| stage.update(&client, room, kind(object(id, 20))));
         assert_eq!((stage.refused("memory"), stage.engine.state_bytes()), (5_000, before));
         stage.engine.set_pressure(Pressure::Nobody);
@@ -123,7 +123,7 @@ fn while_little_is_left_clients_get_nothing_new_and_world_servers_go_on() {
         assert_eq!(wishes(&mut stage, &client), of_client, "a client under {pressure:?}");
         assert_eq!(wishes(&mut stage, &master), of_server, "a server under {pressure:?}");
     }
-    // Who is here can still say what needs no memory.
+    // A message that needs no memory still arrives.
     stage.engine.set_pressure(Pressure::Everybody);
     stage.read(&master);
     stage.say_bytes(&client, Header::new(0, 100), vec![1]);
@@ -167,7 +167,7 @@ fn once_enough_is_free_nobody_else_is_ended() {
     stage.pass(2_000);
     let limit = stage.engine.memory_bytes() - 1;
     let mut ended = 0;
-    // As the engine's thread does it, for half a second.
+    // The engine's thread does the same, for half a second.
     for _ in 0..25 {
         let surplus = stage.engine.memory_bytes().saturating_sub(limit);
         if surplus > 0 {

@@ -101,7 +101,7 @@ impl Engine {
             self.end_for(key, EndCause::Stalled);
         }
         if ended > 0 {
-            // What they held is counted anew before anybody else is ended.
+            // Their memory is counted anew before anybody else is ended.
             self.counted.next = now;
         }
         ended

@@ -345,7 +345,7 @@ impl Queue {
             _ => self.queued_bytes().saturating_sub(waiting_bytes),
         };
         state.holding.set(state.pieces.held_bytes() + state.taken.held_bytes + buffer_bytes + beyond_bytes);
-        // What the task has not tried to write says nothing about the kernel.
+        // Entries that the task has not tried to write do not tell whether the kernel is full.
         let is_kernel_full = rest_bytes > 0 || state.is_kernel_full;
         state.kernel.set(if is_kernel_full { self.kernel_bytes } else { 0 });
     }
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(counted(), 0, "nobody has tried to write yet");
         let entries = queue.next().await.expect("it waits");
         queue.writing(writer.write_all(&entries)).await.expect("there is room");
-        assert_eq!(counted(), 0, "the peer has room");
+        assert_eq!(counted(), 0, "the peer has room for it");
         let write = async { queue.writing(writer.write_all(&entries)).await.expect("there is room in the end") };
         let read = async {
             let full = counted();

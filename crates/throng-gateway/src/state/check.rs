@@ -324,7 +324,7 @@ impl Growth<'_> {
             };
             self.usage.add(size_of::<Entry>() + INDEX_BYTES + text_bytes);
         } else if self.removes || self.options.remove_map_entries && removes_entry(self.schema, shape, raw) {
-            // What is removed makes room.
+            // A removal makes room.
             return;
         }
         self.value(found.map(|entry| &entry.value), shape.value(), raw);

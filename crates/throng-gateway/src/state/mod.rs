@@ -103,7 +103,7 @@ pub struct DataState {
 /// How one update is merged.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
-    /// What the state may grow by.
+    /// Bytes by which the state may grow.
     room_bytes: usize,
     /// The entries in it are removed.
     removes: bool,
@@ -166,9 +166,9 @@ impl DataState {
         self.merge_within(usize::MAX, (update, type_url), writer, now)
     }
 
-    /// The same if the state grows by at most `room_bytes`. With 0, only what takes the place of something is merged.
+    /// The same if the state grows by at most `room_bytes`. With 0, only updates that replace something are merged.
     ///
-    /// What an update needs is estimated; containers that grow may exceed `room_bytes` by a quarter of their size.
+    /// The growth is estimated; containers that grow may exceed `room_bytes` by a quarter of their size.
     pub fn merge_within(
         &mut self,
         room_bytes: usize,

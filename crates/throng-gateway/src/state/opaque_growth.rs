@@ -10,8 +10,8 @@ use super::opaque::{entry_like, is_message, reads_like_message, repeated_numbers
 use super::tree::{Field, MAP_BYTES, MESSAGE_BYTES, Message, Value, allocated};
 use super::wire::{Raw, Reader};
 
-/// Bytes of memory that the state would take more, at most; containers that grow may exceed this by a quarter. What is
-/// replaced by something shorter counts as staying.
+/// Bytes of memory that the state would take more, at most; containers that grow may exceed this by a quarter. A value
+/// that is replaced by a shorter one counts as unchanged.
 pub(super) fn bytes(root: &Message, update: &[u8], limits: &StateLimits) -> usize {
     let mut growth = Growth { limits, bytes: 0 };
     let mut seen = HashSet::new();
