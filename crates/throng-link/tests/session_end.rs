@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::session_pair::{CLIENT, Link, Pair, SERVER};
+use crate::session_pair::{CLIENT, Link, Pair, SERVER, packet};
 use throng_link::session::{
-    CloseCause, CloseCode, CloseReason, Envelope, LaneId, Rest, SendError, Session, SessionOptions,
+    CloseCause, CloseCode, CloseReason, Delivery, Envelope, LaneId, PacketError, Rest, SendError, Session,
+    SessionOptions,
 };
+use throng_wire::Time;
 
 #[test]
 fn the_reason_of_a_close_arrives_even_when_half_of_the_packets_do_not() {
@@ -80,4 +82,31 @@ fn the_deadline_is_when_something_happens_and_not_before() {
         }
         pair.step();
     }
+}
+
+#[test]
+fn a_game_that_reads_no_messages_for_a_minute_stays_connected_and_knows_what_has_arrived() {
+    let options = Arc::new(SessionOptions { inbox_messages: 1, ..SessionOptions::default() });
+    let mut server = Session::new(Arc::clone(&options), Time(0)).expect("good options");
+    let mut client = Session::new(options, Time(0)).expect("good options");
+    let now = Time(10_000);
+    let mut told = Vec::new();
+    for sequence in 0..2 {
+        let asked = packet(&mut client, now, sequence, 0);
+        server.handle_packet(now, sequence, &asked).expect("it is honest");
+        server.send(LaneId(0), b"news").expect("room");
+        told = packet(&mut server, now, sequence, 0);
+        let refused = (sequence > 0).then_some(PacketError::InboxFull);
+        assert_eq!(client.handle_packet(now, sequence, &told).err(), refused);
+        assert_eq!(client.poll_delivery(), Some((sequence, Delivery::Delivered)), "the packet acknowledges it");
+    }
+    for second in 2..60 {
+        let now = Time::from_secs(second);
+        assert_eq!(client.handle_packet(now, second, &told).err(), Some(PacketError::InboxFull));
+        client.handle_timeout(now);
+        assert_eq!(client.poll_close(), None, "after {second} s");
+    }
+    assert_eq!(client.poll_message(), Some((LaneId(0), b"news".to_vec())));
+    client.handle_packet(Time::from_secs(60), 60, &told).expect("there is room again");
+    assert_eq!(client.poll_message(), Some((LaneId(0), b"news".to_vec())));
 }

@@ -29,7 +29,7 @@ impl Session {
     ///
     /// # Errors
     /// The packet breaks the protocol, and the session should be closed: what stood before the fault may have taken
-    /// effect. With [`PacketError::InboxFull`] the packet counts as not received and nothing else is wrong.
+    /// effect. With [`PacketError::InboxFull`] only its acknowledgement counts, and nothing else is wrong.
     pub fn handle_packet<'a>(
         &mut self,
         now: Time,
@@ -83,13 +83,18 @@ impl Session {
         bytes: &'a [u8],
     ) -> Result<PacketInfo<'a>, PacketError> {
         let payload = Payload::read(bytes)?;
-        if !payload.messages.is_empty() && self.lanes.is_inbox_full() {
-            return Err(PacketError::InboxFull);
-        }
         let ack = match &payload.ack {
             Some(ack) => Some((ack, self.flight.check(ack)?)),
             None => None,
         };
+        if !payload.messages.is_empty() && self.lanes.is_inbox_full() {
+            // The peer sends the messages again. That it is there, and what it has received, is known now.
+            self.last_received_at = now;
+            if let Some((ack, checked)) = ack {
+                self.take_ack(now, arrived, ack, checked);
+            }
+            return Err(PacketError::InboxFull);
+        }
         if payload.input_ack.is_some_and(|low| !self.inputs_out.on_processed(low)) {
             return Err(PacketError::AckOfUnsentInput);
         }
