@@ -54,3 +54,40 @@ fn a_backlog_of_messages_and_a_facet_that_fills_a_packet_do_not_block_each_other
         assert_eq!(got, MESSAGES as usize, "{rate} B/s");
     }
 }
+
+#[test]
+fn a_player_with_many_moving_units_gets_an_object_with_a_long_text() {
+    let mut options = WorldOptions::new(1);
+    options.server.client_bytes_per_s = 16_000;
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    world.server.subscribe(connection, ChannelKey::Global(0), 1).expect("room");
+    let far = |number: u32| Beacon { position: [500.0, number as f32, 1.0], ..Beacon::default() };
+    let spawn_unit =
+        |number| world.server.spawn_owned(far(number), Placement::Cell(0), Some(connection)).expect("room");
+    let units: Vec<_> = (0..100).map(spawn_unit).collect();
+    world.steps(60);
+    let (mut board, mut seen_after, mut unit_age) = (None, None, 0);
+    // Records take their half of the rate from the first tick on; the board comes later.
+    for tick in 1..=300u32 {
+        world.begin_step();
+        if tick == 60 {
+            board = Some(world.server.spawn(large(7), Placement::Channel(ChannelKey::Global(0))).expect("room"));
+        }
+        for &unit in &units {
+            let beacon = world.server.get_mut::<Beacon>(unit).expect("it is there");
+            beacon.number = tick;
+            beacon.position[0] = 500.0 + (tick % 100) as f32 / 10.0;
+        }
+        world.end_step();
+        let client = &world.guests[0].client;
+        let shown = |&unit: &_| client.get::<Beacon>(unit).map_or(0, |beacon| beacon.number);
+        unit_age = unit_age.max(units.iter().map(|unit| tick - shown(unit)).max().unwrap_or(0));
+        if seen_after.is_none() && board.and_then(|board| client.get::<Chat>(board)).is_some() {
+            seen_after = Some(tick - 60);
+        }
+    }
+    println!("the board is seen after {seen_after:?} ticks, and units are up to {unit_age} ticks old");
+    assert!(seen_after.is_some_and(|ticks| ticks <= 30), "the board is seen after {seen_after:?} ticks");
+    assert!(unit_age <= 30, "a unit is {unit_age} ticks old");
+}
