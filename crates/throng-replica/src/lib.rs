@@ -135,6 +135,6 @@ pub use log::ObjectLog;
 pub use objects::ReplicaObject;
 pub use own::ObjectsOutgoing;
 pub use piece::PIECE_MAX_BYTES;
-pub use replicator::{EntryTooLong, Placed, Placement, Replicator, ReplicatorOptions};
+pub use replicator::{EntryTooLong, Placed, Placement, RETENTION_TICKS_MAX, Replicator, ReplicatorOptions};
 pub use store::ObjectStore;
 pub use stream::{Stream, StreamStart, StreamSubscription};

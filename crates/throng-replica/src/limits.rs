@@ -36,6 +36,9 @@ pub enum LimitReached {
     /// There are as many channels as allowed.
     #[error("there are {0} channels already: raise the limit or use larger cells")]
     Channels(usize),
+    /// All slots of a channel are in use, or rest after the objects in them have gone.
+    #[error("a channel has {0} objects already, those gone lately included: use more channels or a shorter retention")]
+    Slots(usize),
     /// There are as many connections as allowed.
     #[error("there are {0} connections already")]
     Connections(usize),
@@ -74,6 +77,7 @@ impl LimitReached {
         match self {
             LimitReached::Entry(_) => "entry_too_long",
             LimitReached::Channels(_) => "channels",
+            LimitReached::Slots(_) => "slots",
             LimitReached::Connections(_) => "connections",
             LimitReached::Subscriptions(_) => "subscriptions",
             LimitReached::Subscribed => "subscribed",

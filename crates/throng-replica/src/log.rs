@@ -20,8 +20,8 @@ use crate::store::ObjectStore;
 
 const NIL: u32 = u32::MAX;
 
-/// Slots of one channel: what fits into the 24 bits of a complete segment's range.
-pub(crate) const SLOTS_MAX: usize = 1 << 24;
+/// Slots of one channel: what fits into the 24 bits of a complete segment's range. Fewer in unit tests, which fill one.
+pub(crate) const SLOTS_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 24 };
 
 /// Slots for which a cell takes memory when the first object comes: 3 KiB.
 const CELL_SLOTS: usize = 64;
@@ -156,10 +156,16 @@ impl ObjectLog {
         })
     }
 
+    /// Whether another facet can enter: there is a slot that is not in use, nor rests.
+    pub(crate) fn has_room(&mut self, now: Tick) -> bool {
+        self.bury(now);
+        !self.free.is_empty() || self.slots.len() < SLOTS_MAX
+    }
+
     /// Gives an object's facet a slot.
     ///
     /// # Panics
-    /// If the channel holds 2^24 slots: the store's object limit is below that.
+    /// If there is no room: ask [`has_room`](Self::has_room).
     pub(crate) fn enter(&mut self, object: u32, facet: Facet, now: Tick) -> u32 {
         self.bury(now);
         if self.cell.is_some() && self.slots.is_empty() {

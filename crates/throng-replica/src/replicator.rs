@@ -10,7 +10,7 @@ use crate::grid::{CellGrid, GridError, GridShape};
 use crate::hub::{ChannelIndex, ConnectionSlot, Executor, Hub};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
-use crate::log::{Fate, MOVE_MAX_CELLS, ObjectLog};
+use crate::log::{Fate, MOVE_MAX_CELLS, ObjectLog, SLOTS_MAX};
 use crate::own::ObjectsOutgoing;
 use crate::store::{Home, ObjectStore};
 
@@ -24,6 +24,9 @@ pub enum Placement {
     /// In this channel, wherever it stands.
     Channel(ChannelKey),
 }
+
+/// The longest [`ReplicatorOptions::retention_ticks`]: eighteen minutes at 60 ticks per second.
+pub const RETENTION_TICKS_MAX: u32 = 65_536;
 
 /// Sizes and times of a [`Replicator`].
 ///
@@ -43,7 +46,7 @@ pub struct ReplicatorOptions {
     /// Objects at once; at most 2^24.
     pub objects: usize,
     /// How long a slot of a channel rests after its occupant has gone, and tombstones are kept. Longer serves slower
-    /// clients without complete frames, shorter keeps slot numbers small.
+    /// clients without complete frames, shorter keeps slot numbers small. At most [`RETENTION_TICKS_MAX`].
     pub retention_ticks: u32,
     /// The tick before the first.
     pub first_tick: Tick,
@@ -183,7 +186,7 @@ impl Replicator {
             ownership: Vec::new(),
             placed: Vec::new(),
             misplaced: Vec::new(),
-            retention_ticks: options.retention_ticks.max(1),
+            retention_ticks: options.retention_ticks.clamp(1, RETENTION_TICKS_MAX),
             now: options.first_tick,
         }
     }
@@ -473,6 +476,12 @@ impl Replicator {
             return Ok(());
         }
         let target = wanted.map(|key| self.channel(key)).transpose()?;
+        if let Some(channel) = target {
+            let now = self.change_tick();
+            if !self.hub.state_mut(channel).has_room(now) {
+                return Err(LimitReached::Slots(SLOTS_MAX));
+            }
+        }
         let from = home.map(|home| self.hub.key(ChannelIndex(home.channel)));
         if let Some(home) = self.leave(id, facet, fate_of(from, wanted))
             && facet == Facet::Public
@@ -556,4 +565,45 @@ fn fate_of(from: Option<ChannelKey>, to: Option<ChannelKey>) -> Fate {
     let cells: [i32; 3] = std::array::from_fn(|axis| next[axis].wrapping_sub(cell[axis]));
     let is_near = grid == other && cells.iter().all(|cells| cells.unsigned_abs() <= u32::from(MOVE_MAX_CELLS));
     if is_near { Fate::Moved(cells.map(|cells| cells as i8)) } else { Fate::Left }
+}
+
+#[cfg(test)]
+mod tests {
+    use throng_schema::Replicate;
+
+    use super::*;
+
+    #[derive(Clone, Debug, Default, PartialEq, Replicate)]
+    struct Spark {
+        #[replicate(integer)]
+        heat: u8,
+    }
+
+    #[test]
+    fn a_channel_that_is_full_takes_no_object_until_the_slots_of_former_ones_have_rested() {
+        let schema = Arc::new(Schema::builder().kind::<Spark>().build().expect("a good schema"));
+        let options = ReplicatorOptions { retention_ticks: 100, ..Default::default() };
+        let mut server = Replicator::new(schema, options);
+        let (hall, yard) = (ChannelKey::Global(0), ChannelKey::Global(1));
+        server.begin_tick();
+        let spawn = |server: &mut Replicator, key| {
+            server.spawn(KindId(0), Placement::Channel(key), None, |to| Spark::default().quantise(to))
+        };
+        for _ in 0..SLOTS_MAX {
+            let spark = spawn(&mut server, hall).expect("room");
+            server.despawn(spark);
+        }
+        assert_eq!(spawn(&mut server, hall), Err(LimitReached::Slots(SLOTS_MAX)));
+        let waits = spawn(&mut server, yard).expect("room in another channel");
+        assert_eq!(server.set_placement(waits, Placement::Channel(hall)), Err(LimitReached::Slots(SLOTS_MAX)));
+        let home =
+            |server: &Replicator| server.hub_ref().key(server.home(waits, Facet::Public).expect("it has a home"));
+        assert_eq!(home(&server), yard);
+        for _ in 0..102 {
+            server.begin_tick();
+            server.plan();
+        }
+        assert_eq!(home(&server), hall, "the slots have rested");
+        assert!(spawn(&mut server, hall).is_ok());
+    }
 }

@@ -20,7 +20,9 @@ use throng_link::session::{
 };
 use throng_meter::{Subsystem, TickMeter, TickRecord};
 use throng_net::{BindError, Driver, DriverCounters, ReceiveError, SocketBuffers, UdpDriver, UdpOptions};
-use throng_replica::{ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, Replicator};
+use throng_replica::{
+    ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, RETENTION_TICKS_MAX, Replicator,
+};
 use throng_schema::{Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
@@ -768,6 +770,9 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     }
     if options.threads > 256 {
         return Err(StartError::Options("more than 256 threads are not possible"));
+    }
+    if options.replicator.retention_ticks > RETENTION_TICKS_MAX {
+        return Err(StartError::Options("the retention of a channel's slots must be at most 65,536 ticks"));
     }
     if options.grids.len() > 16 {
         return Err(StartError::Options("more than 16 grids are not possible"));

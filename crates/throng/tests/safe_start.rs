@@ -47,3 +47,16 @@ fn a_public_address_that_nobody_can_connect_to_is_an_error_at_the_start() {
         assert!(matches!(error, Some(StartError::BadPublicAddress { address: bad }) if bad == address), "{error:?}");
     }
 }
+
+#[test]
+fn a_retention_that_would_fill_the_channels_is_an_error_at_the_start() {
+    for (retention_ticks, is_possible) in [(1, true), (65_536, true), (65_537, false), (u32::MAX, false)] {
+        let mut options = options();
+        options.replicator.retention_ticks = retention_ticks;
+        let started = bind("127.0.0.1:0", options);
+        assert_eq!(started.is_ok(), is_possible, "{retention_ticks} ticks");
+        if let Err(error) = started {
+            assert!(error.to_string().contains("retention"), "{error}");
+        }
+    }
+}
