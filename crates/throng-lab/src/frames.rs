@@ -111,7 +111,7 @@ impl FrameLog {
         series
     }
 
-    /// The frames by their working time, in at most [`BARS`] bars.
+    /// The frames by their working time, in at most 60 bars.
     pub fn histogram(&self) -> FrameHistogram {
         let longest_ms = self.frames_ms.iter().map(|frame| frame.total).fold(0.0, f64::max);
         let width_ms = round_width(longest_ms / BARS as f64);
