@@ -94,6 +94,7 @@ fn whatever_spoils_a_run_is_named() {
     assert!(spoilt(|run| run.bots.connected = 3).contains("only 3 of 1000"));
     assert!(spoilt(|run| run.bots.disconnects = 2).contains("2 connections"));
     assert!(spoilt(|run| run.bots.state_mismatches = 1).contains("differed"));
+    assert!(spoilt(|run| run.bots.compared_in_play = 0).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.mismatches_in_play = 1).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.stalled = 1).contains("were stalled"));
     assert!(spoilt(|run| run.others_cpu_cores = Some(0.3)).contains("other programs used 0.30 cores"));
@@ -123,6 +124,16 @@ fn targets_and_published_figures_follow_the_scenario() {
     }
     assert!(of("dense").0 >= 3 && of("sparse").0 >= 1 && of("crowd-10k").0 >= 3);
     assert_eq!(of("mine"), (0, 0), "a scenario of one's own is compared with nothing");
+}
+
+#[test]
+fn a_run_without_neighbours_has_nothing_to_compare_while_it_moves() {
+    let mut run = RunSummary::example();
+    run.invalid_reasons.clear();
+    run.bots.compared_in_play = 0;
+    run.neighbours = Neighbours::default();
+    run.conclude();
+    assert!(run.valid, "{:?}", run.invalid_reasons);
 }
 
 #[test]
