@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::Args;
-use throng_gateway::serve::Gateway;
+use throng_gateway::serve::{Gateway, Signals};
 use throng_gateway::settings::{self, Settings, SettingsError};
 use throng_gateway::{files, log};
 use tracing::{error, info, warn};
@@ -26,6 +26,8 @@ pub(crate) struct GatewayArguments {
 
 /// Serves until SIGTERM or Ctrl-C; SIGHUP reads the files again.
 pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
+    // First of all: a signal that comes while files are read must not kill the process.
+    let signals = Signals::listen().map_err(|error| Failure::Run(error.into()))?;
     let settings = match settings::load(&arguments.words) {
         Ok(settings) => settings,
         Err(SettingsError::HelpWanted) => {
@@ -71,7 +73,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
             None
         }
     };
-    let end = gateway.run(read);
+    let end = gateway.run(signals, read);
     profiling.end();
     let was_quiet = end.map_err(|error| Failure::Run(error.into()))?;
     if !was_quiet {

@@ -8,5 +8,6 @@ mod gateway_link;
 mod gateway_log;
 mod gateway_memory;
 mod gateway_replay;
+mod gateway_told;
 mod lines;
 mod outage;

@@ -2,15 +2,18 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use throng_channeld::client::{Client, ClientOptions};
+use throng_channeld::proto::{ChannelType, CreateChannelMessage, CreateEntityChannelMessage};
+use throng_channeld::{Header, message_type};
+use throng_gateway::auth::AcceptAll;
 use throng_gateway::serve::{Gateway, Reason, ServeError, ServeOptions, Transport};
 use throng_gateway::settings;
 
-use crate::serving::{Serving, eventually, serve, soon, wait_for_end};
+use crate::serving::{Serving, eventually, serve, serve_with, soon, wait_for_end};
 
 fn with_page(options: &mut ServeOptions) {
     options.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -95,6 +98,46 @@ fn an_operator_sees_connections_and_channels_and_can_end_one() {
     wait_for_end(&mut eve);
     eventually("she is gone", || json(&serving, "/api/connections")["rows"].as_array().map(Vec::len) == Some(2));
     assert_eq!(post(&serving, "/kick", &body).status, 404);
+    serving.end();
+}
+
+const TWO_CELLS: &str = r#"{ "SpatialControllerType": "StaticGrid2D", "Config": {
+    "WorldOffsetX": 0, "WorldOffsetZ": 0, "GridWidth": 10, "GridHeight": 10, "GridCols": 2, "GridRows": 1,
+    "ServerCols": 1, "ServerRows": 1, "ServerInterestBorderSize": 0 } }"#;
+
+#[test]
+fn an_operator_sees_cells_with_their_entities_and_who_owns_them() {
+    const CELL: u32 = 0x1_0000;
+    const ENTITY: u32 = 0x8_0000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("world.json");
+    std::fs::write(&file, TWO_CELLS).expect("written");
+    let words = ["-chs=ue".to_owned(), format!("-scc={}", file.display())];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let serving = serve_with(Transport::Tcp, &words, Arc::new(AcceptAll), with_page);
+    let mut world =
+        Client::connect(serving.gateway.addresses()[0], ClientOptions::default()).expect("the door is open");
+    world.authenticate("cells", "", soon()).expect("servers are let in");
+    let create = CreateChannelMessage { channel_type: ChannelType::Spatial.into(), ..Default::default() };
+    world.send(Header::new(0, message_type::CREATE_SPATIAL_CHANNEL), &create).expect("connected");
+    world.wait_for(message_type::CREATE_SPATIAL_CHANNEL, soon()).expect("it owns the cells");
+    let entity = CreateEntityChannelMessage { entity_id: ENTITY, ..Default::default() };
+    world.send(Header::new(CELL, message_type::CREATE_ENTITY_CHANNEL), &entity).expect("connected");
+    world.wait_for(message_type::CREATE_ENTITY_CHANNEL, soon()).expect("it owns the entity");
+    let owner = Value::from(world.connection_id());
+    let cells = json(&serving, "/api/cells");
+    let cells = cells["rows"].as_array().expect("rows");
+    let counts: Vec<[&Value; 3]> =
+        cells.iter().map(|cell| [&cell["channel"], &cell["entities"], &cell["owner"]]).collect();
+    assert_eq!(counts, [[&CELL.into(), &1.into(), &owner], [&(CELL + 1).into(), &0.into(), &owner]]);
+    let entities = json(&serving, "/api/entities");
+    let row = &entities["rows"][0];
+    assert_eq!([&row["channel"], &row["cell"], &row["owner"]], [&ENTITY.into(), &CELL.into(), &owner]);
+    for (path, shown) in [("/cells", CELL), ("/entities", ENTITY)] {
+        let page = get(&serving, path);
+        assert!(page.body.contains(&shown.to_string()), "{path}: {}", page.body);
+    }
+    drop(world);
     serving.end();
 }
 

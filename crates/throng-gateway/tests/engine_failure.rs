@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serving::{bare, eventually, soon};
 use throng_channeld::client::{Client, ClientOptions};
 use throng_gateway::auth::{Check, Credentials, Provider};
-use throng_gateway::serve::{ServeError, Transport};
+use throng_gateway::serve::{ServeError, Signals, Transport};
 
 /// Panics in the engine's thread.
 struct Broken;
@@ -43,7 +43,7 @@ fn an_engine_that_panics_fails_the_probes_and_ends_the_gateway_with_its_cause() 
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("the engine"), "{path}: {answer}");
     }
     let begin = Instant::now();
-    let error = gateway.run(|| None).expect_err("it is over");
+    let error = gateway.run(Signals::listen().expect("signals"), || None).expect_err("it is over");
     assert!(matches!(&error, ServeError::Engine(text) if text == "a fault of ours"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(5), "there is nothing to wait for");
 }

@@ -121,25 +121,59 @@ impl Certificate {
         let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
         StreamOwned::new(connection, TcpStream::connect(address).expect("open"))
     }
+
+    /// Whether a login over an encrypted connection is answered.
+    fn is_let_in(&self, address: SocketAddr) -> bool {
+        let mut stream = self.connect(address);
+        stream.sock.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+        if stream.write_all(&auth_frame()).is_err() {
+            return false;
+        }
+        let mut reader = FrameReader::with_dialect(Dialect::Fixed);
+        let mut bytes = [0; 1_000];
+        loop {
+            let Ok(count @ 1..) = stream.read(&mut bytes) else { return false };
+            reader.push(&bytes[..count]).expect("it is short");
+            if let Some(frame) = reader.next_frame().expect("sound") {
+                let message = Messages::new(frame.payload).next().expect("one").expect("sound");
+                return message.msg_type == message_type::AUTH;
+            }
+        }
+    }
 }
 
 #[test]
 fn tls_encrypts_tcp() {
     let certificate = Certificate::new();
     let serving = serve(Transport::Tcp, |options| options.doors[1].tls = Some(certificate.files()));
-    let mut stream = certificate.connect(serving.address());
-    stream.sock.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
-    stream.write_all(&auth_frame()).expect("connected");
-    let mut reader = FrameReader::with_dialect(Dialect::Fixed);
-    let mut bytes = [0; 1_000];
-    let message = loop {
-        let count = stream.read(&mut bytes).expect("an answer");
-        reader.push(&bytes[..count]).expect("it is short");
-        if let Some(frame) = reader.next_frame().expect("sound") {
-            break Messages::new(frame.payload).next().expect("one").expect("sound");
-        }
-    };
-    assert_eq!(message.msg_type, message_type::AUTH);
+    assert!(certificate.is_let_in(serving.address()));
+    serving.end();
+}
+
+#[test]
+fn encrypted_connections_begin_at_a_limited_rate_and_those_that_would_wait_too_long_are_refused() {
+    const CROWD: u64 = 40;
+    let certificate = Certificate::new();
+    let serving = serve(Transport::Tcp, |options| {
+        let door = &mut options.doors[1];
+        door.tls = Some(certificate.files());
+        (door.limits.handshakes_per_s, door.limits.handshake) = (10, Duration::from_secs(1));
+    });
+    let crowd: Vec<TcpStream> = (0..CROWD)
+        .map(|_| {
+            let mut stream = TcpStream::connect(serving.address()).expect("the door is open");
+            // The first byte of a handshake.
+            stream.write_all(&[0x16]).expect("connected");
+            stream
+        })
+        .collect();
+    eventually("all have begun or were refused", || {
+        serving.refused(Reason::Busy) + serving.refused(Reason::HandshakeLate) >= CROWD
+    });
+    let refused = serving.refused(Reason::Busy);
+    assert!((CROWD / 2..CROWD).contains(&refused), "{refused} of {CROWD} were refused");
+    drop(crowd);
+    eventually("others get in afterwards", || certificate.is_let_in(serving.address()));
     serving.end();
 }
 

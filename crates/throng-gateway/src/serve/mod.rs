@@ -74,6 +74,7 @@ pub use memory::{Memory, Part};
 pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 pub use proxy::{ProxyError, ProxyHeader};
 pub use record::RecordingOptions;
+pub use signals::Signals;
 pub use throng_channeld::link::session_options as link_session_options;
 pub use tls::TlsError;
 

@@ -1,7 +1,9 @@
 //! Signals of the operating system: end, or reload the files.
 
+use std::io;
 use std::sync::Arc;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 use tracing::{error, info};
@@ -21,21 +23,43 @@ enum Told {
     Asked(ReloadRequest),
 }
 
-struct Signals {
+/// Receives SIGTERM, SIGINT and SIGHUP. From its creation on they do not end the process; a signal waits until
+/// [`Gateway::run`] takes it.
+pub struct Signals {
+    /// Its own, because it exists before the gateway does.
+    runtime: Runtime,
+    received: Received,
+}
+
+struct Received {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
+    /// Begins to receive them.
+    ///
+    /// # Errors
+    /// The system does not allow it.
+    pub fn listen() -> Result<Signals, ServeError> {
+        let listen = || -> io::Result<Signals> {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let received = {
+                let _inside = runtime.enter();
+                Received {
+                    terminate: signal(SignalKind::terminate())?,
+                    interrupt: signal(SignalKind::interrupt())?,
+                    hang_up: signal(SignalKind::hangup())?,
+                }
+            };
+            Ok(Signals { runtime, received })
+        };
+        listen().map_err(ServeError::Signals)
     }
+}
 
+impl Received {
     async fn next(&mut self) -> Told {
         tokio::select! {
             _ = self.terminate.recv() => Told::Terminate,
@@ -52,13 +76,13 @@ impl Gateway {
     ///
     /// # Errors
     /// The engine has failed, and with it everything that it held in memory: the process should end, so that another one
-    /// is started. Or signals cannot be listened to.
-    pub fn run(mut self, mut read: impl FnMut() -> Option<Arc<Settings>>) -> Result<bool, ServeError> {
-        let runtime = self.runtime.as_ref().ok_or(ServeError::Ended)?.handle().clone();
-        let mut signals = {
-            let _inside = runtime.enter();
-            Signals::listen().map_err(ServeError::Signals)?
-        };
+    /// is started.
+    pub fn run(
+        mut self,
+        signals: Signals,
+        mut read: impl FnMut() -> Option<Arc<Settings>>,
+    ) -> Result<bool, ServeError> {
+        let Signals { runtime, received: mut signals } = signals;
         let mut engine_end = self.engine_end.clone();
         loop {
             let reloads = &mut self.reloads;
@@ -75,7 +99,7 @@ impl Gateway {
                 }
                 Some(Told::Interrupt) => break,
                 Some(Told::Terminate) => {
-                    self.limp(&mut signals);
+                    self.limp(&runtime, &mut signals);
                     break;
                 }
                 Some(Told::Reload) => drop(self.read_again(&mut read)),
@@ -87,8 +111,10 @@ impl Gateway {
     }
 
     /// Continues for a while, so that load balancers can notice the end. Another signal ends that.
-    fn limp(&self, signals: &mut Signals) {
-        let Some(runtime) = self.runtime.as_ref().filter(|_| !self.lame_duck.is_zero()) else { return };
+    fn limp(&self, runtime: &Runtime, signals: &mut Received) {
+        if self.lame_duck.is_zero() {
+            return;
+        }
         info!(ms = self.lame_duck.as_millis() as u64, "not ready any more; the doors close later");
         self.leaving.send_replace(true);
         let mut engine_end = self.engine_end.clone();
