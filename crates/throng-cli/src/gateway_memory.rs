@@ -44,7 +44,7 @@ fn look_after(memory: &Weak<Memory>) {
     }
 }
 
-/// What the process takes beside what is counted.
+/// Memory of the process that nothing counts.
 #[derive(Debug, Default)]
 struct Spare {
     /// The least of it so far: the program, its threads, what it does not count.

@@ -1,4 +1,4 @@
-//! What an operator tells a gateway that runs, or is about to: to end, and to read its files again.
+//! An operator can end a gateway, also while it starts, and can make it read its files again.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use throng_replica::{ChannelKey, GridShape, HubLimits, LimitReached, Placement, Replicator, ReplicatorOptions};
 use throng_schema::{Facet, Replicate, Schema};
+use throng_wire::ObjectId;
 
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 struct Cart {
@@ -11,17 +12,26 @@ struct Cart {
     position: [f32; 3],
 }
 
-#[test]
-fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
+fn cart(x_m: f32) -> Cart {
+    Cart { position: [x_m, 1.0, 1.0] }
+}
+
+/// A server with room for two channels, and an object in each of them.
+fn full_server() -> (Replicator, [ObjectId; 2]) {
     let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
     let limits = HubLimits { channels: 2, ..HubLimits::default() };
     let mut server = Replicator::new(schema, ReplicatorOptions { limits, retention_ticks: 4, ..Default::default() });
     server.add_grid(GridShape::stacked([8.0; 3])).expect("a good grid");
     let kind = server.store().schema().kind_id::<Cart>().expect("in the schema");
-    let cart = |x_m: f32| Cart { position: [x_m, 1.0, 1.0] };
     server.begin_tick();
-    let stays = server.spawn(kind, Placement::Cell(0), None, |to| cart(1.0).quantise(to)).expect("room");
-    let moves = server.spawn(kind, Placement::Cell(0), None, |to| cart(9.0).quantise(to)).expect("room");
+    let carts =
+        [1.0, 9.0].map(|x_m| server.spawn(kind, Placement::Cell(0), None, |to| cart(x_m).quantise(to)).expect("room"));
+    (server, carts)
+}
+
+#[test]
+fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
+    let (mut server, [stays, moves]) = full_server();
     let refused = server.update(moves, |to| cart(21.0).quantise(to));
     assert_eq!(refused, Err(LimitReached::Channels(2)));
     let cell_of = |server: &Replicator| {
@@ -40,15 +50,7 @@ fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
 
 #[test]
 fn an_object_that_could_not_be_hidden_is_hidden_when_there_is_room() {
-    let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
-    let limits = HubLimits { channels: 2, ..HubLimits::default() };
-    let mut server = Replicator::new(schema, ReplicatorOptions { limits, retention_ticks: 4, ..Default::default() });
-    server.add_grid(GridShape::stacked([8.0; 3])).expect("a good grid");
-    let kind = server.store().schema().kind_id::<Cart>().expect("in the schema");
-    let cart = |x_m: f32| Cart { position: [x_m, 1.0, 1.0] };
-    server.begin_tick();
-    let stays = server.spawn(kind, Placement::Cell(0), None, |to| cart(1.0).quantise(to)).expect("room");
-    let hides = server.spawn(kind, Placement::Cell(0), None, |to| cart(9.0).quantise(to)).expect("room");
+    let (mut server, [stays, hides]) = full_server();
     assert_eq!(server.set_placement(hides, Placement::Entity), Err(LimitReached::Channels(2)));
     server.despawn(stays);
     for _ in 0..8 {

@@ -21,7 +21,7 @@ impl Place {
     }
 }
 
-/// What a table is asked by.
+/// The index of a row in its table.
 pub(super) trait Number: Copy {
     /// Counted from 0, without large gaps.
     fn number(self) -> usize;

@@ -127,7 +127,7 @@ impl Engine {
         true
     }
 
-    /// What is known of an entity is not kept any longer.
+    /// Forgets an entity.
     pub(super) fn drop_entity(&mut self, entity: u32) -> Option<Entity> {
         let entity = self.entities.remove(&entity)?;
         self.memory.forget(allocated(entity.object.len()) as u64, false);

@@ -1,4 +1,4 @@
-//! What has come over a connection and is no whole message yet, where a library keeps it.
+//! Counts the bytes of unfinished messages where a library keeps them.
 
 use std::io;
 use std::pin::Pin;
