@@ -273,19 +273,23 @@ fn what_the_kernel_drops_from_a_full_buffer_is_known() {
 fn a_datagram_that_waited_in_the_socket_says_when_it_came() {
     let mut receiver = server();
     let mut sender = UdpDriver::connect(receiver.local_address(), &UdpOptions::client()).expect("a free port");
-    let began = std::time::Instant::now();
-    sender.send(NOW, &Transmit::single(receiver.local_address(), b"hello")).expect("loopback");
-    let sent_within = began.elapsed();
-    while began.elapsed() < sent_within + std::time::Duration::from_millis(40) {
-        std::hint::spin_loop();
-    }
-    let now = Time::from_secs(50);
-    let mut arrivals = Vec::new();
-    receiver.receive(now, &mut |arrived, _, _| arrivals.push(now.since(arrived))).expect("loopback");
-    let waited = *arrivals.first().expect("it is there");
-    if cfg!(target_os = "linux") {
-        assert!(waited.as_millis() >= 40 && waited <= began.elapsed(), "{waited:?}");
-    } else {
-        assert!(waited <= began.elapsed());
-    }
+    let mut waits = Vec::new();
+    // The kernel begins to stamp a little after the first socket of the machine has asked for it, so the first datagrams
+    // may come without a time.
+    let is_stamped = (0..50).any(|_| {
+        let began = std::time::Instant::now();
+        sender.send(NOW, &Transmit::single(receiver.local_address(), b"hello")).expect("loopback");
+        let sent_within = began.elapsed();
+        while began.elapsed() < sent_within + std::time::Duration::from_millis(40) {
+            std::hint::spin_loop();
+        }
+        let now = Time::from_secs(50);
+        let mut arrivals = Vec::new();
+        receiver.receive(now, &mut |arrived, _, _| arrivals.push(now.since(arrived))).expect("loopback");
+        let waited = *arrivals.first().expect("it is there");
+        assert!(waited <= began.elapsed(), "{waited:?}");
+        waits.push(waited);
+        waited.as_millis() >= 40
+    });
+    assert!(is_stamped || cfg!(not(target_os = "linux")), "{waits:?}");
 }

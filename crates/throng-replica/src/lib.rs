@@ -113,6 +113,7 @@ mod own;
 mod own_view;
 mod piece;
 mod replicator;
+mod send_ticks;
 mod store;
 mod stream;
 mod subscription;

@@ -51,13 +51,16 @@ pub struct ObjectsOutgoing<'a> {
 impl Connection {
     /// [`Connection::begin_write`] for objects: what the connection owns goes before what it shares with others.
     pub fn begin_objects(&mut self, outgoing: ObjectsOutgoing<'_>, budget_bytes: usize) {
+        if !self.is_its_tick() {
+            return;
+        }
         self.own.begin(outgoing.store, budget_bytes / 2);
         self.begin_write(outgoing.shared, budget_bytes);
     }
 
     /// Whether there is anything left to write this tick.
     pub fn has_more_objects(&self) -> bool {
-        self.own.is_due || self.has_more()
+        self.is_its_tick() && (self.own.is_due || self.has_more())
     }
 
     /// [`Connection::write_packet`] for objects.

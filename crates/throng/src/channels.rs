@@ -59,7 +59,7 @@ impl Channels {
         replicator.begin_tick();
         Ok(Channels {
             replicator,
-            views: Views::new(grids, &options.grids, has_others),
+            views: Views::new(grids, options, has_others),
             seats: Vec::new(),
             ended: VecDeque::new(),
             retention_ticks: options.replicator.retention_ticks,
@@ -102,6 +102,15 @@ impl Channels {
     fn set_interval(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
         if let Some(connection) = self.replicator.hub().connection_mut(id) {
             connection.set_interval(subscription, interval_ticks);
+        }
+    }
+
+    /// Sends to the connection as often as its most frequent subscription needs it.
+    fn set_send_interval(&mut self, id: ConnectionId) {
+        let Some(view) = self.view(id) else { return };
+        let interval = view.shortest_explicit_interval().min(self.views.send_interval);
+        if let Some(connection) = self.replicator.hub().connection_mut(id) {
+            connection.set_send_interval(interval, id.index);
         }
     }
 }
@@ -209,10 +218,11 @@ impl Replication for Channels {
         let Some(view) = seat_in(&mut self.seats, id) else { return };
         view.is_live = true;
         self.replicator.admit(id);
-        let own = ChannelKey::Owner(id);
-        if let Some(subscription) = subscribe(&mut self.replicator, id, own, 1, OWN_WEIGHT) {
-            view.explicit.insert(own, (subscription, 1));
+        let (own, interval) = (ChannelKey::Owner(id), self.views.send_interval);
+        if let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) {
+            view.explicit.insert(own, (subscription, interval));
         }
+        self.set_send_interval(id);
     }
 
     fn disconnect(&mut self, id: ConnectionId) {
@@ -265,6 +275,7 @@ impl Replication for Channels {
         if let Some(view) = self.seat(id) {
             view.explicit_changed |= view.explicit.insert(key, (subscription, interval_ticks)).is_none();
         }
+        self.set_send_interval(id);
         Ok(())
     }
 
@@ -279,6 +290,7 @@ impl Replication for Channels {
             }
             _ => self.replicator.hub().unsubscribe(id, subscription),
         }
+        self.set_send_interval(id);
     }
 
     fn is_reader(&self, id: ConnectionId, key: ChannelKey) -> bool {

@@ -1,6 +1,7 @@
 //! The options of a server.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use throng_interest::Ring;
@@ -74,6 +75,7 @@ impl GridOptions {
 /// assert_eq!(defaults.second_connection, SecondConnection::Replace);
 /// assert!(defaults.public_addresses.is_empty()); // the address that it is bound to
 /// assert_eq!(defaults.tick_interval, Duration::from_micros(33_333)); // 30 ticks per second
+/// assert_eq!(defaults.send_interval_ticks, None); // as often as the nearest ring
 /// assert_eq!(defaults.max_clients, 1_024);
 /// assert_eq!(defaults.client_bytes_per_s, 64_000);
 /// assert_eq!(defaults.client_packets_per_s, 2_000);
@@ -107,6 +109,10 @@ pub struct ServerOptions {
     pub public_addresses: Vec<SocketAddr>,
     /// Time between ticks.
     pub tick_interval: Duration,
+    /// Ticks between two sends of state to one client; the clients are spread over these ticks. `None`: the interval of
+    /// the nearest ring, or every tick without a grid. A client that the game subscribes to something more frequent is
+    /// sent to as often as that. Messages leave in every tick.
+    pub send_interval_ticks: Option<NonZeroU16>,
     /// Number of clients at one time.
     pub max_clients: u32,
     /// The send budget for one client, in bytes per second with all headers down to IP.
@@ -155,6 +161,7 @@ impl ServerOptions {
             second_connection: SecondConnection::Replace,
             public_addresses: Vec::new(),
             tick_interval: Duration::from_micros(33_333),
+            send_interval_ticks: None,
             max_clients: 1_024,
             client_bytes_per_s: 64_000,
             client_packets_per_s: 2_000,

@@ -1,5 +1,7 @@
 //! The view of each connection: cells by distance, and the channels that follow from them.
 
+use std::num::NonZeroU16;
+
 use rustc_hash::FxHashMap;
 use throng_interest::{
     CellId, InterestError, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, Scratch, Shape, Sink, Sources, Viewer,
@@ -8,7 +10,7 @@ use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
-use crate::options::GridOptions;
+use crate::options::ServerOptions;
 
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
@@ -93,6 +95,11 @@ impl View {
             || matches!(&key, ChannelKey::Entity { object, facet: Facet::Others } if follows(object))
     }
 
+    /// The shortest interval of the subscriptions that the game has made, in ticks.
+    pub(crate) fn shortest_explicit_interval(&self) -> u16 {
+        self.explicit.values().map(|&(_, interval)| interval).min().unwrap_or(u16::MAX)
+    }
+
     /// Whether the client looks from within `radius_m` of a place.
     pub(crate) fn looks_from_within(&self, place: [f64; 3], radius_m: f64) -> bool {
         let is_near = |from: &[f64; 3]| {
@@ -135,6 +142,8 @@ pub(crate) struct GridView {
 /// The grids' rings, and how often a subscription was refused.
 pub(crate) struct Views {
     grids: Vec<GridView>,
+    /// Ticks between two sends of state to a client, unless the game subscribes it to something more frequent.
+    pub(crate) send_interval: u16,
     /// Where each grid's world ends, in metres.
     bounds_m: Vec<Option<[[f64; 3]; 2]>>,
     scratch: Scratch,
@@ -159,10 +168,13 @@ impl Views {
         self.grids.get(usize::from(grid)).map_or(1, |grid| grid.interest.rings().interval_ticks(ring) as u16)
     }
 
-    pub(crate) fn new(grids: Vec<GridView>, options: &[GridOptions], has_others: bool) -> Views {
-        let bounds_m = options.iter().map(|grid| grid.bounds_m).collect();
+    pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions, has_others: bool) -> Views {
+        let bounds_m = options.grids.iter().map(|grid| grid.bounds_m).collect();
+        let nearest_rings = grids.iter().map(|grid| grid.interest.rings().interval_ticks(0) as u16);
+        let send_interval = options.send_interval_ticks.map(NonZeroU16::get).or(nearest_rings.min()).unwrap_or(1);
         Views {
             grids,
+            send_interval,
             bounds_m,
             scratch: Scratch::new(),
             has_others,

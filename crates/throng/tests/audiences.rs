@@ -97,7 +97,7 @@ fn a_message_to_many_that_cannot_be_is_refused_before_anybody_is_sent_it() {
     let refusal = world.server.broadcast(0, &large).expect_err("too large");
     assert!(matches!(refusal, MessageError::Session(SendError::TooLarge { limit: 100, .. })), "{refusal}");
     world.steps(10);
-    assert_eq!(heard(&mut world), [vec![], vec![]]);
+    assert_eq!(heard(&mut world), [Vec::<u32>::new(), Vec::new()]);
     let refused = |world: &World| world.server.limits_reached().find(|(name, _)| *name == "messages_refused");
     assert_eq!(refused(&world), Some(("messages_refused", 0)));
 }

@@ -1,6 +1,6 @@
 //! Objects within a ring are seen, wherever the game puts objects and viewers.
 
-use throng::{ClientEvent, GridOptions, GridShape, InterestError, ObjectId, Placement, Ring, Shape};
+use throng::{ChannelKey, ClientEvent, GridOptions, GridShape, InterestError, ObjectId, Placement, Ring, Shape};
 use throng_testkit::{Beacon, for_seeds};
 
 use crate::harness::{World, WorldOptions};
@@ -266,4 +266,79 @@ fn viewpoints_and_shapes_that_cannot_be_are_errors_and_change_nothing() {
     assert_eq!(world.server.set_shapes(connection, &[ward]), Ok(()));
     assert_eq!(world.server.set_viewpoints(connection, &[[0.0; 3]; 2]), Ok(()));
     world.steps(3);
+}
+
+/// The steps, out of many, in which each client learned another position of its beacon.
+fn steps_with_news(world: &mut World, beacons: &[ObjectId]) -> Vec<Vec<usize>> {
+    let mut news = vec![Vec::new(); beacons.len()];
+    let position = |world: &World, number: usize| {
+        let client = &world.guests[number].client;
+        client.get::<Beacon>(beacons[number]).map(|beacon| beacon.position)
+    };
+    let mut seen: Vec<_> = (0..beacons.len()).map(|number| position(world, number)).collect();
+    for step in 0..60 {
+        for (number, &beacon) in beacons.iter().enumerate() {
+            let beacon = world.server.get_mut::<Beacon>(beacon).expect("it is there");
+            beacon.position = [1.0 + number as f32, 1.0 + (step % 7) as f32, 1.0];
+        }
+        world.step();
+        for number in 0..beacons.len() {
+            let now_seen = position(world, number);
+            if std::mem::replace(&mut seen[number], now_seen) != now_seen {
+                news[number].push(step);
+            }
+        }
+    }
+    news
+}
+
+#[test]
+fn clients_whose_nearest_ring_is_sent_every_second_tick_take_turns_with_everything_that_they_see_and_own() {
+    for is_owned in [false, true] {
+        let mut options = WorldOptions::new(9);
+        options.server.grids[0].rings = vec![Ring { radius_m: 30.0, interval_ticks: 2 }];
+        let mut world = World::with_guests(options, 2);
+        let beacons: Vec<ObjectId> = (0..2)
+            .map(|guest| {
+                let connection = world.connection(guest);
+                world.server.set_viewpoint(connection, [1.0; 3]);
+                let owner = is_owned.then_some(connection);
+                world.server.spawn_owned(Beacon::default(), Placement::Cell(0), owner).expect("room")
+            })
+            .collect();
+        world.steps(10);
+        let news = steps_with_news(&mut world, &beacons);
+        for steps in &news {
+            assert!((28..=31).contains(&steps.len()), "owned: {is_owned}, {news:?}");
+        }
+        assert!(news[0].iter().all(|step| !news[1].contains(step)), "owned: {is_owned}, {news:?}");
+    }
+}
+
+#[test]
+fn a_client_that_the_game_subscribes_to_something_frequent_is_sent_to_as_often_and_later_as_seldom_as_before() {
+    let mut options = WorldOptions::new(9);
+    options.server.grids[0].rings = vec![Ring { radius_m: 30.0, interval_ticks: 4 }];
+    let mut world = World::with_guests(options.clone(), 1);
+    let connection = world.connection(0);
+    let scores = ChannelKey::Custom(7);
+    let beacon = world.server.spawn(Beacon::default(), Placement::Channel(scores)).expect("room");
+    let news_with = |world: &mut World, interval_ticks: u16| {
+        world.server.subscribe(connection, scores, interval_ticks).expect("room");
+        world.steps(10);
+        steps_with_news(world, &[beacon])[0].len()
+    };
+    let counts = [4, 1, 2, 4].map(|interval_ticks| news_with(&mut world, interval_ticks));
+    for (count, expected) in counts.into_iter().zip([15, 60, 30, 15]) {
+        assert!(count.abs_diff(expected) <= 2, "{counts:?}");
+    }
+
+    // The option says it for all clients.
+    options.server.send_interval_ticks = std::num::NonZeroU16::new(1);
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    let own = world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(connection)).expect("room");
+    world.steps(10);
+    let news = steps_with_news(&mut world, &[own]);
+    assert!(news[0].len() >= 58, "its own is sent in every tick: {news:?}");
 }
