@@ -142,6 +142,8 @@ struct Due {
     score: u64,
     request: u32,
     subscription: u16,
+    /// Ticks since it was due, at most 65,535: so that writing need not look it up.
+    late_ticks: u16,
 }
 
 /// The result of a turn.
@@ -458,7 +460,8 @@ impl Connection {
         if request == NOTHING && lost_bytes == 0 {
             return 0;
         }
-        self.due.push_back(Due { score: 0, request, subscription: number as u16 });
+        let late_ticks = now.since(self.due_at[number]).min(u16::MAX.into()) as u16;
+        self.due.push_back(Due { score: 0, request, subscription: number as u16, late_ticks });
         bytes + lost_bytes.min(TURN_BYTES as usize)
     }
 
@@ -655,10 +658,10 @@ impl Connection {
     /// channels that the client knows, for which there is ample room.
     fn write_plain<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
         let now = outgoing.now;
-        while let Some(&Due { request, subscription: number, .. }) = self.due.front() {
+        while let Some(&Due { request, subscription: number, late_ticks, .. }) = self.due.front() {
             let index = usize::from(number);
             let subscription = &mut self.subscriptions[index];
-            if request >= NOTHING || subscription.stage != Stage::Open || !subscription.flight.announced {
+            if request >= NOTHING || subscription.stage != Stage::Open || !subscription.flight.is_announced() {
                 return;
             }
             let frame = outgoing.frame(request);
@@ -669,8 +672,7 @@ impl Connection {
             }
             self.due.pop_front();
             let bytes = (out.len - before) as u32;
-            let wait_ticks = now.since(self.due_at[index]);
-            self.counters.longest_wait_ticks = self.counters.longest_wait_ticks.max(wait_ticks);
+            self.counters.longest_wait_ticks = self.counters.longest_wait_ticks.max(late_ticks.into());
             self.counters.segments += 1;
             self.counters.object_updates += u64::from(segment.updates);
             self.counters.object_bytes += u64::from(bytes);
@@ -734,7 +736,7 @@ impl Connection {
                 }
                 return Turn::NoRoom;
             }
-            piece.named = !subscription.flight.announced;
+            piece.named = !subscription.flight.is_announced();
             self.counters.resent_segments += 1;
             self.counters.resent_bytes += (out.len - before) as u64;
             self.records.extend(resend.piece.take());
@@ -814,7 +816,7 @@ impl Connection {
                 segment: next_segment,
                 subscription: number,
                 parity: subscription.flight.depart(),
-                named: !subscription.flight.announced,
+                named: !subscription.flight.is_announced(),
             });
             turn_bytes += (out.len - before) as u32;
             next_segment += 1;
@@ -842,7 +844,9 @@ impl Connection {
                     free.push(piece.subscription);
                 }
             } else if subscription.is_incarnation(piece.opened) {
-                subscription.flight.announced |= piece.named;
+                if piece.named {
+                    subscription.flight.announce();
+                }
                 subscription.flight.settle(piece.parity);
             }
         });
@@ -965,7 +969,7 @@ fn name_of<'a, S: ChannelState>(
     scratch: &'a mut Vec<u8>,
 ) -> &'a [u8] {
     scratch.clear();
-    if !subscription.flight.announced {
+    if !subscription.flight.is_announced() {
         let mut w = BitWriter::new(scratch);
         outgoing.channels[subscription.channel as usize].key.name().encode(&mut w);
         w.finish();

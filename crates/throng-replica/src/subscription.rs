@@ -19,8 +19,8 @@ pub(crate) enum Stage {
     Closing,
 }
 
-/// 40 bytes: with a thousand connections of a hundred each, fetching them from memory is what planning costs. The short
-/// ticks are those that speak of something under way, which no connection survives for long.
+/// Half a cache line: with a thousand connections of a hundred each, fetching them from memory is what planning costs. The
+/// short ticks are those that speak of something under way, which no connection survives for long.
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
     pub(crate) channel: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Subscription {
     pub(crate) stage: Stage,
 }
 
-const _: () = assert!(size_of::<Subscription>() == 40);
+const _: () = assert!(size_of::<Subscription>() == 32);
 
 impl Subscription {
     pub(crate) fn open(channel: u32, interval_ticks: u16, weight: u8, opened: Tick) -> Subscription {
@@ -102,46 +102,49 @@ impl Subscription {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flight {
     basis: ShortTick,
-    younger_basis: ShortTick,
+    /// Ticks from the basis of the older generation to that of the younger. No frame begins so late that it does not fit:
+    /// the subscription is held back before. If one did, its generation would look older than it is, which is safe.
+    younger_after: u16,
     count: u16,
     younger_count: u16,
-    /// Which of the two generations is the older.
-    parity: bool,
-    /// The generation of the frame that is being sent.
-    frame_parity: bool,
-    /// The client is known to have the channel's name.
-    pub(crate) announced: bool,
+    /// Which of the two generations is the older, that of the frame that is being sent, and whether the client is known
+    /// to have the channel's name.
+    flags: u8,
 }
+
+/// Bits of [`Flight::flags`].
+const PARITY: u8 = 1;
+const FRAME_PARITY: u8 = 2;
+const ANNOUNCED: u8 = 4;
 
 impl Flight {
     /// A frame with changes since `basis` begins.
     fn begin(&mut self, basis: ShortTick) {
         if self.count == 0 {
             self.basis = basis;
-            self.frame_parity = self.parity;
-            return;
+            return self.set(FRAME_PARITY, self.parity());
         }
         if self.younger_count == 0 {
-            self.younger_basis = basis;
+            self.younger_after = basis.0.wrapping_sub(self.basis.0).min(u16::MAX.into()) as u16;
         }
-        self.frame_parity = !self.parity;
+        self.set(FRAME_PARITY, !self.parity());
     }
 
     /// A segment of the frame that began last is written. Returns the generation to remember.
     pub(crate) fn depart(&mut self) -> bool {
-        if self.frame_parity != self.parity && self.count == 0 {
+        if self.frame_parity() != self.parity() && self.count == 0 {
             self.rotate();
         }
-        match self.frame_parity == self.parity {
+        match self.frame_parity() == self.parity() {
             true => self.count = self.count.saturating_add(1),
             false => self.younger_count = self.younger_count.saturating_add(1),
         }
-        self.frame_parity
+        self.frame_parity()
     }
 
     /// A segment is delivered, or no longer needed.
     pub(crate) fn settle(&mut self, parity: bool) {
-        if parity != self.parity {
+        if parity != self.parity() {
             self.younger_count = self.younger_count.saturating_sub(1);
             return;
         }
@@ -152,14 +155,35 @@ impl Flight {
     }
 
     fn rotate(&mut self) {
-        self.parity = !self.parity;
-        self.basis = self.younger_basis;
+        self.set(PARITY, !self.parity());
+        self.basis = ShortTick(self.basis.0.wrapping_add(self.younger_after.into()));
         self.count = std::mem::take(&mut self.younger_count);
     }
 
     /// Since when the client may lack something; `None` when everything sent was delivered.
     pub(crate) fn oldest_basis(&self) -> Option<ShortTick> {
         (self.count > 0).then_some(self.basis)
+    }
+
+    /// Whether the client is known to have the channel's name.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.flags & ANNOUNCED != 0
+    }
+
+    pub(crate) fn announce(&mut self) {
+        self.set(ANNOUNCED, true);
+    }
+
+    fn parity(&self) -> bool {
+        self.flags & PARITY != 0
+    }
+
+    fn frame_parity(&self) -> bool {
+        self.flags & FRAME_PARITY != 0
+    }
+
+    fn set(&mut self, flag: u8, to: bool) {
+        self.flags = self.flags & !flag | if to { flag } else { 0 };
     }
 }
 
@@ -202,6 +226,17 @@ mod tests {
         flight.settle(sent);
         flight.settle(sent);
         assert_eq!(flight.oldest_basis(), None);
+    }
+
+    #[test]
+    fn a_generation_that_begins_very_much_later_than_the_one_before_looks_older_than_it_is() {
+        let mut flight = Flight::default();
+        flight.begin(ShortTick(u32::MAX - 1));
+        let first = flight.depart();
+        flight.begin(ShortTick(100_000));
+        flight.depart();
+        flight.settle(first);
+        assert_eq!(flight.oldest_basis(), Some(ShortTick((u32::MAX - 1).wrapping_add(65_535))));
     }
 
     #[test]
