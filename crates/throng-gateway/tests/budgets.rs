@@ -10,7 +10,7 @@ use throng_channeld::proto::{
     RemoveChannelMessage, UnsubscribedFromChannelMessage,
 };
 use throng_channeld::{Header, message_type};
-use throng_gateway::engine::port::Side;
+use throng_gateway::engine::port::{EndCause, Side};
 
 const CREATE: Header = Header { channel_id: 0, broadcast: 0, stub_id: 0, msg_type: message_type::CREATE_CHANNEL };
 
@@ -332,4 +332,55 @@ fn a_player_is_not_shut_out_by_who_misbehaves_under_its_name() {
     };
     assert_ne!(login(&mut stage, "127.0.0.1:40001"), 0, "not from where it came from");
     assert_eq!(login(&mut stage, "198.51.100.7:40000"), 0, "the player herself");
+}
+
+#[test]
+fn lost_connections_that_are_waited_for_count_as_memory_until_they_are_given_up() {
+    let mut stage = stage_with(&["client_resume_ms=60000", "max_unauthenticated_ms=0"]);
+    let owner = stage.master();
+    let rooms: Vec<u32> = (0..500).map(|_| stage.create(&owner, ChannelType::Subworld, None)).collect();
+    let empty = stage.engine.memory_bytes();
+    for number in 0..20 {
+        let client = stage.join_as(Side::Client, &format!("{number} {}", "n".repeat(4_000)));
+        rooms.iter().for_each(|&room| stage.subscribe(&owner, &client, room, every(1_000)));
+        stage.drop_connection(&client, EndCause::Lost);
+    }
+    stage.pass(2_000);
+    let kept = stage.engine.memory_bytes() - empty;
+    // Names of 4 KB in three tables, and 500 subscriptions of at least 24 bytes each.
+    assert!((20 * (12_000 + 500 * 24)..20 * (14_000 + 500 * 90)).contains(&kept), "{kept} bytes");
+    stage.read(&owner);
+    stage.pass(62_000);
+    assert_eq!(stage.engine.memory_bytes(), empty);
+}
+
+#[test]
+fn long_names_count_as_memory_while_their_bearers_are_connected() {
+    let mut stage = stage_with(&[]);
+    let empty = stage.engine.memory_bytes();
+    let peers: Vec<Peer> =
+        (0..10).map(|number| stage.join_as(Side::Client, &format!("{number} {}", "n".repeat(4_000)))).collect();
+    stage.pass(2_000);
+    let named = stage.engine.memory_bytes() - empty;
+    assert!((80_000..90_000).contains(&named), "{named} bytes");
+    peers.iter().for_each(|peer| stage.drop_connection(peer, EndCause::PeerClosed));
+    stage.pass(2_000);
+    assert_eq!(stage.engine.memory_bytes(), empty);
+}
+
+#[test]
+fn field_masks_count_as_memory() {
+    let mut stage = stage_with(&[]);
+    let (owner, client) = (stage.master(), stage.client());
+    let room = stage.create(&owner, ChannelType::Subworld, None);
+    stage.pass(2_000);
+    let empty = stage.engine.memory_bytes();
+    let masks = |letter: &str| (0..32).map(|number| format!("{number}{}", letter.repeat(250))).collect();
+    for letter in ["a", "b", "c", "d"] {
+        let options = ChannelSubscriptionOptions { data_field_masks: masks(letter), ..every(50) };
+        stage.subscribe(&owner, &client, room, options);
+    }
+    stage.pass(2_000);
+    let masked = stage.engine.memory_bytes() - empty;
+    assert!((60_000..130_000).contains(&masked), "{masked} bytes");
 }

@@ -215,6 +215,32 @@ fn an_object_that_is_spawned_before_its_channel_is_made_is_in_the_state_of_its_c
     assert!(listed(&stage, FIRST).is_empty());
 }
 
+#[test]
+fn an_object_whose_channel_never_comes_is_given_up_and_only_a_short_reference_is_kept_of_it() {
+    let mut stage = Stage::world(TWO, &[]);
+    let servers = stage.spatial_servers(TWO);
+    let header = Header { broadcast: 4, ..Header::new(FIRST, message_type::UNREAL_SPAWN) };
+    let empty = stage.engine.memory_bytes();
+    for number in 0..50 {
+        let mut long = spawn(ENTITY + number, middle(0, 0));
+        long.obj.as_mut().expect("it has one").class_path = Some("p".repeat(40_000));
+        stage.say(&servers[0], header, &forwarded(0, long.encode_to_vec()));
+    }
+    stage.say(&servers[0], header, &forwarded(0, spawn(ENTITY + 50, middle(0, 0)).encode_to_vec()));
+    assert_eq!(listed(&stage, FIRST).len(), 51);
+    assert_eq!(stage.refused("spawned_objects"), 50, "their references are too long");
+    stage.pass(2_000);
+    let kept = stage.engine.memory_bytes() - empty;
+    assert!((51 * 192..51 * 2_000).contains(&kept), "{kept} bytes");
+    stage.pass(590_000);
+    assert_eq!(listed(&stage, FIRST).len(), 51);
+    stage.create_entity(&servers[0], 0, ENTITY + 50, None);
+    stage.pass(10_000);
+    assert_eq!(listed(&stage, FIRST), [ENTITY + 50], "its channel has come");
+    assert_eq!(stage.refused("spawned_objects"), 100);
+    stage.audit();
+}
+
 const DEMO: &str = r#"syntax = "proto3"; package demo; import "unreal.proto";
     message EntityData { optional unrealpb.UnrealObjectRef objRef = 1; optional unrealpb.ActorState actor = 2; }"#;
 

@@ -67,6 +67,8 @@ pub(crate) struct Answer {
     pub(crate) verdict: Option<AuthVerdict>,
     /// The provider was asked for it by a task.
     is_late: bool,
+    /// Memory of the question meanwhile.
+    held_bytes: u64,
 }
 
 /// A question, and the provider's way to an answer, which begins when it is first waited for.
@@ -89,7 +91,12 @@ pub(crate) struct Desk {
     calls: usize,
     /// Questions of each address, asked or waiting. Hashed with the standard library's keyed hash: peers choose addresses.
     shares: HashMap<IpAddr, usize>,
+    /// Memory of the questions, asked or waiting.
+    held_bytes: u64,
 }
+
+/// Memory of a question beside what the peer says: its places in the tables, and the provider's task.
+const QUESTION_BYTES: usize = 1_024;
 
 impl Desk {
     /// Answers that come later go to `reply`, from tasks of `runtime`.
@@ -107,6 +114,7 @@ impl Desk {
             line: Line::default(),
             calls: 0,
             shares: HashMap::new(),
+            held_bytes: 0,
             limits: limits.clone(),
         }
     }
@@ -122,7 +130,10 @@ impl Desk {
     /// Asks. `None` if the answer comes later.
     pub(crate) fn ask(&mut self, now: Time, request: AuthRequest, address: SocketAddr) -> Option<Answer> {
         let player = request.player_identifier_token.clone();
-        let answer = |verdict| Answer { key: request.key, address, player: player.clone(), verdict, is_late: false };
+        // The name is with the question and with the provider.
+        let held_bytes = (QUESTION_BYTES + 2 * player.len() + request.login_token.len()) as u64;
+        let answer =
+            |verdict| Answer { key: request.key, address, player: player.clone(), verdict, is_late: false, held_bytes };
         if self.book.is_banned(now, address.ip(), &player) {
             return Some(answer(Some(AuthVerdict::InvalidIdentifier)));
         }
@@ -141,6 +152,7 @@ impl Desk {
             return Some(answer(None));
         }
         *self.shares.entry(place).or_default() += 1;
+        self.held_bytes += held_bytes;
         let question = Question { answer: Answer { is_late: true, ..answer(None) }, deciding, since: now };
         match self.calls < self.limits.calls.max(1) {
             true => self.call(question),
@@ -154,7 +166,7 @@ impl Desk {
         let address = answer.address.ip();
         if answer.is_late {
             self.calls = self.calls.saturating_sub(1);
-            self.give_back(address);
+            self.give_back(answer);
         }
         match answer.verdict {
             Some(AuthVerdict::Accepted) => {
@@ -175,11 +187,11 @@ impl Desk {
         while self.calls < self.limits.calls.max(1) {
             let question = self.line.pop()?;
             if !is_there(question.answer.key) {
-                self.give_back(question.answer.address.ip());
+                self.give_back(&question.answer);
                 continue;
             }
             if now.since(question.since) > self.limits.patience {
-                self.give_back(question.answer.address.ip());
+                self.give_back(&question.answer);
                 return Some(Answer { is_late: false, ..question.answer });
             }
             self.call(question);
@@ -213,8 +225,14 @@ impl Desk {
         free > 0 && own < limit.min(free.div_ceil(SHARE_PARTS))
     }
 
-    fn give_back(&mut self, address: IpAddr) {
-        let place = place_of(address);
+    /// Memory of the logins that are being decided or wait for that.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn give_back(&mut self, answer: &Answer) {
+        self.held_bytes = self.held_bytes.saturating_sub(answer.held_bytes);
+        let place = place_of(answer.address.ip());
         if let Some(own) = self.shares.get_mut(&place) {
             *own -= 1;
             if *own == 0 {
@@ -399,6 +417,7 @@ mod tests {
         let asked: Vec<Option<Answer>> =
             (1..=3).map(|last| office.desk.ask(Time(0), numbered(last), from([203, 0, 113, last as u8]))).collect();
         assert!(asked[0].is_none() && asked[1].is_none(), "one is asked, one waits");
+        assert!((2_048..3_000).contains(&office.desk.held_bytes()), "{} bytes", office.desk.held_bytes());
         let refused = asked[2].as_ref().expect("there is no room for a third");
         assert_eq!(office.desk.settle(Time(0), refused), AuthVerdict::Unavailable);
         slow.decide(Ok(AuthVerdict::Accepted));
@@ -406,7 +425,7 @@ mod tests {
         assert!(office.desk.next(Time(0), |_| true).is_none());
         slow.decide(Err(Unavailable("down".into())));
         assert_eq!(office.settle(Time(0)), (numbered(2).key, AuthVerdict::Unavailable));
-        assert_eq!(office.desk.pending(), [0, 0]);
+        assert_eq!((office.desk.pending(), office.desk.held_bytes()), ([0, 0], 0));
         assert!(office.desk.shares.is_empty());
     }
 
@@ -422,7 +441,7 @@ mod tests {
         office.settle(Time(0));
         let late = office.desk.next(Time::from_secs(4), |key| key != numbered(2).key).expect("it has waited");
         assert_eq!((late.key, office.desk.settle(Time(0), &late)), (numbered(3).key, AuthVerdict::Unavailable));
-        assert_eq!(office.desk.pending(), [0, 0]);
+        assert_eq!((office.desk.pending(), office.desk.held_bytes()), ([0, 0], 0));
         assert!(office.desk.shares.is_empty());
     }
 

@@ -13,10 +13,12 @@ use throng_wire::Time;
 use super::backlog::Backlog;
 use super::buffers::Buffers;
 use super::movement::{Movement, MovementTurn};
+use super::news::NewsList;
 use super::place::Place;
 use super::port::{Datagrams, Key, Outbox, Side};
 use crate::fsm::Fsm;
 use crate::settings::Limits;
+use crate::state::allocated;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub(crate) struct Connection {
     backlog: Backlog,
     /// Channels that it still has to receive since it has come back, by id; after the last, the end of recovery.
     pub(crate) recovery: Option<VecDeque<u32>>,
+    /// Notices about the subscribers of its channels that wait for room.
+    pub(super) news: NewsList,
     /// It is on the list of connections that are checked again and again.
     pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
@@ -267,6 +271,7 @@ impl Connection {
             patience_end: None,
             backlog: Backlog::default(),
             recovery: None,
+            news: NewsList::default(),
             is_watched: false,
             slow_since: None,
             behind_since: None,
@@ -375,9 +380,24 @@ impl Connection {
         !self.backlog.is_empty() || self.recovery.is_some()
     }
 
+    /// Whether there is room for another notice about a subscriber in what goes out at the end of the step.
+    pub(crate) fn has_room_for_news(&self, limits: &Limits) -> bool {
+        self.queued_bytes() + self.out.len() < self.soft_bytes(limits)
+    }
+
     /// Bytes of memory that are kept for the state that waits.
     pub(crate) fn backlog_bytes(&self) -> u64 {
         self.backlog.kept_bytes()
+    }
+
+    /// The same, and of the notices that wait.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.backlog_bytes() + self.news.bytes()
+    }
+
+    /// Bytes of memory of its name, here and in the table of names.
+    pub(crate) fn name_bytes(&self) -> u64 {
+        2 * allocated(self.identifier.len()) as u64
     }
 
     /// Queues as much of the state that waits as keeps the connection from being slow. The bytes queued.
@@ -401,7 +421,7 @@ impl Connection {
     /// Whether it does not take what it is given, and is not watched for that. It is from now on.
     pub(crate) fn falls_behind(&mut self, limits: &Limits, now: Time) -> bool {
         let is_slow = self.is_slow(limits);
-        let is_behind = is_slow || self.has_backlog() || self.is_overdue(limits);
+        let is_behind = is_slow || self.has_backlog() || !self.news.is_empty() || self.is_overdue(limits);
         if !is_behind || self.is_watched {
             return false;
         }
@@ -423,7 +443,7 @@ impl Connection {
         }
     }
 
-    fn hard_bytes(&self, limits: &Limits) -> usize {
+    pub(super) fn hard_bytes(&self, limits: &Limits) -> usize {
         match self.side {
             Side::Server => limits.server_queue_hard_bytes as usize,
             Side::Client => limits.queue_hard_bytes as usize,
@@ -449,11 +469,12 @@ impl Connection {
             Side::Server => limits.server_queue_client_bytes,
             Side::Client => limits.server_queue_client_bytes.min(limits.queue_hard_bytes / 4),
         };
-        if self.from_clients.fresh_bytes + self.from_clients.flushed_bytes < u64::from(share) {
+        let share = u64::from(share).saturating_sub(self.news.bytes());
+        if self.from_clients.fresh_bytes + self.from_clients.flushed_bytes < share {
             return true;
         }
         let taken = self.flushed_bytes.saturating_sub(self.outbox.queued_bytes() as u64);
-        self.from_clients.waiting_bytes(taken) < u64::from(share)
+        self.from_clients.waiting_bytes(taken) < share
     }
 
     /// The bytes that the kernel has not accepted yet.

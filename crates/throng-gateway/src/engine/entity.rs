@@ -79,10 +79,15 @@ impl Engine {
             return Err(Refusal::NotAllowed);
         }
         self.check_may_create(from, &wanted.metadata)?;
+        if !self.connection(from).is_server()
+            && let Some(master) = self.master()
+        {
+            self.check_room_for_clients(master)?;
+        }
         let channel = self.add_channel(wanted.entity_id, ChannelType::Entity, wanted.metadata.clone())?;
         self.count_created(from, channel);
         // It may have been spawned before: then it is known where it is, and how it is named.
-        self.unborn.remove(&wanted.entity_id);
+        self.unborn.remove(wanted.entity_id);
         self.entities.entry(wanted.entity_id).or_default();
         let begun = self.begin_entity(from, message, (channel, through_id), wanted);
         if begun.is_err() {

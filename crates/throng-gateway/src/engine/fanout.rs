@@ -135,19 +135,27 @@ impl Engine {
         let stalled = connection.has_stalled(&limits, now);
         let gives_up = stalled.is_some();
         let (key, is_ending) = (connection.key, connection.is_ending);
-        if !is_slow && connection.has_backlog() {
-            let fed_bytes = connection.feed(&limits) + self.tell_more_of_what_was(index);
-            if fed_bytes > 0 {
+        let mut told_bytes = 0;
+        if !is_slow {
+            let fed_bytes = match connection.has_backlog() {
+                true => connection.feed(&limits) + self.tell_more_of_what_was(index),
+                false => 0,
+            };
+            told_bytes = self.tell_waiting_news(index);
+            if fed_bytes + told_bytes > 0 {
                 self.dirty.insert(index);
             }
         }
         let connection = self.connection_mut(index);
-        let is_behind = is_slow || gives_up || connection.has_backlog();
+        let lacks_state = is_slow || gives_up || connection.has_backlog();
+        let is_behind = lacks_state || !connection.news.is_empty();
         connection.is_watched = is_behind;
-        connection.behind_since = is_behind.then(|| connection.behind_since.unwrap_or(now));
+        // Clients decide how many notices wait: an owner that reads some of them is not late.
+        let since = connection.behind_since.filter(|_| lacks_state || told_bytes == 0);
+        connection.behind_since = is_behind.then(|| since.unwrap_or(now));
         let hub = self.hub_id(index);
         if let Some(stream) = self.hub.connection_mut(hub) {
-            stream.pause(is_behind);
+            stream.pause(lacks_state);
         }
         self.counters.paused += u64::from(is_slow);
         if let Some(limit) = stalled.filter(|_| !is_ending) {

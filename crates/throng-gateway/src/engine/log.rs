@@ -21,8 +21,8 @@ use throng_wire::Tick;
 use super::meters::{ChannelMeters, Stopwatch};
 use super::refusal::Refusal;
 use crate::state::{
-    Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Merged, Schema, Schemas, StateLimits, put_varint,
-    varint_len,
+    Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Merged, Schema, Schemas, StateLimits, allocated,
+    put_varint, varint_len,
 };
 
 /// Value bytes of one message: with everything around it, it fits into a packet of 65,535 bytes.
@@ -54,6 +54,8 @@ pub(crate) struct Forms {
     known: HashMap<String, HashMap<Vec<String>, Variant>>,
     /// Unused places.
     free: Vec<u16>,
+    /// Memory of the paths.
+    bytes: u64,
     scratch: Mutex<Vec<Chunks>>,
     /// Counters and times of encodings.
     pub(super) meters: Arc<ChannelMeters>,
@@ -77,6 +79,7 @@ impl Default for Forms {
             forms: vec![everything],
             known: HashMap::new(),
             free: Vec::new(),
+            bytes: 0,
             scratch: Mutex::default(),
             meters: Arc::default(),
             stopwatch: Stopwatch::default(),
@@ -109,9 +112,15 @@ impl Forms {
             }
             None => return Err(Refusal::Limit("masks")),
         };
+        self.bytes += form_bytes(paths);
         let of_schema = self.known.entry(schema_name(schema).to_owned()).or_default();
         of_schema.insert(paths.to_vec(), Variant(place));
         Ok(Variant(place))
+    }
+
+    /// Bytes of memory of the paths that peers have asked for: in the form, in the table and in the mask.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether there is no room for another form.
@@ -124,7 +133,9 @@ impl Forms {
         self.free.clear();
         for place in 1..self.forms.len() as u16 {
             if !used.contains(&Variant(place)) {
-                self.forms[usize::from(place)] = Form { paths: Vec::new(), mask: None };
+                let former =
+                    std::mem::replace(&mut self.forms[usize::from(place)], Form { paths: Vec::new(), mask: None });
+                self.bytes -= form_bytes(&former.paths);
                 self.free.push(place);
             }
         }
@@ -150,6 +161,12 @@ impl Forms {
         lock().push(scratch);
         result
     }
+}
+
+/// A path is kept twice; the mask made of it takes less than another copy.
+fn form_bytes(paths: &[String]) -> u64 {
+    let path_bytes = |path: &String| 3 * (size_of::<String>() + allocated(path.len())) as u64;
+    paths.iter().map(path_bytes).sum()
 }
 
 fn schema_name(schema: Option<&Schema>) -> &str {

@@ -7,6 +7,7 @@ use throng_wire::{Tick, Time};
 
 use super::channel::Wanted;
 use super::port::Side;
+use crate::state::allocated;
 
 /// The belongings of a lost connection, by the ids of channels. Channels that get another owner meanwhile are removed
 /// from it. Removed channels stay in here; their creation time distinguishes them from new channels with the same id.
@@ -18,6 +19,19 @@ pub(super) struct Lost {
     /// When it is given up; `None`: never.
     pub(super) until: Option<Time>,
 }
+
+impl Lost {
+    /// Bytes of memory, with the names under which it is known. Meanwhile it does not grow.
+    fn bytes(&self, (_, name): &LostKey) -> u64 {
+        let of_map = |capacity: usize, entry_bytes: usize| capacity * 8 / 7 * (entry_bytes + 1);
+        let owned_bytes = of_map(self.owned.capacity(), size_of::<u32>() + size_of::<(u32, u64)>());
+        let subscriptions_bytes = of_map(self.subscriptions.capacity(), size_of::<(u32, Kept)>());
+        (LOSS_BYTES + 3 * allocated(name.len()) + owned_bytes + subscriptions_bytes) as u64
+    }
+}
+
+/// What a loss takes without its name and its belongings: its places in all tables.
+const LOSS_BYTES: usize = 384;
 
 /// A subscription that waits.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +45,20 @@ pub(super) struct Kept {
 /// Connections that may come back.
 pub(super) type LostKey = (Side, String);
 
+#[derive(Debug)]
+struct Loss {
+    /// Losses are numbered in their order.
+    number: u64,
+    /// Its memory.
+    bytes: u64,
+    lost: Lost,
+}
+
 /// All of them. The last connection lost under a name is the one that can come back.
 #[derive(Debug, Default)]
 pub(super) struct LostOnes {
     /// Hashed with the standard library's keyed hash: peers choose their names.
-    by_name: HashMap<LostKey, (u64, Lost)>,
+    by_name: HashMap<LostKey, Loss>,
     /// Those who are given up one day, by that day and the number of their loss.
     by_end: BTreeMap<(Time, u64), LostKey>,
     /// All, in the order in which they were lost.
@@ -44,11 +67,17 @@ pub(super) struct LostOnes {
     /// Losses that wait for a channel: the number of the loss, by the id of the channel.
     owners: FxHashMap<u32, u64>,
     losses: u64,
+    bytes: u64,
 }
 
 impl LostOnes {
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
+    }
+
+    /// Bytes of memory of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether an awaited connection has this connection id.
@@ -57,7 +86,7 @@ impl LostOnes {
     }
 
     pub(super) fn get(&self, key: &LostKey) -> Option<&Lost> {
-        self.by_name.get(key).map(|(_, lost)| lost)
+        self.by_name.get(key).map(|loss| &loss.lost)
     }
 
     /// Remembers a lost connection; an older one of the same name is not awaited any more.
@@ -70,13 +99,16 @@ impl LostOnes {
         if let Some(until) = lost.until {
             self.by_end.insert((until, self.losses), key.clone());
         }
-        self.by_name.insert(key, (self.losses, lost));
+        let loss = Loss { number: self.losses, bytes: lost.bytes(&key), lost };
+        self.bytes += loss.bytes;
+        self.by_name.insert(key, loss);
         former
     }
 
     /// Awaits one no longer.
     pub(super) fn take(&mut self, key: &LostKey) -> Option<Lost> {
-        let (number, lost) = self.by_name.remove(key)?;
+        let Loss { number, bytes, lost } = self.by_name.remove(key)?;
+        self.bytes -= bytes;
         self.connection_ids.remove(&lost.connection_id);
         for id in &lost.owned {
             if self.owners.get(id) == Some(&number) {
@@ -113,19 +145,21 @@ impl LostOnes {
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Lost> {
-        self.by_name.values().map(|(_, lost)| lost)
+        self.by_name.values().map(|loss| &loss.lost)
     }
 
     /// Takes a channel away from the loss that waits for it, and returns that loss.
     pub(super) fn disown(&mut self, id: u32) -> Option<&mut Lost> {
         let key = self.by_age.get(&self.owners.remove(&id)?)?;
-        let (_, lost) = self.by_name.get_mut(key)?;
+        let lost = &mut self.by_name.get_mut(key)?.lost;
         lost.owned.remove(&id).then_some(lost)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::hash::BuildHasher;
+
     use super::*;
 
     fn lost(connection_id: u32, owned: &[u32], until: Option<u64>) -> Lost {
@@ -159,6 +193,13 @@ mod tests {
         let order: Vec<u32> = std::iter::from_fn(|| ones.take_least()).map(|(_, lost)| lost.connection_id).collect();
         assert_eq!(order, [2, 1, 3]);
         assert!(ones.len() == 0 && ones.by_end.is_empty() && ones.by_age.is_empty() && ones.connection_ids.is_empty());
+    }
+
+    #[test]
+    fn nobody_can_choose_names_that_collide_in_every_gateway() {
+        let hash = |_: ()| LostOnes::default().by_name.hasher().hash_one(name("world"));
+        let [first, second] = [(); 2].map(hash);
+        assert_ne!(first, second, "each table has a key of its own");
     }
 
     #[test]

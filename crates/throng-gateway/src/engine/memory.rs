@@ -55,7 +55,7 @@ pub(super) struct Counted {
 }
 
 impl Engine {
-    /// Bytes that the engine holds: states, channels, subscriptions, frames that wait to be sent in slices.
+    /// Bytes that the engine holds: states, channels, subscriptions, lost connections, what waits to be sent in slices.
     pub fn memory_bytes(&mut self) -> u64 {
         if self.now >= self.counted.next {
             let subscriptions = |connection: &super::Connection| {
@@ -63,13 +63,14 @@ impl Engine {
                 stream.map_or(0, |stream| stream.subscription_count() as u64)
             };
             let of_connection = |connection: &super::Connection| {
-                connection.backlog_bytes() + subscriptions(connection) * SUBSCRIPTION_BYTES
+                connection.kept_bytes() + connection.name_bytes() + subscriptions(connection) * SUBSCRIPTION_BYTES
             };
             let bytes = self.connections.iter().map(of_connection).sum();
             self.counted = Counted { bytes, next: self.now.after(COUNT_EVERY) };
         }
         let entities = self.entities.len() as u64 * ENTITY_BYTES;
-        self.memory.bytes() + self.by_channel_id.len() as u64 * CHANNEL_BYTES + entities + self.counted.bytes
+        let channels = self.by_channel_id.len() as u64 * CHANNEL_BYTES;
+        self.memory.bytes() + channels + entities + self.lost.bytes() + self.forms.bytes() + self.counted.bytes
     }
 
     /// From now on these get nothing new: requests that need memory are refused, and updates that would make a state grow.
@@ -80,7 +81,7 @@ impl Engine {
     /// Disconnects those for whom most waits, clients before servers, until `bytes` are free. How many that were.
     pub fn shed(&mut self, now: Time, bytes: u64) -> usize {
         self.now = now;
-        let weight = |connection: &super::Connection| connection.queued_bytes() as u64 + connection.backlog_bytes();
+        let weight = |connection: &super::Connection| connection.queued_bytes() as u64 + connection.kept_bytes();
         let all = self.connections.iter().filter(|connection| !connection.is_ending);
         let mut queues: Vec<(bool, Reverse<u64>, Key)> = all
             .map(|connection| (connection.is_server(), Reverse(weight(connection)), connection.key))

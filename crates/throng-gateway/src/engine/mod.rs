@@ -35,6 +35,7 @@ mod lost;
 mod memory;
 mod meters;
 mod movement;
+mod news;
 mod place;
 pub mod port;
 mod position;
@@ -45,6 +46,7 @@ mod spatial;
 mod state_memory;
 mod subscribe;
 mod threads;
+mod unborn;
 mod unreal;
 mod update;
 mod view;
@@ -89,6 +91,7 @@ pub use spatial::CellInfo;
 use spatial::World;
 use state_memory::StateMemory;
 use threads::Threads;
+use unborn::Unborn;
 pub use view::{BlockedName, CellRow, ChannelRow, ConnectionRow, EntityRow, Row, Slice, Subject};
 
 /// More channels, connections and subscriptions of one connection than any setting allows.
@@ -164,7 +167,7 @@ pub struct Engine {
     /// Entities that are listed in another cell than the one in which they stand: what keeps them there may end.
     strays: BTreeSet<u32>,
     /// Entities that were spawned and have no channel yet.
-    unborn: FxHashSet<u32>,
+    unborn: Unborn,
     /// Where states of each type say where an entity is.
     positions: Positions,
     /// Subscriptions, ends of them and notices that handovers took.
@@ -230,7 +233,7 @@ impl Engine {
             entities: FxHashMap::default(),
             by_cell: FxHashMap::default(),
             strays: BTreeSet::new(),
-            unborn: FxHashSet::default(),
+            unborn: Unborn::default(),
             positions: Positions::default(),
             handover_actions: 0,
             well_known: Vec::new(),
@@ -336,6 +339,7 @@ impl Engine {
         }
         self.end_patience();
         self.surrender();
+        self.give_up_the_unborn();
         self.make_up_for_moves();
         if self.is_fan_out_due() {
             self.fan_out();
@@ -351,10 +355,17 @@ impl Engine {
     /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
     pub fn next_deadline(&self) -> Option<Time> {
         let patience = self.strangers.first().map(|&(end, _)| end);
-        [patience, self.lost.next_end(), self.next_make_up(), self.next_fan_out(), self.next_release()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            patience,
+            self.lost.next_end(),
+            self.unborn.next_end(),
+            self.next_make_up(),
+            self.next_fan_out(),
+            self.next_release(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The next question to the authentication provider.

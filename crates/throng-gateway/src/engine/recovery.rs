@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
-    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage, UnsubscribedFromChannelResultMessage,
+    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage,
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
@@ -25,7 +25,6 @@ use super::lost::{Kept, Lost};
 use super::place::Place;
 use super::port::{EndCause, Side};
 use super::refusal::Refusal;
-use super::session::connection_type;
 
 /// State in one recovery message; more of it follows as updates.
 const RECOVERY_VALUE_MAX_BYTES: usize = 24_000;
@@ -302,14 +301,9 @@ impl Engine {
     /// The owners of what a lost connection had subscribed to were not told while it could have come back.
     fn tell_owners_of_loss(&mut self, side: Side, lost: &Lost) {
         for (id, kept) in &lost.subscriptions {
-            let Some(channel) = self.kept_channel(*id, kept.birth) else { continue };
-            let Some(owner) = self.channel(channel).owner else { continue };
-            let result = UnsubscribedFromChannelResultMessage {
-                conn_id: lost.connection_id,
-                conn_type: connection_type(side).into(),
-                channel_type: self.channel(channel).kind.into(),
-            };
-            self.send(owner, Header::new(*id, message_type::UNSUB_FROM_CHANNEL), &result);
+            if let Some(channel) = self.kept_channel(*id, kept.birth) {
+                self.tell_owner_of_end(channel, (lost.connection_id, side));
+            }
         }
     }
 

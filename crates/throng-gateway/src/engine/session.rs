@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use throng_channeld::proto::auth_result_message::AuthResult;
-use throng_channeld::proto::{
-    AuthMessage, AuthResultMessage, ConnectionType, DisconnectMessage, UnsubscribedFromChannelResultMessage,
-};
+use throng_channeld::proto::{AuthMessage, AuthResultMessage, ConnectionType, DisconnectMessage};
 use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
 use throng_replica::ChannelIndex;
 use throng_wire::Time;
@@ -244,20 +242,11 @@ impl Engine {
     fn leave_channels(&mut self, index: Place, tells: bool) {
         let hub = self.hub_id(index);
         let channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
-        let (conn_id, conn_type) = (self.connection(index).id, connection_type(self.connection(index).side));
+        let subscriber = (self.connection(index).id, self.connection(index).side);
         for channel in channels {
             self.unsubscribe(index, channel);
-            let (id, kind, owner) = {
-                let channel = self.channel(channel);
-                (channel.id, channel.kind, channel.owner)
-            };
-            if let Some(owner) = owner.filter(|&owner| tells && owner != index) {
-                let result = UnsubscribedFromChannelResultMessage {
-                    conn_id,
-                    conn_type: conn_type.into(),
-                    channel_type: kind.into(),
-                };
-                self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
+            if tells && self.channel(channel).owner != Some(index) {
+                self.tell_owner_of_end(channel, subscriber);
             }
         }
     }

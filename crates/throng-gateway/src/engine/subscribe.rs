@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use throng_channeld::proto::{
-    ChannelDataAccess, ChannelSubscriptionOptions, SubscribedToChannelMessage, SubscribedToChannelResultMessage,
-    UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
+    ChannelDataAccess, ChannelSubscriptionOptions, ChannelType, SubscribedToChannelMessage,
+    SubscribedToChannelResultMessage, UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, SubscriptionId, Variant};
@@ -14,7 +14,9 @@ use throng_wire::Tick;
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::Cost;
+use super::news::News;
 use super::place::Place;
+use super::port::Side;
 use super::refusal::Refusal;
 use super::session::connection_type;
 use crate::settings::AccessLevel;
@@ -119,12 +121,13 @@ impl Engine {
         if !is_news {
             return;
         }
-        let (id, owner) = (self.channel(channel).id, self.channel(channel).owner);
+        let header = Header::new(self.channel(channel).id, message_type::SUB_TO_CHANNEL);
+        let news = News::begun((channel, self.channel(channel)), self.connection(target));
         let result = self.subscribed_result(target, channel, subscriber);
-        self.tell_three((from, target, owner), Header::new(id, message_type::SUB_TO_CHANNEL), stub_id, &result);
+        self.tell_three((from, target, channel), (header, stub_id), &result, news);
     }
 
-    fn subscribed_result(
+    pub(super) fn subscribed_result(
         &self,
         target: Place,
         channel: ChannelIndex,
@@ -141,11 +144,8 @@ impl Engine {
     }
 
     fn unsubscribed_result(&self, target: Place, channel: ChannelIndex) -> UnsubscribedFromChannelResultMessage {
-        UnsubscribedFromChannelResultMessage {
-            conn_id: self.connection(target).id,
-            conn_type: connection_type(self.connection(target).side).into(),
-            channel_type: self.channel(channel).kind.into(),
-        }
+        let target = self.connection(target);
+        ended_result((target.id, target.side), self.channel(channel).kind)
     }
 
     /// Subscribes a connection with what it had, from the beginning. Its copy of the channel is void. The protocol has
@@ -189,16 +189,19 @@ impl Engine {
     /// The answer to the one who asked, with its stub; copies to whom it concerns and to the owner, without.
     fn tell_three(
         &mut self,
-        (from, target, owner): (Place, Place, Option<Place>),
-        header: Header,
-        stub_id: u32,
+        (from, target, channel): (Place, Place, ChannelIndex),
+        (header, stub_id): (Header, u32),
         result: &impl prost::Message,
+        news: News,
     ) {
         self.send(from, header.with_stub(stub_id), result);
         if target != from {
             self.send(target, header, result);
         }
-        if let Some(owner) = owner.filter(|&owner| owner != from && owner != target) {
+        let owner = self.channel(channel).owner.filter(|&owner| owner != from && owner != target);
+        if let Some(owner) = owner
+            && self.may_tell(owner, news)
+        {
             self.send_from(from, owner, header, result);
         }
     }
@@ -427,9 +430,11 @@ impl Engine {
         if !self.unsubscribe(target, channel) {
             return Err(Refusal::UnknownConnection);
         }
-        let (id, owner) = (self.channel(channel).id, self.channel(channel).owner);
+        let header = Header::new(self.channel(channel).id, message_type::UNSUB_FROM_CHANNEL);
+        let subscriber = (self.connection(target).id, self.connection(target).side);
+        let news = News::ended((channel, self.channel(channel)), subscriber);
         let result = self.unsubscribed_result(target, channel);
-        self.tell_three((from, target, owner), Header::new(id, message_type::UNSUB_FROM_CHANNEL), stub_id, &result);
+        self.tell_three((from, target, channel), (header, stub_id), &result, news);
         Ok(())
     }
 
@@ -452,4 +457,9 @@ impl Engine {
             AccessLevel::Anybody => true,
         }
     }
+}
+
+/// The end of a subscription, as its owner is told.
+pub(super) fn ended_result((conn_id, side): (u32, Side), kind: ChannelType) -> UnsubscribedFromChannelResultMessage {
+    UnsubscribedFromChannelResultMessage { conn_id, conn_type: connection_type(side).into(), channel_type: kind.into() }
 }

@@ -18,6 +18,7 @@ use super::Engine;
 use super::entity::OUTSIDE;
 use super::handover::GATEWAY;
 use super::refusal::Refusal;
+use super::unborn::{UNBORN_MAX, UNBORN_REFERENCE_MAX_BYTES};
 use crate::spatial::Position;
 
 /// `SpawnObjectMessage.obj`.
@@ -123,13 +124,32 @@ impl Engine {
             self.count(Refusal::Limit("spawned_objects"));
             return false;
         }
-        self.unborn.insert(entity);
+        self.unborn.insert(entity, self.now.after(UNBORN_MAX));
         self.entity_mut(entity);
         true
     }
 
+    /// Objects whose channels have not come in time are on no list any more.
+    pub(super) fn give_up_the_unborn(&mut self) {
+        while let Some(entity) = self.unborn.take_late(self.now) {
+            self.count(Refusal::Limit("spawned_objects"));
+            self.forget_unborn(entity);
+        }
+    }
+
+    fn forget_unborn(&mut self, entity: u32) {
+        if let Some(cell) = self.entities.get(&entity).and_then(|known| known.cell) {
+            self.unlist(cell, entity);
+        }
+        self.drop_entity(entity);
+    }
+
     /// Keeps how an object is named, in the state of its channel as well.
     fn note_object(&mut self, entity: u32, object: &Bytes) {
+        if self.unborn.contains(entity) && object.len() > UNBORN_REFERENCE_MAX_BYTES {
+            self.count(Refusal::Limit("spawned_objects"));
+            return;
+        }
         if self.keep_object(entity, object) {
             self.tell_object(entity);
         }
@@ -159,11 +179,8 @@ impl Engine {
             return;
         }
         let Some(id) = destroyed(message) else { return };
-        if self.unborn.remove(&id) {
-            if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
-                self.unlist(cell, id);
-            }
-            self.drop_entity(id);
+        if self.unborn.remove(id) {
+            self.forget_unborn(id);
         }
         if let Some(&channel) = self.by_channel_id.get(&id)
             && self.channel(channel).kind == ChannelType::Entity

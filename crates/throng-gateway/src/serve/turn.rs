@@ -165,7 +165,7 @@ impl Turn {
     /// Sees to it that no more memory is used than allowed.
     fn keep_to_the_budget(&mut self) {
         let memory = Arc::clone(&self.counters.memory);
-        memory.set_part(Part::Engine, self.engine.memory_bytes());
+        memory.set_part(Part::Engine, self.engine.memory_bytes() + self.desk.held_bytes());
         self.engine.set_pressure(memory.pressure());
         let surplus_bytes = memory.surplus_bytes();
         if surplus_bytes == 0 || self.clock.now() < self.next_shed {

@@ -133,7 +133,8 @@ limits! {
     max_client_messages_per_s: u32 = 500, 1..=1_000_000;
     /// Messages that a client may send in a burst: as many as pile up in a few seconds without network.
     client_burst_messages: u32 = 2_000, 1..=10_000_000;
-    /// Bytes per second from one client. User messages are small; this is 2 Mbit/s.
+    /// Bytes per second from one client; of compressed packets as many as they unpack to. User messages are small; this
+    /// is 2 Mbit/s.
     max_client_bytes_per_s: u32 = 262_144, 1_024..=1_073_741_824;
     /// Bytes that a client may send in a burst.
     client_burst_bytes: u32 = 1_048_576, 65_536..=1_073_741_824;
@@ -229,7 +230,8 @@ limits! {
     queue_hard_bytes: u32 = 4_194_304, 65_536..=1_073_741_824;
     /// Bytes that wait for a server before it gets no more state.
     server_queue_soft_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
-    /// Bytes that wait for a server before it is disconnected.
+    /// Bytes that wait for a server before it is disconnected. Notices about subscribers of its channels that wait
+    /// beside them have a list of this size; more is left out.
     server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
     /// Bytes of clients' messages, and of notices about clients, that wait for one server. Above this, clients'
     /// messages to it are dropped: a server is never disconnected because of its clients.

@@ -1,0 +1,163 @@
+//! Notices for the owners of channels: somebody has subscribed, or does not any more.
+//!
+//! One client that leaves may have thousands of subscriptions, and a thousand clients may leave at once. So an owner is
+//! told as much as its queue has room for. The rest waits here in 16 bytes each, in order, and is told while the owner
+//! reads. The list is bounded, and counts as memory of the gateway.
+
+use std::collections::VecDeque;
+
+use throng_channeld::{Header, message_type};
+use throng_replica::ChannelIndex;
+
+use super::Engine;
+use super::channel::Channel;
+use super::connection::Connection;
+use super::place::Place;
+use super::port::Side;
+use super::refusal::Refusal;
+use super::subscribe::ended_result;
+
+/// One notice that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct News {
+    channel: ChannelIndex,
+    /// The low half of [`Channel::birth`]: another channel may get the same index.
+    birth: u32,
+    /// The connection id of the subscriber.
+    connection: u32,
+    side: Side,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Begun,
+    Ended,
+}
+
+impl News {
+    /// A subscription has begun, or has other rights now.
+    pub(super) fn begun(channel: (ChannelIndex, &Channel), subscriber: &Connection) -> News {
+        News::new(channel, (subscriber.id, subscriber.side), What::Begun)
+    }
+
+    /// A subscription has ended.
+    pub(super) fn ended(channel: (ChannelIndex, &Channel), subscriber: (u32, Side)) -> News {
+        News::new(channel, subscriber, What::Ended)
+    }
+
+    fn new((index, channel): (ChannelIndex, &Channel), (connection, side): (u32, Side), what: What) -> News {
+        News { channel: index, birth: low_half(channel.birth), connection, side, what }
+    }
+}
+
+fn low_half(birth: u64) -> u32 {
+    birth as u32
+}
+
+/// The notices that wait for one owner, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct NewsList(VecDeque<News>);
+
+impl NewsList {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.0.capacity() * size_of::<News>()) as u64
+    }
+
+    /// Appends a notice, if the list then has at most `most_bytes`. Whether it did.
+    fn push(&mut self, news: News, most_bytes: usize) -> bool {
+        let has_room = (self.0.len() + 1) * size_of::<News>() <= most_bytes;
+        if has_room {
+            self.0.push_back(news);
+        }
+        has_room
+    }
+
+    fn pop(&mut self) -> Option<News> {
+        let news = self.0.pop_front()?;
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+        Some(news)
+    }
+}
+
+/// Notices that are looked at in one step: some milliseconds of work, also if none of them is of interest any more.
+const NEWS_PER_STEP: usize = 1 << 16;
+
+impl Engine {
+    /// Whether an owner can be told at once. If not, the notice waits until the owner has read more.
+    pub(super) fn may_tell(&mut self, owner: Place, news: News) -> bool {
+        let limits = &self.settings.limits;
+        let Some(connection) = self.connections.get_mut(owner) else { return false };
+        if connection.news.is_empty() && connection.has_room_for_news(limits) {
+            return true;
+        }
+        let has_room = connection.news.push(news, connection.hard_bytes(limits));
+        self.dirty.insert(owner);
+        if !has_room {
+            self.count(Refusal::Limit("owner_notices"));
+        }
+        false
+    }
+
+    /// Tells the owner of a channel, if there is one, that somebody is no subscriber any more.
+    pub(super) fn tell_owner_of_end(&mut self, index: ChannelIndex, subscriber: (u32, Side)) {
+        let channel = self.channel(index);
+        let (id, kind, Some(owner)) = (channel.id, channel.kind, channel.owner) else { return };
+        if self.may_tell(owner, News::ended((index, self.channel(index)), subscriber)) {
+            let result = ended_result(subscriber, kind);
+            self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
+        }
+    }
+
+    /// Tells an owner of what waits, as far as its queue has room. Returns the bytes queued.
+    pub(super) fn tell_waiting_news(&mut self, owner: Place) -> usize {
+        let limits = self.settings.limits;
+        let before = self.connection(owner).out_bytes();
+        for _ in 0..NEWS_PER_STEP {
+            if !self.connection(owner).has_room_for_news(&limits) {
+                break;
+            }
+            let Some(news) = self.connection_mut(owner).news.pop() else { break };
+            self.tell_news(owner, news);
+        }
+        self.connection(owner).out_bytes() - before
+    }
+
+    /// Tells an owner of one thing that has waited, unless it is no concern of the owner any more.
+    fn tell_news(&mut self, owner: Place, News { channel: index, birth, connection, side, what }: News) {
+        let Some(channel) = self.channels.get(index) else { return };
+        if low_half(channel.birth) != birth || !channel.is_owner(owner) {
+            return;
+        }
+        let id = channel.id;
+        match what {
+            What::Ended => {
+                let result = ended_result((connection, side), channel.kind);
+                self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
+            }
+            What::Begun => {
+                let Some(place) = self.member_by_id(connection) else { return };
+                let Some(subscriber) = self.channel(index).subscriber(place).copied() else { return };
+                let result = self.subscribed_result(place, index, subscriber);
+                self.send(owner, Header::new(id, message_type::SUB_TO_CHANNEL), &result);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_that_waits_takes_16_bytes() {
+        assert_eq!(size_of::<News>(), 16);
+    }
+}
