@@ -10,26 +10,26 @@ use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::proto::{Any, ChannelType, CreateChannelMessage, ServerForwardMessage};
 use throng_channeld::{Broadcast, Header, message_type};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-struct Gateway {
+pub(crate) struct Gateway {
     process: Child,
     servers: SocketAddr,
-    clients: SocketAddr,
+    pub(crate) clients: SocketAddr,
     http: SocketAddr,
 }
 
 /// The values of a page of metrics.
 #[derive(Clone, Copy, Debug)]
-struct Figures {
+pub(crate) struct Figures {
     /// The memory that peers make the gateway use, without the kernel's part.
     counted_bytes: u64,
     resident_bytes: u64,
 }
 
 impl Gateway {
-    fn start(network: &str, more: &[&str]) -> Gateway {
+    pub(crate) fn start(network: &str, more: &[&str]) -> Gateway {
         let arguments = ["gateway", "-dev", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
         let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
             .args(arguments)
@@ -77,7 +77,7 @@ impl Gateway {
     }
 
     /// The figures once they have stopped growing, and what was freed has been given back.
-    fn figures_at_rest(&self) -> Figures {
+    pub(crate) fn figures_at_rest(&self) -> Figures {
         let deadline = Instant::now() + PATIENCE;
         let (mut last, mut quiet) = (self.figures(), 0);
         while quiet < 3 && Instant::now() < deadline {
@@ -97,7 +97,7 @@ impl Gateway {
         client
     }
 
-    fn world(&self) -> Client {
+    pub(crate) fn world(&self) -> Client {
         let mut world = Client::connect(self.servers, ClientOptions::default()).expect("the door is open");
         world.authenticate("world", "", Instant::now() + PATIENCE).expect("it is let in");
         let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
@@ -115,18 +115,17 @@ impl Drop for Gateway {
 }
 
 /// Sends a client messages that it does not read.
-fn flood(world: &mut Client, client: &Client, bytes: usize) {
+pub(crate) fn flood(world: &mut Client, client: u32, bytes: usize) {
     const PAYLOAD_BYTES: usize = 50_000;
     let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, message_type::UNREAL_RPC) };
-    let message =
-        ServerForwardMessage { client_conn_id: client.connection_id(), payload: vec![7; PAYLOAD_BYTES].into() };
+    let message = ServerForwardMessage { client_conn_id: client, payload: vec![7; PAYLOAD_BYTES].into() };
     for _ in 0..bytes / PAYLOAD_BYTES {
         world.send(header, &message).expect("connected");
     }
 }
 
 /// The counted memory is the real memory, to a fifth.
-fn expect_true(what: &str, before: Figures, after: Figures) {
+pub(crate) fn expect_true(what: &str, before: Figures, after: Figures) {
     let counted = after.counted_bytes.saturating_sub(before.counted_bytes);
     let resident = after.resident_bytes.saturating_sub(before.resident_bytes);
     println!("{what}: {} KiB counted, {} KiB resident", counted >> 10, resident >> 10);
@@ -157,13 +156,13 @@ fn what_waits_for_clients_that_do_not_read_costs_what_is_counted_for_it() {
         let mut world = gateway.world();
         let clients: Vec<Client> = (0..12).map(|_| gateway.client(options())).collect();
         let before = gateway.figures_at_rest();
-        clients.iter().for_each(|client| flood(&mut world, client, 8 << 20));
+        clients.iter().for_each(|client| flood(&mut world, client.connection_id(), 8 << 20));
         expect_true(network, before, gateway.figures_at_rest());
     }
 }
 
 /// A frame of 65,000 bytes, but for the last.
-fn beginning_of_a_frame() -> Vec<u8> {
+pub(crate) fn beginning_of_a_frame() -> Vec<u8> {
     [&[0x43, 0x48, 0xFD, 0xE8, 0][..], &[0; 64_999]].concat()
 }
 
@@ -248,7 +247,7 @@ fn beyond_the_budget_the_longest_queues_end_and_the_world_goes_on() {
     let slow: Vec<Client> = (0..12).map(|_| gateway.client(ClientOptions::default())).collect();
     let used = || gateway.sum("gateway_memory_bytes{", |_| true);
     for client in &slow {
-        flood(&mut world, client, 10 << 20);
+        flood(&mut world, client.connection_id(), 10 << 20);
         let deadline = Instant::now() + PATIENCE;
         while used() > 70 * MIB {
             assert!(Instant::now() < deadline, "{} MiB are used", used() >> 20);

@@ -7,6 +7,7 @@ mod gateway_killed;
 mod gateway_link;
 mod gateway_log;
 mod gateway_memory;
+mod gateway_memory_transports;
 mod gateway_replay;
 mod gateway_told;
 mod lines;

@@ -209,6 +209,44 @@ fn operators_see_health_readiness_and_metrics() {
     serving.end();
 }
 
+/// A packet of one message of this many bytes, mostly copies of its beginning: a twentieth of it on the wire.
+fn swollen_frame(bytes: usize) -> Vec<u8> {
+    let mut entry = Vec::new();
+    put_message(&mut entry, Header::new(0, ECHO), &vec![7; bytes]);
+    let head = 64;
+    let mut block = Vec::new();
+    prost::encoding::encode_varint(entry.len() as u64, &mut block);
+    block.extend_from_slice(&[60 << 2, head - 1]);
+    block.extend_from_slice(&entry[..usize::from(head)]);
+    let mut left = entry.len() - usize::from(head);
+    while left > 0 {
+        let length = left.min(64);
+        block.extend_from_slice(&[((length as u8 - 1) << 2) | 2, 1, 0]);
+        left -= length;
+    }
+    frame(1, &block)
+}
+
+#[test]
+fn what_a_packet_unpacks_to_counts_against_the_rate_of_its_sender() {
+    const UNPACKED_BYTES: usize = 500_000;
+    let serving = limited(|limits| (limits.bytes_per_s, limits.burst_bytes) = (1_000_000, 1_000_000));
+    let mut swollen = serving.join(ClientOptions::default());
+    let (before, begin) = (messages_in(&serving), Instant::now());
+    let frame = swollen_frame(UNPACKED_BYTES);
+    assert!(30 * frame.len() < 1_000_000, "{} bytes on the wire", frame.len());
+    for _ in 0..30 {
+        swollen.send_raw(&frame).expect("connected");
+    }
+    eventually("some of them come", || messages_in(&serving) >= before + 2);
+    std::thread::sleep(Duration::from_millis(1_000));
+    // The burst, the rate, and one on its way.
+    let allowed = 2 + begin.elapsed().as_millis() as u64 / 500 + 1;
+    let come = messages_in(&serving) - before;
+    assert!(come <= allowed, "{come} packets of half a megabyte in {:?}", begin.elapsed());
+    serving.end();
+}
+
 /// A packet of this many messages without a body: one of them as a literal of snappy's, and then copies of it.
 fn crowded_frame(messages: usize) -> Vec<u8> {
     let mut entry = Vec::new();

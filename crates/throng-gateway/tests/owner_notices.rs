@@ -44,7 +44,7 @@ fn crowd(stage: &mut Stage, (clients, rooms): (u32, u32)) -> (Peer, Vec<u32>, Ve
     (owner, rooms, clients)
 }
 
-/// Who is gone from which channel, as an owner is told that takes so much at a time.
+/// The channels and subscribers that an owner is told have ended, if it takes so many bytes at a time.
 fn told_of_ends(stage: &mut Stage, owner: &Peer, bytes_per_step: usize) -> Vec<(u32, u32)> {
     let mut ends = Vec::new();
     for _ in 0..1_000 {

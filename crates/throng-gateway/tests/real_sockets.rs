@@ -3,6 +3,7 @@
 mod admin_page;
 mod dialects;
 mod false_addresses;
+mod farewells;
 mod health;
 mod limits;
 mod link;

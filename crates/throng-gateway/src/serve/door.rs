@@ -93,7 +93,7 @@ fn connection_bytes(options: &DoorOptions) -> usize {
         Transport::Tcp => 9 << 10,
         Transport::WebSocket(_) => 12 << 10,
         Transport::Kcp => 16 << 10,
-        Transport::Link(_) => 32 << 10,
+        Transport::Link(_) => 15 << 10,
     };
     transport + if options.tls.is_some() { 18 << 10 } else { 0 }
 }

@@ -111,8 +111,11 @@ impl Intake {
         self.pace(0, bytes).await;
         while let Some(frame) = self.next_frame().await? {
             self.manner.learn(self.reader.dialect(), frame.compression);
+            let frame_bytes = frame.payload.len();
             let packet = self.unpack(frame).await?;
-            self.holding.set(packet.len());
+            self.count_held(packet.len());
+            // Bytes cost more once they are unpacked: they are parsed, merged and passed on.
+            self.pace(0, packet.len().saturating_sub(frame_bytes)).await;
             self.take_packet(packet).await?;
         }
         if self.reader.buffered_bytes() > 0 {
@@ -122,12 +125,18 @@ impl Intake {
         self.count_buffer()
     }
 
+    /// Counts what is held while the connection waits: the buffer, and the packet that is being taken apart.
+    fn count_held(&mut self, packet_bytes: usize) -> usize {
+        let buffered_bytes = self.reader.buffered_bytes() + packet_bytes;
+        let counted_bytes = if buffered_bytes > FREE_BYTES { buffered_bytes } else { 0 };
+        self.holding.set(counted_bytes);
+        counted_bytes
+    }
+
     /// Counts what waits for the rest of its frame. No client begins a long one while there is no memory for it. A world
     /// server is never ended for that: there are few, and the world hangs on each.
     fn count_buffer(&mut self) -> Result<(), End> {
-        let buffered_bytes = self.reader.buffered_bytes();
-        let counted_bytes = if buffered_bytes > FREE_BYTES { buffered_bytes } else { 0 };
-        self.holding.set(counted_bytes);
+        let counted_bytes = self.count_held(0);
         let is_client = self.door.side == Side::Client;
         match is_client && counted_bytes > 0 && !self.door.memory().has_room(Side::Client) {
             true => Err(End::Refused(Reason::NoMemory)),
@@ -138,12 +147,15 @@ impl Intake {
     /// The same for a transport with separate packets: one payload, not compressed.
     pub(crate) async fn take_payload(&mut self, payload: Bytes) -> Result<(), End> {
         add(&self.door.counters().bytes_in, payload.len());
+        self.count_held(payload.len());
         self.pace(0, payload.len()).await;
         if payload.len() > self.unpacked_bytes() {
-            self.await_admission(Reason::FrameTooLong).await?;
+            self.await_admission(Reason::FrameTooLong, payload.len()).await?;
         }
         self.take_packet(payload).await?;
-        self.hand_over().await
+        self.hand_over().await?;
+        self.count_held(0);
+        Ok(())
     }
 
     /// The next frame that has come whole. One that is too long for a stranger waits for admission.
@@ -154,7 +166,7 @@ impl Intake {
             match self.reader.next_frame() {
                 Ok(frame) => return Ok(frame),
                 Err(FrameError::TooLong { payload_bytes, .. }) if payload_bytes <= self.limits.payload_bytes => {
-                    self.await_admission(Reason::FrameTooLong).await?;
+                    self.await_admission(Reason::FrameTooLong, 0).await?;
                 }
                 Err(error) => return Err(End::Refused(reason_of_frame(error))),
             }
@@ -169,7 +181,7 @@ impl Intake {
                 Err(CompressionError::TooLong { declared_bytes, .. })
                     if declared_bytes <= self.limits.unpacked_bytes =>
                 {
-                    self.await_admission(Reason::UnpackedTooLong).await?;
+                    self.await_admission(Reason::UnpackedTooLong, frame.payload.len()).await?;
                 }
                 Err(error) => return Err(End::Refused(reason_of_payload(error))),
             }
@@ -189,12 +201,13 @@ impl Intake {
     }
 
     /// Waits for the login of a peer that has sent all that it may send before login. A peer that has sent nothing yet
-    /// is refused for `reason`, because it cannot log in any more.
-    async fn await_admission(&mut self, reason: Reason) -> Result<(), End> {
+    /// is refused for `reason`, because it cannot log in any more. `packet_bytes` are held meanwhile beside the buffer.
+    async fn await_admission(&mut self, reason: Reason, packet_bytes: usize) -> Result<(), End> {
         if matches!(self.stranger_bytes, Some(0) | None) {
             return Err(End::Refused(reason));
         }
         self.hand_over().await?;
+        self.count_held(packet_bytes);
         timeout(ADMISSION_MAX, self.queue.admitted()).await.map_err(|_| End::Refused(Reason::Stranger))
     }
 

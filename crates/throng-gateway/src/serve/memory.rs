@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   engine        states, channels, subscriptions, frames that wait: as the engine counts them
-//!   queues        what waits to be written to peers
-//!   inbound       beginnings of frames, and packets that wait to be taken apart
+//!   queues        what waits to be written to peers; over KCP and the link, what has not arrived
+//!   inbound       beginnings of frames and messages, segments ahead of a lost one, packets that wait to be taken apart
 //!   waiting       what waits for the engine
 //!   connections   what one costs that says nothing, by its transport
 //!   recordings    what waits for the disk
@@ -139,6 +139,9 @@ impl Memory {
     }
 }
 
+/// So much is part of what a connection costs.
+const ABOUT_BYTES: u64 = 4 << 10;
+
 /// Counted bytes. They are given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Holding {
@@ -152,6 +155,18 @@ impl Holding {
         let mut holding = Holding { memory: Arc::clone(memory), part, bytes: 0 };
         holding.set(bytes);
         holding
+    }
+
+    /// Another holding of the same part.
+    pub(crate) fn of(&self, bytes: usize) -> Holding {
+        Holding::new(&self.memory, self.part, bytes)
+    }
+
+    /// The same to some KiB, for what changes all the time. Nothing is exact.
+    pub(crate) fn set_about(&mut self, bytes: usize) {
+        if bytes == 0 || (bytes as u64).abs_diff(self.bytes) >= ABOUT_BYTES {
+            self.set(bytes);
+        }
     }
 
     /// It is so much now.
@@ -191,6 +206,19 @@ fn total_bytes(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_changes_all_the_time_is_counted_to_some_kib() {
+        let memory = Arc::new(Memory::new(100_000));
+        let mut holding = Holding::new(&memory, Part::Queues, 0);
+        holding.set_about(4_000);
+        assert_eq!(memory.used_bytes(), 0);
+        holding.set_about(9_000);
+        holding.set_about(11_000);
+        assert_eq!(memory.used_bytes(), 9_000);
+        holding.set_about(0);
+        assert_eq!(memory.used_bytes(), 0);
+    }
 
     #[test]
     fn what_is_held_is_counted_as_long_as_it_is_held() {

@@ -170,7 +170,7 @@ async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&
         Some(pause) => sleep(pause).await,
         None => return pass.refuse(Reason::Busy),
     }
-    let stream = match timeout(pass.door.limits().handshake, tls.accept(stream)).await {
+    let stream = match timeout(pass.door.limits().handshake, tls.accept(stream, pass.door.memory())).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if tls::is_harmless(&error) => return pass.refuse(Reason::Probe),
         Ok(Err(_)) => return pass.refuse(Reason::Handshake),

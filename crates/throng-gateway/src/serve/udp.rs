@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use socket2::SockRef;
+use throng_net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
+use throng_wire::Time;
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tracing::info;
 
@@ -20,6 +23,10 @@ use tracing::info;
 const BUFFER_BYTES: usize = 4 << 20;
 /// With less than this, the system's bound should be raised.
 const BUFFER_BYTES_FEW: usize = 1 << 20;
+/// Datagrams that are taken before others get a turn. One call may bring more.
+const DATAGRAMS_PER_TURN: usize = 64;
+/// Senders whose datagrams one call brings at most, and 64 KiB of memory for each.
+const SENDERS_PER_CALL: usize = 16;
 /// Datagrams that wait here: short answers, and one of each peer that was just being served.
 const HELD_MAX: usize = 256;
 
@@ -31,9 +38,15 @@ pub(crate) struct DatagramSocket {
     held: Mutex<VecDeque<(Vec<u8>, SocketAddr)>>,
 }
 
+/// Where datagrams are received: many with one call. The kernel also puts trains of one sender together (GRO).
+pub(crate) struct Inbox {
+    handle: LightUdpSocket,
+    buffers: ReceiveBuffers,
+}
+
 impl DatagramSocket {
     /// Opens a socket. Within a runtime.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<(DatagramSocket, Inbox)> {
         let socket = std::net::UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         let settings = SockRef::from(&socket);
@@ -49,22 +62,36 @@ impl DatagramSocket {
                 "the system gives a UDP door little room: raise net.core.rmem_max and net.core.wmem_max to {BUFFER_BYTES}"
             );
         }
+        let mut options = UdpOptions::client();
+        options.receive_limit_datagrams = DATAGRAMS_PER_TURN;
+        let handle = LightUdpSocket::of(socket.try_clone()?, &options).map_err(io::Error::other)?;
+        let inbox = Inbox { handle, buffers: ReceiveBuffers::new(SENDERS_PER_CALL) };
         let held = Mutex::new(VecDeque::new());
-        Ok(DatagramSocket { socket: UdpSocket::from_std(socket)?, is_full: AtomicBool::new(false), held })
+        Ok((DatagramSocket { socket: UdpSocket::from_std(socket)?, is_full: AtomicBool::new(false), held }, inbox))
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Waits for a datagram.
-    pub(crate) async fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket.recv_from(into).await
+    /// Waits until datagrams have come.
+    pub(crate) async fn readable(&self) {
+        // An error is told by the call that receives.
+        let _ = self.socket.readable().await;
     }
 
-    /// A datagram that has come already.
-    pub(crate) fn try_recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket.try_recv_from(into)
+    /// Gives the datagrams that have come to `sink`, as far as this turn goes. How many there were.
+    pub(crate) fn receive(&self, inbox: &mut Inbox, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> usize {
+        let received = self.socket.try_io(Interest::READABLE, || {
+            let mut sink = |_: Time, from: SocketAddr, datagram: &mut [u8]| sink(from, datagram);
+            // Errors concern single datagrams, and are counted; the next call goes on.
+            match inbox.handle.receive_with(Time(0), &mut inbox.buffers, &mut sink) {
+                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+                Ok(datagrams) => Ok(datagrams),
+                Err(_) => Ok(0),
+            }
+        });
+        received.unwrap_or(0)
     }
 
     /// Whether packets may be made. If not, [`drained`](Self::drained) tells when.
@@ -124,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn what_the_kernel_does_not_take_waits_and_nobody_makes_more() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (from, to) = (DatagramSocket::bind(any).expect("free"), DatagramSocket::bind(any).expect("free"));
+        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any).expect("free"));
         let address = to.local_addr().expect("bound");
         // As if the kernel had just said that it is full.
         from.is_full.store(true, Ordering::Relaxed);
@@ -133,10 +160,34 @@ mod tests {
         assert!(!from.has_room());
         from.drained().await;
         assert!(from.has_room() && from.held().is_empty());
-        let mut datagram = [0; 4];
-        for number in 0..100u32 {
-            let (bytes, _) = to.recv_from(&mut datagram).await.expect("it came");
-            assert_eq!((bytes, u32::from_le_bytes(datagram)), (4, number), "in order");
+        assert_eq!(numbers(&to, &mut inbox, 100).await, (0..100).collect::<Vec<u32>>(), "in order");
+    }
+
+    /// The numbers in the next datagrams.
+    async fn numbers(socket: &DatagramSocket, inbox: &mut Inbox, count: usize) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while numbers.len() < count {
+            socket.readable().await;
+            let number = |datagram: &[u8]| u32::from_le_bytes(datagram.try_into().expect("four bytes"));
+            socket.receive(inbox, &mut |_, datagram| numbers.push(number(datagram)));
         }
+        numbers.truncate(count);
+        numbers
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_burst_of_datagrams_is_received_with_few_calls() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (to, mut inbox) = DatagramSocket::bind(any).expect("free");
+        let senders = [(); 100].map(|()| std::net::UdpSocket::bind(any).expect("free"));
+        let address = to.local_addr().expect("bound");
+        for (number, sender) in (0u32..).zip(&senders) {
+            sender.send_to(&number.to_le_bytes(), address).expect("loopback takes it");
+        }
+        let numbers = numbers(&to, &mut inbox, 100).await;
+        assert_eq!(numbers, (0..100).collect::<Vec<u32>>());
+        let calls = inbox.handle.counters().receive_calls;
+        assert!(calls <= 12, "{calls} calls for 100 datagrams");
     }
 }

@@ -217,6 +217,12 @@ impl Session {
         self.lanes.pending_bytes()
     }
 
+    /// Memory of received messages, in bytes: of messages that are not complete, that wait for an earlier message, or that
+    /// wait to be polled. [`LaneOptions::queue_bytes`] and [`SessionOptions::inbox_bytes`] bound it.
+    pub fn received_message_bytes(&self) -> usize {
+        self.lanes.received_bytes()
+    }
+
     /// The oldest message of a reliable lane that has not arrived in full, or the number of the next one if all have.
     /// Everything before it can be polled at the other end. Of an unreliable lane: the oldest that was not sent.
     pub fn first_undelivered(&self, lane: LaneId) -> MessageId {

@@ -86,6 +86,17 @@ impl LightUdpSocket {
         open().map_err(|error| bind_error(error, peer))
     }
 
+    /// A handle of a socket that is open already, and that somebody else may wait on. Several datagrams of one sender may
+    /// then come as one, so all receiving has to go through such handles.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`]: the socket cannot be prepared.
+    pub fn of(socket: UdpSocket, options: &UdpOptions) -> Result<LightUdpSocket, BindError> {
+        let address = socket.local_addr().map_err(|error| bind_error(error, (Ipv4Addr::UNSPECIFIED, 0).into()))?;
+        LightUdpSocket::prepare(socket, None, options).map_err(|error| bind_error(error, address))
+    }
+
     fn prepare(socket: UdpSocket, peer: Option<SocketAddr>, options: &UdpOptions) -> io::Result<LightUdpSocket> {
         let settings = SockRef::from(&socket);
         if let Some(bytes) = options.receive_buffer_bytes {

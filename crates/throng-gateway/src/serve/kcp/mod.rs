@@ -12,6 +12,7 @@
 //! conversation's number, use an encrypted door.
 
 mod challenge;
+mod received;
 mod segment;
 mod session;
 
@@ -28,7 +29,7 @@ use super::counters::{Reason, add};
 use super::door::Door;
 use super::ration::Party;
 use super::stream;
-use super::udp::DatagramSocket;
+use super::udp::{DatagramSocket, Inbox};
 use super::wake::WakeList;
 use challenge::Challenges;
 use segment::{Segment, Sent};
@@ -36,12 +37,11 @@ use session::{INTERVAL, Need, Session};
 
 /// The longest datagram: an Ethernet frame's. Longer ones were never sent by KCP.
 const DATAGRAM_BYTES: usize = 1_500;
-/// Datagrams that are taken before others get a turn.
-const DATAGRAMS_PER_TURN: usize = 64;
 
 /// Opens the door. It stays open until the gateway closes its doors and the last conversation has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAddr> {
-    let socket = Arc::new(DatagramSocket::bind(address)?);
+    let (socket, inbox) = DatagramSocket::bind(address)?;
+    let socket = Arc::new(socket);
     let address = socket.local_addr()?;
     let closing = door.closing();
     let post = Post {
@@ -53,7 +53,7 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAdd
         pending: Arc::default(),
         closing,
     };
-    tokio::spawn(post.run());
+    tokio::spawn(post.run(inbox));
     Ok(address)
 }
 
@@ -70,8 +70,7 @@ struct Post {
 }
 
 impl Post {
-    async fn run(mut self) {
-        let mut datagram = [0; DATAGRAM_BYTES];
+    async fn run(mut self, mut inbox: Inbox) {
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut sweep = interval(self.door.limits().silence / 4);
@@ -81,11 +80,8 @@ impl Post {
         let socket = Arc::clone(&self.socket);
         while !self.is_over() {
             tokio::select! {
-                received = socket.recv_from(&mut datagram) => {
-                    if let Ok((bytes, from)) = received {
-                        self.handle(from, &mut datagram[..bytes]);
-                        self.handle_more(&mut datagram);
-                    }
+                () = socket.readable() => {
+                    socket.receive(&mut inbox, &mut |from, datagram| self.handle(from, datagram));
                 }
                 _ = tick.tick(), if !self.active.is_empty() => self.care(),
                 () = pending.wait() => pending.take(&mut self.active),
@@ -100,15 +96,8 @@ impl Post {
         *self.closing.borrow() && self.sessions.is_empty()
     }
 
-    fn handle_more(&mut self, datagram: &mut [u8]) {
-        for _ in 1..DATAGRAMS_PER_TURN {
-            let Ok((bytes, from)) = self.socket.try_recv_from(datagram) else { return };
-            self.handle(from, &mut datagram[..bytes]);
-        }
-    }
-
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
-        let Some(first) = Segment::first(datagram) else { return };
+        let Some(first) = Segment::first(datagram).filter(|_| datagram.len() <= DATAGRAM_BYTES) else { return };
         match self.sessions.get(&from) {
             Some(session) if session.conversation == first.conversation => {
                 if !session.handle(datagram) {
@@ -142,7 +131,7 @@ impl Post {
             return;
         }
         let Some(pass) = self.door.enter(from) else { return };
-        let session = Session::new(conversation, from, &self.socket, &self.pending);
+        let session = Session::new(conversation, from, (&self.socket, &self.pending), self.door.memory());
         session.handle(datagram);
         let (mut reader, writer) = session.ends();
         // Its peer has acknowledged everything when it ends in an orderly way, and has no way to say that it leaves too.

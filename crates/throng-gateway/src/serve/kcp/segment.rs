@@ -40,9 +40,9 @@ pub(super) struct Segment {
     fragment: u8,
     window: u16,
     time_ms: u32,
-    number: u32,
+    pub(super) number: u32,
     unacknowledged: u32,
-    data_bytes: usize,
+    pub(super) data_bytes: usize,
 }
 
 impl Segment {
@@ -60,6 +60,25 @@ impl Segment {
             unacknowledged: number(UNACKNOWLEDGED_AT),
             data_bytes: number(20) as usize,
         })
+    }
+
+    /// All segments of a datagram.
+    pub(super) fn all(mut datagram: &[u8]) -> impl Iterator<Item = Segment> {
+        std::iter::from_fn(move || {
+            let segment = Segment::first(datagram)?;
+            datagram = datagram.get(HEADER_BYTES + segment.data_bytes..).unwrap_or_default();
+            Some(segment)
+        })
+    }
+
+    /// Whether it carries a part of the stream.
+    pub(super) fn has_data(&self) -> bool {
+        self.command == PUSH
+    }
+
+    /// Whether its message ends with it.
+    pub(super) fn is_last(&self) -> bool {
+        self.fragment == 0
     }
 
     /// Whether it can be the beginning of a conversation.
@@ -105,16 +124,11 @@ pub(super) struct Sent(VecDeque<(u32, u32)>);
 impl Sent {
     /// Notes the segments of a datagram that goes out.
     pub(super) fn note(&mut self, datagram: &[u8]) {
-        let mut rest = datagram;
-        while let Some(segment) = Segment::first(rest) {
-            if segment.command == PUSH {
-                if self.0.len() == SENT_MAX {
-                    self.0.pop_front();
-                }
-                self.0.push_back((segment.number, segment.time_ms));
+        for segment in Segment::all(datagram).filter(Segment::has_data) {
+            if self.0.len() == SENT_MAX {
+                self.0.pop_front();
             }
-            let Some(after) = rest.get(HEADER_BYTES + segment.data_bytes..) else { return };
-            rest = after;
+            self.0.push_back((segment.number, segment.time_ms));
         }
     }
 

@@ -11,17 +11,21 @@ use bytes::{Buf, BytesMut};
 use kcp::Kcp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::memory::{Holding, Memory, Part};
 use super::super::udp::DatagramSocket;
 use super::super::wake::WakeList;
+use super::received::Received;
 use super::segment::{self, Sent};
 
 /// Segments that may be on their way from the peer: with 1,376 bytes each, 350 KB.
-const WINDOW_IN: u16 = 256;
+pub(super) const WINDOW_IN: u16 = 256;
 /// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
 /// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
 const WAITING_MAX: usize = 64;
 /// Segments that a peer has room for before it reports its window: the smallest initial window of any KCP.
 const PEER_WINDOW: u16 = 32;
+/// What the machine keeps of a segment beside its data.
+const SEGMENT_BYTES: usize = 96;
 /// How often the machine looks for what has to be sent again.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// A segment that was overtaken by this many acknowledgements is sent again at once.
@@ -66,6 +70,12 @@ struct State {
     window: u16,
     /// A message that did not fit into the reader's buffer.
     inbox: BytesMut,
+    /// The segments that the machine holds for the reader.
+    received: Received,
+    /// The memory of both.
+    inbound: Holding,
+    /// The memory of what the machine has not delivered.
+    outbound: Holding,
     reader: Option<Waker>,
     writer: Option<Waker>,
     heard: Instant,
@@ -92,8 +102,8 @@ impl Session {
     pub(super) fn new(
         conversation: u32,
         address: SocketAddr,
-        socket: &Arc<DatagramSocket>,
-        pending: &Arc<WakeList<SocketAddr>>,
+        (socket, pending): (&Arc<DatagramSocket>, &Arc<WakeList<SocketAddr>>),
+        memory: &Arc<Memory>,
     ) -> Arc<Session> {
         let sent = Arc::<Mutex<Sent>>::default();
         let output = Output { socket: Arc::clone(socket), to: address, sent: Arc::clone(&sent) };
@@ -118,6 +128,9 @@ impl Session {
                 sent,
                 window: PEER_WINDOW,
                 inbox: BytesMut::new(),
+                received: Received::default(),
+                inbound: Holding::new(memory, Part::Inbound, 0),
+                outbound: Holding::new(memory, Part::Queues, 0),
                 reader: None,
                 writer: None,
                 heard: now,
@@ -149,6 +162,8 @@ impl Session {
         if state.machine.input(datagram).is_err() {
             return false;
         }
+        state.received.note(datagram);
+        state.count();
         // Acknowledgements go out at once, and what the window has room for now.
         state.flush(now_ms);
         state.wake();
@@ -163,6 +178,7 @@ impl Session {
             return Need::End;
         }
         let _ = state.machine.update(self.now_ms());
+        state.count();
         if state.machine.is_dead_link() {
             state.lose();
             return Need::End;
@@ -210,6 +226,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
+    fn count(&mut self) {
+        self.inbound.set_about(self.received.bytes() + self.inbox.capacity());
+        self.outbound.set_about(self.machine.wait_snd() * (self.machine.mss() + SEGMENT_BYTES));
+    }
+
     fn flush(&mut self, now_ms: u32) {
         let _ = self.machine.update(now_ms);
         let _ = self.machine.flush();
@@ -241,6 +262,7 @@ impl State {
                 self.inbox.clear();
                 return false;
             }
+            self.received.take_message();
             if bytes > 0 {
                 return true;
             }
@@ -280,6 +302,7 @@ impl AsyncRead for Reader {
         if state.inbox.is_empty() {
             state.inbox = BytesMut::new();
         }
+        state.count();
         // If the window was closed, the peer is told that it is open again.
         let _ = state.machine.update(session.now_ms());
         Poll::Ready(Ok(()))
@@ -305,6 +328,7 @@ impl AsyncWrite for Writer {
         let taken = bytes.len().min(room * state.machine.mss());
         let sent = state.machine.send(&bytes[..taken]).map_err(io::Error::other);
         state.flush(session.now_ms());
+        state.count();
         session.ask_for_care(&mut state);
         Poll::Ready(sent)
     }

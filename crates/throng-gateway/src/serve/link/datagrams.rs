@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::port::{self, Fate, Key, Ticket};
 use crate::serve::event::{Event, Events};
+use crate::serve::memory::Holding;
 use crate::serve::wake::WakeList;
 
 use super::table::PeerId;
@@ -40,11 +41,13 @@ impl fmt::Debug for DatagramQueue {
     }
 }
 
-#[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
     fates: Vec<(Ticket, Fate)>,
     spare: Vec<Vec<u8>>,
+    /// Bytes of the buffers of both lists.
+    buffer_bytes: usize,
+    holding: Holding,
 }
 
 /// A frame that was not sent yet.
@@ -56,7 +59,8 @@ pub(super) struct Waiting {
 }
 
 impl DatagramQueue {
-    pub(super) fn new(peer: PeerId, wake: Arc<WakeList<PeerId>>) -> Arc<DatagramQueue> {
+    /// `holding` counts its memory.
+    pub(super) fn new(peer: PeerId, wake: Arc<WakeList<PeerId>>, holding: Holding) -> Arc<DatagramQueue> {
         Arc::new(DatagramQueue {
             peer,
             wake,
@@ -64,7 +68,13 @@ impl DatagramQueue {
             is_wanted: AtomicBool::new(false),
             settled_bytes: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                fates: Vec::new(),
+                spare: Vec::new(),
+                buffer_bytes: 0,
+                holding,
+            }),
         })
     }
 
@@ -126,11 +136,21 @@ impl DatagramQueue {
 }
 
 impl State {
+    fn count(&mut self) {
+        self.holding.set_about(self.buffer_bytes);
+    }
+
     fn recycle_front(&mut self) -> Option<Ticket> {
         let Waiting { ticket, mut entries, .. } = self.waiting.pop_front()?;
-        if self.spare.len() < SPARE_MAX {
-            entries.clear();
-            self.spare.push(entries);
+        match self.spare.len() < SPARE_MAX {
+            true => {
+                entries.clear();
+                self.spare.push(entries);
+            }
+            false => {
+                self.buffer_bytes -= entries.capacity();
+                self.count();
+            }
         }
         Some(ticket)
     }
@@ -146,14 +166,20 @@ impl port::Datagrams for DatagramQueue {
         if let Some(elder) = state.waiting.iter_mut().find(|waiting| waiting.ticket.is_sibling(&ticket)) {
             elder.ticket = ticket;
             elder.after_bytes = after_bytes;
+            let before = elder.entries.capacity();
             elder.entries.clear();
             elder.entries.extend_from_slice(entries);
-            return;
+            let grown = elder.entries.capacity() - before;
+            state.buffer_bytes += grown;
+            return state.count();
         }
         let was_empty = state.waiting.is_empty();
         let displaced = if state.waiting.len() >= WAITING_MAX { state.recycle_front() } else { None };
         let mut buffer = state.spare.pop().unwrap_or_default();
+        let before = buffer.capacity();
         buffer.extend_from_slice(entries);
+        state.buffer_bytes += buffer.capacity() - before;
+        state.count();
         state.waiting.push_back(Waiting { ticket, after_bytes, entries: buffer });
         drop(state);
         if let Some(ticket) = displaced {
@@ -177,10 +203,12 @@ mod tests {
 
     use super::*;
     use crate::engine::port::Datagrams as _;
+    use crate::serve::memory::{Memory, Part};
 
     #[test]
     fn of_too_many_frames_the_oldest_is_lost() {
-        let queue = DatagramQueue::new(PeerId(1), Arc::default());
+        let memory = Arc::<Memory>::default();
+        let queue = DatagramQueue::new(PeerId(1), Arc::default(), Holding::new(&memory, Part::Queues, 0));
         let ticket = |number| Ticket { subscription: SubscriptionId::from_number(number), epoch: 1, tick: Tick(7) };
         for number in 0..WAITING_MAX as u16 + 2 {
             queue.send(ticket(number), 0, &[0]);
@@ -194,5 +222,18 @@ mod tests {
             true
         });
         assert_eq!(waiting, WAITING_MAX);
+    }
+
+    #[test]
+    fn frames_that_wait_for_a_slow_path_count_as_memory() {
+        let memory = Arc::<Memory>::default();
+        let queue = DatagramQueue::new(PeerId(1), Arc::default(), Holding::new(&memory, Part::Queues, 0));
+        let ticket = |number| Ticket { subscription: SubscriptionId::from_number(number), epoch: 1, tick: Tick(7) };
+        (0..WAITING_MAX as u16).for_each(|number| queue.send(ticket(number), 0, &[0; 1_000]));
+        let held = memory.used_bytes();
+        assert!((250_000..300_000).contains(&held), "{held}");
+        queue.drain(|_| true);
+        let kept = memory.used_bytes();
+        assert!((28_000..40_000).contains(&kept), "{kept}");
     }
 }

@@ -40,29 +40,30 @@ use tokio::time::{Instant, sleep_until};
 use super::counters::Reason;
 use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
+use super::memory::{Holding, Part};
 use super::options::LinkOptions;
 use super::stream::Out;
-use super::udp::DatagramSocket;
+use super::udp::{DatagramSocket, Inbox};
 use super::wake::WakeList;
 use agenda::Agenda;
 pub(crate) use datagrams::DatagramQueue;
 use movement::Movement;
-use peer::{Packet, Peer};
+use peer::{Packet, Peer, Received};
 use table::{PeerId, Peers, SEATS_MAX};
 
 /// Packets that wait between a session and its connection's task, in each direction.
 const WAITING_PACKETS: usize = 16;
-const DATAGRAMS_PER_TURN: usize = 64;
+/// No datagram of the protocol is as long.
+const DATAGRAM_BYTES_MAX: usize = 2_048;
 /// Peers that are looked after before others get a turn. Each may send 48 datagrams.
 const PEERS_PER_TURN: usize = 32;
-/// The longest datagram of the protocol, and some more so that longer ones are noticed.
-const DATAGRAM_BYTES_MAX: usize = 2_048;
 /// A session is not looked after more often than this when nothing comes: its pace is finer than a timer.
 const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
-    let socket = Arc::new(DatagramSocket::bind(address)?);
+    let (socket, inbox) = DatagramSocket::bind(address)?;
+    let socket = Arc::new(socket);
     let address = socket.local_addr()?;
     let addresses = if options.public_addresses.is_empty() { vec![address] } else { options.public_addresses.clone() };
     let netcode = ServerOptions {
@@ -87,7 +88,7 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
         datagram: Vec::new(),
         closing,
     };
-    tokio::spawn(post.run());
+    tokio::spawn(post.run(inbox));
     Ok(address)
 }
 
@@ -111,8 +112,7 @@ struct Post {
 }
 
 impl Post {
-    async fn run(mut self) {
-        let mut datagram = [0; DATAGRAM_BYTES_MAX];
+    async fn run(mut self, mut inbox: Inbox) {
         let mut closing = self.closing.clone();
         let (wake, socket) = (Arc::clone(&self.wake), Arc::clone(&self.socket));
         let mut alarm = pin!(sleep_until(Instant::now()));
@@ -122,11 +122,8 @@ impl Post {
                 alarm.as_mut().reset(first);
             }
             tokio::select! {
-                received = socket.recv_from(&mut datagram) => {
-                    if let Ok((bytes, from)) = received {
-                        self.handle(from, &mut datagram[..bytes]);
-                        self.handle_more(&mut datagram);
-                    }
+                () = socket.readable() => {
+                    socket.receive(&mut inbox, &mut |from, datagram| self.handle(from, datagram));
                 }
                 () = wake.wait() => {}
                 () = &mut alarm, if first.is_some() => {}
@@ -145,14 +142,10 @@ impl Post {
         *self.closing.borrow() && self.peers.is_empty()
     }
 
-    fn handle_more(&mut self, datagram: &mut [u8]) {
-        for _ in 1..DATAGRAMS_PER_TURN {
-            let Ok((bytes, from)) = self.socket.try_recv_from(datagram) else { return };
-            self.handle(from, &mut datagram[..bytes]);
-        }
-    }
-
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
+        if datagram.len() > DATAGRAM_BYTES_MAX {
+            return;
+        }
         if let Some(seat) = move_seat(datagram) {
             return self.handle_move(from, seat, datagram);
         }
@@ -205,14 +198,17 @@ impl Post {
         let (inbound, packets_in) = channel(WAITING_PACKETS);
         let (packets_out, outbound) = channel(WAITING_PACKETS);
         let id = self.peers.next_id();
-        let datagrams = DatagramQueue::new(id, Arc::clone(&self.wake));
+        let memory = self.door.memory();
+        let datagrams = DatagramQueue::new(id, Arc::clone(&self.wake), Holding::new(memory, Part::Queues, 0));
+        let received = Holding::new(memory, Part::Inbound, 0);
         let movement = Movement::new(Arc::clone(&datagrams));
         tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, (Arc::clone(&self.wake), id)));
         // Another peer has proved this address: the former peer is gone.
         if let Some(former) = self.peers.at(from) {
             self.forget(former);
         }
-        let older = self.peers.insert(id, Peer::new(accepted, from, session, (inbound, outbound), movement));
+        let older =
+            self.peers.insert(id, Peer::new(accepted, from, (session, received), (inbound, outbound), movement));
         if let Some((older, peer)) = older.and_then(|older| Some((older, self.peers.get_mut(older)?))) {
             peer.close_replaced(self.door.now());
             self.awake.push(older);
@@ -308,7 +304,7 @@ fn unix_s() -> u64 {
 /// The life of a connection.
 async fn serve(
     pass: Pass,
-    (packets_in, packets_out): (Receiver<Bytes>, Sender<Packet>),
+    (packets_in, packets_out): (Receiver<Received>, Sender<Packet>),
     datagrams: Arc<DatagramQueue>,
     (wake, id): (Arc<WakeList<PeerId>>, PeerId),
 ) {
@@ -326,8 +322,8 @@ async fn serve(
     wake.add(id);
 }
 
-async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, (wake, id): (&WakeList<PeerId>, PeerId)) -> End {
-    while let Some(packet) = packets.recv().await {
+async fn read(mut packets: Receiver<Received>, mut intake: Intake, (wake, id): (&WakeList<PeerId>, PeerId)) -> End {
+    while let Some(Received { packet, .. }) = packets.recv().await {
         // There is room again for what the session may hold.
         wake.add(id);
         if let Err(end) = intake.take_payload(packet).await {
@@ -341,9 +337,12 @@ async fn read(mut packets: Receiver<Bytes>, mut intake: Intake, (wake, id): (&Wa
 async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList<PeerId>, PeerId)) -> End {
     while let Some(entries) = out.queue.next().await {
         let mut packets = Packets::new(&entries, frame::MAX_PAYLOAD_BYTES);
-        let mut left = entries.len();
+        let (mut left, mut copied_bytes) = (entries.len(), 0);
         while let Some(packet) = packets.next() {
             let entry_bytes = left - packets.rest().len();
+            // Until all entries are handed over, there are two copies of these.
+            copied_bytes += packet.len();
+            out.queue.hold(copied_bytes);
             if packets_out.send(Packet::Entries(Bytes::copy_from_slice(packet), entry_bytes)).await.is_err() {
                 return End::Lost;
             }
@@ -351,6 +350,7 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList
             out.counters.count_sent(1, packet.len());
             left = packets.rest().len();
         }
+        out.queue.hold(0);
         out.counters.count_dropped(packets.dropped());
         if left > 0 {
             if packets_out.send(Packet::Dropped(left)).await.is_err() {

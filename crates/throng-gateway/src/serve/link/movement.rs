@@ -161,10 +161,12 @@ mod tests {
     use super::*;
     use crate::engine::port::Datagrams as _;
     use crate::serve::link::table::PeerId;
+    use crate::serve::memory::{Holding, Memory, Part};
     use crate::serve::wake::WakeList;
 
     fn movement() -> Movement {
-        Movement::new(DatagramQueue::new(PeerId(1), Arc::new(WakeList::default())))
+        let holding = Holding::new(&Arc::<Memory>::default(), Part::Queues, 0);
+        Movement::new(DatagramQueue::new(PeerId(1), Arc::new(WakeList::default()), holding))
     }
 
     fn ticket(subscription: u16, tick: u64) -> Ticket {

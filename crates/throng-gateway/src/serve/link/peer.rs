@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use throng_channeld::link::LANE;
 
+use super::super::memory::Holding;
 use super::super::udp::DatagramSocket;
 use super::movement::{Movement, Written};
 use super::table::SEATS_MAX;
@@ -35,6 +36,19 @@ pub(super) enum Packet {
     End,
 }
 
+/// A packet of a client for its connection's task.
+pub(super) struct Received {
+    pub(super) packet: Bytes,
+    /// Its memory, until the task has it.
+    _holding: Holding,
+}
+
+impl Received {
+    fn new(session: &Holding, packet: Bytes) -> Received {
+        Received { _holding: session.of(packet.len()), packet }
+    }
+}
+
 /// One client.
 pub(super) struct Peer {
     pub(super) client_id: u64,
@@ -48,12 +62,14 @@ pub(super) struct Peer {
     /// Where the client may have gone.
     pub(super) candidate: Option<Candidate>,
     session: Session,
+    /// Memory of what the session has received and the task has not.
+    received: Holding,
     sealer: Sealer,
     opener: Opener,
     /// Packets for the connection's task. `None` once nothing more will come.
-    inbound: Option<Sender<Bytes>>,
+    inbound: Option<Sender<Received>>,
     /// A packet that the task had no room for. While it waits, no more are taken from the session.
-    held_up: Option<Bytes>,
+    held_up: Option<Received>,
     /// Packets from the connection's task.
     outbound: Receiver<Packet>,
     movement: Movement,
@@ -72,8 +88,8 @@ impl Peer {
     pub(super) fn new(
         accepted: Accepted,
         address: SocketAddr,
-        session: Session,
-        (inbound, outbound): (Sender<Bytes>, Receiver<Packet>),
+        (session, received): (Session, Holding),
+        (inbound, outbound): (Sender<Received>, Receiver<Packet>),
         movement: Movement,
     ) -> Peer {
         Peer {
@@ -84,6 +100,7 @@ impl Peer {
             address,
             candidate: None,
             session,
+            received,
             sealer: accepted.sealer,
             opener: accepted.opener,
             inbound: Some(inbound),
@@ -140,7 +157,9 @@ impl Peer {
                         let entries = self.movement.read(opened.sequence, packet.rest);
                         // Movement that the task has no room for is lost, as on any other way.
                         if let (Some(entries), Some(inbound)) = (entries, &self.inbound) {
-                            has_room = inbound.try_send(Bytes::copy_from_slice(entries)).is_ok();
+                            has_room = inbound
+                                .try_send(Received::new(&self.received, Bytes::copy_from_slice(entries)))
+                                .is_ok();
                         }
                     }
                     Ok(None) => {}
@@ -181,6 +200,7 @@ impl Peer {
         self.movement.tell();
         while self.session.poll_input().is_some() {}
         self.take_in();
+        self.received.set_about(self.session.received_message_bytes());
         self.give_out();
         if self.is_finished && self.session.pending_message_bytes() == 0 && !self.session.is_closing() {
             self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
@@ -230,10 +250,9 @@ impl Peer {
     /// From the session to the task, as far as that has room.
     fn take_in(&mut self) {
         loop {
-            let Some(packet) = self.held_up.take().or_else(|| self.session.poll_message().map(|(_, m)| m.into()))
-            else {
-                return;
-            };
+            let mut polled =
+                || self.session.poll_message().map(|(_, message)| Received::new(&self.received, message.into()));
+            let Some(packet) = self.held_up.take().or_else(&mut polled) else { return };
             match self.inbound.as_ref().map(|inbound| inbound.try_send(packet)) {
                 Some(Ok(())) => {}
                 Some(Err(TrySendError::Full(packet))) => return self.held_up = Some(packet),

@@ -32,11 +32,18 @@ pub(super) struct ReliableIncoming {
     waiting: VecDeque<(u32, Waiting)>,
     /// Bytes in `waiting`.
     bytes: usize,
+    /// Memory of the messages in `waiting`.
+    held_bytes: usize,
 }
 
 impl ReliableIncoming {
     pub(super) fn new(first_message: u32) -> ReliableIncoming {
-        ReliableIncoming { next: first_message, waiting: VecDeque::new(), bytes: 0 }
+        ReliableIncoming { next: first_message, waiting: VecDeque::new(), bytes: 0, held_bytes: 0 }
+    }
+
+    /// Memory of messages that are not complete, or wait for their turn.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes + self.waiting.capacity() * size_of::<(u32, Waiting)>()
     }
 
     pub(super) fn take(
@@ -73,6 +80,7 @@ impl ReliableIncoming {
         if is_known {
             let Waiting::Unfinished(reassembly) = &self.waiting[place].1 else { return Ok(()) };
             self.bytes -= reassembly.bytes();
+            self.held_bytes -= reassembly.capacity();
             if let Some((_, Waiting::Unfinished(reassembly))) = self.waiting.remove(place) {
                 buffers.give_back(reassembly.into_buffer());
             }
@@ -91,13 +99,16 @@ impl ReliableIncoming {
     ) -> Result<(), PacketError> {
         if !is_known {
             let reassembly = Reassembly::new(part.message_bytes, buffers.empty());
+            self.held_bytes += reassembly.capacity();
             self.waiting.insert(place, (number, Waiting::Unfinished(reassembly)));
         }
         let Waiting::Unfinished(reassembly) = &mut self.waiting[place].1 else { return Ok(()) };
         if reassembly.message_bytes() != part.message_bytes {
             return Err(PacketError::PartsDisagree);
         }
+        let before = reassembly.capacity();
         self.bytes += reassembly.add(part, bytes);
+        self.held_bytes += reassembly.capacity() - before;
         if self.bytes > options.queue_bytes {
             return Err(PacketError::WindowExceeded);
         }
@@ -105,6 +116,7 @@ impl ReliableIncoming {
             return Ok(());
         }
         self.bytes -= reassembly.bytes();
+        self.held_bytes -= reassembly.capacity();
         match self.waiting.remove(place) {
             Some((_, Waiting::Unfinished(reassembly))) => {
                 self.complete(options, (number, place), reassembly.into_message(), inbox)
@@ -136,6 +148,7 @@ impl ReliableIncoming {
             return Err(PacketError::WindowExceeded);
         }
         self.bytes += message.len();
+        self.held_bytes += message.capacity();
         self.waiting.insert(place, (number, Waiting::Complete(message)));
         Ok(())
     }
@@ -150,6 +163,7 @@ impl ReliableIncoming {
                 Waiting::Unfinished(_) => return,
                 Waiting::Complete(message) => {
                     self.bytes -= message.len();
+                    self.held_bytes -= message.capacity();
                     inbox.push(std::mem::take(message));
                 }
                 Waiting::Taken => {}
@@ -211,6 +225,12 @@ impl UnreliableIncoming {
             evicted += 1;
         }
         Ok(evicted)
+    }
+
+    /// Memory of unfinished messages.
+    pub(super) fn held_bytes(&self) -> usize {
+        let content_bytes: usize = self.unfinished.iter().map(|(.., reassembly)| reassembly.capacity()).sum();
+        content_bytes + self.unfinished.capacity() * size_of::<(u16, Time, Reassembly)>()
     }
 
     /// Gives up the messages whose first part came `patience` ago or earlier.

@@ -89,6 +89,15 @@ enum Incoming {
     Unreliable(UnreliableIncoming),
 }
 
+impl Incoming {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Incoming::Reliable(incoming) => incoming.held_bytes(),
+            Incoming::Unreliable(incoming) => incoming.held_bytes(),
+        }
+    }
+}
+
 /// A lane. Its halves take memory from their first message on.
 #[derive(Debug, Default)]
 struct Lane {
@@ -146,6 +155,13 @@ impl Lanes {
     /// Bytes of messages that wait to be sent or, on reliable lanes, delivered.
     pub(super) fn pending_bytes(&self) -> usize {
         self.lanes.iter().filter_map(|lane| lane.outgoing.as_ref()).map(|outgoing| outgoing.queued_bytes()).sum()
+    }
+
+    /// Memory of received messages: unfinished, waiting for their turn, or waiting to be polled.
+    pub(super) fn received_bytes(&self) -> usize {
+        let of_lanes: usize =
+            self.lanes.iter().map(|lane| lane.incoming.as_deref().map_or(0, Incoming::held_bytes)).sum();
+        of_lanes + self.inbox.bytes + self.inbox.messages.capacity() * size_of::<(LaneId, Vec<u8>)>()
     }
 
     /// Number of the oldest message that waits to be sent or, on reliable lanes, delivered.

@@ -29,6 +29,11 @@ impl Reassembly {
         self.content.len()
     }
 
+    /// Memory of the content.
+    pub(super) fn capacity(&self) -> usize {
+        self.content.capacity()
+    }
+
     /// Enters a part that lies within the message. Returns how many bytes of it are new.
     pub(super) fn add(&mut self, part: Part, bytes: &[u8]) -> usize {
         let before = self.content.len();
