@@ -147,6 +147,9 @@ pub(crate) struct CrowdArguments {
     /// With --model shared-state: write positions as differences from positions that the client is known to hold
     #[arg(long)]
     baselines: bool,
+    /// Check the measurements: each send call of the server takes this many per cent longer
+    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
+    send_slowdown: Option<u32>,
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
@@ -169,6 +172,7 @@ impl CrowdArguments {
             model: self.model,
             scratch: self.scratch,
             baselines: self.baselines,
+            send_slowdown_percent: self.send_slowdown,
             ..self.workload.overrides()
         }
     }

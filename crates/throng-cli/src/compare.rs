@@ -25,6 +25,7 @@ table: the cost of a tick, the data sent to clients, and the age of that data at
   throng compare --workload sparse,sparse-20 --models graph,shared-state,throng
   throng compare --growth 25,50,200,400,1000       growth of cost with the number of players
   throng compare --workload converge --models legacy,shared-state:per-connection,shared-state
+  throng compare --models throng,throng:again,throng:slower --repeat 5 --pin     a check of the comparison itself
 
 `throng publish` writes a page from the folders of comparisons.";
 
@@ -36,7 +37,8 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "dense")]
     workload: Vec<String>,
     /// Models to compare: legacy, legacy-push, graph, shared-state, shared-state:per-connection,
-    /// shared-state:baselines, throng [default: all without `:`]
+    /// shared-state:baselines, throng [default: all without `:`]. To check the comparison itself, add `:again` (the same
+    /// model once more, which must not differ) or `:slower` (its send calls take 25 % longer, which must be found)
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Contestant>,
     /// Number of runs of each workload with each model
@@ -186,6 +188,7 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
         ("--model", of.model.map(|model| model.name().to_owned())),
         ("--scratch", of.scratch.map(|scratch| scratch.name().to_owned())),
         ("--players", of.players.map(|players| players.to_string())),
+        ("--send-slowdown", of.send_slowdown_percent.map(|percent| percent.to_string())),
         ("--seconds", of.seconds.map(|seconds| seconds.to_string())),
         ("--warmup", of.warmup_seconds.map(|seconds| seconds.to_string())),
     ];

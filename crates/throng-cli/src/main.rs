@@ -63,6 +63,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         runs: arguments.runs.clone(),
         bots_command: vec![program.into(), args::BOTS_FOR_RUN.into()],
         show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
+        note: if arguments.quiet { |_| () } else { |line| eprintln!("{line}") },
         allocations: Some(allocation::of_this_thread),
     };
     let result = run::run(&options, &stop)?;
@@ -146,11 +147,27 @@ fn show_progress(progress: &Progress) {
     );
 }
 
+fn show_ages(report: &BotsReport) {
+    let Some(error_ms) = report.age_error_ms else {
+        println!("  ages of neighbours unknown: no sample, or the server does not tell its time");
+        return;
+    };
+    println!("  age of the state of moving neighbours, each ± {error_ms:.1} ms (the server's clock is estimated):");
+    let neighbours = &report.neighbours;
+    for (name, band) in [("0 to 10 m", neighbours.near), ("10 to 50 m", neighbours.middle), ("beyond", neighbours.far)]
+    {
+        if let (Some(p50), Some(p99)) = (band.age_ms.p50, band.age_ms.p99) {
+            println!("    {name:<10}  p50 {p50:.0} ms  p99 {p99:.0} ms  ({} samples)", band.samples);
+        }
+    }
+}
+
 fn show_report(server: SocketAddr, report: &BotsReport) {
     println!("{} bots connected to {server}, {} connections ended early", report.connected, report.disconnects);
     for (reason, count) in &report.ends {
         println!("  {count} x {reason}");
     }
     println!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
+    show_ages(report);
     println!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
 }

@@ -1,7 +1,9 @@
 "use strict";
 (() => {
   const run = JSON.parse(document.getElementById("summary").textContent);
-  const subsystems = ["simulate", "interest", "quantise", "encode", "write", "seal", "send", "receive", "other"];
+  // Older runs lack some of them.
+  const subsystems = ["simulate", "interest", "quantise", "plan", "encode", "write", "seal", "send", "receive", "open", "settle", "other"]
+    .filter(name => (run.series.frames[name] || []).length > 0);
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
   // Each layer is drawn from zero to the sum of itself and those below, the tallest first: the rest covers it.

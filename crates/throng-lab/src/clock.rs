@@ -35,6 +35,18 @@ fn busy_s(stat: &str) -> Option<f64> {
     Some((programs + ticks.get(7).unwrap_or(&0)) as f64 / KERNEL_TICKS_PER_S)
 }
 
+/// Time that a core has spent in soft interrupts so far, in seconds; `None` without `/proc`.
+pub(crate) fn soft_interrupts_s(core: usize) -> Option<f64> {
+    soft_s(&std::fs::read_to_string("/proc/stat").ok()?, core)
+}
+
+/// Field 7 of the core's line.
+fn soft_s(stat: &str, core: usize) -> Option<f64> {
+    let name = format!("cpu{core} ");
+    let fields = stat.lines().find_map(|line| line.strip_prefix(&name))?;
+    Some(fields.split_whitespace().nth(6)?.parse::<u64>().ok()? as f64 / KERNEL_TICKS_PER_S)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +56,11 @@ mod tests {
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 0 0 0\ncpu0 1 2 3 4\n"), Some(3.0));
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 200 0 0\n"), Some(5.0));
         assert_eq!(busy_s("nonsense"), None);
+    }
+
+    #[test]
+    fn soft_interrupts_are_those_of_one_core() {
+        let stat = "cpu  1 2 3 4 5 6 700 0\ncpu1 1 2 3 4 5 6 400 0\ncpu10 1 2 3 4 5 6 300 0\ncpu2 1 2 3\n";
+        assert_eq!([1, 10, 2, 3].map(|core| soft_s(stat, core)), [Some(4.0), Some(3.0), None, None]);
     }
 }

@@ -18,6 +18,7 @@ mod figures;
 mod file;
 mod growth;
 mod measure;
+mod noise;
 mod plan;
 mod sample;
 mod table;
@@ -30,13 +31,14 @@ use crate::report::{self, ReportError};
 use crate::scenario::Overrides;
 use crate::summary::RunSummary;
 
-pub use contestant::Contestant;
+pub use contestant::{Check, Contestant};
 #[cfg(test)]
 pub(crate) use example::example;
 pub use figures::{Figures, OVERLOADED_SHARE};
 pub use file::{COMPARISON_FILE, Cell, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
 pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, measures};
+pub use noise::{Difference, Outcome};
 pub use plan::{Turn, turns};
 pub use sample::{Sample, advantage, by_round};
 pub use table::{OVERLOADED, spoken, table};

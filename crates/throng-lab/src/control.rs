@@ -95,6 +95,10 @@ pub struct BotsReport {
     pub known: Known,
     /// Smallest share of the characters within 40 m that a decoding bot held.
     pub known_within_40_m: Option<f64>,
-    /// Age and position error of neighbours at decoding bots.
+    /// Age and position error of neighbours at decoding bots. Without the server's state there are ages of moving
+    /// neighbours only, by their distance as the bots know it, and no position errors.
     pub neighbours: Neighbours,
+    /// How far these ages can be off, if the bots had to estimate the server's clock: the largest error of all samples.
+    #[serde(default)]
+    pub age_error_ms: Option<f64>,
 }

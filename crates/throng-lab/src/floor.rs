@@ -1,9 +1,9 @@
 //! The floor: the cost of encrypting and sending the run's own packets, without any other work.
 //!
 //! ```text
-//! in the run     [ interest | quantise | encode | write | seal | send ]   a recorder beside the driver notes each send call:
-//!                                                            |             address, bytes, segment length
-//!                                                            v
+//! in the run     [ interest | quantise | plan | encode | write | seal | send ]   a recorder beside the driver notes each send call:
+//!                                                                   |             address, bytes, segment length
+//!                                                                   v
 //! after the run  the same calls, in the same order, for the same number of ticks at the same rate:  [ seal | send ]
 //! ```
 //!
@@ -25,7 +25,7 @@ use crate::clock;
 /// Connections whose packets are sealed together before they are sent, as in the server.
 const GROUP: usize = 16;
 /// The replay is repeated; the smallest mean counts, because other programs only ever add time.
-const ROUNDS: usize = 2;
+pub(crate) const ROUNDS: usize = 2;
 /// The last part of a wait is spent awake, as in the run: a processor that has slept begins its tick slower.
 const SPIN: Duration = Duration::from_micros(300);
 /// Send calls that are kept; a recording ends when it is full. 24 bytes each.
@@ -58,7 +58,7 @@ struct RecordedTick {
 pub(crate) struct Spent {
     /// Sealing and sending.
     pub(crate) seal_and_send_ns: u64,
-    /// All sending work: interest, quantise, encode, write, seal and send.
+    /// All sending work: interest, quantise, plan, encode, write, seal and send.
     pub(crate) outgoing_ns: u64,
 }
 
@@ -76,6 +76,8 @@ pub(crate) struct FloorTime {
 /// A driver that records all send calls while recording is on.
 pub(crate) struct Recorder<D> {
     inner: D,
+    /// Each send call takes this share longer, to check measurements with.
+    slowdown: f64,
     tape: Arc<Tape>,
 }
 
@@ -131,9 +133,10 @@ impl Tape {
 }
 
 impl<D: Driver> Recorder<D> {
-    pub(crate) fn new(inner: D) -> (Recorder<D>, Arc<Tape>) {
+    /// Send calls take this many per cent longer, to check measurements with; 0 for none.
+    pub(crate) fn new(inner: D, slowdown_percent: u32) -> (Recorder<D>, Arc<Tape>) {
         let tape = Arc::new(Tape::default());
-        (Recorder { inner, tape: Arc::clone(&tape) }, tape)
+        (Recorder { inner, slowdown: f64::from(slowdown_percent) / 100.0, tape: Arc::clone(&tape) }, tape)
     }
 }
 
@@ -142,7 +145,16 @@ impl<D: Driver> Driver for Recorder<D> {
         if self.tape.is_on() {
             self.tape.note(transmit);
         }
-        self.inner.send(now, transmit)
+        if self.slowdown == 0.0 {
+            return self.inner.send(now, transmit);
+        }
+        let began = Instant::now();
+        let sent = self.inner.send(now, transmit);
+        let end = began.elapsed().mul_f64(1.0 + self.slowdown);
+        while began.elapsed() < end {
+            std::hint::spin_loop();
+        }
+        sent
     }
 
     fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
@@ -284,7 +296,7 @@ mod tests {
 
     /// Three ticks for 40 clients: no packets, three packets to each client, one short packet to every second client.
     fn record() -> (Recorder<Notes>, Arc<Tape>) {
-        let (mut recorder, tape) = Recorder::new(Notes::default());
+        let (mut recorder, tape) = Recorder::new(Notes::default(), 0);
         let long = vec![0x5A; 2 * 1_200 + 300];
         let _ = recorder.send(Time(0), &Transmit { to: client(9), bytes: &long, segment_bytes: 1_200 });
         tape.begin(3, 40);
@@ -341,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_full_recording_ends_with_its_last_whole_tick() {
-        let (mut recorder, tape) = Recorder::new(Notes::default());
+        let (mut recorder, tape) = Recorder::new(Notes::default(), 0);
         tape.begin(100, 1);
         for _ in 0..3 {
             for _ in 0..80 {

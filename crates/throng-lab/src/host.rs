@@ -8,13 +8,14 @@ use throng::meter::{Subsystem, TickRecord};
 use throng::net::{UdpDriver, UdpOptions};
 use throng::{
     Channels, ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Replication, Schema, Server,
-    ServerEvent, ServerOptions, StartError, Tick,
+    ServerEvent, ServerOptions, StartError, Tick, Time,
 };
 
 use crate::clock;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::kinds::{self, Character, Chest, Prop};
 use crate::pace::{Finish, Pace};
+use crate::pulse::Pulse;
 use crate::scenario::{Scenario, View};
 use crate::truth::TrueObject;
 use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
@@ -28,6 +29,10 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
 /// The last part of a wait is spent awake: a sleeping thread is late by as much, and begins its tick on a processor that
 /// has cooled down.
 const SPIN: Duration = Duration::from_micros(300);
+
+/// Clients that are told the server's time, in turn: those that are served first in a tick, so that a pulse leaves soon
+/// after its time was read.
+const TOLD: usize = 8;
 
 /// A server with a world behind it. `R` is its replication model.
 pub struct Host<R = Channels> {
@@ -44,6 +49,7 @@ pub struct Host<R = Channels> {
     chests_changed: Option<Tick>,
     is_moving: bool,
     is_frozen: bool,
+    tells_time: bool,
     pace: Pace,
     interval: Duration,
     last_finish: Finish,
@@ -59,6 +65,8 @@ pub struct Host<R = Channels> {
 struct Player {
     connection: ConnectionId,
     character: CharacterId,
+    /// Its newest input, and a moment at which it had been read.
+    heard: Option<(u32, Time)>,
 }
 
 struct Body {
@@ -104,7 +112,8 @@ impl<R: Replication> Host<R> {
         let model = model(&kinds::schema(), &options)?;
         let (server, tape) = match options.threads {
             0 | 1 => {
-                let (recorder, tape) = Recorder::new(UdpDriver::bind(address, &UdpOptions::server())?);
+                let (recorder, tape) =
+                    Recorder::new(UdpDriver::bind(address, &UdpOptions::server())?, scenario.send_slowdown_percent);
                 (Server::with_replication(Box::new(recorder), model, options)?, Some(tape))
             }
             // Each thread has a socket of its own, past any recorder.
@@ -121,6 +130,7 @@ impl<R: Replication> Host<R> {
             chests_changed: None,
             is_moving: false,
             is_frozen: false,
+            tells_time: false,
             pace: Pace::new(interval, clock::now()),
             interval,
             last_finish: Finish { after_plan: Duration::ZERO, skipped: 0 },
@@ -197,6 +207,11 @@ impl<R: Replication> Host<R> {
         self.is_moving
     }
 
+    /// From now on clients are told the server's time, for bots that do not share its clock.
+    pub(crate) fn tell_time(&mut self) {
+        self.tells_time = true;
+    }
+
     /// Nothing moves any more.
     pub fn freeze(&mut self) {
         self.is_frozen = true;
@@ -252,15 +267,20 @@ impl<R: Replication> Host<R> {
     /// Plays one tick, and returns its number.
     pub fn tick(&mut self) -> Tick {
         // A socket that fails now and then is a lossy network; one that always fails loses its clients.
-        let _ = self.server.receive(clock::now());
+        let began = clock::now();
+        let _ = self.server.receive(began);
+        let read = clock::now();
         self.take_events();
         while let Some((connection, input)) = self.server.poll_input() {
-            self.take_input(connection, &input);
+            self.take_input(connection, &input, read);
         }
         self.is_moving |= self.connected >= self.scenario.start_at_connected();
         let tick = self.server.current_tick();
         if self.is_moving && !self.is_frozen {
             self.step(tick);
+        }
+        if self.tells_time {
+            self.tell_one(tick, began);
         }
         self.server.tick(clock::now());
         if let Some(tape) = self.tape.as_ref().filter(|tape| tape.is_on()) {
@@ -268,6 +288,15 @@ impl<R: Replication> Host<R> {
         }
         self.last_finish = self.pace.finish(clock::now());
         tick
+    }
+
+    fn tell_one(&mut self, tick: Tick, began: Time) {
+        let turn = tick.0 as usize % TOLD.min(self.players.len()).max(1);
+        let Some(player) = self.players.get(turn).copied().flatten() else { return };
+        let (heard_input, heard_us) = player.heard.map_or((0, 0), |(number, read)| (number, read.0));
+        let pulse = Pulse { tick: tick.0, began_us: began.0, sent_us: clock::now().0, heard_input, heard_us };
+        // A client that takes no message now is told another time.
+        let _ = pulse.send(&mut self.server, player.connection);
     }
 
     fn step(&mut self, tick: Tick) {
@@ -324,7 +353,7 @@ impl<R: Replication> Host<R> {
             self.bodies.resize_with(slot + 1, || None);
         }
         self.bodies[slot] = Some(body);
-        self.players[connection.index as usize] = Some(Player { connection, character });
+        self.players[connection.index as usize] = Some(Player { connection, character, heard: None });
         self.connected += 1;
     }
 
@@ -340,11 +369,14 @@ impl<R: Replication> Host<R> {
         self.ended += 1;
     }
 
-    fn take_input(&mut self, connection: ConnectionId, input: &Input) {
+    fn take_input(&mut self, connection: ConnectionId, input: &Input, read: Time) {
         self.server.acknowledge_input(connection, input.number);
-        let player = self.players.get(connection.index as usize).copied().flatten();
+        let player = self.players.get_mut(connection.index as usize).and_then(Option::as_mut);
         match (player.filter(|player| player.connection == connection), BotInput::decode(input.bytes())) {
-            (Some(player), Ok(decided)) => self.world.apply(player.character, decided),
+            (Some(player), Ok(decided)) => {
+                player.heard = Some((input.number, read));
+                self.world.apply(player.character, decided);
+            }
             (Some(_), Err(_)) => self.bad_inputs += 1,
             (None, _) => {}
         }
@@ -353,7 +385,7 @@ impl<R: Replication> Host<R> {
 
 fn spent(tick: &TickRecord) -> Spent {
     let ns = |parts: &[Subsystem]| parts.iter().map(|&part| tick.ns(part)).sum();
-    let before = [Subsystem::Interest, Subsystem::Quantise, Subsystem::Encode, Subsystem::Write];
+    let before = [Subsystem::Interest, Subsystem::Quantise, Subsystem::Plan, Subsystem::Encode, Subsystem::Write];
     let seal_and_send_ns: u64 = ns(&[Subsystem::Seal, Subsystem::Send]);
     Spent { seal_and_send_ns, outgoing_ns: seal_and_send_ns + ns(&before) }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use throng::{Replicate, ReplicateEnum, Schema};
 
+use crate::pulse::Pulse;
 use crate::world::{CharacterState, Mode};
 
 /// A player's character.
@@ -78,9 +79,9 @@ impl LabKind for Prop {
     const WORDS: usize = 3;
 }
 
-/// The kinds of all workloads.
+/// The kinds of all workloads, and the message with the server's clock.
 pub fn schema() -> Arc<Schema> {
-    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().build();
+    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().kind::<Pulse>().build();
     Arc::new(schema.expect("the lab's kinds are possible"))
 }
 

@@ -45,15 +45,28 @@ impl NeighbourLog {
         if !(distance_m.is_finite() && age_ms.is_finite() && error_m.is_finite()) {
             return;
         }
+        let band = self.note_age(distance_m, age_ms);
+        band.error_mm.saturating_record((error_m * 1e3).round() as u64);
+    }
+
+    /// The same where the true position is not known: only an age.
+    pub fn look_at_age(&mut self, distance_m: f64, age_ms: f64) {
+        if distance_m.is_finite() && age_ms.is_finite() {
+            self.note_age(distance_m, age_ms);
+        }
+    }
+
+    /// Notes the age, and returns its band.
+    fn note_age(&mut self, distance_m: f64, age_ms: f64) -> &mut BandLog {
         let near = distance_m <= NEAR_M;
-        let band = if near { 0 } else { 1 + usize::from(distance_m > MIDDLE_M) };
         // A negative age becomes 0: the conversion from float saturates.
         let age_us = (age_ms * 1e3).round() as u64;
-        self.bands[band].age_us.saturating_record(age_us);
-        self.bands[band].error_mm.saturating_record((error_m * 1e3).round() as u64);
         if near {
             self.near_age_us.saturating_record(age_us);
         }
+        let band = if near { 0 } else { 1 + usize::from(distance_m > MIDDLE_M) };
+        self.bands[band].age_us.saturating_record(age_us);
+        &mut self.bands[band]
     }
 
     /// 99th percentile of the age of near neighbours since the last call; `None` without a look.

@@ -20,7 +20,7 @@ use crate::bots::BotsReport;
 use crate::clock;
 use crate::control::Command;
 use crate::environment;
-use crate::floor::FloorTime;
+use crate::floor::{self, FloorTime};
 use crate::host::Host;
 use crate::report;
 use crate::scenario::{Model, Scenario};
@@ -39,8 +39,10 @@ pub struct RunOptions {
     pub runs: PathBuf,
     /// The command of the bots' process; it reads [`BotsOptions`](crate::bots::BotsOptions) from its standard input.
     pub bots_command: Vec<OsString>,
-    /// Whether progress is shown.
+    /// Whether a progress bar is shown.
     pub show_progress: bool,
+    /// Gets a line before anything else happens: what is played, and how long it takes.
+    pub note: fn(&str),
     /// Heap allocations of the calling thread so far, if the program counts them.
     pub allocations: Option<fn() -> u64>,
 }
@@ -88,8 +90,9 @@ fn run_with<R: Replication>(
     model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
-    let mut play = Play::begin(options, stop, model)?;
+    (options.note)(&announcement(&options.scenario));
     let display = Display::new(options.show_progress, &options.scenario);
+    let mut play = Play::begin(options, stop, model)?;
     play.connect(&display)?;
     play.warm_up(&display)?;
     play.measure(&display)?;
@@ -99,6 +102,27 @@ fn run_with<R: Replication>(
     let folder = report::write(&options.runs, started_at, &summary)
         .with_context(|| format!("cannot write the report to {}", options.runs.display()))?;
     Ok(RunResult { summary, folder })
+}
+
+/// Time for starting both processes and for reports, in seconds.
+const AROUND_S: u64 = 3;
+
+/// The first line of a run.
+fn announcement(scenario: &Scenario) -> String {
+    let Scenario { name, players, tick_hz, seconds, warmup_seconds, .. } = scenario;
+    let connecting_s = u64::from(players.div_ceil(1_000));
+    let measured_s = u64::from(*seconds) + u64::from(*warmup_seconds);
+    let floor_s = FLOOR.as_secs_f64().ceil() as u64 * floor::ROUNDS as u64;
+    let total_s = AROUND_S + connecting_s + measured_s + floor_s + settling(scenario).as_secs();
+    format!(
+        "{name}: {players} players at {tick_hz} Hz; {warmup_seconds} s of warm-up, {seconds} s measured, about {total_s} s in all"
+    )
+}
+
+/// The time in which everything arrives after the last movement.
+fn settling(scenario: &Scenario) -> Duration {
+    let slowest_ticks = scenario.rings.iter().map(|ring| ring.interval_ticks).max().unwrap_or(1);
+    SETTLE + SECOND * 2 * slowest_ticks / scenario.tick_hz
 }
 
 struct Play<'a, R> {
@@ -131,7 +155,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
         let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
         // Before this thread is pinned to one core, so that the whole machine is described.
-        let ledger = Ledger::new(options, cores.len());
+        let ledger = Ledger::new(options, cores.len(), is_pinned.then(|| cores[0].id));
         if is_pinned {
             core_affinity::set_for_current(cores[0]);
         }
@@ -212,9 +236,7 @@ impl<'a, R: Replication> Play<'a, R> {
     fn settle(&mut self, display: &Display) -> Result<BotsReport> {
         self.host.freeze();
         display.settling();
-        let scenario = &self.options.scenario;
-        let slowest_ticks = scenario.rings.iter().map(|ring| ring.interval_ticks).max().unwrap_or(1);
-        let until = clock::now().after(SETTLE + SECOND * 2 * slowest_ticks / scenario.tick_hz);
+        let until = clock::now().after(settling(&self.options.scenario));
         while clock::now() < until {
             self.tick()?;
         }
@@ -285,6 +307,7 @@ pub fn serve(
     mut each_second: impl FnMut(u32, f64),
 ) -> Result<()> {
     let mut host = Host::new(scenario, address, public, key)?;
+    host.tell_time();
     let mut second: Time = clock::now();
     let mut longest_ms = 0f64;
     while !stop.load(Ordering::Relaxed) {
@@ -308,8 +331,32 @@ pub fn serve(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Mutex;
 
     use super::*;
+    use crate::scenario::Overrides;
+
+    static FIRST_LINE: Mutex<String> = Mutex::new(String::new());
+
+    #[test]
+    fn the_first_line_comes_before_the_server_has_its_bots_and_says_how_long_it_takes() {
+        let runs = tempfile::tempdir().unwrap();
+        let overrides =
+            Overrides { players: Some(30), seconds: Some(5), warmup_seconds: Some(2), ..Overrides::default() };
+        let options = RunOptions {
+            scenario: Scenario::resolve("crowd", &overrides).unwrap(),
+            runs: runs.path().to_owned(),
+            // No bot ever connects.
+            bots_command: vec!["false".into()],
+            show_progress: false,
+            note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
+            allocations: None,
+        };
+        assert!(run(&options, &AtomicBool::new(false)).is_err());
+        // 3 s around, 1 s to connect, 7 s of play, 4 s for the floor, 5 s until all is at rest.
+        let line = FIRST_LINE.lock().unwrap().clone();
+        assert_eq!(line, "crowd: 30 players at 30 Hz; 2 s of warm-up, 5 s measured, about 20 s in all");
+    }
 
     #[test]
     fn state_is_as_old_as_the_beginning_of_the_tick_that_took_long() {

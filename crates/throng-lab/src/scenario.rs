@@ -111,6 +111,10 @@ pub struct Scenario {
     /// Whether [`Model::SharedState`] writes positions as distances from those that a client is known to hold.
     #[serde(default)]
     pub baselines: bool,
+    /// Each send call takes this much longer, 0 to 1,000: a known slowdown, to check measurements with. Needs a server with
+    /// one thread.
+    #[serde(default)]
+    pub send_slowdown_percent: u32,
 }
 
 /// Which objects a client receives.

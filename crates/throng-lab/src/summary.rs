@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use throng::meter::Subsystem;
 
 use crate::environment::Environment;
 use crate::scenario::Model;
@@ -22,7 +23,9 @@ pub use series::{FrameHistogram, FrameSeries, SecondSeries, Series};
 pub use targets::{Bound, Target};
 
 /// Number of this layout of the summary. Rises when a key changes its meaning or goes away, not when one is added.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
+/// The oldest layout that is still read. Before 3, `encode` included `plan`, and `receive` included `open` and `settle`.
+const OLDEST_FORMAT: u32 = 2;
 
 /// Everything that a run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +96,8 @@ pub struct Split {
     pub interest: f64,
     /// Quantising and comparing touched objects.
     pub quantise: f64,
+    /// Deciding which updates are due; `null` in summaries of format 2, where `encode` includes it.
+    pub plan: Option<f64>,
     /// Encoding frames of channels.
     pub encode: f64,
     /// Putting segments into connections' packets.
@@ -101,8 +106,13 @@ pub struct Split {
     pub seal: f64,
     /// Handing packets to the kernel.
     pub send: f64,
-    /// Taking packets from the kernel, opening and reading them.
+    /// Taking packets from the kernel.
     pub receive: f64,
+    /// Finding the packets' connections, and decrypting them; `null` in summaries of format 2, where `receive` includes it.
+    pub open: Option<f64>,
+    /// Acknowledgements, delivery records, inputs and messages; `null` in summaries of format 2, where `receive` includes
+    /// it.
+    pub settle: Option<f64>,
     /// The rest of the frame.
     pub other: f64,
     /// The whole.
@@ -138,6 +148,9 @@ pub struct Server {
     pub frames_at: Vec<FrameAt>,
     /// Mean per connection and tick, in microseconds.
     pub us_per_connection: Split,
+    /// The halves of `send` on loopback, where the sender's core does the receiver's work too.
+    #[serde(default = "SendOnLoopback::of_format_2")]
+    pub send_on_loopback: SendOnLoopback,
     /// Processor time by wall time, 1 is one core.
     pub cpu_cores: f64,
     /// Resident memory at the end of the measured part.
@@ -149,6 +162,19 @@ pub struct Server {
     pub events_dropped: u64,
     /// Heap allocations per tick in the measured part, if the program counts them.
     pub steady_state_allocations_per_tick: Option<f64>,
+}
+
+/// The halves of `send` on loopback, in microseconds per connection and tick. `null` if they cannot be told apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendOnLoopback {
+    /// The sender's work.
+    pub local_us: Option<f64>,
+    /// The receiver's work, which a real network leaves to the receiver's machine.
+    pub receiver_us: Option<f64>,
+    /// The error of both, two standard deviations.
+    pub error_us: Option<f64>,
+    /// Why they cannot be told apart.
+    pub unknown_because: Option<String>,
 }
 
 /// Working time of a frame, in milliseconds.
@@ -185,7 +211,8 @@ pub struct Floor {
     /// The run's own time for sealing and sending in those ticks.
     #[serde(default)]
     pub run_ms_per_tick: Option<f64>,
-    /// The outgoing work of those ticks (interest, quantise, encode, write, seal, send) by the floor: at least 1.
+    /// The outgoing work of those ticks (interest, quantise, plan, encode, write, seal, send) by the
+    /// floor: at least 1.
     pub ratio: Option<f64>,
     /// Datagrams per tick in both.
     pub packets_per_tick: f64,
@@ -378,7 +405,9 @@ pub enum SummaryError {
     #[error("this is not a run summary: {0}")]
     Malformed(#[from] serde_json::Error),
     /// Another version of the program wrote it.
-    #[error("the summary has format {found}, this program reads format {FORMAT}: use the program that wrote it")]
+    #[error(
+        "the summary has format {found}, this program reads formats {OLDEST_FORMAT} to {FORMAT}: use the program that wrote it"
+    )]
     Format {
         /// The format found.
         found: u64,
@@ -412,14 +441,14 @@ impl RunSummary {
     /// A summary from JSON. Keys that this version does not know are ignored.
     ///
     /// # Errors
-    /// If the text is not a summary of this format.
+    /// If the text is not a summary, or one of a format that this program does not read.
     pub fn from_json(text: &str) -> Result<RunSummary, SummaryError> {
         #[derive(Deserialize)]
         struct Head {
             format: u64,
         }
         let head: Head = serde_json::from_str(text)?;
-        if head.format != u64::from(FORMAT) {
+        if !(u64::from(OLDEST_FORMAT)..=u64::from(FORMAT)).contains(&head.format) {
             return Err(SummaryError::Format { found: head.format });
         }
         Ok(serde_json::from_str(text)?)
@@ -440,44 +469,104 @@ impl RunSummary {
 }
 
 impl Split {
-    /// The subsystems' names, in the order in which a frame runs.
-    pub const NAMES: [&'static str; 9] =
-        ["simulate", "interest", "quantise", "encode", "write", "seal", "send", "receive", "other"];
+    /// The subsystems in the order in which a frame sends and receives, as tables and plots show them.
+    pub const ORDER: [Subsystem; Subsystem::COUNT] = [
+        Subsystem::Simulate,
+        Subsystem::Interest,
+        Subsystem::Quantise,
+        Subsystem::Plan,
+        Subsystem::Encode,
+        Subsystem::Write,
+        Subsystem::Seal,
+        Subsystem::Send,
+        Subsystem::Receive,
+        Subsystem::Open,
+        Subsystem::Settle,
+        Subsystem::Other,
+    ];
 
-    /// A split with the parts in the order of [`Split::NAMES`] except the last: what is missing from `total` is `other`.
-    /// If the parts are longer than `total`, their sum is the total.
-    pub fn new(parts: [f64; 8], total: f64) -> Split {
-        let sum: f64 = parts.iter().sum();
-        let [simulate, interest, quantise, encode, write, seal, send, receive] = parts;
-        let (other, total) = ((total - sum).max(0.0), total.max(sum));
-        Split { simulate, interest, quantise, encode, write, seal, send, receive, other, total }
+    /// A split of `total`. A subsystem that is not among the parts has 0, and what is missing from `total` is `other`. If
+    /// the parts are longer than `total`, their sum is the total.
+    pub fn new(parts: impl IntoIterator<Item = (Subsystem, f64)>, total: f64) -> Split {
+        let mut split = Split { plan: Some(0.0), open: Some(0.0), settle: Some(0.0), ..Split::default() };
+        let mut sum = 0.0;
+        for (subsystem, value) in parts.into_iter().filter(|(subsystem, _)| *subsystem != Subsystem::Other) {
+            *split.part_mut(subsystem) += value;
+            sum += value;
+        }
+        (split.other, split.total) = ((total - sum).max(0.0), total.max(sum));
+        split
     }
 
-    /// The parts in the order of [`Split::NAMES`].
-    pub fn parts(&self) -> [f64; 9] {
-        [
-            self.simulate,
-            self.interest,
-            self.quantise,
-            self.encode,
-            self.write,
-            self.seal,
-            self.send,
-            self.receive,
-            self.other,
-        ]
+    /// One part; `None` if an older program did not measure it by itself.
+    pub fn part(&self, subsystem: Subsystem) -> Option<f64> {
+        match subsystem {
+            Subsystem::Simulate => Some(self.simulate),
+            Subsystem::Interest => Some(self.interest),
+            Subsystem::Quantise => Some(self.quantise),
+            Subsystem::Plan => self.plan,
+            Subsystem::Encode => Some(self.encode),
+            Subsystem::Write => Some(self.write),
+            Subsystem::Seal => Some(self.seal),
+            Subsystem::Send => Some(self.send),
+            Subsystem::Receive => Some(self.receive),
+            Subsystem::Open => self.open,
+            Subsystem::Settle => self.settle,
+            Subsystem::Other => Some(self.other),
+        }
+    }
+
+    fn part_mut(&mut self, subsystem: Subsystem) -> &mut f64 {
+        match subsystem {
+            Subsystem::Simulate => &mut self.simulate,
+            Subsystem::Interest => &mut self.interest,
+            Subsystem::Quantise => &mut self.quantise,
+            Subsystem::Plan => self.plan.get_or_insert(0.0),
+            Subsystem::Encode => &mut self.encode,
+            Subsystem::Write => &mut self.write,
+            Subsystem::Seal => &mut self.seal,
+            Subsystem::Send => &mut self.send,
+            Subsystem::Receive => &mut self.receive,
+            Subsystem::Open => self.open.get_or_insert(0.0),
+            Subsystem::Settle => self.settle.get_or_insert(0.0),
+            Subsystem::Other => &mut self.other,
+        }
+    }
+
+    /// The parts that were measured, in the order of [`Split::ORDER`].
+    pub fn parts(&self) -> impl Iterator<Item = (Subsystem, f64)> + '_ {
+        Split::ORDER.into_iter().filter_map(|subsystem| Some((subsystem, self.part(subsystem)?)))
     }
 
     /// Every part times `factor`.
     pub fn scaled(&self, factor: f64) -> Split {
-        let [simulate, interest, quantise, encode, write, seal, send, receive, _] = self.parts();
-        let parts = [simulate, interest, quantise, encode, write, seal, send, receive].map(|part| part * factor);
-        Split::new(parts, self.total * factor)
+        Split::new(self.parts().map(|(subsystem, part)| (subsystem, part * factor)), self.total * factor)
     }
 
-    /// The work of sending state: interest, quantise, encode, write, seal and send.
+    /// The work of sending state: interest, quantise, plan, encode, write, seal and send.
     pub fn outgoing(&self) -> f64 {
-        self.interest + self.quantise + self.encode + self.write + self.seal + self.send
+        self.replicating() + self.interest + self.seal + self.send
+    }
+
+    /// The work of replication itself: quantise, plan, encode and write.
+    pub fn replicating(&self) -> f64 {
+        self.quantise + self.plan.unwrap_or(0.0) + self.encode + self.write
+    }
+
+    /// The work of receiving: receive, open and settle.
+    pub fn incoming(&self) -> f64 {
+        self.receive + self.open.unwrap_or(0.0) + self.settle.unwrap_or(0.0)
+    }
+}
+
+impl SendOnLoopback {
+    fn of_format_2() -> SendOnLoopback {
+        SendOnLoopback::unknown("an older program did not measure it")
+    }
+
+    /// The halves cannot be told apart, for this reason.
+    pub(crate) fn unknown(why: &str) -> SendOnLoopback {
+        SendOnLoopback { unknown_because: Some(why.to_owned()), ..SendOnLoopback::default() }
     }
 }
 

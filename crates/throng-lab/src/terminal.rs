@@ -7,6 +7,9 @@ use comfy_table::{ContentArrangement, Table, presets};
 use crate::scenario::Model;
 use crate::summary::{Band, RunSummary, Split, Target};
 
+/// Parts of a split in one line.
+const SPLIT_LINE: usize = 4;
+
 /// The run in one screen of text, with a line break at its end.
 pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
     let mut text = headline(run);
@@ -14,6 +17,7 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
         ("frame", frame(run)),
         ("", resources(run)),
         ("µs per connection", split(&run.server.us_per_connection)),
+        ("", send(run)),
         ("", floor(run)),
         ("to a client", client(run)),
         ("bytes per second", per_second(run)),
@@ -77,12 +81,24 @@ fn slow_motion(world_speed: f64) -> String {
     }
 }
 
-/// Two lines: game and core, then kernel and cryptography.
+/// A few parts to a line.
 fn split(split: &Split) -> String {
-    let parts: Vec<_> =
-        Split::NAMES.iter().zip(split.parts()).map(|(name, us)| format!("{name} {}", figure(us))).collect();
-    let (first, second) = parts.split_at(5);
-    format!("{}\n{}  = {}", first.join("  "), second.join("  "), figure(split.total))
+    let parts: Vec<_> = split.parts().map(|(subsystem, us)| format!("{subsystem} {}", figure(us))).collect();
+    let lines: Vec<_> = parts.chunks(SPLIT_LINE).map(|parts| parts.join("  ")).collect();
+    format!("{}  = {}", lines.join("\n"), figure(split.total))
+}
+
+fn send(run: &RunSummary) -> String {
+    let halves = &run.server.send_on_loopback;
+    match &halves.unknown_because {
+        Some(why) => format!("the receiver's half of send on loopback is unknown: {why}"),
+        None => format!(
+            "send on loopback: local {}, receiver's half {} (± {})",
+            optional(halves.local_us),
+            optional(halves.receiver_us),
+            optional(halves.error_us),
+        ),
+    }
 }
 
 fn floor(run: &RunSummary) -> String {

@@ -5,8 +5,12 @@ use std::fmt;
 /// A part of the server's frame. Declared in the order in which it is shown, which is also about the order of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subsystem {
-    /// Taking datagrams from the kernel, opening them, handling acknowledgements and messages.
+    /// Taking datagrams from the kernel.
     Receive,
+    /// Finding the connections of received datagrams, and decrypting them.
+    Open,
+    /// What received packets mean: acknowledgements, delivery records, inputs, messages; new and ended connections.
+    Settle,
     /// The game's own code.
     Simulate,
     /// Working out who subscribes to what.
@@ -15,6 +19,8 @@ pub enum Subsystem {
     Interest,
     /// Quantising touched objects and comparing them with their last state.
     Quantise,
+    /// Deciding which updates are due, and which frames they need.
+    Plan,
     /// Encoding the frames of channels.
     Encode,
     /// Copying segments of frames into the packets of connections.
@@ -32,11 +38,14 @@ impl Subsystem {
     pub const COUNT: usize = Subsystem::ALL.len();
 
     /// All subsystems, in display order: `ALL[s.index()] == s`.
-    pub const ALL: [Subsystem; 9] = [
+    pub const ALL: [Subsystem; 12] = [
         Subsystem::Receive,
+        Subsystem::Open,
+        Subsystem::Settle,
         Subsystem::Simulate,
         Subsystem::Interest,
         Subsystem::Quantise,
+        Subsystem::Plan,
         Subsystem::Encode,
         Subsystem::Write,
         Subsystem::Seal,
@@ -48,9 +57,12 @@ impl Subsystem {
     pub const fn name(self) -> &'static str {
         match self {
             Subsystem::Receive => "receive",
+            Subsystem::Open => "open",
+            Subsystem::Settle => "settle",
             Subsystem::Simulate => "simulate",
             Subsystem::Interest => "interest",
             Subsystem::Quantise => "quantise",
+            Subsystem::Plan => "plan",
             Subsystem::Encode => "encode",
             Subsystem::Write => "write",
             Subsystem::Seal => "seal",

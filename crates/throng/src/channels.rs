@@ -325,8 +325,11 @@ impl Replication for Channels {
         self.replicator.hub().set_allowance(id, bytes);
     }
 
-    fn encode(&mut self, executor: &impl Executor) {
+    fn plan(&mut self) {
         self.replicator.plan();
+    }
+
+    fn encode(&mut self, executor: &impl Executor) {
         self.replicator.encode(executor);
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use throng_link::netcode::{
-    Accepted, Candidate, DropReason, Held, Movable, Opener, PacketKind, SEND_INTERVAL, Sealer, USER_DATA_LEN,
+    Accepted, Candidate, DropReason, Held, Movable, Opened, Opener, PacketKind, SEND_INTERVAL, Sealer, USER_DATA_LEN,
     WorkBudget,
 };
 use throng_link::session::{Blame, CLOSE_INTERVAL, CloseCause, CloseCode, CloseReason, Rest, Session};
@@ -112,13 +112,19 @@ impl Peer {
         }
     }
 
-    /// Handles a datagram from the client's address, which came to this machine at `arrived`.
-    pub(crate) fn handle(&mut self, now: Time, arrived: Time, datagram: &mut [u8]) -> Result<(), DropReason> {
+    /// Decrypts a datagram from the client's address. Says nothing to the connection yet: that is for
+    /// [`settle`](Self::settle).
+    pub(crate) fn open<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Opened<'a>, DropReason> {
         if !self.budget.has(now, AUTHENTIC_UNITS) {
             return Err(DropReason::TooManyPackets);
         }
         let opened = self.opener.open(datagram).inspect_err(|_| self.budget.spend(1))?;
         self.budget.spend(AUTHENTIC_UNITS);
+        Ok(opened)
+    }
+
+    /// Handles an authentic packet, which came to this machine at `arrived`.
+    pub(crate) fn settle(&mut self, now: Time, arrived: Time, opened: Opened<'_>) {
         match opened.kind {
             PacketKind::Payload => {
                 if self.stage == Stage::Unconfirmed {
@@ -143,7 +149,6 @@ impl Peer {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// The seat that the client holds.

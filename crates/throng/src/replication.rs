@@ -18,6 +18,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 /// spawn, update, despawn, set_*, subscribe ...     while the game plays; update again for what it touched
 /// look                                             who sees what
 /// set_allowance                                    what each connection can be sent
+/// plan                                             which updates are due
 /// encode                                           what all connections share
 /// writers, then for each connection, in parallel:  begin_write, (has_more, write_packet) until there is no room
 /// end_tick                                         the next tick begins
@@ -117,7 +118,10 @@ pub trait Replication: Send + Sized {
         let _ = (id, bytes);
     }
 
-    /// Decides which updates are due, and encodes the shared ones.
+    /// Decides which updates are due, in models that decide it for all connections together.
+    fn plan(&mut self) {}
+
+    /// Encodes the updates that connections share. A model without a [`plan`](Self::plan) decides here what is due.
     fn encode(&mut self, executor: &impl Executor);
 
     /// The shared data of the writers, and the places of all connections, to divide among threads.

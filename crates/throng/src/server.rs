@@ -254,13 +254,19 @@ impl<R: Replication> Server<R> {
     /// Waiting is not work: announce it with [`wait`](Self::wait).
     pub fn drain_socket(&mut self, now: Time) -> Result<(), ReceiveError> {
         self.begin_metering();
-        self.meter.enter(Subsystem::Receive, self.stopwatch.ns());
+        let stopwatch = self.stopwatch;
+        self.meter.enter(Subsystem::Open, stopwatch.ns());
         let clocks = Now { unix_s: unix_s(), time: now };
         let (inbound, peers, replication) = (&mut self.inbound, &mut self.peers, &mut self.replication);
         let (datagrams, bytes) = (inbound.datagrams, inbound.bytes);
+        let kernel_ns = self.driver.counters().receive_ns;
         let received = self.driver.receive(now, &mut |arrived, from, datagram| {
-            inbound.handle(clocks, (arrived, from), datagram, peers);
+            inbound.handle(clocks, (arrived, from), datagram, (peers, stopwatch));
         });
+        self.meter.add(Subsystem::Receive, self.driver.counters().receive_ns - kernel_ns);
+        self.meter.add(Subsystem::Settle, inbound.take_settling_ns());
+        self.meter.enter(Subsystem::Settle, stopwatch.ns());
+        inbound.settle(clocks.time, peers);
         inbound.serve_strangers(clocks, peers, replication);
         let counters = self.meter.counters();
         counters.packets_received += inbound.datagrams - datagrams;
@@ -392,6 +398,8 @@ impl<R: Replication> Server<R> {
         self.quantise();
         self.meter.enter(Subsystem::Interest, self.stopwatch.ns());
         self.replication.look();
+        self.meter.enter(Subsystem::Plan, self.stopwatch.ns());
+        self.replication.plan();
         self.meter.enter(Subsystem::Encode, self.stopwatch.ns());
         match &self.pool {
             Some(pool) => self.replication.encode(&Pool(pool)),

@@ -3,6 +3,7 @@
 use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
 use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
 
+use crate::pulse::{Pulse, RemoteClock, SentInputs};
 use crate::scenario::NetPreset;
 use crate::world::BotBrain;
 
@@ -11,6 +12,7 @@ pub(crate) struct Bot<D> {
     pub(super) socket: LightUdpSocket,
     pub(super) link: Option<Box<Link>>,
     pub(super) brain: BotBrain,
+    pub(super) inputs: SentInputs,
     pub(super) next_turn: Time,
     pub(super) is_decoder: bool,
     /// It was late by more than [`STALL`](crate::summary::STALL) while it was measured.
@@ -50,13 +52,16 @@ impl<D: Decoder> Bot<D> {
         self.end.is_some()
     }
 
-    /// Handles received datagrams.
-    pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers) {
+    /// Handles received datagrams. `clock` learns what they say of the server's time.
+    pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers, clock: &mut RemoteClock) {
+        // Of several datagrams it is not known which brought a message: the last one did at the latest.
+        let mut latest = Time(0);
         let Bot { core, link, received_bytes, received_datagrams, socket, .. } = self;
         // Errors of the socket are ignored here: the connection will time out and report it.
         let _ = socket.receive_with(now, buffers, &mut |arrived, from, datagram: &mut [u8]| {
             *received_bytes += datagram.len() as u64;
             *received_datagrams += 1;
+            latest = latest.max(arrived);
             match link {
                 Some(link) => link.back.push(now, datagram),
                 None => core.handle_arrived(now, arrived, from, datagram),
@@ -64,6 +69,7 @@ impl<D: Decoder> Bot<D> {
         });
         if let (Some(link), Some(server)) = (link, core.server()) {
             while let Some(arrival) = link.back.pop(now) {
+                latest = latest.max(arrival.at);
                 core.handle_arrived(now, arrival.at, server, arrival.bytes);
             }
         }
@@ -71,14 +77,24 @@ impl<D: Decoder> Bot<D> {
             match event {
                 ClientEvent::Connected { connection, .. } => self.connection = Some(connection.index),
                 ClientEvent::Ended(reason) => self.end = Some(reason),
+                ClientEvent::Message { message, .. } => {
+                    if let Some(pulse) = message.get::<Pulse>() {
+                        clock.take(&pulse, latest, &self.inputs);
+                    }
+                }
                 _ => {}
             }
         }
     }
 
     /// Decides and queues the next input. Says whether it could.
-    pub(super) fn send_input(&mut self) -> bool {
-        self.core.is_connected() && self.core.send_input(&self.brain.decide().encode()).is_ok()
+    pub(super) fn send_input(&mut self, now: Time) -> bool {
+        if !self.core.is_connected() {
+            return false;
+        }
+        let number = self.core.send_input(&self.brain.decide().encode());
+        number.iter().for_each(|&number| self.inputs.note(number, now));
+        number.is_ok()
     }
 
     /// Sends what is due.

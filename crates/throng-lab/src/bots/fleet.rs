@@ -13,6 +13,7 @@ use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Progress, allow_sockets, pin};
 use crate::clock;
 use crate::kinds;
+use crate::pulse::SentInputs;
 use crate::scenario::Scenario;
 use crate::summary::STALL;
 use crate::world::BotBrain;
@@ -298,6 +299,7 @@ impl<D: Decoder> Fleet<D> {
             known: self.witness.known(),
             known_within_40_m: self.witness.known_within_40_m(),
             neighbours: self.witness.figures(),
+            age_error_ms: self.witness.age_error_ms(),
         }
     }
 
@@ -331,6 +333,7 @@ impl<D: Decoder> Fleet<D> {
                 socket,
                 link: Link::new(self.scenario.net, self.scenario.seed, number),
                 brain: BotBrain::new(&self.scenario, number),
+                inputs: SentInputs::default(),
                 next_turn: first_turn(self.started, now, self.interval, offset),
                 is_decoder,
                 has_stalled: false,
@@ -352,7 +355,7 @@ impl<D: Decoder> Fleet<D> {
         }
         self.next_look = now.after(LOOK_INTERVAL);
         for bot in self.bots.iter_mut().filter(|bot| bot.is_decoder) {
-            bot.receive(now, &mut self.buffers);
+            bot.receive(now, &mut self.buffers, self.witness.clock());
         }
     }
 
@@ -360,8 +363,8 @@ impl<D: Decoder> Fleet<D> {
         let bot = &mut self.bots[index];
         let turn = Turn::of(bot.next_turn, now, self.interval);
         bot.next_turn = turn.next;
-        bot.receive(now, &mut self.buffers);
-        let sent = bot.send_input();
+        bot.receive(now, &mut self.buffers, self.witness.clock());
+        let sent = bot.send_input(now);
         bot.transmit(now, &mut self.out);
         self.second.late_us.saturating_record(turn.late.as_micros() as u64);
         if self.measuring.is_some() && bot.connection.is_some() {

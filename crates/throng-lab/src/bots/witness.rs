@@ -9,7 +9,9 @@ use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
 
 use super::BotsError;
 use crate::clock;
+use crate::kinds::{Character, LabKind};
 use crate::neighbours::NeighbourLog;
+use crate::pulse::RemoteClock;
 use crate::scenario::{NetPreset, Scenario};
 use crate::summary::{Known, Neighbours};
 use crate::truth::{Snapshot, TrueObject, TruthReader};
@@ -31,6 +33,20 @@ pub(super) struct Eyes<'a, D> {
     pub(super) connection: Option<u32>,
 }
 
+/// Samples that wait until the time of their tick is known.
+const WAITING_MAX: usize = 1 << 16;
+/// A character that is faster than this, in metres per second, changes its place in every tick: its state is as old as
+/// its newest update. Of one that stands still, the state may be up to date however long ago the last update was.
+const MOVING_M_PER_S: f64 = 0.5;
+
+/// A look at a neighbour, without the server's state.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    now: Time,
+    tick: Tick,
+    distance_m: f64,
+}
+
 /// Samples the decoding bots. Time comes only from its arguments.
 pub(super) struct Witness {
     truth: Option<TruthReader>,
@@ -42,6 +58,10 @@ pub(super) struct Witness {
     /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
     next_looks: Vec<Time>,
     tick_interval_us: f64,
+    /// The server's clock, if the server's state is out of reach.
+    clock: RemoteClock,
+    waiting: Vec<Waiting>,
+    age_error_us: Option<f64>,
     /// How far the outermost ring reaches.
     view_m: f64,
     /// The path has no loss: an object whose newest update is of a tick has the state of that tick.
@@ -74,6 +94,9 @@ impl Witness {
             tick_times: VecDeque::with_capacity(TICK_TIMES),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
+            clock: RemoteClock::default(),
+            waiting: Vec::new(),
+            age_error_us: None,
             is_clean: scenario.net == NetPreset::None,
             view_m: scenario.rings.last().map_or(f64::INFINITY, |ring| f64::from(ring.radius_m)),
             rng: fastrand::Rng::with_seed(scenario.seed),
@@ -93,7 +116,8 @@ impl Witness {
         measuring: bool,
     ) {
         self.take_snapshot();
-        if !measuring || self.snapshot.objects.is_empty() {
+        self.settle_waiting();
+        if !measuring || (self.truth.is_some() && self.snapshot.objects.is_empty()) {
             return;
         }
         let interval_us = LOOK_INTERVAL_US * self.next_looks.len().div_ceil(LOOKERS).max(1) as u64;
@@ -101,9 +125,53 @@ impl Witness {
             let now = now();
             if self.next_looks[index] <= now {
                 self.next_looks[index] = Time(now.0 + self.rng.u64(interval_us / 2..interval_us * 3 / 2));
-                self.look_through(now, &eyes);
+                match self.has_truth() {
+                    true => self.look_through(now, &eyes),
+                    false => self.look_from_afar(now, &eyes),
+                }
             }
         }
+    }
+
+    fn has_truth(&self) -> bool {
+        self.truth.is_some() || !self.snapshot.objects.is_empty()
+    }
+
+    /// Learns the server's clock.
+    pub(super) fn clock(&mut self) -> &mut RemoteClock {
+        &mut self.clock
+    }
+
+    /// The largest error of all ages, if the server's clock had to be estimated.
+    pub(super) fn age_error_ms(&self) -> Option<f64> {
+        self.age_error_us.map(|us| us / 1e3)
+    }
+
+    /// Looks at the neighbours as the bot knows them.
+    fn look_from_afar(&mut self, now: Time, eyes: &Eyes<'_, impl Decoder>) {
+        let (Some(replica), Some(_)) = (eyes.replica, eyes.connection) else { return };
+        let Some(here) = replica.owned().map(|own| position_of(&own)).next() else { return };
+        for object in replica.views().filter(|object| !object.is_own() && is_moving(object)) {
+            let distance_m = distance(here, position_of(&object));
+            self.waiting.push(Waiting { now, tick: object.newest_tick, distance_m });
+        }
+        self.known.saturating_record(replica.count() as u64);
+        self.settle_waiting();
+    }
+
+    /// Notes the ages that are known by now.
+    fn settle_waiting(&mut self) {
+        let Witness { clock, neighbours, age_error_us, .. } = self;
+        self.waiting.retain(|&Waiting { now, tick, distance_m }| match clock.age(tick, now) {
+            Some(age) => {
+                neighbours.look_at_age(distance_m, age.us / 1e3);
+                *age_error_us = Some(age_error_us.map_or(age.error_us, |largest| largest.max(age.error_us)));
+                false
+            }
+            None => clock.may_know(tick),
+        });
+        let too_many = self.waiting.len().saturating_sub(WAITING_MAX);
+        self.waiting.drain(..too_many);
     }
 
     fn take_snapshot(&mut self) {
@@ -181,6 +249,8 @@ impl Witness {
 
     pub(super) fn begin(&mut self) {
         self.neighbours.clear();
+        self.waiting.clear();
+        self.age_error_us = None;
         self.in_play = Compared::default();
         self.known.reset();
         self.known_nearby = None;
@@ -266,6 +336,14 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject) -> bool {
 fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
     let words = object.values.words;
     std::array::from_fn(|axis| words.get(axis).map_or(0.0, |&word| f64::from(word as i32) / 100.0))
+}
+
+/// Whether it is a character on the move; the words after its position are its velocity in decimetres per second from
+/// -20 m/s.
+fn is_moving(object: &ObjectView<'_>) -> bool {
+    let velocity = |axis: usize| object.values.words.get(3 + axis).map_or(0.0, |&word| f64::from(word) * 0.1 - 20.0);
+    object.kind.0 == Character::NUMBER
+        && (0..3).map(|axis| velocity(axis).powi(2)).sum::<f64>() > MOVING_M_PER_S.powi(2)
 }
 
 fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {

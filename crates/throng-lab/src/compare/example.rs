@@ -1,3 +1,5 @@
+use throng::meter::Subsystem::{Receive, Seal, Send, Simulate, Write};
+
 use super::{Comparison, FORMAT, Figures, Machine, Run};
 use crate::summary::{RunSummary, Split};
 
@@ -10,10 +12,11 @@ pub(crate) fn example() -> Comparison {
                 let mut summary = RunSummary::example();
                 summary.server.connections = f64::from(players);
                 let own_us = own_us * growth * phase;
-                summary.server.us_per_connection =
-                    Split::new([0.2, 0.0, 0.0, 0.0, own_us - 0.25, 0.25, 4.0, 3.0], own_us + 8.0);
+                summary.server.us_per_connection = Split::new(
+                    [(Simulate, 0.2), (Write, own_us - 0.25), (Seal, 0.25), (Send, 4.0), (Receive, 3.0)],
+                    own_us + 8.0,
+                );
                 summary.server.frame_ms.mean = (own_us + 8.0) * f64::from(players) / 1e3;
-                summary.floor.ms_per_tick = Some(4.25 * f64::from(players) / 1e3);
                 summary.floor.ratio = Some((own_us + 4.0) / 4.25);
                 runs.push(Run {
                     workload: "dense".to_owned(),

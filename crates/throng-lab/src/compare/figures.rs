@@ -16,8 +16,6 @@ pub struct Figures {
     pub frame_p99_ms: f64,
     /// By connection and tick, in microseconds.
     pub us_per_connection: Split,
-    /// Sealing and sending the same packets with nothing else done, in milliseconds per tick.
-    pub floor_ms: Option<f64>,
     /// Outgoing work of the ticks that the floor was measured from, by the floor: never below 1.
     #[serde(default)]
     pub floor_ratio: Option<f64>,
@@ -53,7 +51,6 @@ impl Figures {
             frame_ms: run.server.frame_ms.mean,
             frame_p99_ms: run.server.frame_ms.p99,
             us_per_connection: run.server.us_per_connection,
-            floor_ms: run.floor.ms_per_tick,
             floor_ratio: run.floor.ratio,
             ticks: run.server.ticks,
             missed_ticks: run.server.missed_ticks,
@@ -71,7 +68,7 @@ impl Figures {
 
     /// Taking, opening and reading packets, in milliseconds per tick.
     pub fn incoming_ms(&self) -> f64 {
-        self.per_tick_ms(self.us_per_connection.receive)
+        self.per_tick_ms(self.us_per_connection.incoming())
     }
 
     /// Game code, in milliseconds per tick.
@@ -85,12 +82,13 @@ impl Figures {
     }
 
     /// Outgoing work without handing packets to the kernel, in microseconds by connection and tick: interest, quantise,
-    /// encode, write and seal.
+    /// plan, encode, write and seal.
     pub fn outside_kernel_us(&self) -> f64 {
         self.us_per_connection.outgoing() - self.us_per_connection.send
     }
 
-    /// The replication model's own work, in microseconds by connection and tick: interest, quantise, encode and write.
+    /// The replication model's own work, in microseconds by connection and tick: interest, quantise, plan, encode and
+    /// write.
     pub fn model_us(&self) -> f64 {
         self.outside_kernel_us() - self.us_per_connection.seal
     }
@@ -127,6 +125,8 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
+    use throng::meter::Subsystem;
+
     use super::*;
 
     #[test]
@@ -138,10 +138,15 @@ mod tests {
 
     #[test]
     fn filters_masks_and_priorities_of_a_connection_are_work_for_it_wherever_a_model_does_them() {
-        let figures = |parts| Figures { us_per_connection: Split::new(parts, 0.0), ..Figures::default() };
+        let figures = |parts: &[(Subsystem, f64)]| Figures {
+            us_per_connection: Split::new(parts.iter().copied(), 0.0),
+            ..Figures::default()
+        };
+        use Subsystem::{Encode, Interest, Plan, Quantise, Receive, Seal, Send, Simulate, Write};
+        let around = [(Simulate, 9.0), (Quantise, 2.0), (Seal, 1.0), (Send, 4.0), (Receive, 9.0)];
         // Quantised 2 µs; the rest in its turn, or before it.
-        let in_turn = figures([9.0, 0.0, 2.0, 0.0, 7.0, 1.0, 4.0, 9.0]);
-        let before = figures([9.0, 2.0, 2.0, 3.0, 2.0, 1.0, 4.0, 9.0]);
+        let in_turn = figures(&[&around[..], &[(Write, 7.0)]].concat());
+        let before = figures(&[&around[..], &[(Interest, 2.0), (Plan, 1.0), (Encode, 2.0), (Write, 2.0)]].concat());
         assert_eq!([in_turn.per_connection_us(), before.per_connection_us()], [12.0, 12.0]);
     }
 

@@ -1,7 +1,7 @@
 //! `compare.json`: every run of a comparison.
 //!
 //! ```text
-//! { "format": 1, "started_at", "revision", "command_line", "machine", "contestants", "workloads",
+//! { "format": 2, "started_at", "revision", "command_line", "machine", "contestants", "workloads",
 //!   "planned": [ { "workload", "players" }, .. ],
 //!   "runs": [ { "workload", "contestant", "players", "round", "valid", "figures": { .. } | null, .. }, .. ],
 //!   "published": [ { "workload", "rows": [ .. ] }, .. ] }
@@ -22,7 +22,9 @@ use crate::summary::{Published, RunSummary};
 /// Name of the file.
 pub const COMPARISON_FILE: &str = "compare.json";
 /// Number of this layout. Rises when a key changes its meaning or goes away, not when one is added.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// The oldest layout that is still read. Before 2, `encode` included `plan`, and `receive` included `open` and `settle`.
+const OLDEST_FORMAT: u32 = 1;
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -135,7 +137,7 @@ pub enum ComparisonError {
         source: serde_json::Error,
     },
     /// Another version of the program wrote it.
-    #[error("{} has format {found}, this program reads format {FORMAT}: use the program that wrote it", path.display())]
+    #[error("{} has format {found}, this program reads formats {OLDEST_FORMAT} to {FORMAT}: use the program that wrote it", path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -235,7 +237,7 @@ impl Comparison {
         }
         let malformed = |source| ComparisonError::Malformed { path: path.to_owned(), source };
         let head: Head = serde_json::from_str(text).map_err(malformed)?;
-        if head.format != FORMAT {
+        if !(OLDEST_FORMAT..=FORMAT).contains(&head.format) {
             return Err(ComparisonError::Format { path: path.to_owned(), found: head.format });
         }
         serde_json::from_str(text).map_err(malformed)

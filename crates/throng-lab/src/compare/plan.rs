@@ -87,6 +87,7 @@ fn overrides(options: &CompareOptions, workload: &str, players: Option<u32>, con
     // Left out if it has the default value, so that the command of a run stays short.
     overrides.scratch = Some(contestant.scratch).filter(|&scratch| scratch != Scratch::default());
     overrides.baselines = contestant.has_baselines;
+    overrides.send_slowdown_percent = contestant.check.send_slowdown_percent();
     if workload == CONVERGE {
         overrides.warmup_seconds = overrides.warmup_seconds.or(Some(CONVERGE_WARMUP_S));
     }

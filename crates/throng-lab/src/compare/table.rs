@@ -4,7 +4,10 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::{Comparison, Figures, GROWTHS, Measure, OUTGOING, OUTSIDE_KERNEL, PublishedTable, Run, Sample, curves};
+use super::{
+    Comparison, Difference, Figures, GROWTHS, Measure, OUTGOING, OUTSIDE_KERNEL, Outcome, PublishedTable, Run, Sample,
+    curves,
+};
 use super::{advantage, measures};
 use crate::terminal::{figure, grouped};
 
@@ -55,6 +58,7 @@ fn of_workload(comparison: &Comparison, workload: &str, players: u32) -> String 
     table.add_row(std::iter::once("valid runs".to_owned()).chain(counted));
     let mut text = headline(comparison, workload, players, &columns);
     text += &format!("{}\n", finish(table));
+    text += &differences(comparison, &columns);
     let published = comparison.published.iter().find(|table| table.workload == workload);
     text + &published.map(of_others).unwrap_or_default()
 }
@@ -83,6 +87,49 @@ fn advantages(comparison: &Comparison) -> [Titled; 3] {
         // A server that misses ticks sends less; that is not an advantage.
         ("  bytes".to_owned(), |figures| (!figures.is_overloaded()).then_some(figures.kbit_per_s)),
     ]
+}
+
+/// A line for each contestant beside the base: what differs, and by how much figures would have to differ to be told apart.
+fn differences(comparison: &Comparison, columns: &[Vec<&Run>]) -> String {
+    let base_name = comparison.base().unwrap_or("the first");
+    let base = base(comparison, columns);
+    let mut text = String::new();
+    for (name, ours) in comparison.contestants.iter().zip(columns).filter(|(name, _)| *name != base_name) {
+        let told = DIFFERENCES.iter().filter_map(|(measure, of)| {
+            let difference = Difference::of(base, ours, *of)?;
+            Some(format!("{measure} {}", told(&difference)))
+        });
+        let told: Vec<String> = told.collect();
+        match told.is_empty() {
+            true => text += &format!("  {name}: unknown, because the noise needs two valid rounds or more\n"),
+            false => text += &format!("  {name}: {}\n", told.join("; ")),
+        }
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("\ndifferences from {base_name}, with 99 % certainty:\n{text}"),
+    }
+}
+
+/// The name of a figure, and the function that reads it.
+type Judged = (&'static str, fn(&Figures) -> Option<f64>);
+
+/// The figures that are judged.
+const DIFFERENCES: [Judged; 3] =
+    [("frame", |figures| Some(figures.frame_ms)), ("outgoing", OUTGOING.of), ("outside the kernel", OUTSIDE_KERNEL.of)];
+
+/// One difference in words.
+fn told(difference: &Difference) -> String {
+    let (low, high) = difference.interval;
+    match difference.outcome() {
+        Outcome::Less => {
+            format!("{} times less ({}–{})", figure(difference.times_less), figure(low), figure(high))
+        }
+        Outcome::More => {
+            format!("{} times more ({}–{})", figure(1.0 / difference.times_less), figure(1.0 / high), figure(1.0 / low))
+        }
+        Outcome::Same => format!("no difference (noise {} %)", figure(difference.noise() * 100.0)),
+    }
 }
 
 fn base<'a, 'b>(comparison: &Comparison, columns: &'a [Vec<&'b Run>]) -> &'a [&'b Run] {
@@ -245,6 +292,34 @@ mod tests {
         assert_eq!(line("outside the kernel, µs"), "outside the kernel, µs 51 (50–52) 1.02 (1–1.04)");
         assert_eq!(line("outside the kernel 1"), "outside the kernel 1 50");
         assert_eq!(line("valid runs"), "valid runs 2 2");
+    }
+
+    #[test]
+    fn a_contestant_against_itself_shows_no_difference_and_a_slowed_one_does() {
+        let mut comparison = example();
+        comparison.contestants = ["throng", "throng:again", "throng:slower"].map(str::to_owned).to_vec();
+        let runs: Vec<Run> = comparison.runs.iter().filter(|run| run.contestant == "throng").cloned().collect();
+        comparison.runs.clear();
+        for (name, work, scatter) in
+            [("throng", 1.0, 0.01), ("throng:again", 1.0, -0.02), ("throng:slower", 1.2, 0.015)]
+        {
+            for mut run in runs.iter().chain(&runs).cloned() {
+                let played = comparison.runs.iter().filter(|known| known.contestant == name).count();
+                run.round += 2 * (played / runs.len()) as u32;
+                let factor = work * (1.0 + scatter * f64::from(run.round % 2));
+                let figures = run.figures.as_mut().unwrap();
+                figures.frame_ms *= factor;
+                figures.us_per_connection = figures.us_per_connection.scaled(factor);
+                comparison.runs.push(Run { contestant: name.to_owned(), ..run });
+            }
+        }
+        let text = table(&comparison, None);
+        let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap().to_owned();
+        assert_eq!(line("throng:again:").matches("no difference (noise ").count(), 3, "{text}");
+        assert_eq!(line("throng:slower:").matches("1.2 times more (1.").count(), 3, "{text}");
+        assert!(text.contains("differences from throng, with 99 % certainty"), "{text}");
+        comparison.runs.retain(|run| run.round == 0);
+        assert!(table(&comparison, None).contains("throng:again: unknown, because"));
     }
 
     #[test]

@@ -271,6 +271,8 @@ fn verdict(claim: Claim, there: f64, here: Option<f64>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use throng::meter::Subsystem;
+
     use super::*;
     use crate::compare::{Run, example};
     use crate::summary::Split;
@@ -309,7 +311,8 @@ mod tests {
     fn run(workload: &str, contestant: &str, [shared, own]: [f64; 2]) -> Run {
         let mut run = example().runs.swap_remove(0);
         (run.workload, run.contestant) = (workload.to_owned(), contestant.to_owned());
-        run.figures.as_mut().unwrap().us_per_connection = Split::new([0.0, 0.0, shared, 0.0, own, 0.0, 4.0, 0.0], 0.0);
+        run.figures.as_mut().unwrap().us_per_connection =
+            Split::new([(Subsystem::Quantise, shared), (Subsystem::Write, own), (Subsystem::Send, 4.0)], 0.0);
         run
     }
 

@@ -31,6 +31,7 @@ pub fn render(summary: &RunSummary) -> Result<String, minijinja::Error> {
     environment.get_template("report.html")?.render(context! {
         run => Value::from(Serde(summary)),
         frame_bars => frame_bars(summary),
+        subsystems => summary.server.us_per_connection.parts().map(|(part, _)| part.name()).collect::<Vec<_>>(),
         connection_bar => connection_bar(&summary.server.us_per_connection),
         byte_bars => byte_bars(summary),
         age_bars => band_bars(summary, "ms", |band| band.age_ms),
@@ -64,7 +65,7 @@ fn bar(label: &str, unit: &str, parts: &[(&str, f64)], total: f64, scale: f64) -
 }
 
 fn named(split: &Split) -> Vec<(&'static str, f64)> {
-    Split::NAMES.into_iter().zip(split.parts()).collect()
+    split.parts().map(|(subsystem, part)| (subsystem.name(), part)).collect()
 }
 
 /// The frames at some percentiles, all on the scale of the longest.

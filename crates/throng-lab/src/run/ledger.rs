@@ -14,10 +14,11 @@ use crate::environment::{self, Environment};
 use crate::floor::FloorTime;
 use crate::frames::{FrameLog, FrameTime};
 use crate::host::Host;
+use crate::loopback::Loopback;
 use crate::scenario::Scenario;
 use crate::summary::{
     Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary,
-    SecondSeries, Series, Server as ServerFigures, Split, Spread,
+    SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,
 };
 
 /// Bytes of IP, UDP, netcode prefix and seal with each datagram, which the budget includes.
@@ -38,6 +39,10 @@ pub(super) struct Ledger {
     ended: Time,
     cpu_s: f64,
     cpu_cores: f64,
+    loopback: Loopback,
+    /// The core that only the server uses.
+    own_core: Option<usize>,
+    send_on_loopback: SendOnLoopback,
     rss_after: u64,
     machine_cpu_s: Option<f64>,
     others_cpu_cores: Option<f64>,
@@ -62,6 +67,7 @@ pub(super) struct Ledger {
 struct Totals {
     ticks: u64,
     connections: u64,
+    send_ns: u64,
     packets_sent: u64,
     bytes_sent: u64,
     packets_received: u64,
@@ -113,7 +119,8 @@ struct Second {
 }
 
 impl Ledger {
-    pub(super) fn new(options: &RunOptions, cores: usize) -> Ledger {
+    /// The machine has this many `cores`; `own_core` is the one that only the server uses.
+    pub(super) fn new(options: &RunOptions, cores: usize, own_core: Option<usize>) -> Ledger {
         let scenario = options.scenario.clone();
         let frames = scenario.seconds as usize * scenario.tick_hz as usize + scenario.tick_hz as usize;
         let now = clock::now();
@@ -130,6 +137,9 @@ impl Ledger {
             ended: now,
             cpu_s: 0.0,
             cpu_cores: 0.0,
+            loopback: Loopback::begin(None, 1),
+            own_core,
+            send_on_loopback: SendOnLoopback::default(),
             rss_after: 0,
             machine_cpu_s: None,
             others_cpu_cores: None,
@@ -154,6 +164,7 @@ impl Ledger {
         self.is_measuring = true;
         self.began = clock::now();
         self.cpu_s = clock::process_cpu_s();
+        self.loopback = Loopback::begin(self.own_core, self.scenario.server_threads);
         self.machine_cpu_s = clock::machine_cpu_s();
         self.misfortunes = Misfortunes::so_far(host);
         self.tally.begin(host.server());
@@ -170,6 +181,7 @@ impl Ledger {
 
     pub(super) fn end(&mut self, host: &Host<impl Replication>) {
         self.is_measuring = false;
+        self.send_on_loopback = self.loopback.end(self.totals.send_ns as f64 / 1e9, self.totals.connections as f64);
         self.ended = clock::now();
         self.cpu_cores = (clock::process_cpu_s() - self.cpu_s) / self.seconds_measured().max(1e-9);
         let machine = clock::machine_cpu_s().zip(self.machine_cpu_s).map(|(after, before)| after - before);
@@ -193,27 +205,18 @@ impl Ledger {
         if !self.is_measuring {
             return;
         }
-        let ms = |subsystem| record.ns(subsystem) as f64 / 1e6;
-        let parts = [
-            Subsystem::Simulate,
-            Subsystem::Interest,
-            Subsystem::Quantise,
-            Subsystem::Encode,
-            Subsystem::Write,
-            Subsystem::Seal,
-            Subsystem::Send,
-            Subsystem::Receive,
-        ];
+        let parts = Subsystem::ALL.map(|subsystem| (subsystem, record.ns(subsystem) as f64 / 1e6));
         let finish = host.last_finish();
         let time = FrameTime {
             at_s: began.since(self.began).as_secs_f64(),
             after_plan_ms: finish.after_plan.as_secs_f64() * 1e3,
             skipped: finish.skipped,
         };
-        self.frames.push(Split::new(parts.map(ms), self.latest_ms), time);
+        self.frames.push(Split::new(parts, self.latest_ms), time);
         let (totals, counters) = (&mut self.totals, &record.counters);
         totals.ticks += 1;
         totals.connections += counters.connections;
+        totals.send_ns += record.ns(Subsystem::Send);
         totals.packets_sent += counters.packets_sent;
         totals.bytes_sent += counters.bytes_sent;
         totals.packets_received += counters.packets_received;
@@ -300,6 +303,7 @@ impl Ledger {
                 frame_ms: profile.frame_ms,
                 frames_at: profile.frames_at,
                 us_per_connection: profile.mean_ms.scaled(1e3 / connections.max(1.0)),
+                send_on_loopback: self.send_on_loopback.clone(),
                 cpu_cores: self.cpu_cores,
                 rss_bytes: self.rss_after,
                 rss_bytes_per_connection: growth / connections.max(1.0),

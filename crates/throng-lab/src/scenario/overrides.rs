@@ -33,6 +33,8 @@ pub struct Overrides {
     pub scratch: Option<Scratch>,
     /// Give the model `shared-state` baselines; false leaves the scenario's value.
     pub baselines: bool,
+    /// A slowdown of all send calls.
+    pub send_slowdown_percent: Option<u32>,
 }
 
 impl Overrides {
@@ -51,6 +53,7 @@ impl Overrides {
         put(&mut scenario.seed, self.seed);
         put(&mut scenario.model, self.model);
         put(&mut scenario.scratch, self.scratch);
+        put(&mut scenario.send_slowdown_percent, self.send_slowdown_percent);
         scenario.pin |= self.pin;
         scenario.baselines |= self.baselines;
     }

@@ -97,7 +97,11 @@ impl Check<'_> {
 
     fn machines(&self, s: &Scenario) -> Checked {
         self.range("decoded_fraction", s.decoded_fraction, 0.0, 1.0)?;
-        self.range("server_threads (--server-threads)", s.server_threads, 1, 256)
+        self.range("server_threads (--server-threads)", s.server_threads, 1, 256)?;
+        self.range("send_slowdown_percent (--send-slowdown)", s.send_slowdown_percent, 0, 1_000)?;
+        self.must(s.send_slowdown_percent == 0 || s.server_threads == 1, "send_slowdown_percent", || {
+            "several threads cannot be slowed: leave out --server-threads".to_owned()
+        })
     }
 
     /// NaN is in no range.
@@ -141,6 +145,7 @@ mod tests {
     fn what_does_not_fit_together_is_refused() {
         assert!(refused(|s| s.spawn = Spawn::Disc { radius_m: 800.0 }).contains("does not fit"));
         assert!(refused(|s| s.spawn = Spawn::Line { spacing_m: 1.0 }).contains("line of 999 m"));
+        assert!(refused(|s| (s.send_slowdown_percent, s.server_threads) = (20, 4)).contains("cannot be slowed"));
         assert!(refused(|s| s.view = View::Everything).contains("no rings"));
         assert!(refused(|s| s.rings.clear()).contains("1 to 8"));
         assert!(refused(|s| s.rings.push(Ring { radius_m: 5.0, interval_ticks: 1 })).contains("outwards"));

@@ -40,6 +40,12 @@ impl RunSummary {
                 frame_ms: profile.frame_ms,
                 frames_at: profile.frames_at,
                 us_per_connection: profile.mean_ms.scaled(1000.0 / CONNECTIONS),
+                send_on_loopback: SendOnLoopback {
+                    local_us: Some(2.5),
+                    receiver_us: Some(1.9),
+                    error_us: Some(0.2),
+                    unknown_because: None,
+                },
                 cpu_cores: 0.38,
                 rss_bytes: 71_000_000,
                 rss_bytes_per_connection: 38_400.0,
@@ -113,8 +119,21 @@ fn frames() -> FrameLog {
     for tick in 0..TICKS {
         let swell = 1.0 + 0.12 * (tick as f64 / 60.0).sin() + 0.1 * rng.f64();
         let spike = if tick % 151 == 150 { 1.7 } else { 1.0 };
-        let parts = [0.05, 0.22, 0.06, 0.48, 0.61, 1.72, 4.1 * spike, 2.9 * spike].map(|ms| ms * swell);
-        let total = parts.iter().sum::<f64>() + 0.21;
+        let parts = [
+            (Subsystem::Simulate, 0.05),
+            (Subsystem::Interest, 0.22),
+            (Subsystem::Quantise, 0.06),
+            (Subsystem::Plan, 0.17),
+            (Subsystem::Encode, 0.31),
+            (Subsystem::Write, 0.61),
+            (Subsystem::Seal, 1.72),
+            (Subsystem::Send, 4.1 * spike),
+            (Subsystem::Receive, 0.9 * spike),
+            (Subsystem::Open, 0.8),
+            (Subsystem::Settle, 1.2),
+        ];
+        let parts = parts.map(|(subsystem, ms)| (subsystem, ms * swell));
+        let total = parts.iter().map(|(_, ms)| ms).sum::<f64>() + 0.21;
         let time = FrameTime { at_s: tick as f64 / 30.0, after_plan_ms: total + 0.05, skipped: 0 };
         log.push(Split::new(parts, total), time);
     }

@@ -153,7 +153,7 @@ fn ours(run: &RunSummary) -> impl Fn(&str) -> Option<f64> {
     let ms_per_connection_us = run.server.connections / 1000.0;
     move |measure| match measure {
         "frame" => Some(frame_ms),
-        "incoming" => Some(us.receive * ms_per_connection_us),
+        "incoming" => Some(us.incoming() * ms_per_connection_us),
         "world" => Some(us.simulate * ms_per_connection_us),
         "outgoing" | "net flush (outgoing work)" => Some(us.outgoing() * ms_per_connection_us),
         "net flush per connection" => Some(us.outgoing()),

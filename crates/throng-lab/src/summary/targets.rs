@@ -80,9 +80,8 @@ fn has_own_settings(settings: &Scenario) -> bool {
 
 fn dense(run: &RunSummary) -> Vec<Target> {
     let us = &run.server.us_per_connection;
-    let own = us.quantise + us.encode + us.write;
     vec![
-        at_most("quantise + encode + write per connection and tick", 1.0, "µs", Some(own)),
+        at_most("quantise + plan + encode + write per connection and tick", 1.0, "µs", Some(us.replicating())),
         at_most("outgoing work, as a multiple of the minimum (encrypt, send)", 1.5, "", run.floor.ratio),
         at_most("bytes per object update", 11.0, "B", run.client.object_update_bytes.mean),
         missed(run),
@@ -113,7 +112,7 @@ fn crowd_10k(run: &RunSummary) -> Vec<Target> {
 
 fn sparse(run: &RunSummary) -> Vec<Target> {
     let us = &run.server.us_per_connection;
-    let beyond_kernel = us.interest + us.quantise + us.encode + us.write + us.seal;
+    let beyond_kernel = us.outgoing() - us.send;
     vec![
         at_most("interest to encryption per connection and tick", 3.0, "µs", Some(beyond_kernel)),
         missed(run),

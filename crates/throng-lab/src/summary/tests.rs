@@ -56,6 +56,41 @@ fn a_summary_survives_json() {
     assert_eq!(read.environment, RunSummary::example().environment);
 }
 
+/// A summary as the program wrote it before `encode` and `receive` were divided.
+fn in_format_2() -> Value {
+    fn forget(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for key in ["plan", "open", "settle"] {
+                    map.remove(key);
+                }
+                map.values_mut().for_each(forget);
+            }
+            Value::Array(items) => items.iter_mut().for_each(forget),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(RunSummary::example()).unwrap();
+    forget(&mut value);
+    value["format"] = Value::from(2);
+    value
+}
+
+#[test]
+fn a_summary_of_the_format_before_is_read_and_what_it_did_not_measure_is_unknown() {
+    let run = RunSummary::from_json(&in_format_2().to_string()).unwrap();
+    let us = &run.server.us_per_connection;
+    assert_eq!((us.plan, us.open, us.settle), (None, None, None));
+    assert_eq!((us.incoming(), us.part(Subsystem::Encode)), (us.receive, Some(us.encode)));
+    assert_eq!(us.parts().count(), 9);
+    let text = crate::terminal::table(&run, None);
+    assert!(text.contains("encode") && !text.contains("plan ") && !text.contains("settle "), "{text}");
+    let page = crate::report::render(&run).unwrap();
+    assert!(page.contains("part-encode\"></i>encode") && !page.contains("part-open\"></i>open"));
+    let again: Value = serde_json::from_str(&run.to_json()).unwrap();
+    assert_eq!(again["server"]["us_per_connection"]["plan"], Value::Null);
+}
+
 #[test]
 fn a_summary_of_another_format_is_refused_and_a_newer_key_ignored() {
     let mut value = serde_json::to_value(RunSummary::example()).unwrap();
@@ -69,13 +104,16 @@ fn a_summary_of_another_format_is_refused_and_a_newer_key_ignored() {
 
 #[test]
 fn the_parts_of_a_split_add_up() {
-    let split = Split::new([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 40.0);
-    assert_eq!((split.other, split.total, split.outgoing()), (4.0, 40.0, 27.0));
-    let sum: f64 = split.scaled(0.001).parts().iter().sum();
+    let parts = Split::ORDER.into_iter().zip((1..).map(f64::from));
+    let split = Split::new(parts, 70.0);
+    assert_eq!((split.other, split.total), (4.0, 70.0));
+    assert_eq!((split.outgoing(), split.incoming(), split.replicating()), (35.0, 30.0, 18.0));
+    let sum: f64 = split.scaled(0.001).parts().map(|(_, part)| part).sum();
     assert!((sum - split.scaled(0.001).total).abs() < 1e-12);
-    let overfull = Split::new([10.0; 8], 40.0);
-    assert_eq!((overfull.other, overfull.total), (0.0, 80.0));
-    assert_eq!(Split::NAMES.len(), split.parts().len());
+    let overfull = Split::new(Split::ORDER.map(|subsystem| (subsystem, 10.0)), 40.0);
+    assert_eq!((overfull.other, overfull.total), (0.0, 110.0));
+    let subsystems: BTreeSet<Subsystem> = split.parts().map(|(subsystem, _)| subsystem).collect();
+    assert_eq!(subsystems, Subsystem::ALL.into_iter().collect());
 }
 
 #[test]

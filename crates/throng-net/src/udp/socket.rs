@@ -1,6 +1,6 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quinn_udp::UdpSocketState;
 use socket2::SockRef;
@@ -191,7 +191,10 @@ impl LightUdpSocket {
         // Counts calls that brought nothing to deliver too: no peer decides how long this loop runs.
         for _ in 0..self.receive_limit_datagrams {
             self.counters.receive_calls += 1;
-            match buffers.fill(&self.socket, &self.state) {
+            let called = Instant::now();
+            let filled = buffers.fill(&self.socket, &self.state);
+            self.counters.receive_ns += called.elapsed().as_nanos() as u64;
+            match filled {
                 Ok(filled) => {
                     datagrams += buffers.deliver(now, filled, &mut self.counters, sink);
                     if filled < buffers.len() {

@@ -1,16 +1,21 @@
 //! The witness on virtual time: it finds planted errors, and no others.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use throng::net::{Condition, Conditioned, ConditionedOptions, Driver, MemoryNetwork};
+use throng::net::{
+    Condition, Conditioned, ConditionedOptions, Driver, DriverCounters, MemoryNetwork, ReceiveError, SendError,
+    Transmit,
+};
 use throng::{
-    Client, ClientEvent, ClientOptions, GridOptions, Key, Placement, Ring, Server, ServerEvent, ServerOptions,
-    TokenIssuer, Up,
+    Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
+    ServerOptions, TokenIssuer, Up,
 };
 
 use super::*;
 use crate::host::PROTOCOL_ID;
 use crate::kinds::{self, Character};
+use crate::pulse::{Pulse, SentInputs};
 use crate::scenario::Overrides;
 
 const TICK_US: u64 = 33_333;
@@ -23,6 +28,69 @@ struct Seat {
     client: Client,
     witness: Witness,
     connection: Option<u32>,
+    inputs: SentInputs,
+}
+
+/// The clock of the clients' machine, and the ways to it.
+#[derive(Clone, Copy, Debug)]
+struct Skew {
+    offset_us: i64,
+    drift: f64,
+    to_server_us: u32,
+    to_client_us: u32,
+}
+
+impl Skew {
+    fn bots_time(self, server: Time) -> Time {
+        Time((server.0 as f64 * (1.0 + self.drift)).round() as u64).shifted(self.offset_us)
+    }
+
+    fn server_time(self, bots: Time) -> Time {
+        Time((bots.shifted(-self.offset_us).0 as f64 / (1.0 + self.drift)).round() as u64)
+    }
+}
+
+trait Shifted {
+    fn shifted(self, us: i64) -> Self;
+}
+
+impl Shifted for Time {
+    fn shifted(self, us: i64) -> Time {
+        Time(self.0.checked_add_signed(us).expect("the clocks begin late enough"))
+    }
+}
+
+/// A network on the server's clock, for a client with another clock.
+struct Skewed<D> {
+    inner: D,
+    skew: Skew,
+}
+
+impl<D: Driver> Driver for Skewed<D> {
+    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+        self.inner.send(self.skew.server_time(now), transmit)
+    }
+
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+        let skew = self.skew;
+        self.inner.receive(skew.server_time(now), &mut |at, from, datagram| sink(skew.bots_time(at), from, datagram))
+    }
+
+    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
+        self.inner.flush(self.skew.server_time(now))
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.inner.local_address()
+    }
+
+    fn max_segments(&self) -> usize {
+        self.inner.max_segments()
+    }
+
+    fn counters(&self) -> &DriverCounters {
+        self.inner.counters()
+    }
 }
 
 /// A server whose characters walk in a circle, everybody within 10 m, and its truth by the game's own structs.
@@ -30,6 +98,12 @@ struct World {
     server: Server,
     seats: Vec<Seat>,
     characters: Vec<(ObjectId, u32, Character)>,
+    /// By connection index: who is there, and the newest input that was read from it.
+    heard: Vec<(ConnectionId, Option<(u32, Time)>)>,
+    /// When each tick began.
+    began: HashMap<Tick, Time>,
+    /// Of clients on another machine.
+    skew: Option<Skew>,
     /// The truth of this object is one bit off.
     wrong: Option<ObjectId>,
     now: Time,
@@ -37,7 +111,8 @@ struct World {
 
 impl World {
     /// The seats of `slow` receive everything 50 ms later.
-    fn new(slow: &[usize]) -> World {
+    fn new(slow: &[usize], skew: Option<Skew>) -> World {
+        let start = Time(1 << 40);
         let network = MemoryNetwork::new(Condition::NONE, 1).expect("a good condition");
         let address: SocketAddr = "10.0.0.1:40000".parse().expect("an address");
         let key = Key::new([7; 32]);
@@ -56,17 +131,27 @@ impl World {
             if slow.contains(&seat) {
                 conditions.incoming.delay_us = 50_000;
             }
-            let driver: Box<dyn Driver> = Box::new(Conditioned::new(endpoint, &conditions).expect("good conditions"));
+            if let Some(skew) = skew {
+                (conditions.incoming.delay_us, conditions.outgoing.delay_us) = (skew.to_client_us, skew.to_server_us);
+            }
+            let endpoint = Conditioned::new(endpoint, &conditions).expect("good conditions");
+            let driver: Box<dyn Driver> = match skew {
+                Some(skew) => Box::new(Skewed { inner: endpoint, skew }),
+                None => Box::new(endpoint),
+            };
             let token = issuer.issue(seat as u64 + 1, &[address]).expect("one server");
-            let client = Client::new(driver, token, kinds::schema(), ClientOptions::default(), Time(0));
+            let now = skew.map_or(start, |skew| skew.bots_time(start));
+            let client = Client::new(driver, token, kinds::schema(), ClientOptions::default(), now);
             Seat {
                 client: client.expect("good options"),
                 witness: Witness::new(None, &scenario).expect("no file to open"),
                 connection: None,
+                inputs: SentInputs::default(),
             }
         });
         let seats = seats.collect();
-        World { server, seats, characters: Vec::new(), wrong: None, now: Time(0) }
+        let (characters, heard, began) = (Vec::new(), Vec::new(), HashMap::new());
+        World { server, seats, characters, heard, began, skew, wrong: None, now: start }
     }
 
     /// A tick, then looks until the next one.
@@ -79,16 +164,24 @@ impl World {
                 let id = self.server.spawn_owned(value.clone(), Placement::Cell(0), Some(connection)).expect("room");
                 self.server.set_viewpoint(connection, [0.0; 3]);
                 self.characters.push((id, connection.index, value));
+                self.heard.push((connection, None));
             }
         }
-        while self.server.poll_input().is_some() {}
+        while let Some((connection, input)) = self.server.poll_input() {
+            let heard = self.heard.iter_mut().find(|(known, _)| *known == connection).expect("it has connected");
+            heard.1 = Some((input.number, began));
+        }
         let tick = self.server.current_tick();
+        self.began.insert(tick, began);
         for (id, number, value) in &mut self.characters {
             let angle = tick.short().0 as f32 * 0.02 + *number as f32;
             value.position = [3.0 * angle.cos(), 3.0 * angle.sin(), 0.0];
             value.velocity = [-1.8 * angle.sin(), 1.8 * angle.cos(), 0.0];
             value.yaw = angle % 3.0;
             *self.server.get_mut(*id).expect("the object is there") = value.clone();
+        }
+        if self.skew.is_some() {
+            self.tell_time(tick);
         }
         self.server.tick(began);
         let truth = self.characters.iter().map(|(id, owner, value)| {
@@ -97,26 +190,73 @@ impl World {
             object
         });
         let snapshot = Snapshot { tick, time: began, objects: truth.collect(), ..Snapshot::default() };
-        self.seats.iter_mut().for_each(|seat| seat.witness.tell(&snapshot));
+        if self.skew.is_none() {
+            self.seats.iter_mut().for_each(|seat| seat.witness.tell(&snapshot));
+        }
+        let mut look = 0;
         while self.now.micros_since(began) < TICK_US {
             self.now = Time(self.now.0 + LOOK_US).min(Time(began.0 + TICK_US));
-            for seat in &mut self.seats {
-                let _ = seat.client.update(self.now);
+            let now = self.skew.map_or(self.now, |skew| skew.bots_time(self.now));
+            look += 1;
+            let mut pulses = Vec::new();
+            for (number, seat) in self.seats.iter_mut().enumerate() {
+                // An input per tick, at another moment for each seat.
+                if look == 1 + number * 3
+                    && let Ok(number) = seat.client.send_input(&[0])
+                {
+                    seat.inputs.note(number, now);
+                }
+                let _ = seat.client.update(now);
                 while let Some(event) = seat.client.poll_event() {
-                    if let ClientEvent::Connected { connection, .. } = event {
-                        seat.connection = Some(connection.index);
+                    match event {
+                        ClientEvent::Connected { connection, .. } => seat.connection = Some(connection.index),
+                        ClientEvent::Message { message, .. } => {
+                            pulses.extend(message.get::<Pulse>().map(|pulse| (pulse, seat.inputs.clone())));
+                        }
+                        _ => {}
                     }
                 }
+            }
+            for seat in &mut self.seats {
+                pulses.iter().for_each(|(pulse, sent)| seat.witness.clock().take(pulse, now, sent));
                 let eyes = Eyes { replica: seat.client.replica(), connection: seat.connection };
-                let now = self.now;
                 seat.witness.look(|| now, std::iter::once(eyes), true);
             }
         }
     }
 
+    /// Tells one client the server's time, as the lab's server does.
+    fn tell_time(&mut self, tick: Tick) {
+        let Some(&(connection, heard)) = self.heard.get(tick.0 as usize % self.heard.len().max(1)) else { return };
+        let (heard_input, heard_us) = heard.map_or((0, 0), |(number, read)| (number, read.0));
+        let now_us = self.now.0;
+        let pulse = Pulse { tick: tick.0, began_us: now_us, sent_us: now_us, heard_input, heard_us };
+        pulse.send(&mut self.server, connection).expect("there is room for a message");
+    }
+
+    /// Compares the age of everything at every seat with the truth, and returns the largest error that is stated.
+    fn check_ages(&mut self) -> f64 {
+        let Some(skew) = self.skew else { return 0.0 };
+        let mut largest_us = 0f64;
+        for seat in &mut self.seats {
+            let Some(replica) = seat.client.replica() else { continue };
+            for view in replica.views() {
+                let Some(age) = seat.witness.clock().age(view.newest_tick, skew.bots_time(self.now)) else { continue };
+                let truth_us = self.now.micros_since(self.began[&view.newest_tick]) as f64;
+                assert!((age.us - truth_us).abs() <= age.error_us, "{age:?}, in truth {truth_us} µs, with {skew:?}");
+                largest_us = largest_us.max(age.error_us);
+            }
+        }
+        largest_us
+    }
+
     /// Plays, and measures only after everybody has connected.
     fn play(slow: &[usize]) -> World {
-        let mut world = World::new(slow);
+        World::play_apart(slow, None)
+    }
+
+    fn play_apart(slow: &[usize], skew: Option<Skew>) -> World {
+        let mut world = World::new(slow, skew);
         for _ in 0..60 {
             world.step();
         }
@@ -158,6 +298,40 @@ fn a_planted_delay_of_50_ms_is_found_at_every_seat_and_at_no_other() {
         for (seat, (before, after)) in before.iter().zip(&after).enumerate() {
             let planted = if seat == slow { 50.0 } else { 0.0 };
             assert!((after - before - planted).abs() < 4.0, "seat {seat}: {before} ms, then {after} ms");
+        }
+    }
+}
+
+#[test]
+fn ages_on_another_machine_are_told_with_an_error_that_contains_the_truth() {
+    let same_machine = World::play(&[]).ages_ms();
+    for (offset_us, drift, to_server_us, to_client_us) in [
+        (0, 0.0, 200, 200),
+        (3_600_000_000, 50e-6, 2_000, 2_000),
+        (-(1 << 39), -50e-6, 500, 24_000),
+        (86_400_000_000, 50e-6, 30_000, 1_000),
+    ] {
+        let skew = Skew { offset_us, drift, to_server_us, to_client_us };
+        let mut world = World::play_apart(&[], Some(skew));
+        let mut largest_us = 0f64;
+        for _ in 0..60 {
+            world.step();
+            largest_us = largest_us.max(world.check_ages());
+        }
+        // Half of the way there and back, and of the waits: for the client's next update, and for the server's.
+        let least_us = f64::from(to_server_us + to_client_us) / 2.0;
+        assert!((least_us..least_us + 2_500.0).contains(&largest_us), "{skew:?}: an error of {largest_us} µs");
+        for (seat, (there, here_ms)) in world.seats.iter().zip(&same_machine).enumerate() {
+            let figures = there.witness.figures().near;
+            let age_ms = figures.age_ms.p50.expect("neighbours move");
+            let expected_ms = here_ms + f64::from(to_client_us) / 1e3;
+            let error_ms = there.witness.age_error_ms().expect("the clock is estimated");
+            // Looks at other moments differ by some milliseconds.
+            assert!(
+                (age_ms - expected_ms).abs() < error_ms + 4.0,
+                "seat {seat}: {age_ms} ± {error_ms}, {expected_ms} here"
+            );
+            assert_eq!(figures.position_error_m, crate::summary::Spread::default());
         }
     }
 }
