@@ -172,6 +172,9 @@ const LEAST_ROOM_BYTES: usize = 12;
 /// A piece that is longer than this may not fit beside messages, which may take half of every packet.
 const HALF_PACKET_BYTES: usize = 480;
 
+/// The least bytes before a segment: its subscription, and its length.
+const PIECE_HEAD_BYTES: usize = 2;
+
 /// This many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
@@ -624,15 +627,19 @@ impl Connection {
     }
 
     fn write_turns<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
-        if self.first == 0 && self.resends.is_empty() {
-            self.write_plain(outgoing, out);
-            if out.room() < LEAST_ROOM_BYTES {
-                return;
+        loop {
+            if self.first == 0 && self.passed.is_empty() && self.resends.is_empty() {
+                self.write_plain(outgoing, out);
             }
-        }
-        while let Some(due) = self.due.pop_front() {
+            if out.room() < LEAST_ROOM_BYTES {
+                break;
+            }
+            let Some(due) = self.due.pop_front() else { break };
             let is_first = self.first == due.subscription || out.len == 0 && self.passed.is_empty();
-            let turn = self.write_turn(due, outgoing, out);
+            let turn = match self.is_too_long(due, outgoing, out) {
+                true => Turn::NoRoom,
+                false => self.write_turn(due, outgoing, out),
+            };
             if turn == Turn::NoRoom && self.passed.is_empty() {
                 (self.first, self.needs_full_packet) =
                     (due.subscription, is_first || out.missed_bytes > HALF_PACKET_BYTES);
@@ -645,13 +652,25 @@ impl Connection {
                 Turn::Over => self.due.push_back(due),
                 Turn::Full | Turn::NoRoom => self.passed.push(due),
             }
-            if self.passed.len() == PASSED_MAX || out.room() < LEAST_ROOM_BYTES {
+            if self.passed.len() == PASSED_MAX {
                 break;
             }
         }
         while let Some(due) = self.passed.pop() {
             self.due.push_front(due);
         }
+    }
+
+    /// Whether a turn consists of one segment that does not fit, as far as that can be told without a look at the
+    /// subscription.
+    fn is_too_long<S: ChannelState>(&self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> bool {
+        if due.request >= NOTHING || !self.resends.is_empty() {
+            return false;
+        }
+        let frame = outgoing.frame(due.request);
+        let [_] = &frame.segments[..] else { return false };
+        out.missed_bytes = frame.segment_bytes(0).len() + PIECE_HEAD_BYTES;
+        out.missed_bytes > out.room()
     }
 
     /// Writes what most packets hold, up to the first thing that is not of that kind: new frames of one segment each, of
