@@ -22,7 +22,8 @@
 //! continue in the next tick; then each object's state and number still belong together.
 //!
 //! Records go before everything else, because nothing is as near to a player as its own character, and take at most half
-//! of what a tick may send.
+//! of what a tick may send. A long piece that found no room behind a record begins the next packet: otherwise records that
+//! stand in every packet would keep it out for ever.
 
 use std::collections::VecDeque;
 
@@ -65,7 +66,14 @@ impl Connection {
 
     /// [`Connection::write_packet`] for objects.
     pub fn write_objects(&mut self, outgoing: ObjectsOutgoing<'_>, sequence: u64, room: &mut [u8]) -> usize {
+        let was_first = std::mem::take(&mut self.own.was_first);
+        if was_first && self.needs_full_packet() {
+            let shared_bytes = self.write_packet(outgoing.shared, sequence, room);
+            let rest = &mut room[shared_bytes..];
+            return shared_bytes + self.own.write(outgoing.store, outgoing.shared.now, sequence, rest);
+        }
         let own_bytes = self.own.write(outgoing.store, outgoing.shared.now, sequence, room);
+        self.own.was_first = own_bytes > 0;
         if own_bytes == 0 && self.own.is_due {
             // The next entry needs a fuller packet, and nothing goes before it.
             return 0;
@@ -92,6 +100,8 @@ pub(crate) struct OwnRecords {
     round_end: usize,
     /// There is something to write in this tick.
     is_due: bool,
+    /// The last packet began with a record.
+    was_first: bool,
     /// Bytes that records may still take in this tick.
     left_bytes: usize,
     /// Records whose fate is not known; at most one for each packet under way.
