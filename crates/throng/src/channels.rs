@@ -29,7 +29,7 @@ const OTHER_SUBSCRIPTIONS: usize = 16;
 /// A [`Replicator`], and the views of its connections: the default model of a [`Server`](crate::Server).
 pub struct Channels {
     replicator: Replicator,
-    views: Views,
+    pub(crate) views: Views,
     /// By connection index.
     seats: Vec<Option<Box<View>>>,
     /// Channels of single objects that have ended, with the tick by which all subscribers have received the end.
@@ -55,11 +55,10 @@ impl Channels {
         if cells + OTHER_SUBSCRIPTIONS > limit {
             return Err(StartError::View { cells, limit });
         }
-        let has_others = schema.kinds().iter().any(|kind| kind.facet_mask(Facet::Others) != 0);
         replicator.begin_tick();
         Ok(Channels {
             replicator,
-            views: Views::new(grids, options, has_others),
+            views: Views::new(grids, options),
             seats: Vec::new(),
             ended: VecDeque::new(),
             retention_ticks: options.replicator.retention_ticks,
@@ -186,7 +185,7 @@ impl Replication for Channels {
     }
 
     fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
-        self.views.note_owner_change();
+        self.views.others.note_owner_change(id.index);
         if let Some(view) = self.replicator.owner(id).and_then(|former| seat_in(&mut self.seats, former)) {
             view.own.remove(id);
         }
@@ -273,7 +272,8 @@ impl Replication for Channels {
             }
         };
         if let Some(view) = self.seat(id) {
-            view.explicit_changed |= view.explicit.insert(key, (subscription, interval_ticks)).is_none();
+            let present = Some((subscription, interval_ticks));
+            view.explicit_changed |= view.explicit.insert(key, (subscription, interval_ticks)) != present;
         }
         self.set_send_interval(id);
         Ok(())
@@ -309,16 +309,13 @@ impl Replication for Channels {
                 view.own.has_moved = true;
             }
         }
-        let follows = self.views.follows(self.replicator.placed());
+        self.views.others.note(&self.replicator);
         for view in self.seats.iter_mut().flatten() {
-            let changed = view.viewpoint_moved | std::mem::take(&mut view.explicit_changed);
             self.views.weigh(view, &mut self.replicator);
             self.views.update(view, &mut self.replicator);
-            let again = self.views.can_ask_again(view, &self.replicator);
-            if view.is_live && (follows || again || changed && self.views.has_others()) {
-                self.views.follow(view, &mut self.replicator);
-            }
+            self.views.update_others(view, &mut self.replicator);
         }
+        self.views.others.forget_changes();
     }
 
     fn set_allowance(&mut self, id: ConnectionId, bytes: usize) {

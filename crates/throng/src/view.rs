@@ -1,16 +1,19 @@
 //! The view of each connection: cells by distance, and the channels that follow from them.
 
+mod others;
+
 use std::num::NonZeroU16;
 
 use rustc_hash::FxHashMap;
 use throng_interest::{
     CellId, InterestError, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, Scratch, Shape, Sink, Sources, Viewer,
 };
-use throng_replica::{ChannelKey, Placed, Replicator, SubscriptionId};
+use throng_replica::{ChannelKey, Replicator, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
 use crate::options::ServerOptions;
+use others::Others;
 
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
@@ -62,6 +65,8 @@ pub(crate) struct View {
     shapes: Vec<Shape>,
     /// What it looks at is not what it was when its cells were worked out.
     pub(crate) viewpoint_moved: bool,
+    /// Cells have come into view, have left it, or changed rings, since others' facets were last followed.
+    cells_changed: bool,
     /// A cell in view has no subscription.
     has_refused: bool,
     /// An object in view lacks the subscription to its facet for others.
@@ -70,7 +75,7 @@ pub(crate) struct View {
     /// view, it has one subscription for both reasons: two subscriptions of one channel would disagree about its
     /// objects.
     pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
-    /// `explicit` has changed since `followed` was computed.
+    /// `explicit` has changed since others' facets were last followed.
     pub(crate) explicit_changed: bool,
     pub(crate) own: Own,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
@@ -98,6 +103,16 @@ impl View {
     /// The shortest interval of the subscriptions that the game has made, in ticks.
     pub(crate) fn shortest_explicit_interval(&self) -> u16 {
         self.explicit.values().map(|&(_, interval)| interval).min().unwrap_or(u16::MAX)
+    }
+
+    /// Whether the client sees what lives in a channel, or will when there is room for a subscription.
+    fn looks_into(&self, key: ChannelKey) -> bool {
+        let is_held = |grid: u8, [x, y, z]: [i32; 3]| {
+            let viewer = self.viewers.get(usize::from(grid));
+            viewer
+                .is_some_and(|viewer| viewer.held().binary_search_by_key(&CellId { x, y, z }, |held| held.cell).is_ok())
+        };
+        self.explicit.contains_key(&key) || matches!(key, ChannelKey::Cell { grid, cell } if is_held(grid, cell))
     }
 
     /// Whether the client looks from within `radius_m` of a place.
@@ -147,8 +162,8 @@ pub(crate) struct Views {
     /// Where each grid's world ends, in metres.
     bounds_m: Vec<Option<[[f64; 3]; 2]>>,
     scratch: Scratch,
-    /// Whether any kind has fields for everyone but the owner.
-    has_others: bool,
+    /// The objects with fields for everyone but the owner.
+    pub(crate) others: Others,
     wanted: Vec<(ObjectId, u16)>,
     /// Scratch of [`Views::weigh`].
     own_channels: Vec<ChannelKey>,
@@ -156,9 +171,10 @@ pub(crate) struct Views {
     positions: Vec<[f64; 3]>,
     /// Scratch of [`Views::follow_viewpoint`].
     shapes: Vec<Shape>,
-    /// Objects have changed hands since the last look.
-    owners_changed: bool,
     pub(crate) refused: u64,
+    /// Channels and objects that were looked at for the sake of fields for others.
+    #[cfg(test)]
+    pub(crate) looked_at: usize,
 }
 
 impl Views {
@@ -168,7 +184,7 @@ impl Views {
         self.grids.get(usize::from(grid)).map_or(1, |grid| grid.interest.rings().interval_ticks(ring) as u16)
     }
 
-    pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions, has_others: bool) -> Views {
+    pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions) -> Views {
         let bounds_m = options.grids.iter().map(|grid| grid.bounds_m).collect();
         let nearest_rings = grids.iter().map(|grid| grid.interest.rings().interval_ticks(0) as u16);
         let send_interval = options.send_interval_ticks.map(NonZeroU16::get).or(nearest_rings.min()).unwrap_or(1);
@@ -177,13 +193,14 @@ impl Views {
             send_interval,
             bounds_m,
             scratch: Scratch::new(),
-            has_others,
+            others: Others::default(),
             wanted: Vec::new(),
             own_channels: Vec::new(),
             positions: Vec::new(),
             shapes: Vec::new(),
-            owners_changed: false,
             refused: 0,
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
@@ -197,6 +214,7 @@ impl Views {
             more_viewpoints: Vec::new(),
             shapes: Vec::new(),
             viewpoint_moved: false,
+            cells_changed: false,
             has_refused: false,
             lacks_others: false,
             explicit: FxHashMap::default(),
@@ -272,6 +290,7 @@ impl Views {
                 explicit: &view.explicit,
                 own: &view.own,
                 replicator,
+                changed: &mut view.cells_changed,
                 refused: &mut self.refused,
             };
             let bounds_m = self.bounds_m[number];
@@ -297,80 +316,6 @@ impl Views {
         }
         view.has_refused |= self.refused > refused;
     }
-
-    /// An object has a new owner, who must not follow it any longer, while the former owner now may.
-    pub(crate) fn note_owner_change(&mut self) {
-        self.owners_changed = true;
-    }
-
-    /// Whether a change of tenants or owners may concern the facets for everyone but the owner. Asked once per tick.
-    pub(crate) fn follows(&mut self, placed: &[Placed]) -> bool {
-        let changed = std::mem::take(&mut self.owners_changed) || !placed.is_empty();
-        self.has_others && changed
-    }
-
-    /// Whether a facet that was refused can be subscribed to now.
-    pub(crate) fn can_ask_again(&self, view: &View, replicator: &Replicator) -> bool {
-        let has_room =
-            || replicator.hub_ref().connection(view.connection).is_some_and(|connection| connection.has_room());
-        view.lacks_others && has_room()
-    }
-
-    /// Whether any kind has fields for everyone but the owner.
-    pub(crate) fn has_others(&self) -> bool {
-        self.has_others
-    }
-
-    /// Subscribes the connection to the facets for everyone but the owner, of all objects in the channels that it
-    /// sees, and ends what it no longer sees.
-    pub(crate) fn follow(&mut self, view: &mut View, replicator: &mut Replicator) {
-        self.wanted.clear();
-        view.lacks_others = false;
-        for (grid, (viewer, of_grid)) in view.viewers.iter().zip(&self.grids).enumerate() {
-            for held in viewer.held() {
-                let CellId { x, y, z } = held.cell;
-                let interval = of_grid.interest.rings().interval_ticks(held.ring) as u16;
-                let key = ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] };
-                collect_others(replicator, key, interval, view.connection, &mut self.wanted);
-            }
-        }
-        for (&key, &(_, interval)) in &view.explicit {
-            collect_others(replicator, key, interval, view.connection, &mut self.wanted);
-        }
-        self.wanted.sort_unstable();
-        // Seen in several ways: the shortest interval counts.
-        self.wanted.dedup_by_key(|&mut (object, _)| object);
-        let (wanted, explicit) = (&self.wanted, &view.explicit);
-        let by_hand = |object| explicit.contains_key(&ChannelKey::Entity { object, facet: Facet::Others });
-        view.followed.retain(|object, (subscription, _)| {
-            let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok() && !by_hand(*object);
-            if !stays {
-                replicator.hub().unsubscribe(view.connection, *subscription);
-            }
-            stays
-        });
-        for &(object, interval) in wanted.iter().filter(|&&(object, _)| !by_hand(object)) {
-            if let Some((subscription, present)) = view.followed.get_mut(&object) {
-                if *present != interval
-                    && let Some(connection) = replicator.hub().connection_mut(view.connection)
-                {
-                    connection.set_interval(*subscription, interval);
-                    *present = interval;
-                }
-                continue;
-            }
-            let key = ChannelKey::Entity { object, facet: Facet::Others };
-            match subscribe(replicator, view.connection, key, interval, 1) {
-                Some(subscription) => {
-                    view.followed.insert(object, (subscription, interval));
-                }
-                None => {
-                    self.refused += 1;
-                    view.lacks_others = true;
-                }
-            }
-        }
-    }
 }
 
 /// A place beyond the world's end is shown at the border, so a viewer there looks from the border.
@@ -391,24 +336,6 @@ fn grown(shape: &Shape, by_m: f64) -> Shape {
             let back_m = by_m / half_angle_rad.sin();
             let apex = std::array::from_fn(|along| apex[along] - axis[along] / length * back_m);
             Shape::Cone { apex, axis, half_angle_rad, range_m: range_m + back_m + by_m }
-        }
-    }
-}
-
-fn collect_others(
-    replicator: &Replicator,
-    key: ChannelKey,
-    interval: u16,
-    viewer: ConnectionId,
-    wanted: &mut Vec<(ObjectId, u16)>,
-) {
-    let Some(channel) = replicator.hub_ref().find(key) else { return };
-    let store = replicator.store();
-    for (object, facet) in replicator.hub_ref().state(channel).objects() {
-        let id = store.id_at(object);
-        let kind = store.schema().kind(store.kind_id(object));
-        if facet == Facet::Public && kind.facet_mask(Facet::Others) != 0 && replicator.owner(id) != Some(viewer) {
-            wanted.push((id, interval));
         }
     }
 }
@@ -442,6 +369,7 @@ struct CellSink<'a> {
     explicit: &'a FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     own: &'a Own,
     replicator: &'a mut Replicator,
+    changed: &'a mut bool,
     refused: &'a mut u64,
 }
 
@@ -474,6 +402,7 @@ impl CellSink<'_> {
 
 impl Sink for CellSink<'_> {
     fn enter(&mut self, cell: CellId, ring: u8) -> u32 {
+        *self.changed = true;
         self.try_enter(cell, ring).unwrap_or_else(|| {
             *self.refused += 1;
             NO_SUBSCRIPTION
@@ -481,12 +410,14 @@ impl Sink for CellSink<'_> {
     }
 
     fn change(&mut self, cell: CellId, tag: u32, ring: u8) {
+        *self.changed = true;
         let interval = self.interest.rings().interval_ticks(ring) as u16;
         let by_hand = self.explicit.get(&self.key(cell)).map_or(interval, |&(_, by_hand)| by_hand);
         self.set_interval(SubscriptionId::from_number(tag as u16), interval.min(by_hand));
     }
 
     fn leave(&mut self, cell: CellId, tag: u32) {
+        *self.changed = true;
         let subscription = SubscriptionId::from_number(tag as u16);
         match self.explicit.get(&self.key(cell)) {
             Some(&(by_hand, interval)) if by_hand == subscription => self.set_interval(subscription, interval),
