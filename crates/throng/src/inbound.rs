@@ -20,7 +20,7 @@ use throng_link::netcode::{
     move_seat, plain_address,
 };
 use throng_link::session::{Session, SessionOptions};
-use throng_wire::{ConnectionId, Time};
+use throng_wire::{ConnectionId, Tick, Time};
 
 use crate::event::ServerEvent;
 use crate::outbound::Stopwatch;
@@ -164,6 +164,7 @@ pub(crate) struct Inbound {
     waiting: Vec<u8>,
     strangers: VecDeque<(SocketAddr, usize)>,
     strangers_max: usize,
+    /// To strangers, and acknowledgements that cannot wait for the tick.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     /// Connections whose clients have come back with a newer token, for an event to the game.
@@ -172,6 +173,8 @@ pub(crate) struct Inbound {
     /// Clients that were refused, for an event to the game.
     pub(crate) denied: Vec<ServerEvent>,
     pub(crate) denials_untold: u64,
+    /// The last tick that was sent to the clients.
+    pub(crate) sent_tick: Tick,
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
 }
@@ -198,6 +201,7 @@ impl Inbound {
             replaced: Vec::new(),
             denied: Vec::new(),
             denials_untold: 0,
+            sent_tick: Tick(0),
             datagrams: 0,
             bytes: 0,
         }
@@ -258,6 +262,14 @@ impl Inbound {
                 self.opened.push(Waiting { peer, arrived, kind, sequence, end: self.bodies.len() });
             }
             Err(reason) => self.door.counters_mut().drop(reason),
+        }
+        // After a pause, more packets may be waiting than one acknowledgement can name.
+        if peer.session.is_answer_due() {
+            let mut answer = self.spare.pop().unwrap_or_default();
+            match peer.answer(now, self.sent_tick, &mut answer) {
+                true => self.replies.push((peer.address, answer)),
+                false => self.spare.push(answer),
+            }
         }
     }
 
@@ -403,7 +415,7 @@ impl Inbound {
         true
     }
 
-    /// The replies to strangers, to be sent now.
+    /// The replies to strangers and the early acknowledgements, to be sent now.
     pub(crate) fn drain_replies(&mut self, mut send: impl FnMut(SocketAddr, &[u8])) {
         for (to, mut reply) in self.replies.drain(..) {
             send(to, &reply);

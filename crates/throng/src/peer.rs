@@ -183,6 +183,14 @@ impl Peer {
         packets
     }
 
+    /// Writes an acknowledgement into `out`, sealed, for packets that cannot wait for the tick's. `tick` is the last one
+    /// that was sent. False if nothing may be sent now.
+    pub(crate) fn answer(&mut self, now: Time, tick: Tick, out: &mut Vec<u8>) -> bool {
+        let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) else { return false };
+        plan.begin(tick, out).finish();
+        self.sealer.seal_payload(out).is_ok()
+    }
+
     /// Begins to end the connection; the client gets the reason.
     pub(crate) fn close(&mut self, now: Time, reason: CloseReason) {
         self.leaving.get_or_insert_with(|| reason.clone());

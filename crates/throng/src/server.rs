@@ -413,6 +413,7 @@ impl<R: Replication> Server<R> {
         counters.frames_shared = shared.frames_shared;
         counters.channels_encoded = shared.channels_encoded;
         counters.connections = self.peers.len() as u64;
+        self.inbound.sent_tick = self.replication.now();
         self.replication.end_tick();
         self.last_record = *self.meter.end(self.stopwatch.ns());
         self.metering = false;

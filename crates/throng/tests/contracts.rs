@@ -16,6 +16,7 @@ mod hostile;
 mod idle_objects;
 mod joining;
 mod large_messages;
+mod late_answers;
 mod messages;
 mod no_leak;
 mod path_size;
