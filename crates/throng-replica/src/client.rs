@@ -371,7 +371,8 @@ impl ReplicaClient {
             self.readers.resize_with(index + 1, ReaderSlot::default);
         }
         if head.length == 0 {
-            return self.close(head.number, head.tick);
+            self.close(head.number, head.tick);
+            return Ok(());
         }
         if let Some((name, opened)) = head.name {
             self.open(head, name, opened)?;
@@ -399,27 +400,27 @@ impl ReplicaClient {
         if known || ended {
             return Ok(());
         }
-        self.end_reader(head.number, opened)?;
+        self.end_reader(head.number, opened);
         self.by_name.insert(name, head.number);
         self.readers[usize::from(head.number)].reader =
             Some(Reader { name, opened, complete: None, slots: Vec::new() });
         Ok(())
     }
 
-    fn close(&mut self, number: u16, tick: Tick) -> Result<(), ApplyError> {
+    fn close(&mut self, number: u16, tick: Tick) {
         let slot = &mut self.readers[usize::from(number)];
         if slot.closed.is_none_or(|closed| tick.is_newer_than(closed)) {
             slot.closed = Some(tick);
         }
         if slot.reader.as_ref().is_some_and(|reader| !reader.opened.is_newer_than(tick)) {
-            self.end_reader(number, tick)?;
+            self.end_reader(number, tick);
         }
-        Ok(())
     }
 
-    /// Forgets a subscription. Objects that lived there and nowhere else are out of sight.
-    fn end_reader(&mut self, number: u16, tick: Tick) -> Result<(), ApplyError> {
-        let Some(reader) = self.readers[usize::from(number)].reader.take() else { return Ok(()) };
+    /// Forgets a subscription. Objects that lived there and nowhere else are out of sight. Its slots and waits were
+    /// counted when they came, so the work is paid for.
+    fn end_reader(&mut self, number: u16, tick: Tick) {
+        let Some(reader) = self.readers[usize::from(number)].reader.take() else { return };
         if self.by_name.get(&reader.name) == Some(&number) {
             self.by_name.remove(&reader.name);
         }
@@ -431,8 +432,7 @@ impl ReplicaClient {
                 self.objects.release(object);
             }
         }
-        let waits = self.objects.end_waits_for(number);
-        self.visit(waits)
+        self.objects.end_waits_for(number);
     }
 
     fn apply_segment(&mut self, reader: &mut Reader, head: &PieceHead, body: &[u8]) -> Result<(), ApplyError> {

@@ -8,7 +8,7 @@
 //! number belong together. Meanwhile the state from the public facet's channel is kept aside, in case the object gets
 //! another owner.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use throng_schema::{Facet, FieldMask, Kind, Schema, Values, ValuesMut};
@@ -159,6 +159,8 @@ pub(crate) struct Objects {
     events: Events,
     /// In the order in which they began. Some are over.
     waits: VecDeque<WaitEntry>,
+    /// The waits for the turn of a cell, by subscription and object: exactly those in force.
+    waits_for: BTreeSet<(u16, u32)>,
     next_ticket: u64,
 }
 
@@ -180,6 +182,7 @@ impl Objects {
             in_sight: 0,
             events: Events::default(),
             waits: VecDeque::new(),
+            waits_for: BTreeSet::new(),
             next_ticket: 0,
         }
     }
@@ -350,7 +353,7 @@ impl Objects {
         }
         *present = Some(home);
         if facet == Facet::Public {
-            object.wait = None;
+            self.set_wait(index, None);
         }
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
     }
@@ -391,10 +394,8 @@ impl Objects {
         object.ended = true;
         (object.public, object.others, object.own, object.aside) = (None, None, None, None);
         let ticket = self.queue_wait(index, tick);
-        if let Some(object) = self.get_mut(index) {
-            object.wait = Some(Wait { ticket, subscription: None });
-            object.references += 1;
-        }
+        self.set_wait(index, Some(Wait { ticket, subscription: None }));
+        self.retain(index);
         self.look_again(index, was_in_sight, DespawnReason::Destroyed);
     }
 
@@ -433,7 +434,6 @@ impl Objects {
         }
         if introduced {
             object.own = Some(place);
-            object.wait = None;
             if object.aside.is_none() {
                 let mut aside = object.shown.clone();
                 aside.forget(kind, !kind.facet_mask(Facet::Public));
@@ -443,6 +443,9 @@ impl Objects {
         object.newest = tick;
         let changed = object.shown.take(kind, mask, cut(kind, values), |_| tick);
         object.changed |= changed & told_of(kind);
+        if introduced {
+            self.set_wait(index, None);
+        }
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
     }
 
@@ -492,17 +495,13 @@ impl Objects {
         }
     }
 
-    /// Ends the waits for a subscription that has ended. Returns how many waits were looked at.
-    pub(crate) fn end_waits_for(&mut self, subscription: u16) -> usize {
-        let looked_at = self.waits.len();
-        for at in 0..looked_at {
-            let entry = self.waits[at];
-            let wait = self.get(entry.index).and_then(|object| object.wait);
-            if wait.is_some_and(|wait| wait.ticket == entry.ticket && wait.subscription == Some(subscription)) {
-                self.end_wait(entry.index);
-            }
+    /// Ends the waits for a subscription that has ended, and looks at no other waits.
+    pub(crate) fn end_waits_for(&mut self, subscription: u16) {
+        let all = (subscription, 0)..=(subscription, u32::MAX);
+        while let Some(&wait) = self.waits_for.range(all.clone()).next() {
+            self.waits_for.remove(&wait);
+            self.end_wait(wait.1);
         }
-        looked_at
     }
 
     /// The next event.
@@ -513,8 +512,18 @@ impl Objects {
     /// The object's home is a channel whose turn has not come.
     fn await_turn(&mut self, index: u32, subscription: u16, since: Tick) {
         let ticket = self.queue_wait(index, since);
-        if let Some(object) = self.get_mut(index) {
-            object.wait = Some(Wait { ticket, subscription: Some(subscription) });
+        self.set_wait(index, Some(Wait { ticket, subscription: Some(subscription) }));
+    }
+
+    /// Begins or ends the wait of an object: nothing else does.
+    fn set_wait(&mut self, index: u32, wait: Option<Wait>) {
+        let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let former = std::mem::replace(&mut object.wait, wait);
+        if let Some(subscription) = former.and_then(|wait| wait.subscription) {
+            self.waits_for.remove(&(subscription, index));
+        }
+        if let Some(subscription) = wait.and_then(|wait| wait.subscription) {
+            self.waits_for.insert((subscription, index));
         }
     }
 
@@ -538,9 +547,9 @@ impl Objects {
 
     fn end_wait(&mut self, index: u32) {
         let Some(object) = self.get_mut(index) else { return };
-        let was_in_sight = object.is_in_sight();
-        object.wait = None;
-        if object.ended {
+        let (was_in_sight, ended) = (object.is_in_sight(), object.ended);
+        self.set_wait(index, None);
+        if ended {
             return self.release(index);
         }
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
