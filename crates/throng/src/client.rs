@@ -11,8 +11,8 @@ use throng_link::netcode::{
     PathProbe, Sealer,
 };
 use throng_link::session::{
-    Blame, CloseCause, CloseCode, CloseReason, InputError, LaneId, LaneOptions, OptionsError, Rest, Session,
-    SessionOptions, Statistics,
+    CloseCause, CloseCode, CloseReason, InputError, LaneId, LaneOptions, OptionsError, Rest, Session, SessionOptions,
+    Statistics,
 };
 use throng_net::{BindError, Driver, ReceiveError, SendError, Transmit, UdpDriver, UdpOptions};
 use throng_replica::{ClientOptions as ReplicaOptions, DespawnReason, LIMBO_SLACK_TICKS, ReplicaClient};
@@ -334,6 +334,10 @@ impl<D: Decoder> ClientCore<D> {
     }
 
     /// The next event.
+    ///
+    /// A game may leave events unpolled for as long as it likes: the state of all objects goes on, and inputs are sent.
+    /// Of each object at most the difference to what the game was told waits. From 512 messages or 512 KiB on, the server
+    /// keeps further messages back, until its lane is full too; then its calls of send fail.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         if let Some(connected) = self.connected.take() {
             return Some(connected);
@@ -635,7 +639,6 @@ impl<D: Decoder> ClientCore<D> {
         let packet = match link.session.handle_packet_of(now, arrived, sequence, payload) {
             Ok(Some(packet)) => packet,
             Ok(None) => return,
-            Err(error) if error.blame() == Blame::Limit => return,
             Err(error) => return self.abandon(now, error.to_string()),
         };
         self.replication_bytes += packet.rest.len() as u64;

@@ -24,7 +24,7 @@ use throng_schema::{Schema, Summary};
 use throng_wire::{ConnectionId, Tick};
 
 /// Version of everything above the link: control messages, inputs, messages and segments.
-pub(crate) const PROTOCOL_VERSION: u16 = 2;
+pub(crate) const PROTOCOL_VERSION: u16 = 3;
 
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
@@ -309,7 +309,7 @@ mod tests {
         let schema = Schema::builder().build().expect("no kinds");
         let lanes = [LaneOptions::new(LaneKind::ReliableUnordered)];
         let bytes = hello(&schema, &lanes);
-        assert_eq!(bytes[..13], [1, 2, 0, 1, 1, 0, 0, 4, 0, 0, 0, 16, 0]);
+        assert_eq!(bytes[..13], [1, 3, 0, 1, 1, 0, 0, 4, 0, 0, 0, 16, 0]);
         assert_eq!(bytes[13..21], schema.hash().to_le_bytes());
     }
 

@@ -6,7 +6,7 @@ use throng_link::netcode::{
     Accepted, Candidate, DropReason, Held, Movable, Opened, Opener, PacketKind, SEND_INTERVAL, Sealer, USER_DATA_LEN,
     WorkBudget,
 };
-use throng_link::session::{Blame, CLOSE_INTERVAL, CloseCause, CloseCode, CloseReason, Rest, Session};
+use throng_link::session::{CLOSE_INTERVAL, CloseCause, CloseCode, CloseReason, Rest, Session};
 use throng_wire::{ConnectionId, Tick, Time};
 
 use crate::greeting::Stage;
@@ -130,9 +130,7 @@ impl Peer {
                 if self.stage == Stage::Unconfirmed {
                     self.stage = Stage::Greeting;
                 }
-                if let Err(error) = self.session.handle_packet_of(now, arrived, opened.sequence, opened.body)
-                    && error.blame() != Blame::Limit
-                {
+                if let Err(error) = self.session.handle_packet_of(now, arrived, opened.sequence, opened.body) {
                     self.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
                 }
             }

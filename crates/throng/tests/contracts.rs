@@ -30,6 +30,7 @@ mod shared_equals_private;
 mod sight;
 mod slow_neighbours;
 mod thread_count;
+mod unread_messages;
 mod views;
 mod whose;
 mod wire_format;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throng_link::netcode::{Connected, Opener, PacketKind, PathProbe, Sealer};
 use throng_link::session::{
-    Blame, CloseCode, CloseReason, Delivery, MIN_REST_BYTES, OptionsError, PacketError, Rest, SendError, Session,
+    CloseCode, CloseReason, Delivery, MIN_REST_BYTES, OptionsError, PacketError, Rest, SendError, Session,
 };
 use throng_wire::{Tick, Time};
 
@@ -216,7 +216,6 @@ impl LinkEnd {
     fn handle_payload(&mut self, now: Time, sequence: u64, payload: &[u8]) -> Result<(), LinkError> {
         let rest = match self.session.handle_packet(now, sequence, payload) {
             Ok(packet) => packet.map(|packet| packet.rest),
-            Err(error) if error.blame() == Blame::Limit => None,
             Err(error) => return Err(error.into()),
         };
         // Earlier messages come first.

@@ -60,10 +60,6 @@ pub enum PacketError {
     /// Two parts of a message disagree about its length.
     #[error("two parts of a message disagree about its length")]
     PartsDisagree,
-    /// Received messages wait to be polled and no more are taken. The packet counts as not received: the peer will
-    /// send its messages again.
-    #[error("too many received messages wait to be polled")]
-    InboxFull,
 }
 
 impl PacketError {
@@ -83,11 +79,10 @@ impl PacketError {
             PacketError::MessageTooLarge => "message_too_large",
             PacketError::WindowExceeded => "window_exceeded",
             PacketError::PartsDisagree => "parts_disagree",
-            PacketError::InboxFull => "inbox_full",
         }
     }
 
-    /// The cause of the error. Unless it is [`Blame::Limit`], the connection is best closed with
+    /// The cause of the error: always the peer. The connection is best closed with
     /// [`CloseCode::PROTOCOL`](super::CloseCode::PROTOCOL).
     pub fn blame(self) -> Blame {
         match self {
@@ -104,7 +99,6 @@ impl PacketError {
             | PacketError::MessageTooLarge
             | PacketError::WindowExceeded
             | PacketError::PartsDisagree => Blame::PeerMisbehaved,
-            PacketError::InboxFull => Blame::Limit,
         }
     }
 }

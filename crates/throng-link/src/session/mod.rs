@@ -144,6 +144,8 @@ pub struct Session {
     /// Set once, never cleared.
     closed: Option<Box<CloseCause>>,
     is_close_polled: bool,
+    /// The last packet that we sent said that we have no room for messages.
+    has_told_full: bool,
 }
 
 impl Session {
@@ -176,6 +178,7 @@ impl Session {
             closing: None,
             closed: None,
             is_close_polled: false,
+            has_told_full: false,
             options,
         })
     }
@@ -353,7 +356,7 @@ impl Session {
             false => after(since, self.options.ack_delay),
         });
         let unfinished = self.lanes.oldest_unfinished().map(|began| after(began, self.options.reassembly_timeout));
-        let inputs = self.inputs_out.is_due().then_some(Time(0));
+        let inputs = (self.inputs_out.is_due() || self.has_room_again()).then_some(Time(0));
         // With too many packets under way, the next verdict comes first.
         let (has_place, has_place_for_data) = (!self.flight.is_full(0), !self.flight.is_full(self.spare_packets()));
         let urgent = [acknowledgement, inputs].into_iter().flatten().fold(self.keep_alive_at(), Time::min);

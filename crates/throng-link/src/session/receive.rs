@@ -4,7 +4,7 @@ use throng_wire::{ShortTick, Time};
 
 use super::Session;
 use super::close::{CloseCause, CloseCode, CloseReason};
-use super::error::{Blame, PacketError};
+use super::error::PacketError;
 use super::flight::{Acknowledged, CheckedAck};
 use super::lane::ReceiveTally;
 use super::received::Novelty;
@@ -29,7 +29,7 @@ impl Session {
     ///
     /// # Errors
     /// The packet breaks the protocol, and the session should be closed: what stood before the fault may have taken
-    /// effect. With [`PacketError::InboxFull`] only its acknowledgement counts, and nothing else is wrong.
+    /// effect.
     pub fn handle_packet<'a>(
         &mut self,
         now: Time,
@@ -67,11 +67,7 @@ impl Session {
             }
         }
         let result = self.take_packet(now, arrived, sequence, payload);
-        match result {
-            Err(error) if error.blame() == Blame::Limit => self.counters.packets_refused += 1,
-            Err(_) => self.counters.packets_bad += 1,
-            Ok(_) => {}
-        }
+        self.counters.packets_bad += u64::from(result.is_err());
         result.map(Some)
     }
 
@@ -87,18 +83,22 @@ impl Session {
             Some(ack) => Some((ack, self.flight.check(ack)?)),
             None => None,
         };
-        if !payload.messages.is_empty() && self.lanes.is_inbox_full() {
-            // The peer sends the messages again. That it is there, and what it has received, is known now.
-            self.last_received_at = now;
-            if let Some((ack, checked)) = ack {
-                self.take_ack(now, arrived, ack, checked);
-            }
-            return Err(PacketError::InboxFull);
-        }
         if payload.input_ack.is_some_and(|low| !self.inputs_out.on_processed(low)) {
             return Err(PacketError::AckOfUnsentInput);
         }
-        self.note_received(now, arrived, sequence, bytes.len(), payload.is_eliciting);
+        if self.received.newest().is_none_or(|newest| sequence > newest) {
+            self.lanes.hold(payload.has_no_room);
+        }
+        // Without room for its messages, a packet is not acknowledged, so that the peer sends them again. Everything else in
+        // it takes effect: it may come twice.
+        let has_room = payload.messages.is_empty() || !self.lanes.is_inbox_full();
+        match has_room {
+            true => self.note_received(now, arrived, sequence, bytes.len(), payload.is_eliciting),
+            false => {
+                self.last_received_at = now;
+                self.counters.packets_refused += 1;
+            }
+        }
         if let Some((ack, checked)) = ack {
             self.take_ack(now, arrived, ack, checked);
         }
@@ -108,7 +108,9 @@ impl Session {
             self.counters.inputs_lost += tally.lost;
             self.counters.inputs_overflowed += tally.overflowed;
         }
-        self.take_messages(now, payload.messages)?;
+        if has_room {
+            self.take_messages(now, payload.messages)?;
+        }
         if let Some((code, text)) = payload.close {
             self.end(CloseCause::Peer(CloseReason::new(CloseCode(code), text)));
         }

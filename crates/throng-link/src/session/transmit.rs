@@ -7,7 +7,7 @@ use super::close::{CLOSE_INTERVAL, CLOSE_PACKETS, CloseReason};
 use super::plan::{
     Envelope, MAX_DEBT_BYTES, MAX_LEAD_BYTES, MAX_PACKETS_PER_FLUSH, MIN_DATA_ROOM_BYTES, PacketPlan, Purpose, Rest,
 };
-use super::wire::flag;
+use super::wire::{NO_ROOM, flag};
 
 /// The length of the message section stands before it.
 const SECTION_HEAD_BYTES: usize = 2;
@@ -146,6 +146,12 @@ impl Session {
             || self.is_acknowledgement_due(now)
             || self.is_keep_alive_due(now)
             || self.is_probe_due(now)
+            || self.has_room_again()
+    }
+
+    /// Whether the peer waits for word that there is room for messages again, and there is.
+    pub(super) fn has_room_again(&self) -> bool {
+        self.has_told_full && !self.lanes.is_inbox_filling()
     }
 
     fn is_acknowledgement_due(&self, now: Time) -> bool {
@@ -195,7 +201,11 @@ impl Session {
             self.write_inputs(start, purpose.room_bytes, out);
         }
         let before = out.len();
-        self.write_messages(start, purpose.room_bytes, purpose.message_bytes, out);
+        // A packet that the rest needs as a whole says nothing about room.
+        self.has_told_full = purpose.takes_inputs && self.lanes.is_inbox_filling();
+        if self.has_told_full || self.lanes.is_due() {
+            self.write_messages(start, purpose.room_bytes, purpose.message_bytes, out);
+        }
         out.len() - before
     }
 
@@ -316,22 +326,27 @@ impl Session {
         }
     }
 
+    /// Writes the message section, which also says whether there is room for the peer's messages.
     fn write_messages(&mut self, start: usize, room: usize, share: usize, out: &mut Vec<u8>) {
-        if !self.lanes.is_due() {
-            return;
-        }
         let head = out.len();
-        let room = (room - (head - start)).min(share);
-        let Some(room) = room.checked_sub(SECTION_HEAD_BYTES) else { return };
+        let Some(room) = (room - (head - start)).checked_sub(SECTION_HEAD_BYTES) else {
+            self.has_told_full = false;
+            return;
+        };
         out.extend_from_slice(&[0; SECTION_HEAD_BYTES]);
-        self.lanes.write(room, out, &mut self.flight);
+        if self.lanes.is_due() {
+            self.lanes.write(room.min(share.saturating_sub(SECTION_HEAD_BYTES)), out, &mut self.flight);
+        }
         let length = out.len() - head - SECTION_HEAD_BYTES;
-        if length == 0 {
+        if length == 0 && !self.has_told_full {
             out.truncate(head);
             return;
         }
-        out[head..head + SECTION_HEAD_BYTES].copy_from_slice(&(length as u16).to_le_bytes());
+        let no_room = if self.has_told_full { NO_ROOM } else { 0 };
+        out[head..head + SECTION_HEAD_BYTES].copy_from_slice(&(length as u16 | no_room).to_le_bytes());
         out[start] |= flag::MESSAGES;
-        self.mark_eliciting();
+        if length > 0 {
+            self.mark_eliciting();
+        }
     }
 }

@@ -24,7 +24,8 @@
 //! [close]                 code u16, text length u8 (at most 128), text in UTF-8                    if CLOSE
 //! [inputs]                newest u16, count u8 (1 to 16), count x { length u8 (at most 64), bytes },  if INPUTS
 //!                         newest first, numbers falling by one
-//! [messages]              length u16, entries (layout in lane/entry.rs)                            if MESSAGES
+//! [messages]              length u16, entries (layout in lane/entry.rs). Bit 15 of the length: the   if MESSAGES
+//!                         sender has no room for messages
 //! rest                    replication bytes to the end of the packet; zeros at the end are padding
 //! ```
 
@@ -48,6 +49,9 @@ pub(super) const HEADER_MAX_BYTES: usize = 1 + 3 + 1 + 32 + 4 + 2;
 pub(super) const ACK_REACH: u64 = 256;
 /// An end that finds more packets than this at once answers before it has taken them all.
 pub(super) const ACK_WAITING_MAX: u32 = 128;
+
+/// Bit of the length of a message section: its sender asks for no messages until a packet comes without it.
+pub(super) const NO_ROOM: u16 = 1 << 15;
 
 pub(super) mod flag {
     pub(crate) const ACK: u8 = 1;
@@ -239,6 +243,8 @@ pub(super) struct Payload<'a> {
     pub(super) close: Option<(u16, &'a str)>,
     pub(super) inputs: Option<InputSection<'a>>,
     pub(super) messages: &'a [u8],
+    /// Whether the sender has no room for messages.
+    pub(super) has_no_room: bool,
     pub(super) rest: &'a [u8],
     /// Whether the sender waits for an acknowledgement.
     pub(super) is_eliciting: bool,
@@ -256,15 +262,12 @@ impl<'a> Payload<'a> {
         let input_ack = if flags & flag::INPUT_ACK != 0 { Some(reader.u16()?) } else { None };
         let close = if flags & flag::CLOSE != 0 { Some(read_close(&mut reader)?) } else { None };
         let inputs = if flags & flag::INPUTS != 0 { Some(read_inputs(&mut reader)?) } else { None };
-        let messages = if flags & flag::MESSAGES != 0 {
-            let length = usize::from(reader.u16()?);
-            reader.take(length)?
-        } else {
-            &[]
-        };
+        let length = if flags & flag::MESSAGES != 0 { reader.u16()? } else { 0 };
+        let has_no_room = length & NO_ROOM != 0;
+        let messages = reader.take(usize::from(length & !NO_ROOM))?;
         let rest = reader.rest();
-        let is_eliciting = flags & (flag::PING | flag::INPUTS | flag::MESSAGES) != 0 || !rest.is_empty();
-        Ok(Payload { ack, tick, input_ack, close, inputs, messages, rest, is_eliciting })
+        let is_eliciting = flags & (flag::PING | flag::INPUTS) != 0 || !messages.is_empty() || !rest.is_empty();
+        Ok(Payload { ack, tick, input_ack, close, inputs, messages, has_no_room, rest, is_eliciting })
     }
 }
 
@@ -430,11 +433,19 @@ mod tests {
         assert_eq!(payload.tick, ShortTick(9));
         assert_eq!(payload.input_ack, Some(7));
         assert_eq!(payload.inputs.expect("there are some").items, [2, 0xAA, 0xBB]);
-        assert_eq!(payload.messages, [1, 2, 3]);
+        assert_eq!((payload.messages, payload.has_no_room), (&[1, 2, 3][..], false));
         assert_eq!(payload.rest, [0xEE, 0]);
         for cut in 0..bytes.len() - 2 {
             assert!(Payload::read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_sender_without_room_says_so_as_drawn() {
+        let payload = Payload::read(&[0b0010_0000, 9, 0, 0, 0, 0, 0x80]).expect("well-formed");
+        assert_eq!((payload.messages, payload.has_no_room, payload.is_eliciting), (&[][..], true, false));
+        let payload = Payload::read(&[0b0010_0000, 9, 0, 0, 0, 1, 0x80, 7, 0xEE]).expect("well-formed");
+        assert_eq!((payload.messages, payload.has_no_room, payload.rest), (&[7][..], true, &[0xEE][..]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throng_link::netcode::{Accepted, Candidate, Held, Movable, Opener, PacketKind, Sealer};
-use throng_link::session::{Blame, CloseCode, CloseReason, Rest, Session};
+use throng_link::session::{CloseCode, CloseReason, Rest, Session};
 use throng_wire::{Tick, Time};
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -163,7 +163,6 @@ impl Peer {
                         }
                     }
                     Ok(None) => {}
-                    Err(error) if error.blame() == Blame::Limit => {}
                     Err(error) => {
                         self.session.close(now, CloseReason::new(CloseCode::PROTOCOL, &error.to_string()));
                     }

@@ -123,6 +123,8 @@ pub(super) struct Lanes {
     lanes: Box<[Lane]>,
     /// Bit per lane that has something to write.
     due: u8,
+    /// The peer has no room for messages.
+    is_held: bool,
     /// Bit per lane that has an unfinished unreliable message.
     unfinished: u8,
     /// Virtual time of the lane that wrote last.
@@ -134,12 +136,26 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(options: Arc<SessionOptions>) -> Lanes {
         let lanes = options.lanes.iter().map(|_| Lane::default()).collect();
-        Lanes { options, lanes, due: 0, unfinished: 0, pass: 0, inbox: Inbox::default(), buffers: Buffers::default() }
+        Lanes {
+            options,
+            lanes,
+            due: 0,
+            is_held: false,
+            unfinished: 0,
+            pass: 0,
+            inbox: Inbox::default(),
+            buffers: Buffers::default(),
+        }
     }
 
-    /// Whether a lane has something to write.
+    /// Whether a lane has something to write, and the peer has room for it.
     pub(super) fn is_due(&self) -> bool {
-        self.due != 0
+        self.due != 0 && !self.is_held
+    }
+
+    /// The peer has said whether it has no room for messages.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     pub(super) fn send(&mut self, lane: LaneId, content: &[u8], tally: &mut SendTally) -> Result<MessageId, SendError> {
@@ -233,6 +249,11 @@ impl Lanes {
     /// Whether so much waits to be polled that no more may be taken in.
     pub(super) fn is_inbox_full(&self) -> bool {
         self.inbox.bytes >= self.options.inbox_bytes || self.inbox.messages.len() >= self.options.inbox_messages
+    }
+
+    /// Whether the peer should send no more messages for now: what is under way still finds room.
+    pub(super) fn is_inbox_filling(&self) -> bool {
+        2 * self.inbox.bytes >= self.options.inbox_bytes || 2 * self.inbox.messages.len() >= self.options.inbox_messages
     }
 
     /// Takes in a message section.
