@@ -46,6 +46,19 @@ impl House {
         House { server, client, connection, sequence: 0 }
     }
 
+    /// Two lamps in a channel that is sent in every tenth tick. The client has their first state.
+    fn with_two_slow_lamps() -> (House, [ObjectId; 2]) {
+        let mut house = House::new(256);
+        house.server.begin_tick();
+        let key = ChannelKey::Custom(1);
+        house.subscribe(key, 10).expect("room");
+        let lamps = [1, 1].map(|number| house.spawn(&Lamp { number }, key));
+        house.plan();
+        let packet = house.write(1_000);
+        house.deliver(&packet);
+        (house, lamps)
+    }
+
     fn subscribe(&mut self, key: ChannelKey, interval_ticks: u16) -> Result<SubscriptionId, LimitReached> {
         let channel = self.server.channel(key).expect("room");
         self.server.hub().subscribe(self.connection, channel, interval_ticks, 1)
@@ -138,14 +151,7 @@ fn a_long_entry_waits_for_a_packet_of_its_own_and_lets_short_ones_pass() {
 
 #[test]
 fn what_was_lost_and_has_been_overtaken_before_its_turn_is_not_sent_again() {
-    let mut house = House::new(256);
-    house.server.begin_tick();
-    let (key, slow) = (ChannelKey::Custom(1), 10);
-    house.subscribe(key, slow).expect("room");
-    let [red, green] = [1, 1].map(|number| house.spawn(&Lamp { number }, key));
-    house.plan();
-    let packet = house.write(1_000);
-    house.deliver(&packet);
+    let (mut house, [red, green]) = House::with_two_slow_lamps();
     // An update of both is lost, and one of the red lamp alone is on its way when that is known.
     let mut number = 1;
     let mut until_sent = |house: &mut House, lamps: &[ObjectId]| {
@@ -173,14 +179,7 @@ fn what_was_lost_and_has_been_overtaken_before_its_turn_is_not_sent_again() {
 
 #[test]
 fn in_place_of_a_lost_frame_the_next_one_is_given_which_says_more_and_newer() {
-    let mut house = House::new(256);
-    house.server.begin_tick();
-    let (key, slow) = (ChannelKey::Custom(1), 10);
-    house.subscribe(key, slow).expect("room");
-    let [red, green] = [1, 1].map(|number| house.spawn(&Lamp { number }, key));
-    house.plan();
-    let packet = house.write(1_000);
-    house.deliver(&packet);
+    let (mut house, [red, green]) = House::with_two_slow_lamps();
     let mut number = 1;
     for round in 1..4 {
         // An update of both is lost, three times.

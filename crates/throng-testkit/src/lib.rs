@@ -21,6 +21,7 @@
 
 mod audit;
 mod bulk;
+mod intercepted;
 mod kinds;
 mod naive;
 mod secret;
@@ -30,9 +31,10 @@ mod weather;
 
 pub use audit::{BudgetAudit, UDP_IPV4_HEADER_BYTES};
 pub use bulk::{Bulk, Control};
+pub use intercepted::Intercepted;
 pub use kinds::{Beacon, Chat, Mode, Parcel, Score, Steering, Walker, schema};
 pub use naive::{NaiveReplica, NaiveSender, NaiveSight, NaiveState};
 pub use secret::{find_bits, find_shifted};
 pub use seeds::{for_seeds, seeds};
-pub use tap::{Tap, Tapped, Wire};
+pub use tap::{Tap, Wire};
 pub use weather::storm;

@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use throng_net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
+use throng_net::{Driver, Transmit};
 use throng_wire::Time;
+
+use crate::intercepted::Intercepted;
 
 /// One datagram as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,15 @@ impl Tap {
         std::mem::take(&mut self.lock().datagrams)
     }
 
+    /// Puts the tap on what a driver sends.
+    pub fn on<D: Driver>(&self, driver: D) -> impl Driver + use<D> {
+        let tap = self.clone();
+        Intercepted::new(driver, move |driver: &mut D, now, transmit: &Transmit<'_>| {
+            tap.hear(now, transmit);
+            driver.send(now, transmit)
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Heard> {
         // Nothing panics under the lock but an allocation.
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,49 +67,5 @@ impl Tap {
             let datagrams = transmit.iter().map(|bytes| Wire { at, to: transmit.to, bytes: bytes.to_vec() });
             heard.datagrams.extend(datagrams);
         }
-    }
-}
-
-/// A driver with a [`Tap`] on what it sends.
-pub struct Tapped<D> {
-    driver: D,
-    tap: Tap,
-}
-
-impl<D: Driver> Tapped<D> {
-    /// Puts a tap on a driver.
-    pub fn new(driver: D, tap: Tap) -> Tapped<D> {
-        Tapped { driver, tap }
-    }
-}
-
-impl<D: Driver> Driver for Tapped<D> {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
-        self.tap.hear(now, transmit);
-        self.driver.send(now, transmit)
-    }
-
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        self.driver.receive(now, sink)
-    }
-
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
-        self.driver.flush(now)
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        self.driver.next_due()
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.driver.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.driver.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
     }
 }

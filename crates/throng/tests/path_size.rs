@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use throng::net::{Condition, Driver, DriverCounters, MemoryDriver, MemoryNetwork, ReceiveError, SendError, Transmit};
+use throng::net::{Condition, Driver, MemoryDriver, MemoryNetwork, SendError, Transmit};
 use throng::{
     ChannelKey, Client, ClientEvent, ConnectToken, ObjectId, Placement, Replicate, Schema, Server, ServerEvent,
     Statistics, Time,
 };
 use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
 use throng_link::session::{MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES};
-use throng_testkit::{Beacon, Chat, Steering};
+use throng_testkit::{Beacon, Chat, Intercepted, Steering};
 
 use crate::harness::{PROTOCOL_ID, WorldOptions};
 
@@ -32,35 +32,14 @@ struct Poster {
 }
 
 /// A driver whose interface refuses what is longer than a limit.
-struct Narrow {
-    driver: MemoryDriver,
-    limit: Arc<AtomicUsize>,
-}
-
-impl Driver for Narrow {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+fn narrow(driver: MemoryDriver, limit: Arc<AtomicUsize>) -> Box<dyn Driver> {
+    Box::new(Intercepted::new(driver, move |driver: &mut MemoryDriver, now, transmit: &Transmit<'_>| {
         let bytes = transmit.segment_bytes.min(transmit.bytes.len());
-        if bytes > self.limit.load(Ordering::Relaxed) {
-            return Err(SendError::TooLarge { bytes });
+        match bytes > limit.load(Ordering::Relaxed) {
+            true => Err(SendError::TooLarge { bytes }),
+            false => driver.send(now, transmit),
         }
-        self.driver.send(now, transmit)
-    }
-
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        self.driver.receive(now, sink)
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.driver.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.driver.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
-    }
+    }))
 }
 
 /// A server with one client, which have much to say to each other.
@@ -109,10 +88,7 @@ impl Talk {
         let mut rng = fastrand::Rng::with_seed(3);
         let token = ConnectToken::generate(&token, &options.server.private_key, &mut |bytes| rng.fill(bytes));
         let interface = Arc::new(AtomicUsize::new(usize::MAX));
-        let driver = |at| {
-            let driver = network.endpoint(at).expect("a free address");
-            Box::new(Narrow { driver, limit: Arc::clone(&interface) })
-        };
+        let driver = |at| narrow(network.endpoint(at).expect("a free address"), Arc::clone(&interface));
         let now = Time::from_secs(1);
         let mut server = Server::new(driver(addresses[0]), Arc::clone(&schema), options.server).expect("good options");
         let client = Client::new(driver(addresses[1]), token.expect("good token options"), schema, options.client, now)

@@ -22,7 +22,7 @@ use throng::{
     GridShape, Input, Key, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
 };
 use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
-use throng_testkit::{Tap, Tapped};
+use throng_testkit::Tap;
 
 /// The protocol of all tests.
 pub const PROTOCOL_ID: u64 = 0x7465_7374;
@@ -150,7 +150,7 @@ impl<R: Contender> World<R> {
     ) -> World<R> {
         let network = MemoryNetwork::new(Condition::NONE, options.seed).expect("a good condition");
         let tap = Tap::new();
-        let driver = Tapped::new(network.endpoint(server_address()).expect("a free address"), tap.clone());
+        let driver = tap.on(network.endpoint(server_address()).expect("a free address"));
         let schema = Arc::clone(&options.schema);
         let model = model(&schema, &options.server).expect("good options");
         let server = Server::with_replication(Box::new(driver), model, options.server.clone()).expect("good options");
@@ -219,7 +219,7 @@ impl<R: Contender> World<R> {
         if self.hears_guests {
             tap.open();
         }
-        let driver = Tapped::new(Tapped::new(driver, tap.clone()), self.client_tap.clone());
+        let driver = self.client_tap.on(tap.on(driver));
         let client =
             Client::with_decoder(Box::new(driver), copy_of(&token), schema, options, self.now).expect("good options");
         let events = Vec::new();

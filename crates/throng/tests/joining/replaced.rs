@@ -452,7 +452,7 @@ fn somebody_who_records_and_replays_everything_from_elsewhere_changes_nothing() 
     let tap = throng_testkit::Tap::new();
     tap.open();
     let driver = rig.network.endpoint(away(1)).expect("free");
-    let driver = Box::new(throng_testkit::Tapped::new(driver, tap.clone()));
+    let driver = Box::new(tap.on(driver));
     let client = rig.come_with(rig.token(1), driver, ClientOptions::default());
     let mut thief = rig.network.endpoint(away(66)).expect("free");
     let mut recorded: Vec<Vec<u8>> = Vec::new();
@@ -461,7 +461,7 @@ fn somebody_who_records_and_replays_everything_from_elsewhere_changes_nothing() 
         recorded.extend(tap.take().into_iter().map(|wire| wire.bytes));
         if number == 120 {
             let driver = rig.network.endpoint(away(2)).expect("free");
-            let driver = throng_testkit::Tapped::new(driver, tap.clone());
+            let driver = tap.on(driver);
             let now = rig.now;
             rig.clients[client].0.replace_driver(now, Box::new(driver));
         }

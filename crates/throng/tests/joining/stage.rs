@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use throng::net::{Driver, DriverCounters, MemoryDriver, MemoryNetwork, ReceiveError, SendError, Transmit};
+use throng::net::{Driver, MemoryDriver, MemoryNetwork, Transmit};
 use throng::{
     Client, ClientCore, ClientEvent, ClientOptions, ConnectionId, InputError, Key, MessageError, Server, ServerEvent,
     ServerOptions, Time,
 };
-use throng_testkit::Chat;
+use throng_testkit::{Chat, Intercepted};
 
 /// Messages of each end on each lane.
 pub(super) const MESSAGES: u32 = 4;
@@ -61,49 +61,26 @@ impl Fates {
 }
 
 /// A driver whose datagrams have fates.
-pub(super) struct Fated {
-    driver: MemoryDriver,
-    fates: Fates,
-    /// Datagrams that are overtaken: how many go first, where to, what.
-    held: Vec<(usize, SocketAddr, Vec<u8>)>,
-}
-
-impl Driver for Fated {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+fn fated(driver: MemoryDriver, fates: Fates) -> Box<dyn Driver> {
+    // Datagrams that are overtaken: how many go first, where to, what.
+    let mut held: Vec<(usize, SocketAddr, Vec<u8>)> = Vec::new();
+    Box::new(Intercepted::new(driver, move |driver: &mut MemoryDriver, now, transmit: &Transmit<'_>| {
         for datagram in transmit.iter() {
-            match self.fates.next() {
+            match fates.next() {
                 Some(Fate::Lost) => continue,
-                Some(Fate::Overtaken(by)) => {
-                    self.held.push((by + 1, transmit.to, datagram.to_vec()));
-                }
+                Some(Fate::Overtaken(by)) => held.push((by + 1, transmit.to, datagram.to_vec())),
                 None => {
-                    self.driver.send(now, &Transmit::single(transmit.to, datagram))?;
+                    driver.send(now, &Transmit::single(transmit.to, datagram))?;
                 }
             }
-            self.held.iter_mut().for_each(|(left, ..)| *left -= 1);
-            while let Some(at) = self.held.iter().position(|(left, ..)| *left == 0) {
-                let (_, to, bytes) = self.held.remove(at);
-                self.driver.send(now, &Transmit::single(to, &bytes))?;
+            held.iter_mut().for_each(|(left, ..)| *left -= 1);
+            while let Some(at) = held.iter().position(|(left, ..)| *left == 0) {
+                let (_, to, bytes) = held.remove(at);
+                driver.send(now, &Transmit::single(to, &bytes))?;
             }
         }
         Ok(transmit.datagrams())
-    }
-
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        self.driver.receive(now, sink)
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.driver.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.driver.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
-    }
+    }))
 }
 
 /// Which of the two clients plays.
@@ -115,10 +92,9 @@ pub(super) enum Kind {
     Core,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there are two of them in a test")]
 enum Player {
     WithDriver(Box<Client>),
-    Core(Box<ClientCore>, Fated),
+    Core(Box<ClientCore>, Box<dyn Driver>),
 }
 
 impl Player {
@@ -185,17 +161,13 @@ impl Stage {
         let schema = throng_testkit::schema();
         let options = ServerOptions::new(9, Key::new([9; 32]));
         let issuer = options.token_issuer();
-        let fated = |address| {
-            let driver = network.endpoint(address).expect("a free address");
-            Fated { driver, fates: fates.clone(), held: Vec::new() }
-        };
-        let server =
-            Server::new(Box::new(fated(server_address())), Arc::clone(&schema), options).expect("good options");
+        let driver = |address| fated(network.endpoint(address).expect("a free address"), fates.clone());
+        let server = Server::new(driver(server_address()), Arc::clone(&schema), options).expect("good options");
         let token = issuer.issue(1, &[server_address()]).expect("a good token");
-        let (driver, options) = (fated(client_address()), ClientOptions::default());
+        let (driver, options) = (driver(client_address()), ClientOptions::default());
         let player = match kind {
             Kind::WithDriver => {
-                let client = Client::new(Box::new(driver), token, schema, options, Time(0));
+                let client = Client::new(driver, token, schema, options, Time(0));
                 Player::WithDriver(Box::new(client.expect("good options")))
             }
             Kind::Core => {
