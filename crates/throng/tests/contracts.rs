@@ -27,6 +27,7 @@ mod safe_limits;
 mod safe_start;
 mod several_threads;
 mod shared_equals_private;
+mod shared_frames;
 mod sight;
 mod slow_neighbours;
 mod thread_count;

@@ -2,7 +2,7 @@
 
 use throng::net::Condition;
 use throng::replica::LimitReached;
-use throng::{ChannelKey, GridOptions, ObjectId, Placement, Replication, Ring, ServerEvent, StartError};
+use throng::{ChannelKey, GridOptions, GridShape, ObjectId, Placement, Replication, Ring, ServerEvent, StartError, Up};
 use throng_testkit::{Beacon, Chat, Score, Steering};
 
 use crate::harness::{World, WorldOptions};
@@ -72,6 +72,48 @@ fn a_passenger_who_heard_nothing_for_a_while_sees_everything_again() {
     for &(id, lamp_m) in lamps.iter().filter(|(_, lamp_m)| (lamp_m - at_m).abs() < 24.0) {
         assert!(replica.object(id).is_some(), "the lamp at {lamp_m} m is dark, seen from {at_m} m");
     }
+}
+
+#[test]
+fn cells_that_were_refused_come_nearest_first_when_there_is_room() {
+    let mut options = WorldOptions::new(8);
+    options.server.grids = vec![GridOptions {
+        shape: GridShape::flat(Up::Z, [8.0; 3]),
+        rings: vec![Ring { radius_m: 16.0, interval_ticks: 1 }, Ring { radius_m: 48.0, interval_ticks: 2 }],
+        ..GridOptions::new(Up::Z)
+    }];
+    let limit = needed_subscriptions(&options);
+    options.server.replicator.limits.subscriptions_per_connection = limit;
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    let mut spawn = |x: f32, y: f32| {
+        let lamp = Beacon { position: [x, y, 1.0], number: 0 };
+        world.server.spawn(lamp, Placement::Cell(0)).expect("room")
+    };
+    let lamps = |radius_m: f32, spawn: &mut dyn FnMut(f32, f32) -> ObjectId| -> Vec<ObjectId> {
+        let angles = (0..24).map(|number| number as f32 / 24.0 * std::f32::consts::TAU);
+        angles.map(|angle| spawn(angle.cos() * radius_m, angle.sin() * radius_m)).collect()
+    };
+    let near = lamps(13.0, &mut spawn);
+    let far = lamps(42.0, &mut spawn);
+    // The game has taken all places but a few.
+    let mut taken: Vec<ChannelKey> = (0..limit as u32 - 4).map(ChannelKey::Custom).collect();
+    taken.iter().for_each(|&key| world.server.subscribe(connection, key, 1).expect("room"));
+    world.server.set_viewpoint(connection, [0.0; 3]);
+    world.steps(10);
+    let seen = |world: &World, lamps: &[ObjectId]| {
+        let client = &world.guests[0].client;
+        lamps.iter().filter(|&&lamp| client.get::<Beacon>(lamp).is_some()).count()
+    };
+    assert!(seen(&world, &near) < near.len(), "some cells of the nearest ring were refused, or this proves nothing");
+    let mut nears = Vec::new();
+    while let Some(key) = taken.pop() {
+        world.server.unsubscribe(connection, key);
+        world.steps(4);
+        nears.push(seen(&world, &near));
+        assert!(seen(&world, &far) == 0 || seen(&world, &near) == near.len(), "a far cell came first: {nears:?}");
+    }
+    assert_eq!((seen(&world, &near), seen(&world, &far)), (near.len(), far.len()));
 }
 
 #[test]
@@ -165,6 +207,32 @@ fn a_client_that_floods_messages_drops_nobodys() {
             .collect();
         assert_eq!(numbers, (0..sent[place]).collect::<Vec<u32>>(), "client {place}");
     }
+}
+
+#[test]
+fn the_bytes_that_wait_for_a_busy_game_are_bounded() {
+    const LIMIT_BYTES: usize = 20_000;
+    const TEXT_BYTES: usize = 800;
+    let mut options = WorldOptions::new(9);
+    options.server.waiting_message_bytes = LIMIT_BYTES;
+    options.client.bytes_per_s = 1_000_000;
+    let mut world = World::with_guests(options, 1);
+    let mut sent = 0;
+    for _ in 0..120 {
+        for _ in 0..10 {
+            let chat = Chat { number: sent, text: "x".repeat(TEXT_BYTES) };
+            sent += u32::from(world.guests[0].client.send(0, &chat).is_ok());
+        }
+        // The game is busy: it polls nothing.
+        world.now = world.now.after(world.options().server.tick_interval);
+        world.server.receive(world.now).expect("the network is in memory");
+        world.end_step();
+    }
+    let waiting = std::iter::from_fn(|| world.server.poll_event()).count();
+    assert!((1..=LIMIT_BYTES / TEXT_BYTES + 1).contains(&waiting), "{waiting} messages waited");
+    world.steps(600);
+    let came = world.events.iter().filter(|event| matches!(event, ServerEvent::Message { .. })).count();
+    assert_eq!(came + waiting, sent as usize, "the others have waited at the client");
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! Frames stay few when clients are late: for lack of budget, or after losses.
+
+use throng::net::Condition;
+use throng::{Decode, GridOptions, ObjectId, Placement, Replication, Ring, Up};
+use throng_testkit::Beacon;
+
+use crate::harness::{World, WorldOptions};
+
+const PLAYERS: usize = 120;
+const TICKS: u32 = 200;
+
+/// What was encoded for one tick.
+#[derive(Debug)]
+struct Encoded {
+    /// Frames for each channel of which anything was encoded.
+    frames: f64,
+    bytes: u64,
+}
+
+/// Players walk about in a square of 60 m, and see the nearest 20 m in every tick and the rest in every tenth.
+fn encoded(bytes_per_s: u32, loss: f64) -> Encoded {
+    let mut options = WorldOptions::new(3);
+    options.server.grids = vec![GridOptions {
+        rings: vec![Ring { radius_m: 20.0, interval_ticks: 1 }, Ring { radius_m: 100.0, interval_ticks: 10 }],
+        bounds_m: Some([[0.0; 3], [60.0, 60.0, 20.0]]),
+        ..GridOptions::new(Up::Z)
+    }];
+    options.server.max_clients = PLAYERS as u32;
+    options.server.client_bytes_per_s = bytes_per_s;
+    options.client.decode = Decode::Nothing;
+    let mut world = World::with_guests(options, PLAYERS);
+    world.set_condition(Condition { delay_us: 30_000, loss, ..Condition::NONE });
+    let mut place = || [world.rng.f32() * 60.0, world.rng.f32() * 60.0, 1.0];
+    let places: Vec<[f32; 3]> = (0..PLAYERS).map(|_| place()).collect();
+    let players: Vec<ObjectId> = (0..PLAYERS)
+        .map(|player| {
+            let beacon = Beacon { position: places[player], number: 0 };
+            let owner = Some(world.connection(player));
+            world.server.spawn_owned(beacon, Placement::Cell(0), owner).expect("room")
+        })
+        .collect();
+    let (mut frames, mut channels, mut bytes) = (0, 0, 0);
+    for tick in 0..TICKS {
+        world.begin_step();
+        for (player, &id) in players.iter().enumerate() {
+            let (x, y) = (world.rng.f32() * 0.4 - 0.2, world.rng.f32() * 0.4 - 0.2);
+            let beacon = world.server.get_mut::<Beacon>(id).expect("it is there");
+            beacon.position[0] = (beacon.position[0] + x).clamp(0.0, 59.9);
+            beacon.position[1] = (beacon.position[1] + y).clamp(0.0, 59.9);
+            beacon.number = tick;
+            let position = beacon.position.map(f64::from);
+            world.server.set_viewpoint(world.connection(player), position);
+        }
+        world.end_step();
+        if tick >= TICKS / 2 {
+            let counters = world.server.replication().counters();
+            frames += counters.frames_encoded;
+            channels += counters.channels_encoded;
+            bytes += counters.frame_bytes;
+        }
+    }
+    Encoded { frames: frames as f64 / channels as f64, bytes: bytes / u64::from(TICKS / 2) }
+}
+
+#[test]
+fn a_crowd_that_gets_less_than_it_wants_still_shares_its_frames() {
+    let (enough, short, lossy) = (encoded(1_000_000, 0.0), encoded(8_000, 0.0), encoded(1_000_000, 0.1));
+    println!("with enough {enough:?}, with little {short:?}, with losses {lossy:?}");
+    assert!(short.frames < 6.0, "{} frames of a channel in a tick", short.frames);
+    assert!(short.bytes < 2 * enough.bytes, "{short:?}, {enough:?}");
+    // Losses are noticed at many times, so there are more points at which subscribers stand.
+    assert!(lossy.frames < 12.0 && lossy.bytes < 4 * enough.bytes, "{lossy:?}, {enough:?}");
+}
