@@ -242,7 +242,16 @@ impl Inbound {
         for Waiting { peer, arrived, kind, sequence, end } in self.opened.drain(..) {
             let body = &mut self.bodies[start..end];
             start = end;
-            peers.named(peer).settle(now, arrived, Opened { kind, sequence, body });
+            let peer = peers.named(peer);
+            peer.settle(now, arrived, Opened { kind, sequence, body });
+            // After a pause, more packets may be waiting than one acknowledgement can name.
+            if peer.session.is_answer_due() {
+                let mut answer = self.spare.pop().unwrap_or_default();
+                match peer.answer(now, self.sent_tick, &mut answer) {
+                    true => self.replies.push((peer.address, answer)),
+                    false => self.spare.push(answer),
+                }
+            }
         }
         self.bodies.clear();
     }
@@ -262,14 +271,6 @@ impl Inbound {
                 self.opened.push(Waiting { peer, arrived, kind, sequence, end: self.bodies.len() });
             }
             Err(reason) => self.door.counters_mut().drop(reason),
-        }
-        // After a pause, more packets may be waiting than one acknowledgement can name.
-        if peer.session.is_answer_due() {
-            let mut answer = self.spare.pop().unwrap_or_default();
-            match peer.answer(now, self.sent_tick, &mut answer) {
-                true => self.replies.push((peer.address, answer)),
-                false => self.spare.push(answer),
-            }
         }
     }
 
