@@ -141,6 +141,7 @@ mod event;
 mod farewell;
 mod greeting;
 mod handshake;
+mod held;
 mod inbound;
 mod message;
 mod options;

@@ -10,6 +10,8 @@ use throng_replica::Executor;
 use throng_wire::{Tick, Time};
 
 use crate::greeting::Stage;
+use crate::held::{Held, Sent};
+use crate::inbound::Peers;
 use crate::peer::{Peer, Span};
 use crate::replication::Replication;
 
@@ -54,6 +56,7 @@ pub(crate) struct Worker {
     /// This thread's own handle of the socket; without one, the driver sends when all are done.
     sender: Option<LightUdpSocket>,
     keep_alive: Vec<u8>,
+    held: Held,
     pub(crate) send_errors: u64,
     /// Datagrams for which the driver or the kernel had no room.
     pub(crate) send_dropped: u64,
@@ -72,6 +75,8 @@ pub(crate) struct Job<'a, R: Replication + 'a> {
     pub(crate) now: Time,
     pub(crate) tick: Tick,
     pub(crate) max_clients: u32,
+    /// Packets may wait for calls between two ticks.
+    pub(crate) spreads: bool,
     pub(crate) outgoing: R::Outgoing<'a>,
     pub(crate) stopwatch: Stopwatch,
 }
@@ -110,6 +115,7 @@ impl Worker {
             let first_span = self.spans.len();
             self.write_group(job, peers, slots);
             self.seal_group(job, base, peers, first_span);
+            self.hold(job.now, base, peers, first_span);
             match &mut way {
                 Way::Driver(driver) => self.send(job, base, &mut *peers, |transmit| driver.send(job.now, transmit)),
                 Way::Own => {
@@ -132,7 +138,7 @@ impl Worker {
                 self.write_keep_alive(job, peer);
             } else {
                 let out = (&mut self.buffer, &mut self.spans);
-                peer.write_packets::<R>(job.now, job.tick, slot, job.outgoing, out);
+                peer.write_packets::<R>(job.now, job.tick, slot, (job.outgoing, job.spreads), out);
             }
         }
     }
@@ -146,7 +152,8 @@ impl Worker {
         if peer.sealer.seal_keep_alive(peer.id.index, job.max_clients, &mut self.keep_alive).is_err() {
             return;
         }
-        let span = Span { peer: peer.id.index, start: self.buffer.len() as u32, len: self.keep_alive.len() as u32 };
+        let (start, len) = (self.buffer.len() as u32, self.keep_alive.len() as u32);
+        let span = Span { peer: peer.id.index, start, len, wait_micros: 0 };
         self.buffer.extend_from_slice(&self.keep_alive);
         self.spans.push(span);
     }
@@ -174,6 +181,44 @@ impl Worker {
         }
     }
 
+    /// Takes the packets out that have to wait. A connection's packets that wait come after those that do not.
+    fn hold(&mut self, now: Time, base: usize, peers: &[Option<Box<Peer>>], first_span: usize) {
+        let Some(first) = self.spans[first_span..].iter().position(|span| span.wait_micros > 0) else { return };
+        let first = first_span + first;
+        let mut kept = first;
+        for index in first..self.spans.len() {
+            let span = self.spans[index];
+            match &peers[span.peer as usize - base] {
+                Some(peer) if span.wait_micros > 0 => {
+                    let packet = &self.buffer[span.start as usize..][..span.len as usize];
+                    self.held.push(now.after(Duration::from_micros(u64::from(span.wait_micros))), peer.id, packet);
+                }
+                _ => {
+                    self.spans[kept] = span;
+                    kept += 1;
+                }
+            }
+        }
+        self.spans.truncate(kept);
+    }
+
+    /// Sends the packets that have waited until `due`.
+    pub(crate) fn send_held(&mut self, now: Time, due: Time, peers: &mut Peers, driver: &mut dyn Driver) -> Sent {
+        let mut total = Sent::default();
+        for batch in self.held.take_due(due) {
+            let Some(peer) = peers.get_mut(batch.to) else { continue };
+            let transmit = Transmit { to: peer.address, bytes: batch.bytes, segment_bytes: batch.segment_bytes };
+            let sent = driver.send(now, &transmit).unwrap_or_else(|error| {
+                self.send_errors += u64::from(!is_mended(&error, now, peer));
+                0
+            });
+            self.send_dropped += (transmit.datagrams() - sent.min(transmit.datagrams())) as u64;
+            total.packets += sent as u64;
+            total.bytes += batch.bytes.len().min(sent * batch.segment_bytes) as u64;
+        }
+        total
+    }
+
     /// Sends what the buffer holds, all of it for these connections.
     fn send<R: Replication>(
         &mut self,
@@ -192,11 +237,7 @@ impl Worker {
             let bytes = &self.buffer[first.start as usize..(last.start + last.len) as usize];
             let transmit = Transmit { to: peer.address, bytes, segment_bytes: first.len as usize };
             let sent = send(&transmit).unwrap_or_else(|error| {
-                let is_mended = match error {
-                    SendError::TooLarge { bytes } => peer.session.handle_too_large(job.now, bytes),
-                    _ => false,
-                };
-                self.send_errors += u64::from(!is_mended);
+                self.send_errors += u64::from(!is_mended(&error, job.now, peer));
                 0
             });
             self.send_dropped += (batch.len() - sent.min(batch.len())) as u64;
@@ -221,8 +262,21 @@ impl Worker {
         self.sender.as_ref().map(|sender| *sender.counters()).unwrap_or_default()
     }
 
+    /// Whether packets wait for their time.
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     pub(crate) fn keeps(&self) -> bool {
         self.sender.is_none()
+    }
+}
+
+/// Whether the next packets will not meet this error: they will be shorter.
+fn is_mended(error: &SendError, now: Time, peer: &mut Peer) -> bool {
+    match *error {
+        SendError::TooLarge { bytes } => peer.session.handle_too_large(now, bytes),
+        _ => false,
     }
 }
 
@@ -271,7 +325,8 @@ mod tests {
     #[test]
     fn packets_of_one_length_and_a_shorter_one_leave_together() {
         let lengths = |lens: &[(u32, u32)]| {
-            let spans: Vec<Span> = lens.iter().map(|&(peer, len)| Span { peer, start: 0, len }).collect();
+            let spans: Vec<Span> =
+                lens.iter().map(|&(peer, len)| Span { peer, start: 0, len, wait_micros: 0 }).collect();
             batch_len(&spans)
         };
         assert_eq!(lengths(&[(1, 9), (1, 9), (1, 5), (1, 5)]), 3);

@@ -75,6 +75,8 @@ pub(crate) struct Span {
     pub(crate) peer: u32,
     pub(crate) start: u32,
     pub(crate) len: u32,
+    /// How long after the tick it is sent.
+    pub(crate) wait_micros: u32,
 }
 
 impl Peer {
@@ -196,13 +198,13 @@ impl Peer {
     }
 
     /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length, and
-    /// but a probe of the path's size.
+    /// but a probe of the path's size. With `spreads`, some may have to wait.
     pub(crate) fn write_packets<R: Replication>(
         &mut self,
         now: Time,
         tick: Tick,
         slot: &mut R::Slot,
-        outgoing: R::Outgoing<'_>,
+        (outgoing, spreads): (R::Outgoing<'_>, bool),
         (buffer, spans): (&mut Vec<u8>, &mut Vec<Span>),
     ) {
         R::begin_write(slot, outgoing, self.session.sending_allowance_bytes(now));
@@ -212,9 +214,10 @@ impl Peer {
             true => self.rest,
         };
         let mut ahead = 0;
-        while let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(ahead), rest) {
+        while let Some(mut plan) = self.session.poll_packet(now, self.sealer.envelope(ahead), rest) {
             let start = buffer.len();
             let takes_rest = plan.takes_rest();
+            let wait_micros = if spreads { plan.spread().micros_since(now) as u32 } else { 0 };
             let mut packet = plan.begin(tick, buffer);
             if takes_rest && rest != Rest::Empty {
                 let sequence = packet.sequence();
@@ -234,7 +237,8 @@ impl Peer {
             }
             packet.finish_in_row(rest);
             ahead += 1;
-            spans.push(Span { peer: self.id.index, start: start as u32, len: (buffer.len() - start) as u32 });
+            let len = (buffer.len() - start) as u32;
+            spans.push(Span { peer: self.id.index, start: start as u32, len, wait_micros });
         }
     }
 

@@ -40,6 +40,9 @@ use crate::peer::Peer;
 use crate::replication::Replication;
 
 use leaving::Leaving;
+
+/// Packets are spread over the time between two ticks if `drain_socket` was called so often between the two before.
+const SPREADING_DRAINS: u32 = 4;
 pub use messages::{MessageError, Queued};
 
 /// Why a server could not be started.
@@ -129,6 +132,8 @@ pub struct Server<R = Channels> {
     messages_refused: u64,
     flushes_timed_out: u64,
     ticks_skipped: u64,
+    /// Calls of `drain_socket` since the last tick.
+    drains: u32,
     leaving: Vec<Leaving>,
     farewells: Farewells,
     inputs: VecDeque<(ConnectionId, Input)>,
@@ -213,6 +218,7 @@ impl<R: Replication> Server<R> {
             messages_refused: 0,
             flushes_timed_out: 0,
             ticks_skipped: 0,
+            drains: 0,
             leaving: Vec::new(),
             farewells: Farewells::default(),
             inputs: VecDeque::new(),
@@ -242,17 +248,30 @@ impl<R: Replication> Server<R> {
 
     /// Reads all waiting datagrams, and handles them.
     pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
-        let received = self.drain_socket(now);
+        let received = self.drain(now);
         self.settle_sessions(now);
         self.meter.enter(Subsystem::Simulate, self.stopwatch.ns());
         received
     }
 
     /// Reads all waiting datagrams from the socket, so that the kernel's buffer does not overflow while the game waits
-    /// for its next tick. [`receive`](Self::receive) finds out what it means.
+    /// for its next tick, and sends packets that wait for their time. [`receive`](Self::receive) finds out what the
+    /// datagrams mean.
+    ///
+    /// Call it about each millisecond between two ticks, as [`run`](Self::run) does. If it is called often enough, the
+    /// packets for a client whose path is congested are spread over the time to the next tick, which loses fewer of them
+    /// and lets several streams share a path equally. All other clients are sent all packets of a tick at once.
     ///
     /// Waiting is not work: announce it with [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// The socket is broken.
     pub fn drain_socket(&mut self, now: Time) -> Result<(), ReceiveError> {
+        self.drains += 1;
+        self.drain(now)
+    }
+
+    fn drain(&mut self, now: Time) -> Result<(), ReceiveError> {
         self.begin_metering();
         let stopwatch = self.stopwatch;
         self.meter.enter(Subsystem::Open, stopwatch.ns());
@@ -280,7 +299,22 @@ impl<R: Replication> Server<R> {
         for event in std::mem::take(&mut self.inbound.denied) {
             self.tell(event);
         }
+        self.send_held(now, now);
         received.map(|_| ())
+    }
+
+    /// Sends the packets that have waited until `due`.
+    fn send_held(&mut self, now: Time, due: Time) {
+        if !self.workers.iter().any(Worker::holds) {
+            return;
+        }
+        self.meter.enter(Subsystem::Send, self.stopwatch.ns());
+        for worker in &mut self.workers {
+            let sent = worker.send_held(now, due, &mut self.peers, &mut *self.driver);
+            let counters = self.meter.counters();
+            counters.packets_sent += sent.packets;
+            counters.bytes_sent += sent.bytes;
+        }
     }
 
     /// The game has nothing to do until its next call: that time counts for no subsystem.
@@ -530,11 +564,14 @@ impl<R: Replication> Server<R> {
         self.farewells.drain(now, |to, packet| {
             let _ = driver.send(now, &throng_net::Transmit::single(to, packet));
         });
+        // What is sent later has to come later.
+        self.send_held(now, Time(u64::MAX));
+        let spreads = std::mem::take(&mut self.drains) >= SPREADING_DRAINS;
         self.meter.enter(Subsystem::Write, self.stopwatch.ns());
         let tick = self.replication.now();
         let max_clients = self.options.max_clients;
         let (outgoing, slots) = self.replication.writers();
-        let job = Job::<R> { now, tick, max_clients, outgoing, stopwatch: self.stopwatch };
+        let job = Job::<R> { now, tick, max_clients, spreads, outgoing, stopwatch: self.stopwatch };
         let count = slots.len().min(self.peers.slots.len());
         let (peers, slots) = (&mut self.peers.slots[..count], &mut slots[..count]);
         match &self.pool {

@@ -9,46 +9,50 @@
 //! ```text
 //! Start     twice as fast per round, until there is trouble
 //! Rise      after trouble: up by the same number of bytes per second for all flows; beyond the last trouble ever faster
-//! Drain     a queue stands: 0.75 to 0.5 of what arrived, until the queue no longer shrinks; then Rise from 0.9
-//! Compete   the queue did not shrink, so others fill it: what Cubic would do, until the queue goes
+//! Drain     a queue stands: 0.75 of what arrived, until the queue is gone; then Rise from 0.8
+//! Compete   the queue does not shrink, so others fill it: what Cubic would do, until the queue goes
 //! Dark      nothing was heard for three probe timeouts: the floor; then Start, from a quarter of the rate before
 //!
-//! loss in Start and Rise: 0.85 of what arrived, then Rise
+//! loss in Start and Rise: 0.8 of what arrived, then Rise
 //! ```
 //!
-//! - *A queue stands*: even the smallest round trip of a round is above the path's own by the tolerance. Packets of one
-//!   tick leave together and queue behind each other; a sample counts from the moment at which a paced sender would have
-//!   sent the packet. (Target delay: RFC 6817, LEDBAT. The smallest of a round: Copa, Arun and Balakrishnan, NSDI 2018.)
+//! - *A queue stands*: even the smallest round trip of a round is above the path's own by the tolerance. (Target delay:
+//!   RFC 6817, LEDBAT. The smallest of a round: Copa, Arun and Balakrishnan, NSDI 2018.) The owner of the session should
+//!   spread packets over the tick ([`PacketPlan::spread`](super::PacketPlan::spread)). If it cannot, packets of one tick
+//!   queue behind each other, and a sample counts from the moment at which an even stream would have sent the packet.
+//! - *A long queue slows the stream at once*, in proportion to the round trip, as a window would. So a verdict that comes a
+//!   second late does no harm, and all flows that see the queue slow down by the same factor.
+//! - *Rise* adds the same to small and large flows, and *Drain* and loss take away a share. That makes flows equal (Chiu
+//!   and Jain 1989). The closer the queue is to the tolerance, the slower is the rise.
 //! - *Drain* empties the queue, so that the path's own round trip is seen again every few seconds and a queue does not
-//!   become the base (ProbeRTT of BBR, Cardwell et al., ACM Queue 2016). If the round trip does not fall although less is
-//!   sent, or if the queue is back sooner than we can build one, it is not ours. Then politeness starves (Copa section 2.2).
+//!   become the base (ProbeRTT of BBR, Cardwell et al., ACM Queue 2016). Flows of this kind see the queue at the same
+//!   time and drain it together. If it stops shrinking, it is not ours. Then politeness starves (Copa section 2.2). A
+//!   short residue is taken to belong to the path for some seconds instead: long packets on a slow path look like that.
 //! - *Compete* does what RFC 9438 does, with a rate of window by round trip. Now and then, after losses, a drain shows
 //!   whether the queue is ours after all: all flows that fill a queue lose packets at the same time, so several
 //!   sessions that compete only with each other drain it together. A path that became longer looks like a foreign queue
 //!   for as long as the old base is remembered, and costs two or three short drains.
-//! - *Loss* counts when its sum above a tolerated share passes a bound. The share is small where packets wait in a queue.
-//!   Loss that stays when the rate has fallen to about half is the path's own, and is tolerated from then on.
+//! - *Loss* counts when its sum above a tolerated share passes a bound. Share and bound are small where packets wait in a
+//!   queue. Loss that stays when the rate has fallen to about half is the path's own, and is tolerated from then on.
 //! - A rate that is not used up does not rise, and nothing but trouble makes it fall (RFC 7661).
 //!
-//! Limits of it: what one tick sends arrives at once, so a buffer that is shorter than half a tick loses what does not
-//! fit, whatever the rate is, and a path with such a buffer is used to buffer by tick. A new flow beside four others
-//! needs a minute to reach an equal share.
-//! Both would be better if the packets of a tick left one by one: docs/benchmarks.md has measurements.
+//! Limit of it: a rate takes effect with the packets of the next tick, so at 10 ticks per second several sessions answer
+//! loss and queue later than at 30.
 //!
 //! | constant | value | what moved when it was changed (tests in `throng/tests/bottleneck`) |
 //! |---|---|---|
-//! | [`MIN_ROUND_MICROS`] | 200 ms | below, rounds at 10 Hz have too few samples to see an empty queue |
-//! | [`DRAIN_SHARE`], [`DEEP_DRAIN_SHARE`] | 0.75, 0.5 | a queue of 60 ms is gone in a round, one of 1 s in 2 s |
-//! | [`AFTER_DRAIN_SHARE`] | 0.9 | 0.8: unequal shares among four, no shorter queue |
-//! | [`AFTER_LOSS_SHARE`] | 0.85 | 0.8: no less loss, more of the path unused |
-//! | [`SLOPE`] | 1,000 B/s per s | 700: less equal; 1,500: more loss in shallow buffers |
-//! | [`RISE`] | 120 B/s per s³ | 250: 4 % of loss in a shallow buffer of four sessions |
+//! | [`MIN_ROUND_MICROS`] | 200 ms | 100 ms: four sessions on 500 kB/s less equal (index 0.85 at 30 Hz) |
+//! | [`DRAIN_SHARE`] | 0.75 | 0.6: no shorter queue |
+//! | [`AFTER_DRAIN_SHARE`] | 0.8 | 0.9: less equal after 45 s, 4 % more of the path used |
+//! | [`AFTER_LOSS_SHARE`] | 0.8 | 0.7: data stops for more than 3 s when the path becomes shorter for long packets |
+//! | [`SLOPE`], [`BEYOND_SLOPE`] | 2,000, 800 B/s per s | 3,000, 750: 3.4 % instead of 2.5 % lost at a policer at 10 Hz |
+//! | [`RISE`] | 120 B/s per s³ | 250: 4 % lost by four sessions in a shallow buffer at 10 Hz |
+//! | [`LONG_QUEUE_MICROS`] | 150 ms | none: four sessions that begin together keep up to 480 ms of queue |
 //! | [`LOSS_SHARE`], [`LOSS_EXCESS`] | 6 %, 6 packets | 5 % of random loss keep 80 % of the limit |
-//! | [`QUEUE_LOSS_SHARE`], [`QUEUE_LOSS_EXCESS`] | 2 %, 3 packets | a window of 256 packets instead: 9 % lost by four sessions |
-//! | [`SHRINKING_SHARE`] | 0.15 | 0.25: one of four that drains alone takes the queue for foreign |
-//! | [`FAILED_DRAINS`] | 3 | 1: two sessions alone compete, and keep 500 ms of queue |
-//! | [`TEST_EVERY_MICROS`] | 6 s | 10 s: four sessions that compete with each other do not stop |
-//! | [`MIN_RIVAL_PACKETS`] | 5 | 3: a queue of 850 ms, alone on a slow path |
+//! | [`QUEUE_LOSS_SHARE`], [`QUEUE_LOSS_EXCESS`] | 2 %, 1.5 packets | 3 packets: 4.3 % lost by four sessions in a shallow buffer at 10 Hz |
+//! | [`MIN_PATIENCE_MICROS`], [`PATIENCE_ROUND_TRIPS`] | 1 s, 2 | 3 round trips: a third less beside Cubic in a buffer of 1 s |
+//! | [`SHORT_RESIDUE_MICROS`] | 60 ms | 0: alone on a slow path at 10 Hz a session competes, and keeps 1.9 s of queue |
+//! | [`TEST_EVERY_MICROS`] | 6 s | 10 s: no change |
 
 use std::collections::VecDeque;
 
@@ -65,20 +69,24 @@ const MIN_ROUND_PACKETS: u32 = 8;
 const MAX_ROUNDS: usize = 8;
 /// A rate counts as used from this share on.
 const USED_SHARE: f64 = 0.7;
-/// A queue of this length, in seconds, is drained with [`DEEP_DRAIN_SHARE`].
-const DEEP_QUEUE_S: f64 = 0.2;
 const DRAIN_SHARE: f64 = 0.75;
-const DEEP_DRAIN_SHARE: f64 = 0.5;
-const AFTER_DRAIN_SHARE: f64 = 0.9;
-const AFTER_LOSS_SHARE: f64 = 0.85;
-/// A drain ends after this many rounds whatever the round trip does.
-const MAX_DRAIN_ROUNDS: u32 = 16;
-/// A queue that is ours shrinks by at least this share of what the missing bytes say.
-const SHRINKING_SHARE: f64 = 0.15;
-/// Bytes per second, per second cubed.
+const AFTER_DRAIN_SHARE: f64 = 0.8;
+const AFTER_LOSS_SHARE: f64 = 0.8;
+/// A queue that did not become shorter for so long, and for so many round trips, does not become shorter by our doing.
+const MIN_PATIENCE_MICROS: u64 = 1_000_000;
+const PATIENCE_ROUND_TRIPS: u64 = 2;
+/// A drain that leaves no more than this is over. What is left counts as a part of the path for [`RESIDUE_MICROS`].
+const SHORT_RESIDUE_MICROS: u32 = 60_000;
+const RESIDUE_MICROS: u64 = 15_000_000;
+/// A longer queue slows the stream at once.
+const LONG_QUEUE_MICROS: u32 = 150_000;
+/// Bytes per second, per second: up to the rate of the last trouble, and beyond it.
+const SLOPE: f64 = 2_000.0;
+const BEYOND_SLOPE: f64 = 800.0;
+/// Bytes per second, per second cubed, in addition beyond it.
 const RISE: f64 = 120.0;
-const SLOPE: f64 = 1_000.0;
-const SMALL_RATE: f64 = 64_000.0;
+/// The share of the rise that is left when the queue is as long as is tolerated.
+const LEAST_RISE: f64 = 0.1;
 /// No round makes the rate rise by more than this factor, but in `Start`.
 const MAX_STEP: f64 = 1.1;
 /// The share of packets whose loss is tolerated, above the path's own loss.
@@ -87,7 +95,7 @@ const LOSS_SHARE: f64 = 0.06;
 const QUEUE_LOSS_SHARE: f64 = 0.02;
 /// Packets lost above the share, after which the rate falls.
 const LOSS_EXCESS: f64 = 6.0;
-const QUEUE_LOSS_EXCESS: f64 = 3.0;
+const QUEUE_LOSS_EXCESS: f64 = 1.5;
 const MAX_STANDING_LOSS: f64 = 0.3;
 /// Packets that wait for no longer than this do not show a queue.
 const QUIET_MICROS: f64 = 10_000.0;
@@ -95,16 +103,6 @@ const QUIET_MICROS: f64 = 10_000.0;
 const INNOCENT_SHARE: f64 = 0.55;
 /// Packets over which the standing loss is seen to become less.
 const LEARNED_PACKETS: f64 = 128.0;
-/// A queue of others that is no longer than this is left to its losses; a longer one is competed with.
-const DEEP_QUEUE_MICROS: u32 = 100_000;
-/// After this many drains in a row that did not empty the queue, the queue belongs to other flows.
-const FAILED_DRAINS: u32 = 3;
-/// A queue that is back sooner than this was not built by us: the rate has not even risen to what it was.
-const REBUILT_MICROS: u64 = 1_500_000;
-/// So often in a row it may be chance.
-const MAX_REBUILT: u32 = 2;
-/// A rival with a smaller window than this loses too much of what it sends.
-const MIN_RIVAL_PACKETS: f64 = 5.0;
 /// While competing, a drain looks this often whether the queue has become ours.
 const TEST_EVERY_MICROS: u64 = 6_000_000;
 /// RFC 9438: windows in packets, seconds.
@@ -150,14 +148,10 @@ pub(super) struct Control {
     silent_losses: u32,
     /// The path's own round trip: what it was before others filled the queue, while they do.
     base_micros: u32,
-    /// Others keep a short queue: it was not gone after a drain, nor since.
-    is_queue_foreign: bool,
-    /// When the queue was last gone.
-    gone_at: Time,
-    /// How often in a row it was back sooner than we can build one.
-    rebuilt: u32,
-    /// Drains in a row that did not empty the queue.
-    failed_drains: u32,
+    /// The newest round trip.
+    latest_micros: u32,
+    /// The part of the queue that a drain has left, and until when it counts as a part of the path.
+    residue: (u32, Time),
     /// The rate before it last fell for loss, and when that was.
     fallen: (f64, Time),
     /// The rate before long packets began to vanish.
@@ -171,19 +165,17 @@ enum State {
     Start {
         proven: f64,
     },
-    /// `grown_s` seconds after a fall that came from `ceiling`, which is reached again at `return_s`.
+    /// Trouble was last met at the rate `ceiling`, which was reached again `beyond_s` seconds ago.
     Rise {
-        start: f64,
         ceiling: f64,
-        grown_s: f64,
+        beyond_s: f64,
     },
-    /// `before_micros`: the smallest round trip of the round before. `rival` is gone back to if the queue is not ours.
+    /// The smallest round trip of any round since it began, and when it was last less than before. `rival` is gone back to
+    /// if the queue is not ours.
     Drain {
-        before: f64,
         ceiling: f64,
-        share: f64,
-        before_micros: Option<u32>,
-        rounds: u32,
+        lowest_micros: u32,
+        lowest_at: Time,
         rival: Rival,
     },
     Compete(Rival),
@@ -343,10 +335,8 @@ impl Control {
             fallen: (0.0, now),
             undoubted: 0.0,
             base_micros: u32::MAX,
-            is_queue_foreign: false,
-            gone_at: now,
-            rebuilt: 0,
-            failed_drains: 0,
+            latest_micros: 0,
+            residue: (0, now),
             delivered_bytes_per_s: 0,
         }
     }
@@ -357,7 +347,16 @@ impl Control {
 
     /// Bytes per second, at least 1.
     pub(super) fn rate(&self) -> u32 {
-        self.rate.min(self.limit).max(1.0) as u32
+        let rate = match self.state {
+            State::Compete(_) | State::Dark { .. } => self.rate,
+            _ => self.rate * self.slowness().min(1.0),
+        };
+        rate.max(self.floor).min(self.limit).max(1.0) as u32
+    }
+
+    /// Below 1 while the queue is long.
+    fn slowness(&self) -> f64 {
+        f64::from(self.base_micros.saturating_add(LONG_QUEUE_MICROS)) / f64::from(self.latest_micros.max(1))
     }
 
     pub(super) fn delivered_bytes_per_s(&self) -> u32 {
@@ -383,7 +382,7 @@ impl Control {
                 self.rounds.pop_front();
                 self.first_round = self.first_round.wrapping_add(1);
             }
-            self.rounds.push_back(Round::new(now, self.rate));
+            self.rounds.push_back(Round::new(now, f64::from(self.rate())));
         }
         if let Some(round) = self.rounds.back_mut() {
             round.sent += 1;
@@ -448,6 +447,7 @@ impl Control {
     /// How long a packet of `round` and its acknowledgement were under way, without what its own tick's packets before it
     /// and the ends took; and how long it waited somewhere, those packets included.
     pub(super) fn on_round_trip(&mut self, round: u32, micros: u32, waited_micros: u32) {
+        self.latest_micros = micros;
         let Some(round) = self.round_mut(round) else { return };
         if round.samples == 0 {
             round.first_micros = micros;
@@ -503,23 +503,18 @@ impl Control {
             return;
         }
         self.note_base(times);
-        let queue_micros = match round.samples {
-            0 => 0,
-            _ => round.smallest_micros.saturating_sub(self.base_micros),
-        };
+        let own_micros = self.base_micros.saturating_add(self.residue_micros(now));
+        let queue_micros = (round.samples > 0).then(|| round.smallest_micros.saturating_sub(own_micros));
         self.loss.note(round);
         let is_used = round.sent_bytes as f64 >= USED_SHARE * round.rate.min(self.limit) * seconds;
-        self.is_queue_foreign &= queue_micros >= self.tolerance_micros / 2;
-        let tolerance_micros =
-            if self.is_queue_foreign { DEEP_QUEUE_MICROS.max(self.tolerance_micros) } else { self.tolerance_micros };
         let judged = Judged { now, seconds, arrived, queue_micros, is_used, lost: round.lost, times };
         match self.state {
             State::Drain { .. } => self.drain(&judged, round),
             State::Compete(rival) => self.compete(&judged, rival),
-            _ if queue_micros > tolerance_micros => self.meet_queue(&judged),
+            _ if queue_micros > Some(self.tolerance_micros) => self.begin_drain(&judged, arrived, self.rival(&judged)),
             _ if self.loss.is_too_much() => self.fall(&judged),
             State::Start { proven } => self.start(&judged, proven),
-            State::Rise { start, ceiling, grown_s } => self.rise(&judged, start, ceiling, grown_s),
+            State::Rise { ceiling, beyond_s } => self.rise(&judged, ceiling, beyond_s),
             State::Dark { .. } => {}
         }
     }
@@ -555,80 +550,66 @@ impl Control {
     }
 
     fn begin_rise(&mut self, ceiling: f64) {
-        self.state = State::Rise { start: self.rate, ceiling, grown_s: 0.0 };
+        self.state = State::Rise { ceiling, beyond_s: 0.0 };
     }
 
-    fn rise(&mut self, judged: &Judged, start: f64, ceiling: f64, grown_s: f64) {
+    fn rise(&mut self, judged: &Judged, ceiling: f64, beyond_s: f64) {
         if !judged.is_used {
             return;
         }
-        let grown_s = grown_s + judged.seconds;
-        let slope = SLOPE * (start / SMALL_RATE).max(1.0).sqrt();
-        let beyond_s = (grown_s - (ceiling - start) / slope).max(0.0);
-        let target = start + slope * grown_s + RISE * beyond_s.powi(3);
-        self.set_rate(target.clamp(self.rate, self.rate * MAX_STEP));
-        self.state = State::Rise { start, ceiling, grown_s };
+        let is_beyond = self.rate >= ceiling;
+        let beyond_s = if is_beyond { beyond_s + judged.seconds } else { 0.0 };
+        let slope = if is_beyond { BEYOND_SLOPE + 3.0 * RISE * beyond_s * beyond_s } else { SLOPE };
+        let share = 1.0 - f64::from(judged.queue_micros.unwrap_or(0)) / f64::from(self.tolerance_micros.max(1));
+        let step = slope * judged.seconds * share.max(LEAST_RISE);
+        self.set_rate((self.rate + step).min(self.rate * MAX_STEP));
+        self.state = State::Rise { ceiling, beyond_s };
     }
 
-    fn meet_queue(&mut self, judged: &Judged) {
-        let is_soon = judged.now.micros_since(self.gone_at) < REBUILT_MICROS;
-        self.rebuilt = if is_soon { self.rebuilt + 1 } else { 0 };
-        let rival = self.rival(judged);
-        if self.rebuilt >= MAX_REBUILT {
-            self.give_way_no_more(judged, rival, self.rate);
-        } else {
-            self.begin_drain(judged, judged.arrived, rival);
-        }
+    fn residue_micros(&self, now: Time) -> u32 {
+        let (micros, until) = self.residue;
+        if now < until { micros } else { 0 }
     }
 
-    /// The queue is not ours: the rate goes back to what it was before.
-    fn give_way_no_more(&mut self, judged: &Judged, rival: Rival, before: f64) {
-        if judged.queue_micros < DEEP_QUEUE_MICROS && rival.window < MIN_RIVAL_PACKETS {
-            self.is_queue_foreign = true;
-            self.set_rate(before);
-            self.begin_rise(before);
-        } else {
-            self.state = State::Compete(rival);
-            self.set_window(judged, rival.window);
-        }
-        self.valid_from = judged.now;
+    fn is_queue_gone(&self, judged: &Judged) -> bool {
+        judged.queue_micros.is_some_and(|micros| micros < self.tolerance_micros / 2)
     }
 
     fn begin_drain(&mut self, judged: &Judged, ceiling: f64, rival: Rival) {
-        let before = self.rate;
-        let depth = f64::from(judged.queue_micros) / MICROS_PER_S / DEEP_QUEUE_S;
-        let share = DRAIN_SHARE + (DEEP_DRAIN_SHARE - DRAIN_SHARE) * depth.min(1.0);
-        self.set_rate(share * judged.arrived.min(self.rate));
+        self.set_rate(DRAIN_SHARE * judged.arrived.min(self.rate));
         self.valid_from = judged.now;
-        self.state = State::Drain { before, ceiling, share, before_micros: None, rounds: 0, rival };
+        self.state = State::Drain { ceiling, lowest_micros: u32::MAX, lowest_at: judged.now, rival };
     }
 
     fn drain(&mut self, judged: &Judged, round: &Round) {
-        let State::Drain { before, ceiling, share, before_micros, rounds, rival } = self.state else { return };
-        let expected = (SHRINKING_SHARE * (1.0 - share) * judged.seconds * MICROS_PER_S) as u32;
-        let is_shrinking = round.samples == 0
-            || before_micros.is_none_or(|before| round.smallest_micros.saturating_add(expected) <= before);
-        let is_gone = judged.queue_micros < self.tolerance_micros / 2;
-        let is_first = before_micros.is_none();
-        if is_shrinking && !(is_gone && is_first) && rounds < MAX_DRAIN_ROUNDS {
-            let before_micros = if round.samples == 0 { before_micros } else { Some(round.smallest_micros) };
-            self.state = State::Drain { before, ceiling, share, before_micros, rounds: rounds + 1, rival };
-        } else if is_gone {
-            self.gone_at = judged.now;
-            self.failed_drains = 0;
-            self.set_rate(AFTER_DRAIN_SHARE * ceiling);
-            self.begin_rise(ceiling);
-            self.valid_from = judged.now;
-        } else {
-            self.failed_drains += 1;
-            if self.failed_drains >= FAILED_DRAINS {
-                self.give_way_no_more(judged, rival, before);
+        let State::Drain { ceiling, lowest_micros, lowest_at, rival } = self.state else { return };
+        if self.is_queue_gone(judged) {
+            return self.end_drain(judged, ceiling);
+        }
+        let queue_micros = judged.queue_micros.unwrap_or(0);
+        let least_micros = self.tolerance_micros / 8 + queue_micros / 20;
+        let is_shrinking = lowest_micros.saturating_sub(round.smallest_micros) > least_micros;
+        let patience_micros = MIN_PATIENCE_MICROS.max(PATIENCE_ROUND_TRIPS * u64::from(judged.times.smoothed_micros));
+        if is_shrinking {
+            let (lowest_micros, lowest_at) = (round.smallest_micros, judged.now);
+            self.state = State::Drain { ceiling, lowest_micros, lowest_at, rival };
+        } else if judged.now.micros_since(lowest_at) > patience_micros {
+            let residue_micros = self.residue_micros(judged.now) + queue_micros;
+            if residue_micros < SHORT_RESIDUE_MICROS {
+                self.residue = (residue_micros, Time(judged.now.0.saturating_add(RESIDUE_MICROS)));
+                self.end_drain(judged, ceiling);
             } else {
-                self.set_rate(ceiling);
-                self.begin_rise(ceiling);
+                self.state = State::Compete(rival);
+                self.set_window(judged, rival.window);
                 self.valid_from = judged.now;
             }
         }
+    }
+
+    fn end_drain(&mut self, judged: &Judged, ceiling: f64) {
+        self.set_rate(AFTER_DRAIN_SHARE * ceiling);
+        self.begin_rise(ceiling);
+        self.valid_from = judged.now;
     }
 
     /// A window that gives the present rate.
@@ -639,9 +620,7 @@ impl Control {
     }
 
     fn compete(&mut self, judged: &Judged, mut rival: Rival) {
-        if judged.queue_micros < self.tolerance_micros / 2 {
-            self.gone_at = judged.now;
-            self.failed_drains = 0;
+        if self.is_queue_gone(judged) {
             return self.begin_rise(self.rate);
         }
         let is_lossy = judged.lost > 0;
@@ -655,7 +634,7 @@ impl Control {
         self.state = State::Compete(rival);
         self.set_window(judged, rival.window);
         // All who fill the queue lose at the same time: if they are like us, they drain it together.
-        if judged.now >= rival.test_at && (is_lossy || judged.now >= Time(rival.test_at.0 + TEST_EVERY_MICROS)) {
+        if judged.now >= rival.test_at && (is_lossy || judged.now.micros_since(rival.test_at) >= TEST_EVERY_MICROS) {
             rival.test_at = judged.test_at();
             self.begin_drain(judged, judged.arrived.min(self.rate), rival);
         }
@@ -692,7 +671,8 @@ struct Judged {
     now: Time,
     seconds: f64,
     arrived: f64,
-    queue_micros: u32,
+    /// `None` if there was no sample.
+    queue_micros: Option<u32>,
     is_used: bool,
     lost: u32,
     times: PathTimes,

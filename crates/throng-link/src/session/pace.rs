@@ -1,4 +1,8 @@
 //! When to send: a token bucket that fills at the rate of the congestion control.
+//!
+//! All packets of a tick are written at once. While the limit is the only bound, they also leave at once: one system call.
+//! While the path is the bound, each should leave when an even stream would send it: a short buffer has no room for a
+//! tick's packets, and in a long one every other stream waits for them.
 
 use throng_wire::Time;
 
@@ -12,6 +16,8 @@ const MICROS_PER_S: i64 = 1_000_000;
 const MIN_ROUND_BURSTS: u64 = 3;
 /// A packet is taken to have waited behind those of its own tick for no longer than this.
 const MAX_BEHIND_MICROS: u64 = 250_000;
+/// A stream that had no balance left for a full packet is short for so many times the bucket's span.
+const SHORT_FOR_BURSTS: u64 = 2;
 
 #[derive(Debug)]
 pub(super) struct Pacer {
@@ -27,6 +33,8 @@ pub(super) struct Pacer {
     /// Bytes times a million, so that no microsecond is rounded away. Below 0 while in debt.
     tokens: i64,
     refilled_at: Time,
+    /// Until then the stream counts as short of balance.
+    short_until: Time,
     burst: Burst,
 }
 
@@ -35,8 +43,10 @@ pub(super) struct Pacer {
 struct Burst {
     at: Time,
     /// Since the burst before.
-    interval_micros: u64,
-    bytes: u64,
+    interval_micros: u32,
+    bytes: u32,
+    /// The path's rate holds the stream back: a burst at once would be too much.
+    is_held_back: bool,
 }
 
 /// The facts about a packet that congestion control needs at its verdict.
@@ -63,7 +73,8 @@ impl Pacer {
             burst_micros: options.burst.as_micros().min(10_000_000) as u32,
             tokens: 0,
             refilled_at: now,
-            burst: Burst { at: now, interval_micros: 0, bytes: 0 },
+            short_until: Time(0),
+            burst: Burst { at: now, interval_micros: 0, bytes: 0, is_held_back: false },
         };
         pacer.take_rate();
         pacer.tokens = pacer.capacity;
@@ -135,35 +146,52 @@ impl Pacer {
 
     /// Pays for a packet.
     pub(super) fn on_sent(&mut self, now: Time, payload_bytes: usize) {
+        self.begin_burst(now);
         self.refill(now);
         self.tokens -= self.cost_bytes(payload_bytes) * MICROS_PER_S;
+        if self.tokens < self.cost_bytes(MAX_PAYLOAD_BYTES) * MICROS_PER_S {
+            self.short_until = Time(now.0.saturating_add(SHORT_FOR_BURSTS * u64::from(self.burst_micros)));
+        }
     }
 
     /// The packet that was paid for last is a size probe: those behind it wait for it, and nothing is judged by it.
     pub(super) fn on_size_probe(&mut self, now: Time, payload_bytes: usize) {
         self.begin_burst(now);
-        self.burst.bytes += self.cost_bytes(payload_bytes) as u64;
+        self.burst.bytes = self.burst.bytes.saturating_add(self.cost_bytes(payload_bytes) as u32);
     }
 
     fn begin_burst(&mut self, now: Time) {
         if now > self.burst.at {
-            self.burst = Burst { at: now, interval_micros: now.micros_since(self.burst.at), bytes: 0 };
+            let interval_micros = now.micros_since(self.burst.at).min(u64::from(u32::MAX)) as u32;
+            let is_held_back = self.rate < self.limit && now < self.short_until;
+            self.burst = Burst { at: now, interval_micros, bytes: 0, is_held_back };
         }
     }
 
-    /// The packet that was paid for last asks for an acknowledgement: the path is judged by it.
-    pub(super) fn on_eliciting(&mut self, now: Time, payload_bytes: usize, smoothed_micros: u32) -> Stamp {
+    /// How much later a sender that spaces its packets evenly would send the next packet of this burst.
+    fn behind_micros(&self) -> u64 {
+        let ahead_micros = u64::from(self.burst.bytes) * MICROS_PER_S as u64 / u64::from(self.rate);
+        ahead_micros.min(u64::from(self.burst.interval_micros)).min(MAX_BEHIND_MICROS)
+    }
+
+    /// When the next packet should leave.
+    pub(super) fn departs(&mut self, now: Time) -> Time {
+        self.begin_burst(now);
+        if self.burst.is_held_back { Time(now.0.saturating_add(self.behind_micros())) } else { now }
+    }
+
+    /// The packet that was paid for last asks for an acknowledgement: the path is judged by it. It leaves at `departs`.
+    pub(super) fn on_eliciting(
+        &mut self,
+        (now, departs): (Time, Time),
+        payload_bytes: usize,
+        smoothed_micros: u32,
+    ) -> Stamp {
         let bytes = payload_bytes + self.overhead_bytes as usize;
         self.begin_burst(now);
-        let behind_micros = match self.burst.bytes {
-            0 => 0,
-            bytes => {
-                let ahead_micros = bytes * MICROS_PER_S as u64 / u64::from(self.rate);
-                ahead_micros.min(self.burst.interval_micros).min(MAX_BEHIND_MICROS) as u32
-            }
-        };
-        self.burst.bytes += bytes as u64;
-        let least_micros = u64::from(smoothed_micros).max(MIN_ROUND_BURSTS * self.burst.interval_micros);
+        let behind_micros = self.behind_micros().saturating_sub(departs.micros_since(now)) as u32;
+        self.burst.bytes = self.burst.bytes.saturating_add(bytes as u32);
+        let least_micros = u64::from(smoothed_micros).max(MIN_ROUND_BURSTS * u64::from(self.burst.interval_micros));
         Stamp { round: self.control.on_sent(now, bytes, least_micros), behind_micros }
     }
 
@@ -203,10 +231,12 @@ impl Pacer {
 
     /// A packet with this stamp was under way for `micros`, both ways and without the ends. `smallest_micros` is the path's
     /// own round trip.
-    pub(super) fn on_round_trip(&mut self, stamp: Stamp, micros: u32, smallest_micros: u32) {
+    pub(super) fn on_round_trip(&mut self, now: Time, stamp: Stamp, micros: u32, smallest_micros: u32) {
+        self.refill(now);
         let waited_micros = micros.saturating_sub(smallest_micros);
         let queued_micros = waited_micros.saturating_sub(stamp.behind_micros);
         self.control.on_round_trip(stamp.round, smallest_micros + queued_micros, waited_micros);
+        self.take_rate();
     }
 
     /// Whether [`Pacer::advance`] may have something to do.
@@ -260,9 +290,47 @@ mod tests {
     #[test]
     fn packets_of_one_burst_are_measured_as_if_they_had_been_spaced() {
         let mut pacer = pacer();
-        let mut send = |at| pacer.on_eliciting(Time(at), 1_250, 50_000).behind_micros;
+        let mut send = |at| pacer.on_eliciting((Time(at), Time(at)), 1_250, 50_000).behind_micros;
         // 125 kB/s are 10 ms per packet; nothing waits for longer than from tick to tick.
         assert_eq!([33_000; 5].map(&mut send), [0, 10_000, 20_000, 30_000, 33_000]);
         assert_eq!([90_000; 2].map(&mut send), [0, 10_000]);
+    }
+
+    #[test]
+    fn a_stream_that_the_path_holds_back_is_spread_over_the_tick() {
+        let options = SessionOptions { initial_rate_bytes_per_s: 62_500, ..SessionOptions::default() };
+        let mut pacer = Pacer::new(&options, Time(0));
+        let mut tick = |millis: u64| {
+            let now = Time::from_millis(millis);
+            let mut waits_ms = Vec::new();
+            while pacer.balance_bytes(now) >= 1_250 {
+                let departs = pacer.departs(now);
+                pacer.on_sent(now, 1_250);
+                let stamp = pacer.on_eliciting((now, departs), 1_250, 50_000);
+                let wait_ms = departs.micros_since(now) / 1_000;
+                assert!(wait_ms == 0 || stamp.behind_micros == 0, "the wait is not taken for a queue again");
+                waits_ms.push(wait_ms);
+            }
+            waits_ms
+        };
+        // It has not been short of allowance yet.
+        assert_eq!(tick(1_000), [0; 12]);
+        // 62.5 kB/s are 20 ms per packet.
+        assert_eq!(tick(1_100), [0, 20, 40, 60, 80]);
+        assert_eq!(tick(1_140), [0, 20]);
+        // It has said nothing for a while.
+        assert_eq!(tick(5_000), [0; 12]);
+    }
+
+    #[test]
+    fn a_stream_at_its_limit_leaves_at_once() {
+        let mut pacer = pacer();
+        for tick in 1..20 {
+            let now = Time::from_millis(100 * tick);
+            while pacer.balance_bytes(now) >= 1_250 {
+                assert_eq!(pacer.departs(now), now);
+                pacer.on_sent(now, 1_250);
+            }
+        }
     }
 }

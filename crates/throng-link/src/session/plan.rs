@@ -144,6 +144,8 @@ pub struct PacketPlan<'a> {
     /// Bytes of payload in a packet of full length.
     full_bytes: usize,
     purpose: Purpose,
+    /// When it will be sent.
+    departs: Time,
 }
 
 impl<'a> PacketPlan<'a> {
@@ -154,7 +156,7 @@ impl<'a> PacketPlan<'a> {
         full_bytes: usize,
         purpose: Purpose,
     ) -> PacketPlan<'a> {
-        PacketPlan { session, now, envelope, full_bytes, purpose }
+        PacketPlan { session, now, envelope, full_bytes, purpose, departs: now }
     }
 
     /// The number of the packet.
@@ -167,14 +169,21 @@ impl<'a> PacketPlan<'a> {
         self.purpose.takes_rest
     }
 
+    /// When the packet would leave in an even stream: now, or before the next tick if the path has no room for a whole
+    /// tick's packets at once. The caller promises to send it then, and not now.
+    pub fn spread(&mut self) -> Time {
+        self.departs = self.session.pacer.departs(self.now);
+        self.departs
+    }
+
     /// Appends the packet to `out`: room for what stands before the payload, and the session's part of it: header,
     /// inputs, messages. `tick` is the simulation tick; the packet carries its low half.
     pub fn begin(self, tick: Tick, out: &'a mut Vec<u8>) -> OpenPacket<'a> {
-        let PacketPlan { session, now, envelope, full_bytes, purpose } = self;
+        let PacketPlan { session, now, envelope, full_bytes, purpose, departs } = self;
         let start = out.len();
         let body = start + envelope.head_bytes;
         out.resize(body, 0);
-        let message_bytes = session.begin_packet(now, envelope.sequence, tick, purpose, out);
+        let message_bytes = session.begin_packet((now, departs), envelope.sequence, tick, purpose, out);
         let own_bytes = out.len() - body;
         OpenPacket { session, out, now, envelope, full_bytes, purpose, body, own_bytes, message_bytes, is_open: true }
     }

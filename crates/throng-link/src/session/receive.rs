@@ -149,7 +149,7 @@ impl Session {
         if let (Some(sent), Some(delay)) = (newest, ack.delay.micros()) {
             let micros = self.round_trip.sample(now, arrived.micros_since(sent.sent_at), delay);
             if let Some(stamp) = sent.stamp {
-                self.pacer.on_round_trip(stamp, micros, self.round_trip.smallest_micros());
+                self.pacer.on_round_trip(now, stamp, micros, self.round_trip.smallest_micros());
             }
         }
         if let Some(sent_at) = oldest_at {

@@ -177,7 +177,7 @@ impl Session {
     /// appends the rest, or none, and calls [`Session::note_sending`] and [`Session::finish_packet`].
     pub(super) fn begin_packet(
         &mut self,
-        now: Time,
+        (now, departs): (Time, Time),
         sequence: u64,
         tick: Tick,
         purpose: Purpose,
@@ -187,7 +187,7 @@ impl Session {
             (self.flushed_at, self.flushed_packets) = (now, 0);
         }
         self.flushed_packets += 1;
-        self.flight.begin(sequence, now, self.received.newest());
+        self.flight.begin(sequence, departs, self.received.newest());
         let start = out.len();
         self.write_header(now, tick, purpose.is_size_probe, out);
         if purpose.is_size_probe {
@@ -249,7 +249,8 @@ impl Session {
             sent.is_size_probe = purpose.is_size_probe;
             is_eliciting = sent.is_eliciting;
             if is_eliciting && !purpose.is_size_probe {
-                sent.stamp = self.pacer.on_eliciting(now, total_bytes, self.round_trip.smoothed_micros());
+                sent.stamp =
+                    self.pacer.on_eliciting((now, sent.sent_at), total_bytes, self.round_trip.smoothed_micros());
             }
         }
         self.flight.finish(give_up_micros);

@@ -1,12 +1,13 @@
 //! The effect of a session on a bottleneck, and on the flows that share it.
 //!
-//! Each test prints what it measured: `cargo test -p throng --test contracts bottleneck:: -- --nocapture`.
+//! Small causes have large effects where flows meet. So each row is run several times, with other phases of ticks, jitters
+//! and starts, and the median of each figure is judged. Each test prints it: `cargo test -p throng --test contracts bottleneck:: -- --nocapture`.
 
 mod stage;
 
 use std::time::Duration;
 
-use stage::{Measured, Path, Stage};
+use stage::{Measured, Path, Stage, median};
 use throng::net::Policer;
 use throng_testkit::Control;
 
@@ -14,18 +15,28 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Ticks per second at which the product is run.
 const HERTZ: [u32; 3] = [10, 30, 60];
 
-/// Sessions that share a path with TCP downloads, measured for a minute when they have been there for 15 s.
-fn shared(path: Path, hz: u32, sessions: usize, downloads: &[Control]) -> Measured {
-    let mut stage = Stage::new(path);
-    for _ in 0..sessions {
-        stage.join(hz, 2 * path.bytes_per_s as u32);
-    }
-    stage.run(SECOND);
-    for control in downloads {
-        stage.download(*control);
-    }
-    stage.run(15 * SECOND);
-    stage.measure(60 * SECOND)
+/// Runs of each row.
+const RUNS: u64 = 5;
+
+/// The median of several runs of a scene.
+fn runs(scene: impl Fn(u64) -> Measured) -> Measured {
+    Measured::median(&(0..RUNS).map(scene).collect::<Vec<_>>())
+}
+
+/// Sessions that share a path with TCP downloads, measured for so many seconds when they have been there for 15 s.
+fn shared(path: Path, hz: u32, sessions: usize, downloads: &[Control], seconds: u32) -> Measured {
+    runs(|seed| {
+        let mut stage = Stage::new(path, seed);
+        for _ in 0..sessions {
+            stage.join(hz, 2 * path.bytes_per_s as u32);
+        }
+        stage.run(SECOND);
+        for control in downloads {
+            stage.download(*control);
+        }
+        stage.run(15 * SECOND);
+        stage.measure(seconds * SECOND)
+    })
 }
 
 fn say(what: &str, hz: u32, measured: &Measured) {
@@ -43,7 +54,7 @@ fn a_shallow_buffer_loses_little() {
     let mut failed = Vec::new();
     for (name, path) in paths {
         for hz in HERTZ {
-            let measured = shared(path, hz, 1, &[]);
+            let measured = shared(path, hz, 1, &[], 15);
             say(name, hz, &measured);
             if measured.loss > 0.03 {
                 failed.push(format!("{name} at {hz} Hz: {measured}"));
@@ -58,10 +69,12 @@ fn a_policer_costs_little() {
     let mut failed = Vec::new();
     for hz in HERTZ {
         let policer = Some(Policer { bytes_per_s: 60_000, burst_bytes: 12_000 });
-        let mut stage = Stage::new(Path { policer, ..Path::new(10_000_000, 1 << 20) });
-        stage.join(hz, 120_000);
-        stage.run(16 * SECOND);
-        let measured = stage.measure(60 * SECOND);
+        let measured = runs(|seed| {
+            let mut stage = Stage::new(Path { policer, ..Path::new(10_000_000, 1 << 20) }, seed);
+            stage.join(hz, 120_000);
+            stage.run(16 * SECOND);
+            stage.measure(15 * SECOND)
+        });
         say("policer of 60 kB/s", hz, &measured);
         if measured.loss > 0.03 || measured.sessions[0] < 40_000.0 {
             failed.push(format!("{hz} Hz: {measured}"));
@@ -75,7 +88,7 @@ fn a_deep_buffer_stays_nearly_empty() {
     let mut failed = Vec::new();
     for (name, rate, queue_ms) in [("32 kB/s, 2 s", 32_000, 2_000), ("250 kB/s, 1 s", 250_000, 1_000)] {
         for hz in HERTZ {
-            let measured = shared(Path::with_queue_ms(rate, queue_ms), hz, 1, &[]);
+            let measured = shared(Path::with_queue_ms(rate, queue_ms), hz, 1, &[], 15);
             say(name, hz, &measured);
             let used = measured.sessions[0] / rate as f64;
             if measured.queue_p95_ms > 100.0 || used < 0.75 {
@@ -86,34 +99,9 @@ fn a_deep_buffer_stays_nearly_empty() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// The limits that sessions of one kind have to keep. The goal, 3 % of loss, 100 ms of standing queue and an index of 0.9, is
-/// kept by two sessions at 30 and 60 Hz. These fall short of it:
-///
-/// - 10 Hz: two sessions lose 3.7 % and four 7.0 % in a buffer of 50 ms, and a queue of 120 to 150 ms stands in a deep
-///   one. All packets of a tick leave at once. They fill a buffer of 50 ms, so two ticks that meet lose packets at any
-///   rate.
-/// - Four sessions in a deep buffer at 30 Hz: an index of 0.80 if one comes 20 s after the others.
-///
-/// These results are single runs of a system in which small causes have large effects. With full packets of another length
-/// than 1,200 bytes (1,150 to 1,218 were tried), one to four of the judgements in this file fail.
-struct Goal {
-    loss: f64,
-    standing_ms: f64,
-    jain: f64,
-}
-
-impl Goal {
-    fn of(hz: u32, sessions: usize) -> Goal {
-        match (hz, sessions) {
-            (10, _) => Goal { loss: 0.09, standing_ms: 200.0, jain: 0.8 },
-            (_, 2) => Goal { loss: 0.03, standing_ms: 100.0, jain: 0.9 },
-            _ => Goal { loss: 0.03, standing_ms: 100.0, jain: 0.75 },
-        }
-    }
-
-    fn is_missed_by(&self, measured: &Measured, is_deep: bool) -> bool {
-        measured.loss > self.loss || measured.jain < self.jain || (is_deep && measured.queue_p95_ms > self.standing_ms)
-    }
+/// Whether sessions of one kind miss a goal: 3 % of loss, 100 ms of standing queue in a deep buffer, an index of 0.9.
+fn misses_a_goal(measured: &Measured, is_deep: bool) -> bool {
+    measured.loss > 0.03 || measured.jain < 0.9 || (is_deep && measured.queue_p95_ms > 100.0)
 }
 
 #[test]
@@ -127,10 +115,10 @@ fn equals_get_equal_shares() {
     for (name, path) in paths {
         for sessions in [2, 4] {
             for hz in HERTZ {
-                let measured = shared(path, hz, sessions, &[]);
+                let measured = shared(path, hz, sessions, &[], 60);
                 say(&format!("{sessions} sessions, {name}"), hz, &measured);
                 let is_deep = path.queue_bytes >= path.bytes_per_s;
-                if Goal::of(hz, sessions).is_missed_by(&measured, is_deep) {
+                if misses_a_goal(&measured, is_deep) {
                     failed.push(format!("{sessions}, {name} at {hz} Hz: {measured}"));
                 }
             }
@@ -144,16 +132,18 @@ fn a_later_flow_gets_an_equal_share() {
     let mut failed = Vec::new();
     for (name, queue_ms) in [("50 ms", 50), ("1 s", 1_000)] {
         for (hz, sessions) in HERTZ.into_iter().flat_map(|hz| [(hz, 2), (hz, 4)]) {
-            let mut stage = Stage::new(Path::with_queue_ms(125_000, queue_ms));
-            for _ in 1..sessions {
+            let measured = runs(|seed| {
+                let mut stage = Stage::new(Path::with_queue_ms(125_000, queue_ms), seed);
+                for _ in 1..sessions {
+                    stage.join(hz, 250_000);
+                }
+                stage.run(20 * SECOND);
                 stage.join(hz, 250_000);
-            }
-            stage.run(20 * SECOND);
-            stage.join(hz, 250_000);
-            stage.run(30 * SECOND);
-            let measured = stage.measure(60 * SECOND);
+                stage.run(30 * SECOND);
+                stage.measure(40 * SECOND)
+            });
             say(&format!("{sessions} sessions, one 20 s later, {name}"), hz, &measured);
-            if Goal::of(hz, sessions).is_missed_by(&measured, queue_ms >= 1_000) {
+            if misses_a_goal(&measured, queue_ms >= 1_000) {
                 failed.push(format!("{sessions}, {name} at {hz} Hz: {measured}"));
             }
         }
@@ -169,7 +159,7 @@ fn beside_a_download_a_session_gets_its_third_and_leaves_one() {
             [("125 kB/s, 50 ms", 125_000, 50), ("125 kB/s, 1 s", 125_000, 1_000), ("500 kB/s, 200 ms", 500_000, 200)]
         {
             for hz in HERTZ {
-                let measured = shared(Path::with_queue_ms(rate, queue_ms), hz, 1, &[control]);
+                let measured = shared(Path::with_queue_ms(rate, queue_ms), hz, 1, &[control], 30);
                 say(&format!("beside {control:?}, {name}"), hz, &measured);
                 let (ours, theirs) = (measured.share_of_fair(rate), measured.bulks[0] / (rate as f64 / 2.0));
                 if ours < 1.0 / 3.0 || theirs < 1.0 / 3.0 {
@@ -185,17 +175,18 @@ fn beside_a_download_a_session_gets_its_third_and_leaves_one() {
 fn when_the_download_ends_the_queue_goes() {
     let mut failed = Vec::new();
     for hz in HERTZ {
-        let mut stage = Stage::new(Path::with_queue_ms(125_000, 1_000));
-        stage.join(hz, 250_000);
-        stage.run(SECOND);
-        stage.download(Control::Cubic);
-        stage.run(30 * SECOND);
-        stage.bulks.clear();
-        stage.run(15 * SECOND);
-        let measured = stage.measure(30 * SECOND);
+        let measured = runs(|seed| {
+            let mut stage = Stage::new(Path::with_queue_ms(125_000, 1_000), seed);
+            stage.join(hz, 250_000);
+            stage.run(SECOND);
+            stage.download(Control::Cubic);
+            stage.run(30 * SECOND);
+            stage.bulks.clear();
+            stage.run(15 * SECOND);
+            stage.measure(15 * SECOND)
+        });
         say("after a download, 1 s", hz, &measured);
-        let (standing_ms, least) = if hz == 10 { (300.0, 70_000.0) } else { (100.0, 90_000.0) };
-        if measured.queue_p95_ms > standing_ms || measured.sessions[0] < least {
+        if measured.queue_p95_ms > 100.0 || measured.sessions[0] < 90_000.0 {
             failed.push(format!("{hz} Hz: {measured}"));
         }
     }
@@ -223,14 +214,16 @@ fn three_seconds_after_an_outage_the_rate_is_back() {
         ("path of 125 kB/s, 200 ms", 250_000, Path::with_queue_ms(125_000, 200)),
     ] {
         for hz in HERTZ {
-            let mut stage = Stage::new(path);
-            stage.join(hz, limit);
-            stage.run(20 * SECOND);
             let full = (limit as u64).min(path.bytes_per_s * 9 / 10) as u32 * 9 / 10;
-            stage.set_outage(true);
-            stage.run(5 * SECOND);
-            stage.set_outage(false);
-            let seconds = seconds_until(&mut stage, full);
+            let seconds = median((0..RUNS).map(|seed| {
+                let mut stage = Stage::new(path, seed);
+                stage.join(hz, limit);
+                stage.run(20 * SECOND);
+                stage.set_outage(true);
+                stage.run(5 * SECOND);
+                stage.set_outage(false);
+                seconds_until(&mut stage, full)
+            }));
             println!("{name:40} {hz:2} Hz: back at {full} B/s {seconds:.2} s after an outage of 5 s");
             if seconds > 3.0 {
                 failed.push(format!("{name} at {hz} Hz: {seconds} s"));
@@ -246,10 +239,12 @@ fn random_loss_starves_nobody() {
     for (percent, least) in [(1, 0.9), (5, 0.75)] {
         for hz in HERTZ {
             let path = Path { random_loss: f64::from(percent) / 100.0, ..Path::with_queue_ms(10_000_000, 100) };
-            let mut stage = Stage::new(path);
-            stage.join(hz, 64_000);
-            stage.run(15 * SECOND);
-            let measured = stage.measure(60 * SECOND);
+            let measured = runs(|seed| {
+                let mut stage = Stage::new(path, seed);
+                stage.join(hz, 64_000);
+                stage.run(10 * SECOND);
+                stage.measure(20 * SECOND)
+            });
             let used = measured.sessions[0] / 64_000.0;
             say(&format!("random loss of {percent} %"), hz, &measured);
             if used < least {
@@ -265,15 +260,15 @@ fn a_longer_route_does_not_sink_the_rate_for_long() {
     let mut failed = Vec::new();
     for hz in HERTZ {
         let path = Path::with_queue_ms(10_000_000, 100);
-        let mut stage = Stage::new(path);
-        stage.join(hz, 64_000);
-        stage.run(20 * SECOND);
-        stage.set_round_trip(path.round_trip + Duration::from_millis(80));
-        let measured = stage.measure(30 * SECOND);
-        let lowest = *stage.rates(0).iter().min().expect("some ticks");
-        let low_s = stage.rates(0).iter().filter(|rate| **rate < 50_000).count() as f64 / f64::from(hz);
-        say("80 ms more", hz, &measured);
-        println!("{:40} {hz:2} Hz: lowest rate {lowest} B/s, {low_s:.1} s below 50 kB/s", "");
+        let low_s = median((0..RUNS).map(|seed| {
+            let mut stage = Stage::new(path, seed);
+            stage.join(hz, 64_000);
+            stage.run(20 * SECOND);
+            stage.set_round_trip(path.round_trip + Duration::from_millis(80));
+            stage.measure(30 * SECOND);
+            stage.rates(0).iter().filter(|rate| **rate < 50_000).count() as f64 / f64::from(hz)
+        }));
+        println!("{:40} {hz:2} Hz: {low_s:.1} s below 50 kB/s", "80 ms more");
         if low_s > 3.0 {
             failed.push(format!("{hz} Hz: {low_s} s below 50 kB/s"));
         }
@@ -284,7 +279,7 @@ fn a_longer_route_does_not_sink_the_rate_for_long() {
 #[test]
 fn a_game_that_says_little_keeps_its_rate() {
     for hz in HERTZ {
-        let mut stage = Stage::new(Path::with_queue_ms(10_000_000, 100));
+        let mut stage = Stage::new(Path::with_queue_ms(10_000_000, 100), 0);
         stage.join(hz, 64_000);
         stage.run(10 * SECOND);
         stage.seats[0].wants_bytes_per_s = Some(8_000);
@@ -299,15 +294,20 @@ fn a_game_that_says_little_keeps_its_rate() {
 fn a_path_that_becomes_narrow_and_wide_again_is_followed() {
     let mut failed = Vec::new();
     for hz in HERTZ {
-        let mut stage = Stage::new(Path::with_queue_ms(200_000, 500));
-        stage.join(hz, 400_000);
-        stage.run(20 * SECOND);
-        stage.set_rate(40_000, 20_000);
-        stage.run(10 * SECOND);
-        let narrow = stage.measure(20 * SECOND);
-        stage.set_rate(200_000, 100_000);
-        stage.run(20 * SECOND);
-        let wide = stage.measure(20 * SECOND);
+        let (narrow, wide): (Vec<_>, Vec<_>) = (0..RUNS)
+            .map(|seed| {
+                let mut stage = Stage::new(Path::with_queue_ms(200_000, 500), seed);
+                stage.join(hz, 400_000);
+                stage.run(20 * SECOND);
+                stage.set_rate(40_000, 20_000);
+                stage.run(10 * SECOND);
+                let narrow = stage.measure(20 * SECOND);
+                stage.set_rate(200_000, 100_000);
+                stage.run(20 * SECOND);
+                (narrow, stage.measure(20 * SECOND))
+            })
+            .unzip();
+        let (narrow, wide) = (Measured::median(&narrow), Measured::median(&wide));
         say("200 kB/s becomes 40", hz, &narrow);
         say("40 kB/s becomes 200", hz, &wide);
         if narrow.queue_p95_ms > 100.0 || narrow.sessions[0] < 28_000.0 || wide.sessions[0] < 140_000.0 {
@@ -320,7 +320,7 @@ fn a_path_that_becomes_narrow_and_wide_again_is_followed() {
 #[test]
 fn what_the_path_does_not_lose_arrives() {
     for hz in HERTZ {
-        let mut stage = Stage::new(Path::with_queue_ms(10_000_000, 1_000));
+        let mut stage = Stage::new(Path::with_queue_ms(10_000_000, 1_000), 0);
         stage.join(hz, 64_000);
         stage.run(30 * SECOND);
         stage.seats[0].wants_bytes_per_s = Some(0);
@@ -329,5 +329,20 @@ fn what_the_path_does_not_lose_arrives() {
         let received = stage.seats[0].client.link_statistics().expect("connected").counters.packets_received;
         assert_eq!(stage.bottleneck.passed_and_dropped().1, 0);
         assert_eq!((sent.packets_sent - received, sent.packets_lost), (0, 0), "{hz} Hz");
+    }
+}
+
+#[test]
+fn packets_of_a_tick_leave_together_unless_the_path_is_the_bound() {
+    let (narrow, wide) = (Path::with_queue_ms(60_000, 100), Path::with_queue_ms(10_000_000, 100));
+    for (path, drains, calls_per_s) in [(wide, true, 0..11), (narrow, false, 0..11), (narrow, true, 35..60)] {
+        let mut stage = Stage::new(path, 0);
+        stage.drains = drains;
+        stage.join(10, 125_000);
+        stage.run(10 * SECOND);
+        let before = stage.seats[0].server.driver_counters().send_calls;
+        stage.run(10 * SECOND);
+        let calls = (stage.seats[0].server.driver_counters().send_calls - before) / 10;
+        assert!(calls_per_s.contains(&calls), "{calls} calls per second at {} B/s, drains: {drains}", path.bytes_per_s);
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Everything that a session does here is done by the product's own loops with its own options: `Server::receive` and
-//! `Server::tick` once per tick, `Client::update` once per frame.
+//! `Server::tick` once per tick, `Server::drain_socket` between ticks, `Client::update` once per frame.
 
 #![allow(unreachable_pub, reason = "this is a module of a test")]
 
@@ -24,8 +24,14 @@ use crate::harness::{PROTOCOL_ID, WorldOptions};
 
 /// A client looks at its socket once per frame.
 const FRAME: Duration = Duration::from_micros(16_667);
+/// A server drains its socket as often between two ticks. More often changes nothing here, and takes longer.
+const DRAIN_US: u64 = 3_000;
 /// Datagrams cost this beside the session's payload.
 const OVERHEAD_BYTES: u64 = 48;
+/// Most jitter of a datagram under way, and of a tick.
+const JITTER_US: u64 = 2_000;
+/// Machines begin within this time.
+const START_US: u64 = 1_000_000;
 /// The lane that never sends anything twice.
 const UNRELIABLE: u8 = 2;
 
@@ -53,7 +59,7 @@ impl Path {
 
     fn condition(&self) -> Condition {
         let delay_us = self.round_trip.as_micros() as u32 / 2;
-        Condition { delay_us, loss: self.random_loss, ..Condition::NONE }
+        Condition { delay_us, jitter_us: JITTER_US as u32, loss: self.random_loss, ..Condition::NONE }
     }
 }
 
@@ -63,7 +69,8 @@ pub struct Seat {
     pub client: Client,
     pub connection: Option<ConnectionId>,
     tick: Duration,
-    next_tick: Time,
+    due_tick: Time,
+    tick_jitter: Duration,
     next_frame: Time,
     /// Bytes per second that the game has to say; `None` for more than any path carries.
     pub wants_bytes_per_s: Option<u32>,
@@ -87,6 +94,9 @@ pub struct Stage {
     pub seats: Vec<Seat>,
     pub bulks: Vec<Bulk>,
     pub now: Time,
+    /// Whether the servers' sockets are drained between ticks.
+    pub drains: bool,
+    rng: fastrand::Rng,
     path: Path,
     waits_us: Vec<u64>,
     rates: Vec<Vec<u32>>,
@@ -111,11 +121,31 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The median of each figure.
+    pub fn median(runs: &[Measured]) -> Measured {
+        let of = |figure: &dyn Fn(&Measured) -> f64| median(runs.iter().map(figure));
+        Measured {
+            loss: of(&|run| run.loss),
+            queue_median_ms: of(&|run| run.queue_median_ms),
+            queue_p95_ms: of(&|run| run.queue_p95_ms),
+            sessions: (0..runs[0].sessions.len()).map(|i| of(&|run| run.sessions[i])).collect(),
+            bulks: (0..runs[0].bulks.len()).map(|i| of(&|run| run.bulks[i])).collect(),
+            jain: of(&|run| run.jain),
+        }
+    }
+
     /// The share of the first session in what would be fair among all flows.
     pub fn share_of_fair(&self, bytes_per_s: u64) -> f64 {
         let flows = (self.sessions.len() + self.bulks.len()) as f64;
         self.sessions[0] / (bytes_per_s as f64 / flows)
     }
+}
+
+/// The middle one of some numbers.
+pub fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 impl std::fmt::Display for Measured {
@@ -135,9 +165,9 @@ impl std::fmt::Display for Measured {
 }
 
 impl Stage {
-    /// An empty path.
-    pub fn new(path: Path) -> Stage {
-        let network = MemoryNetwork::new(path.condition(), 7).expect("a good condition");
+    /// An empty path. All that is left to chance depends on `seed`.
+    pub fn new(path: Path, seed: u64) -> Stage {
+        let network = MemoryNetwork::new(path.condition(), seed).expect("a good condition");
         let rate = RateLimit { bytes_per_s: path.bytes_per_s, queue_bytes: path.queue_bytes };
         Stage {
             network,
@@ -145,6 +175,8 @@ impl Stage {
             seats: Vec::new(),
             bulks: Vec::new(),
             now: Time::from_secs(1),
+            drains: true,
+            rng: fastrand::Rng::with_seed(seed),
             path,
             waits_us: Vec::new(),
             rates: Vec::new(),
@@ -154,7 +186,7 @@ impl Stage {
         }
     }
 
-    /// One more server with one more client, which begins to connect. The server may send `limit_bytes_per_s`.
+    /// One more server with one more client, which begins to connect within a second. The server may send `limit_bytes_per_s`.
     pub fn join(&mut self, hz: u32, limit_bytes_per_s: u32) -> usize {
         let number = self.seats.len() as u8;
         let addresses: [SocketAddr; 2] =
@@ -184,14 +216,16 @@ impl Stage {
         let client = Client::new(endpoint(addresses[1]), token, Arc::clone(&options.schema), options.client, self.now)
             .expect("good options");
         self.network.share_way(addresses[0], addresses[1], &self.bottleneck);
-        let phase = |step: Duration, part: u64| self.now.after(step * (u32::from(number) * 7 + part as u32) / 31);
+        let start = self.now.after(Duration::from_micros(self.rng.u64(..START_US)));
+        let mut phase = |step: Duration| start.after(Duration::from_micros(self.rng.u64(..step.as_micros() as u64)));
         self.seats.push(Seat {
             server,
             client,
             connection: None,
             tick,
-            next_tick: phase(tick, 1),
-            next_frame: phase(FRAME, 3),
+            due_tick: phase(tick),
+            tick_jitter: Duration::ZERO,
+            next_frame: phase(FRAME),
             wants_bytes_per_s: None,
             limit_bytes_per_s,
             owed_bytes: 0.0,
@@ -217,7 +251,7 @@ impl Stage {
                 }
             }
             for (seat, rates) in self.seats.iter_mut().zip(&mut self.rates) {
-                seat.advance(self.now, rates);
+                seat.advance(self.now, self.drains, &mut self.rng, rates);
             }
             self.waits_us.push(self.bottleneck.wait_us(self.now));
         }
@@ -294,9 +328,10 @@ impl Stage {
 }
 
 impl Seat {
-    fn advance(&mut self, now: Time, rates: &mut Vec<u32>) {
-        if now >= self.next_tick {
-            self.next_tick = self.next_tick.after(self.tick);
+    fn advance(&mut self, now: Time, drains: bool, rng: &mut fastrand::Rng, rates: &mut Vec<u32>) {
+        if now >= self.due_tick.after(self.tick_jitter) {
+            self.due_tick = self.due_tick.after(self.tick);
+            self.tick_jitter = Duration::from_micros(rng.u64(..=JITTER_US));
             self.server.receive(now).expect("in memory");
             while let Some(event) = self.server.poll_event() {
                 if let ServerEvent::Connected { connection, .. } = event {
@@ -305,6 +340,8 @@ impl Seat {
             }
             self.offer(rates);
             self.server.tick(now);
+        } else if drains && now.0.is_multiple_of(DRAIN_US) {
+            self.server.drain_socket(now).expect("in memory");
         }
         if now >= self.next_frame {
             self.next_frame = self.next_frame.after(FRAME);
