@@ -11,7 +11,6 @@ use crate::summary::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Spli
 pub struct FrameLog {
     frames_ms: Vec<Split>,
     times: Vec<FrameTime>,
-    dropped: u64,
 }
 
 /// When a frame was, on the clock of the run.
@@ -48,16 +47,14 @@ const AROUND: f64 = 0.005;
 impl FrameLog {
     /// Room for this many frames.
     pub fn with_capacity(frames: usize) -> FrameLog {
-        FrameLog { frames_ms: Vec::with_capacity(frames), times: Vec::with_capacity(frames), dropped: 0 }
+        FrameLog { frames_ms: Vec::with_capacity(frames), times: Vec::with_capacity(frames) }
     }
 
-    /// Records a frame, in milliseconds. Does not allocate: a frame beyond the capacity is only counted.
+    /// Records a frame, in milliseconds. Does not allocate: a frame beyond the capacity is left out.
     pub fn push(&mut self, frame_ms: Split, time: FrameTime) {
         if self.frames_ms.len() < self.frames_ms.capacity().min(self.times.capacity()) {
             self.frames_ms.push(frame_ms);
             self.times.push(time);
-        } else {
-            self.dropped += 1;
         }
     }
 
@@ -71,16 +68,10 @@ impl FrameLog {
         self.frames_ms.is_empty()
     }
 
-    /// Frames that came when the log was full.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
     /// Forgets all frames, at the end of the warm-up.
     pub fn clear(&mut self) {
         self.frames_ms.clear();
         self.times.clear();
-        self.dropped = 0;
     }
 
     /// Percentiles and means; all zero for an empty log. `tick_ms` is the time between planned instants.
@@ -95,7 +86,11 @@ impl FrameLog {
         FrameProfile {
             frame_ms: percentiles(&work),
             after_plan_ms: percentiles(&self.after_plan(tick_ms)),
-            frames_at: PERCENTILES.iter().map(|&(name, share)| frame_at(name, share, &sorted)).collect(),
+            frames_at: PERCENTILES
+                .iter()
+                .filter(|(_, share)| carries(*share, sorted.len()))
+                .map(|&(name, share)| frame_at(name, share, &sorted))
+                .collect(),
             mean_ms,
         }
     }
@@ -189,7 +184,19 @@ fn percentiles(sorted: &[f64]) -> FrameMs {
     }
     let at = |share: f64| sorted[rank(share, sorted.len())];
     let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
-    FrameMs { mean, p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0) }
+    FrameMs {
+        mean,
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        p999: carries(0.999, sorted.len()).then(|| at(0.999)),
+        max: at(1.0),
+    }
+}
+
+/// Whether so many values tell anything of a percentile: of fewer than a thousand, 99.9 % would be the maximum.
+fn carries(share: f64, len: usize) -> bool {
+    share != 0.999 || len >= 1_000
 }
 
 /// Index of the smallest of `len` sorted values that is not below `share` of them.
@@ -234,7 +241,10 @@ mod tests {
     fn percentiles_are_those_of_the_frames() {
         let profile = log(1000).profile(33.0);
         let frame = profile.frame_ms;
-        assert_eq!((frame.p50, frame.p90, frame.p99, frame.p999, frame.max), (500.0, 900.0, 990.0, 999.0, 1000.0));
+        assert_eq!(
+            (frame.p50, frame.p90, frame.p99, frame.p999, frame.max),
+            (500.0, 900.0, 990.0, Some(999.0), 1000.0)
+        );
         assert!((frame.mean - 500.5).abs() < 1e-6);
         assert!((profile.mean_ms.other - 500.5 * 0.25).abs() < 1e-6);
     }
@@ -279,17 +289,17 @@ mod tests {
 
     #[test]
     fn one_frame_is_every_percentile() {
-        let frame = log(1).profile(33.0).frame_ms;
-        assert_eq!((frame.p50, frame.p999, frame.max), (1.0, 1.0, 1.0));
+        let profile = log(1).profile(33.0);
+        assert_eq!((profile.frame_ms.p50, profile.frame_ms.p99, profile.frame_ms.max), (1.0, 1.0, 1.0));
         assert_eq!(FrameLog::with_capacity(0).profile(33.0), FrameProfile::default());
     }
 
     #[test]
-    fn a_full_log_counts_what_it_drops_and_does_not_grow() {
+    fn a_full_log_does_not_grow() {
         let mut log = FrameLog::with_capacity(4);
         let room = log.frames_ms.capacity();
         (0..room + 3).for_each(|_| log.push(Split::default(), FrameTime::default()));
-        assert_eq!((log.len(), log.dropped(), log.frames_ms.capacity()), (room, 3, room));
+        assert_eq!((log.len(), log.frames_ms.capacity()), (room, room));
     }
 
     #[test]
@@ -301,6 +311,13 @@ mod tests {
         assert_eq!(series.send.len(), series.time_s.len());
         assert_eq!(series.total.iter().copied().fold(0.0, f64::max), 10_001.0);
         assert!(series.time_s.is_sorted());
+    }
+
+    #[test]
+    fn too_few_frames_have_no_percentile_that_would_be_their_maximum() {
+        let profile = log(999).profile(33.0);
+        assert_eq!(profile.frame_ms.p999, None);
+        assert!(profile.frames_at.iter().all(|at| at.percentile != "p99.9"));
     }
 
     #[test]

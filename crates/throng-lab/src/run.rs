@@ -261,6 +261,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let count = self.options.allocations;
         let before = count.map(|count| count());
         self.host.wait();
+        let tick = self.host.server().current_tick();
+        self.truth.note_tick(tick, clock::now()).context("cannot write the time of a tick")?;
         let (tick, began) = timed(clock::now, || self.host.tick());
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);

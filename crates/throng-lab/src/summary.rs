@@ -188,8 +188,8 @@ pub struct FrameMs {
     pub p90: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
+    /// 99.9th percentile; `null` with fewer than 1,000 frames.
+    pub p999: Option<f64>,
     /// Longest.
     pub max: f64,
 }
@@ -559,6 +559,13 @@ impl Split {
     }
 }
 
+impl RunSummary {
+    /// Stated targets that the run has measured and missed. A valid run can miss targets: its figures are right, and bad.
+    pub fn missed_targets(&self) -> usize {
+        self.targets.iter().filter(|target| target.met == Some(false)).count()
+    }
+}
+
 impl SendOnLoopback {
     fn of_format_2() -> SendOnLoopback {
         SendOnLoopback::unknown("an older program did not measure it")
@@ -596,7 +603,12 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     let bots = &run.bots;
     unless(
         !bots.saturated,
-        format!("the bots were overloaded ({:.2} of {} cores)", bots.cpu_cores, bots.cores_available),
+        format!(
+            "the bots were overloaded: inputs were late by {:.1} ms (p99), with {:.2} of {} cores",
+            bots.input_delay_p99_ms.unwrap_or(0.0),
+            bots.cpu_cores,
+            bots.cores_available
+        ),
     );
     unless(
         bots.inputs_sent_ratio >= INPUTS_SENT_MIN,

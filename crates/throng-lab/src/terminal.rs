@@ -53,7 +53,8 @@ fn headline(run: &RunSummary) -> String {
 
 fn frame(run: &RunSummary) -> String {
     let ms = &run.server.frame_ms;
-    let [p50, p90, p99, p999, max] = [ms.p50, ms.p90, ms.p99, ms.p999, ms.max].map(figure);
+    let [p50, p90, p99, max] = [ms.p50, ms.p90, ms.p99, ms.max].map(figure);
+    let p999 = optional(ms.p999);
     let tick = figure(run.server.tick_ms);
     format!("p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p999}  max {max} ms of a {tick} ms tick")
 }
@@ -203,7 +204,10 @@ fn targets(targets: &[Target]) -> String {
 
 fn verdict(run: &RunSummary) -> String {
     if run.valid {
-        return "\nvalid run\n".to_owned();
+        return match run.missed_targets() {
+            0 => "\nvalid run\n".to_owned(),
+            missed => format!("\nvalid run; it misses {missed} of {} targets\n", run.targets.len()),
+        };
     }
     let mut reasons = run.invalid_reasons.clone();
     let more = reasons.len().saturating_sub(3);
@@ -309,6 +313,9 @@ mod tests {
         assert!(!text.contains("NaN"));
         let run = RunSummary { valid: true, invalid_reasons: vec![], ..RunSummary::example() };
         assert!(table(&run, None).ends_with("valid run\n"));
+        let mut slow = RunSummary { valid: true, invalid_reasons: vec![], ..RunSummary::example() };
+        slow.targets[1].met = Some(false);
+        assert!(table(&slow, None).ends_with("valid run; it misses 1 of 6 targets\n"));
     }
 
     #[test]

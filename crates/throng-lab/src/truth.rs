@@ -1,11 +1,13 @@
 //! The server's truth, for the bots to compare with: a file in memory, written beside the server's work.
 //!
 //! ```text
-//! header   [version: u64][place of the newest snapshot: u64]
+//! header   [version: u64][place of the newest snapshot: u64][ticks begun: u64]
+//! ticks    the last TICKS, each at its number modulo TICKS: [tick + 1: u64][time of its beginning in µs: u64]
 //! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][count: u32][final: u32]
 //!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 9 x u32]
 //! ```
 //!
+//! A tick is written before its packets are sent, so that whoever has them finds it here.
 //! The version is written before and after: a reader that finds the same in header and place has a whole snapshot.
 
 use std::fs::File;
@@ -23,6 +25,12 @@ pub(crate) const WORDS: usize = 9;
 const ENTRY_BYTES: usize = 16 + WORDS * 4;
 const HEAD_BYTES: usize = 32;
 const NO_OWNER: u32 = u32::MAX;
+const HEADER_BYTES: u64 = 24;
+const BEGUN_AT: u64 = 16;
+const TICK_BYTES: u64 = 16;
+/// Ticks whose time is kept.
+pub(crate) const TICKS: u64 = 512;
+const PLACES_AT: u64 = HEADER_BYTES + TICKS * TICK_BYTES;
 
 /// One object at the moment of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +106,15 @@ impl TruthWriter {
         &self.path
     }
 
+    /// Writes when a tick begins. To be called before its packets are sent.
+    pub(crate) fn note_tick(&mut self, tick: Tick, time: Time) -> io::Result<()> {
+        let mut entry = [0; TICK_BYTES as usize];
+        entry[..8].copy_from_slice(&(tick.0 + 1).to_le_bytes());
+        entry[8..].copy_from_slice(&time.0.to_le_bytes());
+        self.file.write_all_at(&entry, HEADER_BYTES + tick.0 % TICKS * TICK_BYTES)?;
+        self.file.write_all_at(&(tick.0 + 1).to_le_bytes(), BEGUN_AT)
+    }
+
     /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last.
     pub(crate) fn write(
         &mut self,
@@ -128,10 +145,10 @@ impl TruthWriter {
         self.bytes[24..28].copy_from_slice(&count.to_le_bytes());
         self.bytes[28..32].copy_from_slice(&u32::from(is_final).to_le_bytes());
         let place = self.version % 2;
-        self.file.write_all_at(&self.bytes, 16 + place * self.place_bytes)?;
+        self.file.write_all_at(&self.bytes, PLACES_AT + place * self.place_bytes)?;
         let mut header = [0; 16];
         header[..8].copy_from_slice(&self.version.to_le_bytes());
-        header[8..].copy_from_slice(&(16 + place * self.place_bytes).to_le_bytes());
+        header[8..].copy_from_slice(&(PLACES_AT + place * self.place_bytes).to_le_bytes());
         self.file.write_all_at(&header, 0)
     }
 }
@@ -149,11 +166,30 @@ pub(crate) struct TruthReader {
     file: File,
     bytes: Vec<u8>,
     newest: Snapshot,
+    /// Ticks that were read, and all before them.
+    ticks_read: u64,
 }
 
 impl TruthReader {
     pub(crate) fn open(path: &Path) -> io::Result<TruthReader> {
-        Ok(TruthReader { file: File::open(path)?, bytes: Vec::new(), newest: Snapshot::default() })
+        Ok(TruthReader { file: File::open(path)?, bytes: Vec::new(), newest: Snapshot::default(), ticks_read: 0 })
+    }
+
+    /// The ticks that have begun since the last call, oldest first, as far as they are still in the file.
+    pub(crate) fn poll_ticks(&mut self, mut each: impl FnMut(Tick, Time)) {
+        let mut begun = [0; 8];
+        if self.file.read_exact_at(&mut begun, BEGUN_AT).is_err() {
+            return;
+        }
+        let begun = long(&begun);
+        for tick in self.ticks_read.max(begun.saturating_sub(TICKS))..begun {
+            let mut entry = [0; TICK_BYTES as usize];
+            let at = HEADER_BYTES + tick % TICKS * TICK_BYTES;
+            if self.file.read_exact_at(&mut entry, at).is_ok() && long(&entry[..8]) == tick + 1 {
+                each(Tick(tick), Time(long(&entry[8..])));
+            }
+        }
+        self.ticks_read = begun;
     }
 
     /// The newest snapshot, if it is newer than the last that was returned.
@@ -195,4 +231,36 @@ fn word(bytes: &[u8]) -> u32 {
 
 fn long(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tick_and_every_snapshot_is_read_as_it_was_written() {
+        let mut writer = TruthWriter::create(2).unwrap();
+        let mut reader = TruthReader::open(writer.path()).unwrap();
+        let read = |reader: &mut TruthReader| {
+            let mut ticks = Vec::new();
+            reader.poll_ticks(|tick, time| ticks.push((tick.0, time.0)));
+            ticks
+        };
+        assert!(read(&mut reader).is_empty() && reader.poll().is_none());
+        writer.note_tick(Tick(5), Time(50)).unwrap();
+        writer.note_tick(Tick(6), Time(75)).unwrap();
+        // Of the ticks before the first, nothing was written.
+        assert_eq!(read(&mut reader), [(5, 50), (6, 75)]);
+        assert!(read(&mut reader).is_empty());
+        let object =
+            |index| TrueObject { id: ObjectId { index, generation: 1 }, owner: None, kind: 2, words: [index; 9] };
+        writer.write((Tick(6), Time(75)), false, [object(1), object(2), object(3)].into_iter()).unwrap();
+        let snapshot = reader.poll().unwrap();
+        assert_eq!((snapshot.tick, snapshot.time, snapshot.is_final), (Tick(6), Time(75), false));
+        assert_eq!(snapshot.objects, [object(1), object(2)], "there is room for two");
+        assert!(reader.poll().is_none());
+        (7..7 + 3 * TICKS).for_each(|tick| writer.note_tick(Tick(tick), Time(tick * 10)).unwrap());
+        let ticks = read(&mut reader);
+        assert_eq!((ticks.len() as u64, ticks[0]), (TICKS, (7 + 2 * TICKS, 10 * (7 + 2 * TICKS))));
+    }
 }

@@ -14,7 +14,7 @@ use crate::neighbours::NeighbourLog;
 use crate::pulse::RemoteClock;
 use crate::scenario::{NetPreset, Scenario};
 use crate::summary::{Known, Neighbours};
-use crate::truth::{Snapshot, TrueObject, TruthReader};
+use crate::truth::{self, Snapshot, TrueObject, TruthReader};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
@@ -23,7 +23,7 @@ const NEARBY_M: f64 = 40.0;
 /// How long to wait for the server's final state.
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Ticks whose time is remembered.
-const TICK_TIMES: usize = 512;
+const TICK_TIMES: usize = truth::TICKS as usize;
 
 /// The decoder of a bot.
 pub(super) struct Eyes<'a, D> {
@@ -53,7 +53,7 @@ pub(super) struct Witness {
     snapshot: Snapshot,
     /// By object index, where in the snapshot it lies.
     places: Vec<u32>,
-    /// When the ticks of the last snapshots were, oldest first.
+    /// When the last ticks began, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
     /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
     next_looks: Vec<Time>,
@@ -175,32 +175,41 @@ impl Witness {
     }
 
     fn take_snapshot(&mut self) {
-        if let Some(snapshot) = self.truth.as_mut().and_then(TruthReader::poll).cloned() {
-            self.tell(&snapshot);
+        let mut ticks = Vec::new();
+        let Some(truth) = &mut self.truth else { return };
+        truth.poll_ticks(|tick, time| ticks.push((tick, time)));
+        let snapshot = truth.poll().cloned();
+        ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
+        snapshot.iter().for_each(|snapshot| self.tell(snapshot));
+    }
+
+    /// Learns when a tick began.
+    fn note_tick(&mut self, tick: Tick, time: Time) {
+        if self.tick_times.len() == TICK_TIMES {
+            self.tick_times.pop_front();
         }
+        self.tick_times.push_back((tick, time));
     }
 
     /// Reads new snapshots of the truth.
     fn tell(&mut self, snapshot: &Snapshot) {
-        if self.tick_times.len() == TICK_TIMES {
-            self.tick_times.pop_front();
-        }
-        self.tick_times.push_back((snapshot.tick, snapshot.time));
         self.snapshot.clone_from(snapshot);
         self.index();
     }
 
-    /// When a tick was, as far as the snapshots tell.
+    /// When a tick began.
     fn time_of(&self, tick: Tick) -> Option<f64> {
-        let after = self.tick_times.partition_point(|&(known, _)| !known.is_newer_than(tick));
-        let (from, time) = *self.tick_times.get(after.checked_sub(1)?)?;
-        let ticks = f64::from(tick.since(from));
-        let tick_us = match self.tick_times.get(after) {
-            Some(&(to, until)) => until.micros_since(time) as f64 / f64::from(to.since(from).max(1)),
-            // The tick is newer than the last snapshot: assume that the server keeps its rate.
-            None => self.tick_interval_us,
-        };
-        Some(time.0 as f64 + ticks * tick_us)
+        let place = self.tick_times.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
+        Some(self.tick_times[place].1.0 as f64)
+    }
+
+    /// How far the world has moved on since the snapshot, in seconds of the world: those of a server that misses ticks are
+    /// longer than seconds of the clock.
+    fn world_seconds_since_snapshot(&self, now: Time) -> f64 {
+        let (tick, time) = self.tick_times.back().copied().unwrap_or((self.snapshot.tick, self.snapshot.time));
+        let steps = f64::from(tick.since(self.snapshot.tick));
+        let step = (now.micros_since(time) as f64 / self.tick_interval_us).min(1.0);
+        (steps + step) * self.tick_interval_us / 1e6
     }
 
     /// Waits for the server's final state, and counts the differences.
@@ -293,7 +302,7 @@ impl Witness {
         let (Some(replica), Some(connection)) = (eyes.replica, eyes.connection) else { return };
         let is_own = |object: &&TrueObject| object.owner == Some(connection);
         let Some(own) = self.snapshot.objects.iter().find(is_own) else { return };
-        let since_s = now.since(self.snapshot.time).as_secs_f64();
+        let since_s = self.world_seconds_since_snapshot(now);
         let here = own.position_after(since_s);
         self.known.saturating_record(replica.count() as u64);
         for object in replica.views() {

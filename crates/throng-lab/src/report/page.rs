@@ -32,6 +32,7 @@ pub fn render(summary: &RunSummary) -> Result<String, minijinja::Error> {
         run => Value::from(Serde(summary)),
         frame_bars => frame_bars(summary),
         subsystems => summary.server.us_per_connection.parts().map(|(part, _)| part.name()).collect::<Vec<_>>(),
+        missed_targets => summary.missed_targets(),
         connection_bar => connection_bar(&summary.server.us_per_connection),
         byte_bars => byte_bars(summary),
         age_bars => band_bars(summary, "ms", |band| band.age_ms),

@@ -102,6 +102,10 @@ struct World {
     heard: Vec<(ConnectionId, Option<(u32, Time)>)>,
     /// When each tick began.
     began: HashMap<Tick, Time>,
+    /// Ticks between two snapshots of the truth.
+    snapshot_ticks: u64,
+    /// Length of a tick, in microseconds.
+    tick_us: u64,
     /// Of clients on another machine.
     skew: Option<Skew>,
     /// The truth of this object is one bit off.
@@ -151,7 +155,18 @@ impl World {
         });
         let seats = seats.collect();
         let (characters, heard, began) = (Vec::new(), Vec::new(), HashMap::new());
-        World { server, seats, characters, heard, began, skew, wrong: None, now: start }
+        World {
+            server,
+            seats,
+            characters,
+            heard,
+            began,
+            skew,
+            snapshot_ticks: 1,
+            tick_us: TICK_US,
+            wrong: None,
+            now: start,
+        }
     }
 
     /// A tick, then looks until the next one.
@@ -191,11 +206,14 @@ impl World {
         });
         let snapshot = Snapshot { tick, time: began, objects: truth.collect(), ..Snapshot::default() };
         if self.skew.is_none() {
-            self.seats.iter_mut().for_each(|seat| seat.witness.tell(&snapshot));
+            self.seats.iter_mut().for_each(|seat| seat.witness.note_tick(tick, began));
+            if tick.0.is_multiple_of(self.snapshot_ticks) {
+                self.seats.iter_mut().for_each(|seat| seat.witness.tell(&snapshot));
+            }
         }
         let mut look = 0;
-        while self.now.micros_since(began) < TICK_US {
-            self.now = Time(self.now.0 + LOOK_US).min(Time(began.0 + TICK_US));
+        while self.now.micros_since(began) < self.tick_us {
+            self.now = Time(self.now.0 + LOOK_US).min(Time(began.0 + self.tick_us));
             let now = self.skew.map_or(self.now, |skew| skew.bots_time(self.now));
             look += 1;
             let mut pulses = Vec::new();
@@ -256,7 +274,11 @@ impl World {
     }
 
     fn play_apart(slow: &[usize], skew: Option<Skew>) -> World {
-        let mut world = World::new(slow, skew);
+        World::new(slow, skew).played()
+    }
+
+    fn played(self) -> World {
+        let mut world = self;
         for _ in 0..60 {
             world.step();
         }
@@ -333,6 +355,22 @@ fn ages_on_another_machine_are_told_with_an_error_that_contains_the_truth() {
             );
             assert_eq!(figures.position_error_m, crate::summary::Spread::default());
         }
+    }
+}
+
+#[test]
+fn a_server_that_is_too_slow_has_states_as_old_as_its_ticks_are_long_and_no_false_position_errors() {
+    let mut world = World::new(&[], None);
+    // Three times as long as planned: the world plays at a third of its speed, and snapshots are rare.
+    (world.tick_us, world.snapshot_ticks) = (3 * TICK_US, 10);
+    for (number, seat) in world.played().seats.iter().enumerate() {
+        let near = seat.witness.figures().near;
+        let age_ms = near.age_ms.p50.expect("there are neighbours");
+        // About 30 looks, at any moment of a tick of 100 ms.
+        assert!((35.0..65.0).contains(&age_ms), "seat {number}: {age_ms} ms");
+        // The characters walk 6 cm in a tick.
+        let error_m = near.position_error_m.p99.expect("there are neighbours");
+        assert!(error_m < 0.12, "seat {number}: {error_m} m");
     }
 }
 
