@@ -18,7 +18,7 @@ fn near_packets() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 4_096, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(4_096))]
 
     #[test]
     fn packets_are_read_as_protobuf_has_it(input in near_packets()) {
@@ -37,7 +37,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(512))]
 
     #[test]
     fn frames_are_read_in_any_pieces(input in prop::collection::vec(any::<u8>(), 0..400)) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::choices;
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2_048, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(2_048))]
 
     #[test]
     fn any_bytes_are_read_as_recordings(input in prop::collection::vec(any::<u8>(), 0..300)) {

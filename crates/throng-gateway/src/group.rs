@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn groups_are_what_slow_sets_are() {
-        for seed in 0..200 {
+        throng_seeds::for_seeds(200, |seed| {
             let mut rng = fastrand::Rng::with_seed(seed);
             let (mut groups, mut slow) = (EntityGroups::default(), Slow::default());
             for step in 0..60 {
@@ -371,6 +371,6 @@ mod tests {
                     assert_eq!(found, expected, "seed {seed}, step {step}, entity {entity}");
                 }
             }
-        }
+        });
     }
 }

@@ -308,7 +308,7 @@ fn tokens_are_bounded_and_the_refusal_is_answered() {
 
 #[test]
 fn no_bytes_from_anybody_end_the_gateway() {
-    for seed in 0..40 {
+    throng_seeds::for_seeds(40, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-clientrights=create,write,own-global,entity"];
         let grid = crate::stage::grid_file((4, 4), (2, 1));
@@ -337,7 +337,7 @@ fn no_bytes_from_anybody_end_the_gateway() {
         // A new connection is served.
         let client = stage.client();
         assert!(client.id > 0, "seed {seed}");
-    }
+    });
 }
 
 /// Sometimes noise, sometimes what looks like a message: small fields with numbers, strings and messages.

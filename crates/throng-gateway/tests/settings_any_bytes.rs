@@ -144,7 +144,7 @@ fn query() -> impl Strategy<Value = SpatialInterestQuery> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(throng_seeds::cases(2_000))]
 
     #[test]
     fn headers_of_proxies_of_any_bytes_are_read_or_refused(input in vec(any::<u8>(), 0..400)) {

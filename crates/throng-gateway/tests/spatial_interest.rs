@@ -321,7 +321,7 @@ fn eighths(range: std::ops::Range<i32>) -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(throng_seeds::cases(600))]
 
     #[test]
     fn the_quick_answer_is_the_slow_one(

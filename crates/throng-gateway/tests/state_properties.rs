@@ -158,22 +158,22 @@ fn run(seed: u64, replaces: bool) {
 
 #[test]
 fn every_subscriber_ends_with_the_state_of_the_owner() {
-    for seed in 0..400 {
+    throng_seeds::for_seeds(400, |seed| {
         run(seed, false);
-    }
+    });
 }
 
 #[test]
 fn every_subscriber_ends_with_the_state_of_the_owner_where_entries_are_replaced() {
-    for seed in 0..400 {
+    throng_seeds::for_seeds(400, |seed| {
         run(seed, true);
-    }
+    });
 }
 
 #[test]
 fn cutting_out_a_writer_is_the_same_as_not_encoding_it() {
     let mut cut_out = 0;
-    for seed in 0..200 {
+    throng_seeds::for_seeds(200, |seed| {
         let mut rng = Rng::with_seed(seed);
         let mut state = world(removable());
         for tick in 1..40 {
@@ -198,14 +198,14 @@ fn cutting_out_a_writer_is_the_same_as_not_encoding_it() {
             }
             assert_same(&actual.message, &expected.message, &format!("seed {seed}, writer {writer}, since {since:?}"));
         }
-    }
-    assert!(cut_out > 50, "only {cut_out} writers could be cut out");
+    });
+    assert!(cut_out > 50 || throng_seeds::is_replay(), "only {cut_out} writers could be cut out");
 }
 
 #[test]
 fn a_state_without_a_schema_parses_as_the_one_with_a_schema() {
     let mix = Mix { removals: false, oneofs: false, ambiguous: false };
-    for seed in 0..200 {
+    throng_seeds::for_seeds(200, |seed| {
         let mut rng = Rng::with_seed(seed);
         let limits = StateLimits { verbatim_occurrences: 500, ..StateLimits::default() };
         let mut state = DataState::new(None, &url("World"), MergeOptions::default(), limits, Tick(0));
@@ -225,7 +225,7 @@ fn a_state_without_a_schema_parses_as_the_one_with_a_schema() {
         }
         assert_same(&subscriber.message, &owner.message, &format!("seed {seed}: by deltas"));
         assert_same(&full(&state, "World", 60_000), &owner.message, &format!("seed {seed}: at once"));
-    }
+    });
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn any_bytes_are_merged_or_refused_and_a_refusal_changes_nothing() {
     // Containers that grow, and what a state takes without content.
     let most_bytes = limits.state_bytes / 4 * 5 + 2_048;
     let mut refused = 0;
-    for seed in 0..300 {
+    throng_seeds::for_seeds(300, |seed| {
         let mut rng = Rng::with_seed(seed);
         let mut with_schema = world_within(removable(), limits);
         let mut without = DataState::new(None, &url("World"), removable(), limits, Tick(0));
@@ -280,6 +280,6 @@ fn any_bytes_are_merged_or_refused_and_a_refusal_changes_nothing() {
         let mut same = Vec::new();
         again.write_full(&mut same);
         assert_eq!(whole.len(), same.len(), "seed {seed}");
-    }
-    assert!(refused > 1_000, "only {refused} refusals");
+    });
+    assert!(refused > 1_000 || throng_seeds::is_replay(), "only {refused} refusals");
 }

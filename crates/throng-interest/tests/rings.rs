@@ -2,7 +2,6 @@
 
 use crate::support::Ledger;
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use std::collections::{BTreeMap, BTreeSet};
 use throng_interest::{CellId, Grid, Ring, RingInterest, RingOptions, Rings, Scratch, Viewer};
 
@@ -116,14 +115,8 @@ fn by_definition(
     all
 }
 
-/// A failing seed is kept beside this file, and tried first from then on.
-fn config() -> ProptestConfig {
-    let failure_persistence = Some(Box::new(FileFailurePersistence::WithSource("regressions")) as _);
-    ProptestConfig { failure_persistence, ..ProptestConfig::default() }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(throng_seeds::cases(256))]
 
     #[test]
     fn a_viewer_holds_what_the_definition_says(setup in setups(), walk in walks()) {

@@ -2,7 +2,6 @@
 
 use crate::support::Ledger;
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use std::collections::BTreeMap;
 use throng_interest::{
     CellId, Grid, MAX_SHAPE_CELLS, Ring, RingInterest, RingOptions, Rings, Scratch, Shape, ShapeError, Sources, Viewer,
@@ -83,14 +82,8 @@ fn grids() -> impl Strategy<Value = Grid> {
     (5.0..20.0f64, 5.0..20.0f64, height).prop_map(|(x, y, z)| Grid::new([x, y, z]).unwrap())
 }
 
-/// A failing seed is kept beside this file, and tried first from then on.
-fn config() -> ProptestConfig {
-    let failure_persistence = Some(Box::new(FileFailurePersistence::WithSource("regressions")) as _);
-    ProptestConfig { failure_persistence, ..ProptestConfig::default() }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(throng_seeds::cases(256))]
 
     #[test]
     fn no_point_of_a_shape_lies_in_a_cell_that_was_not_visited(

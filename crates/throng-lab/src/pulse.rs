@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_stated_error_contains_the_truth_with_offset_drift_and_unequal_ways() {
-        for seed in 0..20 {
+        throng_seeds::for_seeds(20, |seed| {
             for offset_us in [0.0, 7_500_000_000.0, -400_000_000.0] {
                 for drift in [0.0, 50e-6, -50e-6] {
                     for ways_us in [[40, 40], [20_000, 1_000], [500, 30_000]] {
@@ -244,7 +244,7 @@ mod tests {
                     }
                 }
             }
-        }
+        });
     }
 
     #[test]

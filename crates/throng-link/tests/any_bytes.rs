@@ -12,7 +12,7 @@ mod token;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(512))]
 
     #[test]
     fn a_token_is_refused_or_reads_the_same_again(input in prop::collection::vec(any::<u8>(), 0..1200)) {

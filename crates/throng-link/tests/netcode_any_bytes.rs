@@ -44,7 +44,7 @@ fn genuine_packets() -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(256))]
 
     #[test]
     fn any_bytes_are_read_as_a_token_or_refused(bytes in proptest::collection::vec(any::<u8>(), CONNECT_TOKEN_LEN)) {

@@ -102,7 +102,7 @@ fn sealers_and_openers_may_move_to_worker_threads() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(256))]
 
     #[test]
     fn payloads_survive_and_a_changed_bit_anywhere_does_not(

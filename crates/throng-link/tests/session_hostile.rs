@@ -191,6 +191,8 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(throng_seeds::cases(256))]
+
     #[test]
     fn any_payloads_leave_a_session_that_works(
         payloads in prop::collection::vec((payload(), 0u64..40, 0u64..200), 0..60),

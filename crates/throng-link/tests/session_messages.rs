@@ -28,8 +28,7 @@ fn received(pair: &Pair, end: usize, lane: LaneId) -> Vec<&[u8]> {
 
 #[test]
 fn reliable_messages_arrive_exactly_once_through_a_storm() {
-    for seed in 0..12 {
-        println!("seed {seed}");
+    throng_seeds::for_seeds(12, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = SessionOptions { first_message: u32::MAX - 20, ..fast() };
         let mut pair = Pair::starting_at(seed, options, STORM, 65_500);
@@ -62,13 +61,12 @@ fn reliable_messages_arrive_exactly_once_through_a_storm() {
             assert!(got == expected, "seed {seed}: unordered messages differ");
         }
         pair.settle();
-    }
+    });
 }
 
 #[test]
 fn unreliable_messages_arrive_at_most_once() {
-    for seed in 0..10 {
-        println!("seed {seed}");
+    throng_seeds::for_seeds(10, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = SessionOptions { first_message: u32::MAX - 20, ..fast() };
         let mut pair = Pair::new(seed, options, STORM);
@@ -88,7 +86,7 @@ fn unreliable_messages_arrive_at_most_once() {
         assert!(seen.len() > 500, "seed {seed}: only {} of 1000 came", seen.len());
         let counters = pair.ends[SERVER].session.statistics().counters;
         assert!(counters.reassemblies_expired + counters.reassemblies_evicted > 0, "seed {seed}: no part was lost");
-    }
+    });
 }
 
 #[test]

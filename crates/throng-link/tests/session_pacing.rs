@@ -38,11 +38,11 @@ fn a_loopback_is_not_throttled() {
 #[test]
 fn the_loss_of_a_radio_link_does_not_throttle() {
     for loss_percent in [1, 5] {
-        for seed in 0..5 {
+        throng_seeds::for_seeds(5, |seed| {
             let mut pair = Pair::new(seed, limited_to(64_000), Link { delay_ms: 40, loss_percent, ..Link::default() });
             let sent = sent_per_s(&mut pair, 5, 65);
             assert!(sent > 52_000, "seed {seed}: {sent} bytes per second at {loss_percent} % loss");
-        }
+        });
     }
 }
 

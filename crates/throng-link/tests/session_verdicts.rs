@@ -13,8 +13,7 @@ fn count(pair: &Pair, end: usize, delivery: Delivery) -> usize {
 
 #[test]
 fn every_packet_gets_its_verdict_through_a_storm() {
-    for seed in 0..20 {
-        println!("seed {seed}");
+    throng_seeds::for_seeds(20, |seed| {
         let link = Link { delay_ms: 30, jitter_ms: 50, loss_percent: 30, duplicate_percent: 20, ..Link::default() };
         let mut pair = Pair::starting_at(seed, SessionOptions::default(), link, 65_536 * 3 - 100);
         pair.ends[SERVER].offered_bytes = 2000;
@@ -31,13 +30,13 @@ fn every_packet_gets_its_verdict_through_a_storm() {
         }
         let (delivered, lost) = (count(&pair, SERVER, Delivery::Delivered), count(&pair, SERVER, Delivery::Lost));
         assert!(lost > delivered / 10 && delivered > lost / 2, "seed {seed}: {delivered} delivered, {lost} lost");
-    }
+    });
 }
 
 #[test]
 fn nothing_is_lost_on_a_good_link_even_when_it_reorders_within_a_burst() {
     let link = Link { delay_ms: 20, jitter_ms: 3, ..Link::default() };
-    for seed in 0..20 {
+    throng_seeds::for_seeds(20, |seed| {
         let options = SessionOptions { rate_bytes_per_s: 1_000_000, ..SessionOptions::default() };
         let mut pair = Pair::new(seed, options, link);
         pair.ends[SERVER].offered_bytes = 2500;
@@ -47,7 +46,7 @@ fn nothing_is_lost_on_a_good_link_even_when_it_reorders_within_a_burst() {
         assert_eq!(counters.packets_lost, counters.packets_spurious, "seed {seed}");
         assert!(counters.packets_spurious <= 2, "seed {seed}: {counters:?}");
         assert!(counters.packets_delivered > 2000, "seed {seed}: {counters:?}");
-    }
+    });
 }
 
 #[test]

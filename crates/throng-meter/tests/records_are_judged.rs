@@ -62,7 +62,7 @@ fn a_history_has_a_size_within_its_limits() {
 
 #[test]
 fn percentiles_match_a_sorted_list_to_three_digits() {
-    for seed in 0..50 {
+    throng_seeds::for_seeds(50, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut values: Vec<u64> = (0..random.usize(1..2_000)).map(|_| any_size(&mut random, 39)).collect();
         let figures = Percentiles::of(&values);
@@ -74,7 +74,7 @@ fn percentiles_match_a_sorted_list_to_three_digits() {
         assert_eq!((figures.count, figures.max), (values.len() as u64, values[values.len() - 1]), "seed {seed}");
         let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
         assert!((figures.mean - mean).abs() <= mean * 1e-12, "seed {seed}");
-    }
+    });
     assert_eq!(Percentiles::of(&[]), Percentiles::default());
 }
 

@@ -18,7 +18,7 @@ fn any_size(random: &mut fastrand::Rng, bits: u32) -> u64 {
 
 #[test]
 fn random_ticks_add_up_exactly() {
-    for seed in 0..2_000 {
+    throng_seeds::for_seeds(2_000, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut meter = TickMeter::new();
         let mut now_ns = random.u64(..1 << 40);
@@ -43,7 +43,7 @@ fn random_ticks_add_up_exactly() {
         assert_eq!(record.total_ns, now_ns - start_ns, "seed {seed}");
         assert_eq!(sum(&record), record.total_ns, "seed {seed}: {record:?}");
         assert_eq!((record.tick, record.end_ns()), (9, now_ns), "seed {seed}");
-    }
+    });
 }
 
 #[test]

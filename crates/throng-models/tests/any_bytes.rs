@@ -3,16 +3,14 @@
 use throng::replica::ClientOptions;
 use throng::{Decoder, Tick};
 use throng_models::RecordDecoder;
-use throng_testkit::for_seeds;
-
-const COMMAND: &str = "cargo test -p throng-models --test any_bytes";
+use throng_seeds::for_seeds;
 
 #[test]
 fn any_bytes_are_taken_or_refused_within_the_limit_of_objects() {
     let (mut taken, mut refused) = (0, 0);
     let schema = throng_testkit::schema();
     let options = ClientOptions { objects: 8, ..ClientOptions::default() };
-    for_seeds(COMMAND, 300, |seed| {
+    for_seeds(300, |seed| {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut decoder = RecordDecoder::open(&schema, &[], options)?;
         for _ in 0..40 {
@@ -32,5 +30,8 @@ fn any_bytes_are_taken_or_refused_within_the_limit_of_objects() {
         }
         Ok(())
     });
-    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused: the bytes test nothing");
+    assert!(
+        taken > 100 && refused > 100 || throng_seeds::is_replay(),
+        "{taken} taken, {refused} refused: the bytes test nothing"
+    );
 }

@@ -1,7 +1,5 @@
 //! After any storm over any network, each client of an older model holds what the server holds for its audience: the
 //! storms are those of our own model.
-//!
-//! A failure names its seed: `THRONG_SEED=<seed> cargo test -p throng-models --test convergence` plays it again alone.
 
 use std::sync::Arc;
 
@@ -9,13 +7,11 @@ use crate::harness::storm::{Storm, StormOptions};
 use crate::harness::{Contender, World, WorldOptions};
 use throng::{Schema, ServerOptions, StartError, Tick};
 use throng_models::{Detection, Graph, Legacy, Scratch, SharedState, SharedStateOptions};
-use throng_testkit::for_seeds;
-
-const COMMAND: &str = "cargo test -p throng-models --test convergence";
+use throng_seeds::for_seeds;
 
 /// The same storms for one model: ordinary ones, those with little budget, and those across the wrap of the tick.
 fn weather<R: Contender>(model: impl Fn(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>) {
-    for_seeds(COMMAND, 60, |seed| {
+    for_seeds(60, |seed| {
         let mut options = WorldOptions::new(seed);
         let mut calm_ticks = 900;
         match seed % 3 {

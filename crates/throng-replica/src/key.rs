@@ -286,6 +286,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         #[test]
         fn cells_survive(grid: u8, cell: [i32; 3]) {
             let name = ChannelName::Cell { grid, cell };

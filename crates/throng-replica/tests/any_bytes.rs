@@ -14,7 +14,7 @@ use throng_replica::{ApplyError, ClientOptions, ReplicaClient, SegmentError};
 use throng_wire::{BitWriter, ObjectId, Tick};
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(512))]
 
     #[test]
     fn a_client_stands_any_packets(input in prop::collection::vec(any::<u8>(), 0..900)) {

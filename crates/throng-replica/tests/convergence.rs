@@ -1,19 +1,9 @@
 //! After any storm of changes, losses, duplicates and reordering, each client holds what the server holds for it.
-//!
-//! A failure names its seed: `THRONG_SEED=<seed> cargo test -p throng-replica --test convergence` plays it again alone.
 
 use crate::storm::{Storm, StormOptions};
 
 fn run_seeds(count: u64, options: impl Fn(u64) -> StormOptions) {
-    let seeds = match std::env::var("THRONG_SEED").ok().and_then(|seed| seed.parse::<u64>().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => 0..count * std::env::var("THRONG_SEED_FACTOR").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1),
-    };
-    for seed in seeds {
-        if let Err(difference) = Storm::new(seed, options(seed)).run() {
-            panic!("seed {seed}: {difference}\nplay it again with THRONG_SEED={seed}");
-        }
-    }
+    throng_seeds::for_seeds(count, |seed| Storm::new(seed, options(seed)).run());
 }
 
 #[test]

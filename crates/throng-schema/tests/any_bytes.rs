@@ -10,7 +10,7 @@ mod values;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1024, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(1024))]
 
     #[test]
     fn any_bytes_are_a_value_or_refused(input in prop::collection::vec(any::<u8>(), 0..200)) {

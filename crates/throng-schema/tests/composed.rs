@@ -238,7 +238,7 @@ fn pilgrims() -> impl Strategy<Value = Pilgrim> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(512))]
 
     #[test]
     fn what_was_written_is_read_onto_anything(written in pilgrims(), onto in pilgrims()) {

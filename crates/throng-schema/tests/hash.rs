@@ -235,6 +235,8 @@ fn names_of_a_peer_cannot_forge_lines() {
 }
 
 proptest! {
+    #![proptest_config(throng_seeds::cases(256))]
+
     #[test]
     fn any_bytes_are_a_summary_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100), count in 0u8..4) {
         let bytes = [&[count, 0], bytes.as_slice()].concat();

@@ -59,7 +59,7 @@ fn dot<const N: usize>(a: [f64; N], b: [f64; N]) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(throng_seeds::cases(2_000))]
 
     #[test]
     fn fixed_point_is_off_by_at_most_half_a_step((min, max, step) in any_fixed(), at in 0.0..=1.0f64) {

@@ -92,7 +92,7 @@ fn space_around(position: [i32; 3], bits: [u8; 3], at: [f64; 3]) -> Space {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(throng_seeds::cases(1_000))]
 
     #[test]
     fn what_is_encoded_is_decoded_in_any_space(

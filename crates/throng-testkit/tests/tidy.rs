@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
-const FLOORS: [(&str, &[&str]); 9] = [
+const FLOORS: [(&str, &[&str]); 10] = [
     ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest"]),
     ("core", &["throng-replica"]),
@@ -14,6 +14,7 @@ const FLOORS: [(&str, &[&str]); 9] = [
     ("top", &["throng-gateway", "throng-models"]),
     ("top", &["throng-lab"]),
     ("top", &["throng-cli"]),
+    ("dev", &["throng-seeds"]),
     ("dev", &["throng-testkit"]),
 ];
 
@@ -332,6 +333,56 @@ fn sentences_begin_with_their_subject() {
         for (line, paragraph) in paragraphs(&read(&file), is_source) {
             for sentence in inverted(&paragraph) {
                 faults.push(format!("{}:{line}: {sentence}", file.display()));
+            }
+        }
+    }
+    fail_if_any(faults);
+}
+
+/// The pairs of `file` and `test` in a text that names them as `` `crate/tests/file.rs` `test` ``.
+fn named_tests(text: &str) -> Vec<(&str, &str)> {
+    let code: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    code.windows(2).filter(|pair| pair[0].ends_with(".rs")).map(|pair| (pair[0], pair[1])).collect()
+}
+
+#[test]
+fn each_property_of_the_list_has_tests_that_exist() {
+    let page = read(&root().join("docs/correctness.md"));
+    let mut faults = Vec::new();
+    for number in 1..=30 {
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with(&format!("| R{number} |"))).collect();
+        let [row] = rows[..] else { panic!("docs/correctness.md has {} rows for R{number}", rows.len()) };
+        let tests = named_tests(row);
+        if tests.is_empty() {
+            faults.push(format!("R{number} names no test"));
+        }
+        for (file, test) in tests {
+            let path = root().join("crates").join(file);
+            let source = if path.exists() { read(&path) } else { String::new() };
+            let mut attributes =
+                source.split(&format!("fn {test}(")).next().unwrap_or_default().trim_end().lines().rev();
+            let is_test = source.contains(&format!("fn {test}("))
+                && attributes.find(|line| !line.starts_with("    //")).is_some_and(|line| line.trim() == "#[test]");
+            if !is_test {
+                faults.push(format!("R{number}: there is no test {test} in crates/{file}"));
+            }
+        }
+    }
+    fail_if_any(faults);
+}
+
+#[test]
+fn tests_with_random_input_take_their_seeds_from_one_place() {
+    let mut faults = Vec::new();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let text = read(&file);
+        let is_here = file.ends_with("tidy.rs");
+        for (number, line) in text.lines().enumerate().filter(|_| !is_here) {
+            let next = text.lines().nth(number + 1).unwrap_or_default();
+            let is_plain_loop = line.trim().starts_with("for seed in") && !file.ends_with("throng-seeds/src/lib.rs");
+            let is_unseeded = line.trim() == "proptest! {" && !next.contains("throng_seeds::cases(");
+            if is_plain_loop || is_unseeded || line.contains("fastrand::Rng::new()") {
+                faults.push(format!("{}:{}: use throng_seeds", file.display(), number + 1));
             }
         }
     }

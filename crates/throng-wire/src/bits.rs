@@ -279,6 +279,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         #[test]
         fn what_is_written_is_read(values in prop::collection::vec((any::<u64>(), 0u32..=64), 0..200)) {
             let mut bytes = vec![7];

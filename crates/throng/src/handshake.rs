@@ -314,6 +314,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         #[test]
         fn any_bytes_are_a_control_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let schema = Schema::builder().build().expect("no kinds");

@@ -1,6 +1,4 @@
 //! Long absences, names that are used again, and counters that come round.
-//!
-//! `THRONG_SEED=<seed> cargo test -p throng --test absence_and_wraps` replays a seed.
 
 use std::time::Duration;
 
@@ -8,9 +6,8 @@ use crate::harness::storm::{Storm, StormOptions};
 use crate::harness::{World, WorldOptions};
 use throng::net::{Condition, Reordering};
 use throng::{ChannelKey, ObjectId, Placement, ServerEvent, Tick};
-use throng_testkit::{Chat, Score, Steering, for_seeds};
-
-const COMMAND: &str = "cargo test -p throng --test absence_and_wraps";
+use throng_seeds::for_seeds;
+use throng_testkit::{Chat, Score, Steering};
 
 /// No connection times out, and the channels' memory is short: changes in the dark are long forgotten.
 fn patient(seed: u64) -> WorldOptions {
@@ -27,7 +24,7 @@ fn steady() -> StormOptions {
 
 #[test]
 fn a_client_that_heard_nothing_for_long_finds_back() {
-    for_seeds(COMMAND, 40, |seed| {
+    for_seeds(40, |seed| {
         let mut storm = Storm::new(patient(seed), steady());
         storm.world.connect_all();
         (0..60).for_each(|_| storm.stormy_tick());
@@ -53,7 +50,7 @@ fn a_client_that_heard_nothing_for_long_finds_back() {
 
 #[test]
 fn names_are_used_again_while_packets_about_their_former_owners_are_under_way() {
-    for_seeds(COMMAND, 40, |seed| {
+    for_seeds(40, |seed| {
         let mut options = patient(seed);
         options.server.replicator.retention_ticks = [2, 8, 32][seed as usize % 3];
         let mut world = World::with_guests(options, 2);

@@ -10,7 +10,7 @@ mod kinds;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(256))]
 
     #[test]
     fn both_ends_stand_whatever_the_other_says(input in prop::collection::vec(any::<u8>(), 0..600)) {

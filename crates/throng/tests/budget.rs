@@ -1,14 +1,12 @@
 //! No client gets more than the budget, headers included, and every client has its turn.
 //!
-//! The storms of `convergence.rs` are audited in the same way. `THRONG_SEED=<seed> cargo test -p throng --test budget`
-//! replays a seed.
+//! The storms of `convergence.rs` are audited in the same way.
 
 use crate::harness::storm::burst_bytes;
 use crate::harness::{World, WorldOptions};
 use throng::{ChannelKey, Facet, ObjectId, Placement};
-use throng_testkit::{Beacon, BudgetAudit, Steering, for_seeds};
-
-const COMMAND: &str = "cargo test -p throng --test budget";
+use throng_seeds::for_seeds;
+use throng_testkit::{Beacon, BudgetAudit, Steering};
 
 /// One client that watches `objects` entity channels, in all of which something changes in every tick.
 fn watched(seed: u64, client_bytes_per_s: u32, objects: u32) -> (World, Vec<ObjectId>) {
@@ -38,7 +36,7 @@ fn change_all(world: &mut World, ids: &[ObjectId], number: u32) {
 
 #[test]
 fn however_much_there_is_to_say_every_window_keeps_to_the_budget() {
-    for_seeds(COMMAND, 12, |seed| {
+    for_seeds(12, |seed| {
         let rate = [3_000, 10_000, 40_000][seed as usize % 3];
         let (mut world, ids) = watched(seed, rate, [20, 300][seed as usize % 2]);
         world.tap.open();
@@ -70,7 +68,7 @@ fn however_much_there_is_to_say_every_window_keeps_to_the_budget() {
 
 #[test]
 fn with_a_tenth_of_the_budget_needed_everybody_still_gets_a_turn() {
-    for_seeds(COMMAND, 8, |seed| {
+    for_seeds(8, |seed| {
         // 300 channels, a piece of at least 8 bytes each, 200 bytes per tick.
         const RATE: u32 = 6_000;
         let (mut world, ids) = watched(seed, RATE, 300);

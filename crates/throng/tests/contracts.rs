@@ -17,6 +17,7 @@ mod idle_objects;
 mod joining;
 mod large_messages;
 mod late_answers;
+mod leftovers;
 mod mass_leaving;
 mod messages;
 mod no_leak;

@@ -144,7 +144,7 @@ fn the_server_says_why_it_throws_out() {
 
 #[test]
 fn the_client_says_why_it_leaves_over_a_lossy_path() {
-    for seed in 0..10 {
+    throng_seeds::for_seeds(10, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 1);
         world.set_condition(Condition { loss: 0.3, delay_us: 30_000, ..Condition::NONE });
         let now = world.now;
@@ -153,7 +153,7 @@ fn the_client_says_why_it_leaves_over_a_lossy_path() {
         let EndReason::Closed(CloseCause::Local(reason)) = end_of(&world, 0) else { panic!("{:?}", end_of(&world, 0)) };
         assert_eq!(reason.text(), "dinner");
         assert!(matches!(cause_of(&world), CloseCause::Peer(reason) if reason.text() == "dinner"), "seed {seed}");
-    }
+    });
 }
 
 #[test]

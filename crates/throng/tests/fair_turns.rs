@@ -3,9 +3,9 @@
 
 use crate::harness::{World, WorldOptions};
 use throng::{ChannelKey, GridOptions, GridShape, ObjectId, Placement, Ring, Up};
-use throng_testkit::{Beacon, Score, for_seeds};
+use throng_seeds::for_seeds;
+use throng_testkit::{Beacon, Score};
 
-const COMMAND: &str = "cargo test -p throng --test contracts fair_turns";
 const LARGE: ChannelKey = ChannelKey::Custom(7);
 
 /// One client with a character of its own and ten neighbours in the cells around it, all of which change every tick.
@@ -95,7 +95,7 @@ fn join(square: &mut Square, objects: usize) -> usize {
 
 #[test]
 fn while_five_thousand_objects_are_loaded_the_neighbours_go_on_moving() {
-    for_seeds(COMMAND, 2, |seed| {
+    for_seeds(2, |seed| {
         let mut square = square(seed, 64_000);
         let ticks = join(&mut square, 5_000);
         let (own, neighbour) = square.oldest;
@@ -114,7 +114,7 @@ fn while_five_thousand_objects_are_loaded_the_neighbours_go_on_moving() {
 
 #[test]
 fn on_three_kilobytes_a_second_the_neighbours_are_seen_every_second_while_five_thousand_objects_are_loaded() {
-    for_seeds(COMMAND, 2, |seed| {
+    for_seeds(2, |seed| {
         let mut square = square(seed, 3_000);
         let ticks = join(&mut square, 5_000);
         let (own, neighbour) = square.oldest;
@@ -154,7 +154,7 @@ fn a_cell_of_a_thousand_people_beside_ones_own_does_not_slow_the_neighbours_down
 
 #[test]
 fn what_was_lost_of_a_large_channel_does_not_keep_the_neighbours_waiting() {
-    for_seeds(COMMAND, 2, |seed| {
+    for_seeds(2, |seed| {
         let mut square = square(seed, 64_000);
         let condition = throng::net::Condition { delay_us: 50_000, ..throng::net::Condition::NONE };
         square.world.set_condition(condition.clone());
@@ -186,7 +186,7 @@ fn what_was_lost_of_a_large_channel_does_not_keep_the_neighbours_waiting() {
 
 #[test]
 fn nobody_waits_longer_than_the_configuration_says() {
-    for_seeds(COMMAND, 4, |seed| {
+    for_seeds(4, |seed| {
         const RATE: u32 = 6_000;
         let mut options = WorldOptions::new(seed);
         options.server.client_bytes_per_s = RATE;

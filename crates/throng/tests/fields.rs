@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use throng::net::Condition;
 use throng::{ClientEvent, ObjectId, Placement, Replicate, Schema};
-use throng_testkit::{for_seeds, storm};
+use throng_seeds::for_seeds;
+use throng_testkit::storm;
 
 use crate::harness::{World, WorldOptions};
-
-const COMMAND: &str = "cargo test -p throng --test contracts fields::";
 
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 struct Body {
@@ -99,7 +98,7 @@ fn check(seen: &Traveller, truth: &Traveller, is_owner: bool) -> Result<(), Stri
 
 #[test]
 fn composed_fields_arrive_as_the_game_wrote_them_in_any_weather_and_for_their_audience_only() {
-    for_seeds(COMMAND, 20, |seed| {
+    for_seeds(20, |seed| {
         let mut world = World::with_guests(options(seed), 2);
         let mut rng = fastrand::Rng::with_seed(seed);
         let owner = world.connection(0);

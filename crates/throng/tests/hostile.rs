@@ -1,6 +1,4 @@
 //! Hostile packets are counted by reason, answered with less than they cost, and harm no other client.
-//!
-//! `THRONG_SEED=<seed> cargo test -p throng --test hostile` replays a seed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,9 +9,8 @@ use throng::net::{Condition, Driver, Transmit};
 use throng::{ChannelKey, ConnectToken, Key, LaneKind, LaneOptions, ObjectId, Placement, ServerEvent, Tick, Time};
 use throng_link::netcode::{ClientHandshake, ClientOutcome, Connected, DropReason, PacketKind, TAG_LEN, move_seat};
 use throng_link::session::{Envelope, LaneId, Rest, Session, SessionOptions};
-use throng_testkit::{Score, for_seeds};
-
-const COMMAND: &str = "cargo test -p throng --test hostile";
+use throng_seeds::for_seeds;
+use throng_testkit::Score;
 
 /// A world with one honest client that watches a score change in every tick.
 struct Town {
@@ -79,7 +76,7 @@ fn request(token: &ConnectToken, world: &World) -> Vec<u8> {
 
 #[test]
 fn noise_from_nowhere_is_counted_and_not_answered() {
-    for_seeds(COMMAND, 20, |seed| {
+    for_seeds(20, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         let mut driver = stranger(&town.world, 1);
@@ -191,7 +188,7 @@ fn more_clients_than_allowed_are_turned_away_and_cost_nothing() {
 
 #[test]
 fn replayed_and_altered_packets_of_a_connection_change_nothing() {
-    for_seeds(COMMAND, 10, |seed| {
+    for_seeds(10, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         town.world.client_tap.open();
@@ -277,7 +274,7 @@ impl<D: Driver> Crook<D> {
 
 #[test]
 fn any_payload_of_an_admitted_client_is_survived() {
-    for_seeds(COMMAND, 60, |seed| {
+    for_seeds(60, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         for number in 0..5u8 {
@@ -313,7 +310,7 @@ fn any_control_message_is_survived() {
         rate_bytes_per_s: 1_000_000,
         ..SessionOptions::default()
     });
-    for_seeds(COMMAND, 40, |seed| {
+    for_seeds(40, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         let driver = stranger(&town.world, 1);

@@ -1,13 +1,11 @@
 //! Typed messages on all lanes, both ways, and inputs that are sent several times.
-//!
-//! `THRONG_SEED=<seed> cargo test -p throng --test messages` replays a seed.
 
 use crate::harness::{World, WorldOptions};
 use throng::net::Condition;
 use throng::{ClientEvent, ServerEvent};
-use throng_testkit::{Chat, Score, Steering, for_seeds, storm};
+use throng_seeds::for_seeds;
+use throng_testkit::{Chat, Score, Steering, storm};
 
-const COMMAND: &str = "cargo test -p throng --test messages";
 const MESSAGES: u32 = 120;
 
 /// The guarantees of each lane.
@@ -35,7 +33,7 @@ fn text_of(number: u32) -> String {
 #[test]
 fn every_lane_keeps_its_promise_both_ways() {
     let mut unreliable = 0;
-    for_seeds(COMMAND, 60, |seed| {
+    for_seeds(60, |seed| {
         let mut options = WorldOptions::new(seed);
         options.client.bytes_per_s = 200_000;
         options.server.client_bytes_per_s = 200_000;
@@ -126,7 +124,7 @@ fn inputs_arrived(seed: u64, redundancy: usize, count: u32) -> usize {
 
 #[test]
 fn inputs_survive_losses_by_being_sent_again() {
-    for_seeds(COMMAND, 10, |seed| {
+    for_seeds(10, |seed| {
         let (once, often) = (inputs_arrived(seed, 1, 300), inputs_arrived(seed, 4, 300));
         // With four chances each, one in 625 is lost; with one, one in five.
         if !(once < 275 && often >= 292) {

@@ -251,11 +251,11 @@ fn no_shot_outlives_its_end_on_a_client() {
 fn no_shot_outlives_its_end_for_long_on_a_phone_in_town() {
     // A path of 35 ms with 25 ms of jitter: 2 ticks. A loss is noticed after about a round trip and three packets.
     const BOUND_TICKS: u32 = 30;
-    for seed in 0..3 {
+    throng_seeds::for_seeds(3, |seed| {
         let late = ends(seed, &[(15.0, 1), (40.0, 3)], "4g", 700);
         let worst = late.iter().max().copied().unwrap_or(0);
         assert!(worst <= BOUND_TICKS, "seed {seed}: the worst is {worst} ticks late");
-    }
+    });
 }
 
 #[test]
@@ -397,12 +397,12 @@ fn an_acknowledged_input_is_in_the_state_and_no_later_one_is() {
 
 #[test]
 fn an_acknowledged_input_is_in_the_state_on_bad_paths_too() {
-    for seed in 0..3 {
+    throng_seeds::for_seeds(3, |seed| {
         for (weather, bytes_per_s, neighbours) in [("4g", 64_000, 20), ("4g", 16_000, 300), ("bad", 32_000, 100)] {
             let seen = run_in_a_crowd(seed, bytes_per_s, neighbours, weather);
             assert!(seen.looks >= 598 && seen.wrong == 0, "seed {seed}, {weather}: {seen:?}");
         }
-    }
+    });
 }
 
 #[test]

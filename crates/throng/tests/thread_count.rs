@@ -1,12 +1,9 @@
 //! The bytes do not depend on the number of threads.
-//!
-//! `THRONG_SEED=<seed> cargo test -p throng --test thread_count` replays a seed.
 
 use crate::harness::WorldOptions;
 use crate::harness::storm::{Storm, StormOptions};
-use throng_testkit::{Wire, for_seeds};
-
-const COMMAND: &str = "cargo test -p throng --test thread_count";
+use throng_seeds::for_seeds;
+use throng_testkit::Wire;
 
 /// Every sealed datagram to connected clients. The bytes before (challenges) are random.
 fn datagrams(seed: u64, threads: usize) -> Vec<Wire> {
@@ -31,7 +28,7 @@ fn datagrams(seed: u64, threads: usize) -> Vec<Wire> {
 
 #[test]
 fn one_and_many_threads_send_the_same_bytes_in_the_same_order() {
-    for_seeds(COMMAND, 4, |seed| {
+    for_seeds(4, |seed| {
         let one = datagrams(seed, 1);
         assert!(one.len() > 1_000, "{} datagrams", one.len());
         for threads in [2, 3, 7] {

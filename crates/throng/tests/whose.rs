@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use throng::{ObjectId, Placement, Replicate};
-use throng_testkit::{Beacon, Score, Walker, for_seeds};
+use throng_seeds::for_seeds;
+use throng_testkit::{Beacon, Score, Walker};
 
 use crate::harness::{World, WorldOptions};
-
-const COMMAND: &str = "cargo test -p throng --test contracts whose::";
 
 fn sorted(ids: impl Iterator<Item = ObjectId>) -> Vec<ObjectId> {
     let mut ids: Vec<ObjectId> = ids.collect();
@@ -17,7 +16,7 @@ fn sorted(ids: impl Iterator<Item = ObjectId>) -> Vec<ObjectId> {
 
 #[test]
 fn all_objects_of_a_type_and_of_an_owner_are_found_through_births_and_deaths() {
-    for_seeds(COMMAND, 20, |seed| {
+    for_seeds(20, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 2);
         let mut rng = fastrand::Rng::with_seed(seed);
         // What the game itself believes: number and owner of each beacon, and the scores.

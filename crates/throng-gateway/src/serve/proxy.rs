@@ -288,6 +288,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         /// However a header comes in pieces, the reader takes it, and no byte of what follows.
         #[test]
         fn nothing_is_taken_of_what_follows(

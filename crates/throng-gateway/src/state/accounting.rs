@@ -37,7 +37,7 @@ fn the_running_count_is_what_is_there() {
     let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound");
     let types = ["unrealpb.SpatialChannelData", "unrealpb.ActorState", "channeldpb.CreateChannelMessage"];
     let mut merges = 0;
-    for seed in 0..600 {
+    throng_seeds::for_seeds(600, |seed| {
         let mut random = Rng::with_seed(seed);
         let schema = schemas.find(types[random.usize(0..3)]).filter(|_| random.u32(0..3) > 0).cloned();
         let options = MergeOptions {
@@ -64,6 +64,6 @@ fn the_running_count_is_what_is_there() {
             }
             assert_eq!(state.recounted(), state.size_bytes(), "seed {seed}, tick {tick}");
         }
-    }
-    assert!(merges > 5_000, "only {merges} updates were merged");
+    });
+    assert!(merges > 5_000 || throng_seeds::is_replay(), "only {merges} updates were merged");
 }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(throng_seeds::cases(256))]
 
         #[test]
         fn the_window_agrees_with_a_set(

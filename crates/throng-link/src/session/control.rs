@@ -725,6 +725,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         #[test]
         fn no_pattern_of_acknowledgements_takes_the_rate_out_of_its_bounds(
             words in prop::collection::vec(word(), 1..400),

@@ -405,6 +405,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         #[test]
         fn no_pattern_of_verdicts_takes_the_length_out_of_its_bounds(
             words in prop::collection::vec((0u8..5, 0u64..40, 0usize..1_400, any::<bool>()), 1..400),

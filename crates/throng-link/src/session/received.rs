@@ -155,6 +155,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(throng_seeds::cases(256))]
+
         #[test]
         fn the_history_agrees_with_a_set(steps in prop::collection::vec((0u64..400, 0u64..300), 1..300)) {
             let mut received = Received::default();

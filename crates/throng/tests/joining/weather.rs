@@ -4,16 +4,14 @@ use std::time::Duration;
 
 use super::stage::{Fates, Kind, Stage};
 use throng::net::{Condition, MemoryNetwork};
-use throng_testkit::for_seeds;
-
-const COMMAND: &str = "cargo test -p throng --test contracts joining::weather";
+use throng_seeds::for_seeds;
 
 /// Over some paths nothing passes for ten seconds: such a connection ends, and both games get an event.
 const ENDED_MAX: u32 = 2;
 
 fn join_on(preset: &str) {
     let mut ended = 0;
-    for_seeds(COMMAND, 300, |seed| {
+    for_seeds(300, |seed| {
         let condition: Condition = preset.parse().map_err(|_| "no such preset")?;
         let network = MemoryNetwork::new(condition, seed).map_err(|error| error.to_string())?;
         let kind = if seed % 2 == 0 { Kind::WithDriver } else { Kind::Core };

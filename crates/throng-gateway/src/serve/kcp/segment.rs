@@ -326,7 +326,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+        #![proptest_config(throng_seeds::cases(512))]
 
         /// Overflow is checked for in tests: the machine's arithmetic holds for all that passes.
         #[test]

@@ -1,0 +1,151 @@
+//! The seeds of tests with random input, and how a failing one is played again.
+//!
+//! Every test with random input takes its seeds from here. If a seed fails, by an error or by a panic, the failure ends
+//! with the command that plays this seed alone:
+//!
+//! ```text
+//! seed 17: client 2 does not see #4.1
+//! play it again with THRONG_SEED=17 cargo test -p throng --test contracts convergence::clients_converge -- --exact
+//! ```
+//!
+//! Property tests take their configuration from [`cases`]. Their seed is fixed, so the same command fails again.
+//!
+//! Two environment variables are read:
+//!
+//! - `THRONG_SEED`: the one seed to play. Property tests begin with it instead of with 0.
+//! - `THRONG_SEED_FACTOR`: how many times as many seeds and cases are played as usual. The default is 1.
+//!
+//! ```
+//! throng_seeds::for_seeds(3, |seed| assert!(seed < 1_000_000));
+//! ```
+#![forbid(unsafe_code)]
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use proptest::test_runner::{Config, RngSeed};
+
+const SEED_VARIABLE: &str = "THRONG_SEED";
+const FACTOR_VARIABLE: &str = "THRONG_SEED_FACTOR";
+
+/// What the run of a seed returns: nothing, or a difference that was found.
+pub trait Outcome {
+    /// The difference as an error.
+    fn into_result(self) -> Result<(), String>;
+}
+
+impl Outcome for () {
+    fn into_result(self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Outcome for Result<(), String> {
+    fn into_result(self) -> Result<(), String> {
+        self
+    }
+}
+
+/// Runs `run` for the seeds `0..count`, or for as many times more as `THRONG_SEED_FACTOR` says, or for the one seed that
+/// `THRONG_SEED` names.
+///
+/// # Panics
+/// If a seed returns an error or panics, with what it said and the command that plays it again.
+pub fn for_seeds<T: Outcome>(count: u64, mut run: impl FnMut(u64) -> T) {
+    let seeds = match seed_to_replay() {
+        Some(seed) => seed..seed + 1,
+        None => 0..count * factor(),
+    };
+    for seed in seeds {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed).into_result()));
+        if let Err(difference) = outcome.unwrap_or_else(|panic| Err(said(&*panic))) {
+            panic!("seed {seed}: {difference}\nplay it again with {SEED_VARIABLE}={seed} {}", command());
+        }
+    }
+}
+
+/// Whether only one seed is played. Sums over all seeds say nothing then.
+pub fn is_replay() -> bool {
+    seed_to_replay().is_some()
+}
+
+/// The configuration of a property test with `count` cases, times `THRONG_SEED_FACTOR`, from the seed 0 or from
+/// `THRONG_SEED`.
+pub fn cases(count: u32) -> Config {
+    Config {
+        cases: count.saturating_mul(u32::try_from(factor()).unwrap_or(u32::MAX)),
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed_to_replay().unwrap_or(0)),
+        ..Config::default()
+    }
+}
+
+fn seed_to_replay() -> Option<u64> {
+    number(SEED_VARIABLE)
+}
+
+fn factor() -> u64 {
+    number(FACTOR_VARIABLE).unwrap_or(1)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number: use digits only")))
+}
+
+/// What a panic said. The place of it has been printed already.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("it panicked without a text").to_owned()
+}
+
+/// The command that runs this test alone. Cargo names the package, the executable names the target, and the thread has
+/// the test's name.
+fn command() -> String {
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let executable = std::env::current_exe().unwrap_or_default();
+    let stem = executable.file_stem().and_then(|stem| Path::new(stem).to_str()).unwrap_or_default();
+    let target = stem.rsplit_once('-').map_or(stem, |(target, _)| target);
+    let target = if target == package.replace('-', "_") { "--lib".to_owned() } else { format!("--test {target}") };
+    let thread = std::thread::current();
+    let test = thread.name().filter(|name| *name != "main").map(|name| format!(" {name} -- --exact"));
+    format!("cargo test -p {package} {target}{}", test.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    #[should_panic(
+        expected = "THRONG_SEED=2 cargo test -p throng-seeds --lib tests::an_error_names_its_seed -- --exact"
+    )]
+    fn an_error_names_its_seed() {
+        for_seeds(5, |seed| if seed == 2 { Err("it fell over".to_owned()) } else { Ok(()) });
+    }
+
+    #[test]
+    #[should_panic(expected = "seed 3: index 7\nplay it again with THRONG_SEED=3 cargo test -p throng-seeds --lib")]
+    fn a_panic_names_its_seed() {
+        for_seeds(5, |seed| assert!(seed != 3, "index {}", seed + 4));
+    }
+
+    #[test]
+    fn property_tests_do_the_same_again() {
+        let draw = || {
+            let drawn = RefCell::new(Vec::new());
+            proptest::test_runner::TestRunner::new(cases(20))
+                .run(&proptest::num::u64::ANY, |number| {
+                    drawn.borrow_mut().push(number);
+                    Ok(())
+                })
+                .expect("nothing fails");
+            drawn.into_inner()
+        };
+        assert!(draw().len() >= 20);
+        assert_eq!(draw(), draw());
+    }
+}
