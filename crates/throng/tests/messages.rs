@@ -20,7 +20,7 @@ fn check(lane: u8, numbers: &[u32], sent: u32) -> Result<(), String> {
     let good = match lane {
         0 => all && numbers.is_sorted(),
         1 => all,
-        _ => numbers.len() <= sent as usize,
+        _ => sorted.last().is_none_or(|&last| last < sent),
     };
     if good { Ok(()) } else { Err(format!("lane {lane} brought {numbers:?} of {sent}")) }
 }
@@ -77,7 +77,7 @@ fn every_lane_keeps_its_promise_both_ways() {
         unreliable += up[2].len() + down[2].len();
         Ok(())
     });
-    assert!(unreliable > 60, "the unreliable lane brings {unreliable} messages");
+    assert!(unreliable > 5_000 || throng_seeds::is_replay(), "the unreliable lane brings {unreliable} messages");
 }
 
 #[test]

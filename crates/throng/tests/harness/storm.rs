@@ -132,7 +132,9 @@ impl<R: Contender> Storm<R> {
                 return Ok(ticks);
             }
         }
-        self.compare().map(|()| self.options.calm_ticks)
+        self.compare()?;
+        self.check_audits()?;
+        Ok(self.options.calm_ticks)
     }
 
     /// Every client was sent, and has sent, at most its rate and one burst in any window, and no subscription waited for
@@ -209,7 +211,47 @@ impl<R: Contender> Storm<R> {
             };
             let audience = self.audiences.get(&guest.client_id).cloned().unwrap_or_default();
             R::compare(&self.world.server, &self.grids, &audience, connection, &guest.client)
+                .and_then(|()| self.compare_with_the_game(&audience, &guest.client))
                 .map_err(|difference| format!("client {}: {difference}", guest.client_id))?;
+        }
+        Ok(())
+    }
+
+    /// Compares with the game's own structs instead of the server's store: quantising, marks and cells count too.
+    fn compare_with_the_game(&self, audience: &Audience, client: &throng::Client<R::Decoder>) -> Result<(), String> {
+        let server = &self.world.server;
+        for &id in &self.walkers {
+            let (Some(seen), Some(truth)) = (client.get::<Walker>(id), server.get::<Walker>(id)) else { continue };
+            let is_near = (0..3).all(|axis| (seen.position[axis] - truth.position[axis]).abs() < 0.006);
+            let is_same = (seen.health, seen.mode, &seen.name, seen.target)
+                == (truth.health, truth.mode, &truth.name, truth.target);
+            if !is_near || !is_same {
+                return Err(format!("the game has {truth:?} for {id}, not {seen:?}"));
+            }
+        }
+        for &id in &self.scores {
+            let (Some(seen), Some(truth)) = (client.get::<Score>(id), server.get::<Score>(id)) else { continue };
+            if &seen != truth {
+                return Err(format!("the game has {truth:?} for {id}, not {seen:?}"));
+            }
+        }
+        // All beacons live in cells. Those within the reach of the last ring have to be seen, wherever they were before.
+        let reach_m = self.grids[0].rings.last().expect("a grid has rings").radius_m;
+        for &id in &self.beacons {
+            let truth = server.get::<Beacon>(id).expect("the game keeps it");
+            let away_m = audience.viewpoint.map(|viewpoint| {
+                let squares = viewpoint.iter().zip(truth.position).map(|(&from, to)| (from - f64::from(to)).powi(2));
+                squares.sum::<f64>().sqrt()
+            });
+            match client.get::<Beacon>(id) {
+                None if away_m.is_some_and(|away_m| away_m < reach_m) => {
+                    return Err(format!("does not see the beacon {id} at {:?}", truth.position));
+                }
+                Some(seen) if (0..3).any(|axis| (seen.position[axis] - truth.position[axis]).abs() > 0.006) => {
+                    return Err(format!("the beacon {id} is at {:?}, not at {:?}", truth.position, seen.position));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
