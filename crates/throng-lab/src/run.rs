@@ -279,7 +279,7 @@ impl<'a, R: Replication> Play<'a, R> {
     }
 
     fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
-        let mut summary = self.ledger.summary(&self.host, bots, self.floor);
+        let mut summary = self.ledger.summary(bots, self.floor);
         summary.started_at = report::started_at(started_at);
         summary.revision = environment::revision();
         if self.stops() {

@@ -359,8 +359,11 @@ pub struct Network {
     pub superseded_segments: u64,
     /// Round-trip time as the server estimates it.
     pub rtt_ms: Spread,
-    /// Datagrams that the server refused, by reason.
+    /// Datagrams that the server refused in the measured part, by reason.
     pub refused: Vec<Count>,
+    /// Datagrams that the server's kernel did not accept in the measured part.
+    #[serde(default)]
+    pub send_errors: u64,
 }
 
 /// How often something happened.
@@ -647,6 +650,14 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
         !is_clean || lost <= CLEAN_LOSS_MAX,
         format!("{:.2} % of the packets were lost on a network without simulated loss", lost * 100.0),
     );
+    let refused: Vec<String> =
+        run.network.refused.iter().map(|refused| format!("{} {}", refused.count, refused.tag)).collect();
+    unless(
+        !is_clean || refused.is_empty(),
+        format!("the server refused datagrams on a network without simulated loss: {}", refused.join(", ")),
+    );
+    let errors = run.network.send_errors;
+    unless(!is_clean || errors == 0, format!("the server's kernel did not accept {errors} datagrams"));
     let dropped = run.server.events_dropped;
     unless(dropped == 0, format!("the server dropped {dropped} events and inputs because its queues were full"));
     unless(run.bots.bad_inputs == 0, format!("the server could not read {} inputs", run.bots.bad_inputs));

@@ -405,9 +405,10 @@ impl PublishedTable {
         measures
     }
 
-    /// Whether most systems have a figure of most measures; otherwise the rows are a list.
-    pub fn is_table(&self) -> bool {
-        self.measures().len() * self.systems().len() <= self.rows.len() * 2
+    /// The origin of all rows, if it is the same; then they make a table. Otherwise each stands by itself, with its own.
+    pub fn origin(&self) -> Option<&str> {
+        let origin = self.rows.first()?.origin.as_str();
+        self.rows.iter().all(|row| row.origin == origin).then_some(origin)
     }
 
     /// A system's value of a measure.

@@ -175,9 +175,7 @@ pub fn spoken(sample: Option<Sample>) -> String {
 /// A published table, with systems as columns.
 fn of_others(published: &PublishedTable) -> String {
     let (systems, measures) = (published.systems(), published.measures());
-    if !published.is_table() {
-        return list_of_others(published);
-    }
+    let Some(origin) = published.origin() else { return list_of_others(published) };
     let mut table = plain_table();
     table.add_row(std::iter::once("published").chain(systems.iter().copied()));
     for (measure, unit) in measures {
@@ -187,7 +185,6 @@ fn of_others(published: &PublishedTable) -> String {
         });
         table.add_row(std::iter::once(format!("  {measure}, {unit}")).chain(values));
     }
-    let origin = published.rows.first().map_or("", |row| row.origin.as_str());
     format!("\n{}\n  origin: {origin}\n", finish(table))
 }
 
@@ -279,6 +276,21 @@ mod tests {
             assert!(text.contains(part), "no {part} in:\n{text}");
         }
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    #[test]
+    fn published_figures_of_several_origins_each_keep_their_own() {
+        let mut comparison = example();
+        let mut crowd = crate::summary::RunSummary::example();
+        crowd.conclude();
+        comparison.published.clear();
+        comparison.note_published("dense", &crowd);
+        let text = table(&comparison, None);
+        assert!(!text.contains("\n  origin: "), "{text}");
+        for (system, origin) in [("Unity Netcode", "bound by bandwidth"), ("EVE Online", "a tenth of normal speed")] {
+            let line = text.lines().find(|line| line.contains(system)).unwrap();
+            assert!(line.contains(origin), "{line}");
+        }
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use super::evidence::rounds;
 use super::markdown::cells;
 use super::peers::{self, Kind, PeerRow};
-use crate::compare::{Comparison, Measure, Run, Sample, measures};
+use crate::compare::{Comparison, Difference, Figures, Measure, Outcome, Run, Sample, measures};
 use crate::terminal::figure;
+
+/// Times that were measured once differ by this factor for no reason on a virtual machine.
+const NOISE_OF_ONE_ROUND: f64 = 4.0 / 3.0;
 
 /// Header of the rows.
 pub(super) fn header() -> Vec<String> {
@@ -31,9 +34,30 @@ fn of_models(comparison: &Comparison, number: usize, cell: (&str, u32), measure:
     };
     let ours = sample("throng")?;
     let others = comparison.contestants.iter().filter(|who| *who != "throng");
-    let others = others.filter_map(|who| Some((who.clone(), sample(who)?.median))).collect();
     let better = if measure.is_cost { Better::Less } else { Better::More };
+    let others = others.filter(|who| {
+        let [base, theirs] = ["throng", who].map(|who| comparison.sound(cell, who));
+        is_beyond_noise(&base, &theirs, measure.of, better)
+    });
+    let others = others.filter_map(|who| Some((who.clone(), sample(who)?.median))).collect();
     row(place(cell, number, ours.runs), &measure.title(), better, (ours.median, others))
+}
+
+/// Whether theirs is better with 99 % certainty or, where fewer than two rounds have both, by more than one round's noise.
+/// A figure of 0 has no ratio, and always counts.
+fn is_beyond_noise(ours: &[&Run], theirs: &[&Run], of: fn(&Figures) -> Option<f64>, better: Better) -> bool {
+    let median = |runs: &[&Run]| Sample::of(runs.iter().filter_map(|run| run.figures.as_ref().and_then(of)));
+    match (Difference::of(ours, theirs, of), median(ours), median(theirs)) {
+        (Some(difference), ..) => {
+            difference.outcome() == if better == Better::Less { Outcome::Less } else { Outcome::More }
+        }
+        (None, Some(ours), Some(theirs)) => is_far(ours.median, theirs.median),
+        _ => false,
+    }
+}
+
+fn is_far(one: f64, other: f64) -> bool {
+    one.max(other) > one.min(other) * NOISE_OF_ONE_ROUND
 }
 
 /// Ours played and has no run that counts, and others have.
@@ -63,20 +87,29 @@ enum Better {
     More,
 }
 
-/// A measure of a peer, and the function that reads it from a row. Less is better.
-type Titled = (&'static str, fn(&PeerRow) -> Option<f64>);
+/// A measure of a peer, whether it is exact or a time, and the function that reads it from a row. Less is better.
+type Titled = (&'static str, Precision, fn(&PeerRow) -> Option<f64>);
+
+/// How far the figures of two peers can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Precision {
+    /// A count: any difference is one.
+    Exact,
+    /// A time.
+    Time,
+}
 
 /// Every column of the peers.
 const PEER_FIGURES: [Titled; 9] = [
-    ("time per client, µs", |row| Some(row.us_per_client)),
-    ("receive per tick, ms", |row| row.receive_ms_per_tick),
-    ("assign per tick, ms", |row| row.assign_ms_per_tick),
-    ("receive, assign and replicate per tick, ms", PeerRow::sum_ms),
-    ("time at a client, µs", |row| row.client_us_per_client),
-    ("bytes to a client a tick", |row| Some(row.bytes_per_client_tick)),
-    ("packets to a client a tick", |row| row.packets_per_client_tick),
-    ("age of what a client holds, ticks", |row| Some(row.state_age_ticks)),
-    ("allocations per tick", |row| row.allocations_per_tick),
+    ("time per client, µs", Precision::Time, |row| Some(row.us_per_client)),
+    ("receive per tick, ms", Precision::Time, |row| row.receive_ms_per_tick),
+    ("assign per tick, ms", Precision::Time, |row| row.assign_ms_per_tick),
+    ("receive, assign and replicate per tick, ms", Precision::Time, PeerRow::sum_ms),
+    ("time at a client, µs", Precision::Time, |row| row.client_us_per_client),
+    ("bytes to a client a tick", Precision::Exact, |row| Some(row.bytes_per_client_tick)),
+    ("packets to a client a tick", Precision::Exact, |row| row.packets_per_client_tick),
+    ("age of what a client holds, ticks", Precision::Exact, |row| Some(row.state_age_ticks)),
+    ("allocations per tick", Precision::Exact, |row| row.allocations_per_tick),
 ];
 
 /// The same against the open peers, at equal terms.
@@ -87,9 +120,11 @@ pub(super) fn peers(rows: &[PeerRow]) -> Vec<Vec<String>> {
         let Some(ours) = rows.iter().find(|row| row.is_ours_not_sealed() && row.checked) else { continue };
         let others = || rows.iter().filter(|row| row.kind() != Kind::Ours && row.checked);
         let place = format!("{}, {} ({})", case.0, case.1, peers::origin(ours.rounds));
-        lost.extend(PEER_FIGURES.iter().filter_map(|(what, of)| {
-            let theirs = others().filter_map(|row| Some((row.name(), of(row)?))).collect();
-            row(place.clone(), what, Better::Less, (of(ours)?, theirs))
+        lost.extend(PEER_FIGURES.iter().filter_map(|(what, precision, of)| {
+            let ours = of(ours)?;
+            let theirs = others().filter_map(|row| Some((row.name(), of(row)?)));
+            let theirs = theirs.filter(|(_, theirs)| *precision == Precision::Exact || is_far(ours, *theirs));
+            row(place.clone(), what, Better::Less, (ours, theirs.collect()))
         }));
     }
     lost
@@ -160,6 +195,44 @@ mod tests {
         assert_eq!(told, ["legacy"]);
         comparison.runs.retain(|run| run.contestant != "throng");
         assert!(models(&[comparison]).is_empty(), "who did not play has lost nothing");
+    }
+
+    #[test]
+    fn differences_within_the_noise_are_no_losses() {
+        // The same work in both, with 10 % of scatter: better in one round, worse in the other.
+        let with = |legacy: [f64; 2]| {
+            let mut comparison = crate::compare::example();
+            for run in comparison.runs.iter_mut().filter(|run| run.players == 100) {
+                let is_ours = run.contestant == "throng";
+                run.figures.as_mut().unwrap().frame_ms = if is_ours { 10.0 } else { legacy[run.round as usize] };
+            }
+            comparison
+        };
+        let is_lost = |comparison: Comparison| {
+            models(&[comparison]).iter().any(|row| row[0].starts_with("dense, 100") && row[1] == "frame, ms")
+        };
+        assert!(!is_lost(with([9.0, 10.5])), "its median is better by 2 %");
+        assert!(is_lost(with([9.0, 9.001])), "10 % in both rounds");
+        let single = |legacy: f64| {
+            let mut comparison = with([legacy; 2]);
+            comparison.runs.retain(|run| run.round == 0);
+            comparison
+        };
+        assert!(!is_lost(single(9.0)) && is_lost(single(7.0)), "one round tells only large differences");
+    }
+
+    #[test]
+    fn a_peers_time_within_the_noise_is_no_loss_and_its_bytes_are() {
+        let peer = |peer: &str, us_per_client: f64, bytes: f64| PeerRow {
+            peer: peer.to_owned(),
+            us_per_client,
+            bytes_per_client_tick: bytes,
+            checked: true,
+            ..PeerRow::default()
+        };
+        let lost = peers(&[peer("throng, not sealed", 1.0, 100.0), peer("naia", 0.8, 99.0)]);
+        let told: Vec<_> = lost.iter().map(|row| row[1].as_str()).collect();
+        assert_eq!(told, ["bytes to a client a tick"]);
     }
 
     #[test]

@@ -20,8 +20,9 @@ leaner than the systems whose shape they have ([models.md](models.md)): what is 
 
 const LOSSES: &str = "\
 Every figure in which another does better, with everybody who does (against the peers: without the seal, which none of them
-has). Of updates to a client and of objects that it knows more is better, of all else less. Differences that do not show in three
-digits are not listed; runs that are not valid and servers that were overloaded are left out.
+has). More is better for updates to a client and for objects that it knows; less is better for all else. A difference is
+listed if the rounds show it with 99 % certainty. With fewer than two rounds, and for times of the peers, it must be more than
+a third. Runs that are not valid and servers that were overloaded are left out.
 ";
 
 const FINDINGS: &str = "\
@@ -137,9 +138,8 @@ fn marks(is_valid: bool, is_overloaded: bool) -> String {
 }
 
 fn of_others(published: &PublishedTable) -> String {
-    let origin = published.rows.first().map_or("", |row| row.origin.as_str());
     let (systems, measures) = (published.systems(), published.measures());
-    if !published.is_table() {
+    let Some(origin) = published.origin() else {
         let rows: Vec<Vec<String>> = published
             .rows
             .iter()
@@ -149,7 +149,7 @@ fn of_others(published: &PublishedTable) -> String {
             })
             .collect();
         return format!("\nPublished by others:\n\n{}", table(&cells(["what", "system", "figure", "origin"]), &rows));
-    }
+    };
     let header: Vec<String> = std::iter::once("").chain(systems.iter().copied()).map(str::to_owned).collect();
     let row = |(measure, unit): &(&str, &str)| {
         let values = systems.iter().map(|system| published.value(system, measure));

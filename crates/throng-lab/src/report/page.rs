@@ -1,9 +1,12 @@
 //! The HTML page. Everything in words and tables is made here, so that it can be read without scripts and on paper; the
 //! curves are drawn by uPlot from the JSON in the page.
 
+use std::collections::HashMap;
+
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 
+use crate::scenario::{Overrides, Scenario};
 use crate::summary::{Band, Bytes, RunSummary, Split, Spread};
 use crate::terminal::{bytes, figure, grouped, optional};
 
@@ -39,7 +42,8 @@ pub fn render(summary: &RunSummary) -> Result<String, minijinja::Error> {
         error_bars => band_bars(summary, "m", |band| band.position_error_m),
         published => published(summary),
         origins => Value::from(Serde(origins(summary))),
-        settings => settings(summary),
+        settings => settings(&summary.environment.settings),
+        changes => changes(&summary.environment.settings),
         outgoing_us => summary.server.us_per_connection.outgoing(),
         style => STYLE,
         script => SCRIPT,
@@ -125,15 +129,40 @@ fn published(summary: &RunSummary) -> Vec<Value> {
 }
 
 /// The effective settings as key and value, by key.
-fn settings(summary: &RunSummary) -> Vec<(String, String)> {
-    let text = toml::to_string(&summary.environment.settings).unwrap_or_default();
+fn settings(scenario: &Scenario) -> Vec<(String, String)> {
+    let text = toml::to_string(scenario).unwrap_or_default();
     let table: toml::Table = text.parse().unwrap_or_default();
     table.into_iter().map(|(key, value)| (key, value.to_string())).collect()
+}
+
+/// The settings that differ from those of the shipped scenario of that name: key, its value, and the run's.
+fn changes(played: &Scenario) -> Vec<(String, String, String)> {
+    let Ok(shipped) = Scenario::resolve(&played.name, &Overrides::default()) else { return Vec::new() };
+    let shipped: HashMap<String, String> = settings(&shipped).into_iter().collect();
+    let changed = settings(played).into_iter().filter_map(|(key, value)| {
+        let of_scenario = shipped.get(&key).map_or("nothing", String::as_str);
+        (of_scenario != value).then(|| (key, of_scenario.to_owned(), value))
+    });
+    changed.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_with_other_settings_says_so_below_its_name() {
+        let lead = |overrides: Overrides| {
+            let mut run = RunSummary::example();
+            run.environment.settings = Scenario::resolve("crowd", &overrides).unwrap();
+            let page = render(&run).unwrap();
+            let lead = page.split("<p class=\"lead\">").nth(1).unwrap().split("</p>").next().unwrap();
+            lead.to_owned()
+        };
+        assert!(!lead(Overrides::default()).contains("instead of"));
+        let changed = lead(Overrides { players: Some(300), ..Overrides::default() });
+        assert!(changed.ends_with("<code>players</code> 300 instead of 1000."), "{changed}");
+    }
 
     #[test]
     fn the_page_loads_nothing_from_anywhere() {

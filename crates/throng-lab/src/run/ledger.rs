@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
-use throng::{ConnectionId, Replication, Server, Time};
+use throng::{ConnectionId, DriverCounters, DropReason, Replication, Server, Time};
 
 use super::RunOptions;
 use super::tally::Tally;
@@ -85,16 +85,23 @@ struct Misfortunes {
     late_ticks: u64,
     events_dropped: u64,
     bad_inputs: u64,
+    /// Datagrams that the kernel did not accept.
+    send_errors: u64,
+    /// Datagrams that were refused, in the order of [`DropReason::ALL`].
+    refused: [u64; DropReason::ALL.len()],
 }
 
 impl Misfortunes {
     fn so_far(host: &Host<impl Replication>) -> Misfortunes {
+        let mut refused = host.server().door_counters().drops().map(|(_, count)| count);
         let dropped = host.server().limits_reached().find(|(name, _)| *name == "events_dropped");
         Misfortunes {
             skipped_ticks: host.skipped_ticks(),
             late_ticks: host.late_ticks(),
             events_dropped: dropped.map_or(0, |(_, count)| count),
             bad_inputs: host.bad_inputs(),
+            send_errors: send_errors(&host.server().driver_counters()),
+            refused: std::array::from_fn(|_| refused.next().unwrap_or(0)),
         }
     }
 
@@ -104,6 +111,8 @@ impl Misfortunes {
             late_ticks: self.late_ticks - before.late_ticks,
             events_dropped: self.events_dropped - before.events_dropped,
             bad_inputs: self.bad_inputs - before.bad_inputs,
+            send_errors: self.send_errors - before.send_errors,
+            refused: std::array::from_fn(|reason| self.refused[reason] - before.refused[reason]),
         }
     }
 }
@@ -267,12 +276,7 @@ impl Ledger {
         self.latest_ms
     }
 
-    pub(super) fn summary(
-        &self,
-        host: &Host<impl Replication>,
-        bots: &BotsReport,
-        floor: Option<FloorTime>,
-    ) -> RunSummary {
+    pub(super) fn summary(&self, bots: &BotsReport, floor: Option<FloorTime>) -> RunSummary {
         let tick_ms = 1e3 / f64::from(self.scenario.tick_hz);
         let profile = self.frames.profile(tick_ms);
         let ticks = self.totals.ticks.max(1) as f64;
@@ -321,7 +325,7 @@ impl Ledger {
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),
-            network: self.network(host.server()),
+            network: self.network(),
             replication: self.replication(),
             targets: Vec::new(),
             published: Vec::new(),
@@ -379,9 +383,9 @@ impl Ledger {
         }
     }
 
-    fn network(&self, server: &Server<impl Replication>) -> Network {
+    fn network(&self) -> Network {
         let counts = self.tally.sum();
-        let refused = server.door_counters().drops().filter(|(_, count)| *count > 0);
+        let refused = DropReason::ALL.into_iter().zip(self.misfortunes.refused).filter(|(_, count)| *count > 0);
         Network {
             preset: self.scenario.net.name().to_owned(),
             sent_packets: self.totals.packets_sent,
@@ -391,6 +395,7 @@ impl Ledger {
             superseded_segments: counts.replicated.superseded_segments,
             rtt_ms: self.rtt_ms,
             refused: refused.map(|(reason, count)| Count { tag: reason.tag().to_owned(), count }).collect(),
+            send_errors: self.misfortunes.send_errors,
         }
     }
 
@@ -426,6 +431,12 @@ impl Ledger {
             self.budget_overruns += u64::from(elapsed_s > 0.0 && (sent - before) as f64 > allowed);
         }
     }
+}
+
+fn send_errors(counters: &DriverCounters) -> u64 {
+    let DriverCounters { send_dropped, too_large, bad_destination, unreachable, not_permitted, socket_errors, .. } =
+        *counters;
+    send_dropped + too_large + bad_destination + unreachable + not_permitted + socket_errors
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {

@@ -88,6 +88,7 @@ impl RunSummary {
                 superseded_segments: 122,
                 rtt_ms: Spread { p50: Some(18.2), p99: Some(36.0) },
                 refused: vec![Count { tag: "replayed".to_owned(), count: 2 }],
+                send_errors: 0,
             },
             replication: Replication {
                 objects: 1000.0,

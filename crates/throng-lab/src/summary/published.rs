@@ -149,7 +149,8 @@ fn ours(run: &RunSummary) -> impl Fn(&str) -> Option<f64> {
     let us = run.server.us_per_connection;
     let frame_ms = run.server.frame_ms.mean;
     let update_bytes = run.client.object_update_bytes.mean;
-    let connections = run.server.connections;
+    // A server that misses ticks does not manage so many players.
+    let managed = (run.server.missed_ticks == 0).then_some(run.server.connections);
     let ms_per_connection_us = run.server.connections / 1000.0;
     move |measure| match measure {
         "frame" => Some(frame_ms),
@@ -157,7 +158,7 @@ fn ours(run: &RunSummary) -> impl Fn(&str) -> Option<f64> {
         "world" => Some(us.simulate * ms_per_connection_us),
         "outgoing" | "net flush (outgoing work)" => Some(us.outgoing() * ms_per_connection_us),
         "net flush per connection" => Some(us.outgoing()),
-        PLAYERS => Some(connections),
+        PLAYERS => managed,
         UPDATE => update_bytes,
         _ => None,
     }
@@ -175,5 +176,12 @@ mod tests {
             assert!(rows.len() >= 6);
             assert!(rows.iter().all(|row| row.ours.is_some_and(|ours| ours > 0.0) && row.value > 0.0));
         }
+    }
+
+    #[test]
+    fn a_server_that_misses_ticks_does_not_count_as_one_for_so_many_players() {
+        let mut run = RunSummary { scenario: "crowd".to_owned(), ..RunSummary::example() };
+        run.server.missed_ticks = 1;
+        assert!(for_run(&run).iter().all(|row| row.ours.is_none() == (row.measure == PLAYERS)));
     }
 }

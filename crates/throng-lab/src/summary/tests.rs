@@ -121,6 +121,7 @@ fn whatever_spoils_a_run_is_named() {
     let spoilt = |change: fn(&mut RunSummary)| {
         let mut run = RunSummary::example();
         run.invalid_reasons.clear();
+        run.network.refused.clear();
         change(&mut run);
         run.conclude();
         assert_eq!(run.valid, run.invalid_reasons.is_empty());
@@ -139,6 +140,12 @@ fn whatever_spoils_a_run_is_named() {
     assert_eq!(spoilt(|run| run.others_cpu_cores = Some(0.2)), "");
     assert!(spoilt(|run| run.network.loss_ratio = 0.01).contains("1.00 % of the packets were lost"));
     assert_eq!(spoilt(|run| (run.network.loss_ratio, run.network.preset) = (0.01, "4g".into())), "");
+    fn refused() -> Vec<Count> {
+        vec![Count { tag: "replayed".to_owned(), count: 2 }]
+    }
+    assert!(spoilt(|run| run.network.refused = refused()).contains("refused datagrams"));
+    assert_eq!(spoilt(|run| (run.network.refused, run.network.preset) = (refused(), "4g".into())), "");
+    assert!(spoilt(|run| run.network.send_errors = 7).contains("did not accept 7 datagrams"));
     assert!(spoilt(|run| run.server.events_dropped = 4).contains("dropped 4 events"));
     assert!(spoilt(|run| run.bots.bad_inputs = 5).contains("could not read 5 inputs"));
     assert!(spoilt(|run| run.environment.profile = "debug".into()).contains("--release"));
@@ -168,6 +175,7 @@ fn targets_and_published_figures_follow_the_scenario() {
 fn a_run_without_neighbours_has_nothing_to_compare_while_it_moves() {
     let mut run = RunSummary::example();
     run.invalid_reasons.clear();
+    run.network.refused.clear();
     run.bots.compared_in_play = 0;
     run.neighbours = Neighbours::default();
     run.conclude();
