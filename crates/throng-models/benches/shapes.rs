@@ -88,6 +88,7 @@ fn measure(shape: &Shape, models: &[&str], arguments: &Arguments) {
     let steps = STEPS.iter().map(|step| format!("{step:>8}")).collect::<String>();
     println!("  {:<13}{steps}    after update  of an object  B/tick", "ns");
     for (model, scene, times) in &scenes {
+        assert!(scene.bytes_per_tick() > 0, "{model} has written nothing");
         print(model, shape, times, scene.bytes_per_tick());
     }
 }

@@ -281,6 +281,8 @@ impl<M: Model> Replication for Modelled<M> {
         self.model.look(&self.world, &mut self.places);
     }
 
+    fn plan(&mut self) {}
+
     fn encode(&mut self, _: &impl Executor) {
         self.model.encode(&self.world, &mut self.places);
     }

@@ -92,6 +92,7 @@ impl Channels {
                     break;
                 }
                 if let Some((subscription, _)) = view.explicit.remove(&key) {
+                    view.intervals_changed = true;
                     hub.unsubscribe(view.connection, subscription);
                 }
             }
@@ -101,15 +102,6 @@ impl Channels {
     fn set_interval(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
         if let Some(connection) = self.replicator.hub().connection_mut(id) {
             connection.set_interval(subscription, interval_ticks);
-        }
-    }
-
-    /// Sends to the connection as often as its most frequent subscription needs it.
-    fn set_send_interval(&mut self, id: ConnectionId) {
-        let Some(view) = self.view(id) else { return };
-        let interval = view.shortest_explicit_interval().min(self.views.send_interval);
-        if let Some(connection) = self.replicator.hub().connection_mut(id) {
-            connection.set_send_interval(interval, id.index);
         }
     }
 }
@@ -221,12 +213,15 @@ impl Replication for Channels {
         if let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) {
             view.explicit.insert(own, (subscription, interval));
         }
-        self.set_send_interval(id);
+        view.intervals_changed = true;
+        view.send_offset = Some(self.views.take_send_offset());
     }
 
     fn disconnect(&mut self, id: ConnectionId) {
-        if self.seat(id).is_some() {
+        if let Some(view) = self.seat(id) {
+            let offset = view.send_offset;
             self.seats[id.index as usize] = None;
+            offset.into_iter().for_each(|offset| self.views.give_back_send_offset(offset));
         }
         self.replicator.hub().disconnect(id);
     }
@@ -274,8 +269,8 @@ impl Replication for Channels {
         if let Some(view) = self.seat(id) {
             let present = Some((subscription, interval_ticks));
             view.explicit_changed |= view.explicit.insert(key, (subscription, interval_ticks)) != present;
+            view.intervals_changed = true;
         }
-        self.set_send_interval(id);
         Ok(())
     }
 
@@ -283,6 +278,7 @@ impl Replication for Channels {
         let Some(view) = self.seat(id) else { return };
         let Some((subscription, _)) = view.explicit.remove(&key) else { return };
         view.explicit_changed = true;
+        view.intervals_changed = true;
         match view.in_view(key) {
             Some((seen, ring)) if seen == subscription => {
                 let interval = self.views.ring_interval(key, ring);
@@ -290,7 +286,6 @@ impl Replication for Channels {
             }
             _ => self.replicator.hub().unsubscribe(id, subscription),
         }
-        self.set_send_interval(id);
     }
 
     fn is_reader(&self, id: ConnectionId, key: ChannelKey) -> bool {
@@ -311,6 +306,7 @@ impl Replication for Channels {
         }
         self.views.others.note(&self.replicator);
         for view in self.seats.iter_mut().flatten() {
+            self.views.set_send_interval(view, &mut self.replicator);
             self.views.weigh(view, &mut self.replicator);
             self.views.update(view, &mut self.replicator);
             self.views.update_others(view, &mut self.replicator);

@@ -153,6 +153,8 @@ struct Waiting {
 
 /// The layer between the driver and the connections.
 pub(crate) struct Inbound {
+    /// One of the replies is a packet of a connection.
+    has_answered: bool,
     pub(crate) door: ServerHandshake,
     session_options: Arc<SessionOptions>,
     client_packets_per_s: u32,
@@ -187,6 +189,7 @@ impl Inbound {
         (client_packets_per_s, strangers_max): (u32, usize),
     ) -> Inbound {
         Inbound {
+            has_answered: false,
             door,
             session_options,
             client_packets_per_s,
@@ -231,6 +234,11 @@ impl Inbound {
         }
     }
 
+    /// Whether one of the replies is a packet of a connection.
+    pub(crate) fn take_answered(&mut self) -> bool {
+        std::mem::take(&mut self.has_answered)
+    }
+
     /// The time that [`handle`](Self::handle) has taken to settle since the last call, in nanoseconds.
     pub(crate) fn take_settling_ns(&mut self) -> u64 {
         std::mem::take(&mut self.settling_ns)
@@ -247,8 +255,12 @@ impl Inbound {
             // After a pause, more packets may be waiting than one acknowledgement can name.
             if peer.session.is_answer_due() {
                 let mut answer = self.spare.pop().unwrap_or_default();
+                answer.clear();
                 match peer.answer(now, self.sent_tick, &mut answer) {
-                    true => self.replies.push((peer.address, answer)),
+                    true => {
+                        self.has_answered = true;
+                        self.replies.push((peer.address, answer));
+                    }
                     false => self.spare.push(answer),
                 }
             }

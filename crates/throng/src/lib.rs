@@ -96,7 +96,7 @@
 //! [`ClientCore::objects`] return it, with all fields that this client may know: never a part of it, never a place where it
 //! was not. In sight is
 //!
-//! - what the client owns, wherever it is. Its state comes in a separate record, in each tick in which it changes,
+//! - what the client owns, wherever it is. Its state comes in a separate record, in each send tick of the client,
 //!   before anything else and whatever the rings say, with public and owner's fields;
 //! - what lives in a channel that the client is subscribed to, by its viewpoint or by [`Server::subscribe`];
 //! - what has moved from such a channel into a neighbouring cell that the client is sent as well, until that cell's

@@ -109,9 +109,10 @@ pub struct ServerOptions {
     pub public_addresses: Vec<SocketAddr>,
     /// Time between ticks.
     pub tick_interval: Duration,
-    /// Ticks between two sends of state to one client; the clients are spread over these ticks. `None`: the interval of
-    /// the nearest ring, or every tick without a grid. A client that the game subscribes to something more frequent is
-    /// sent to as often as that. Messages leave in every tick.
+    /// Ticks between two sends of state to one client, its own objects and the acknowledgement of its inputs included;
+    /// the clients are spread over these ticks. At most 200 ms. `None`: the interval of the nearest ring, but at most
+    /// 200 ms; every tick without a grid. A client that the game subscribes to something more frequent is sent to as often
+    /// as that. Messages leave in every tick.
     pub send_interval_ticks: Option<NonZeroU16>,
     /// Number of clients at one time.
     pub max_clients: u32,
@@ -178,6 +179,28 @@ impl ServerOptions {
         }
     }
 
+    /// The longest time between two sends of state to a client. The allowance of a connection is kept for 250 ms
+    /// ([`SessionOptions::burst`]), so a longer time would waste some of it.
+    pub(crate) fn send_interval_most_ticks(&self) -> u16 {
+        let ticks = SEND_INTERVAL_MOST.as_nanos() / self.tick_interval.as_nanos().max(1);
+        ticks.clamp(1, u16::MAX.into()) as u16
+    }
+
+    /// Ticks between two sends of state to a client, unless the game subscribes it to something more frequent.
+    pub(crate) fn usual_send_interval_ticks(&self) -> u16 {
+        let nearest = self.grids.iter().filter_map(|grid| grid.rings.first()).map(|ring| ring.interval_ticks).min();
+        let nearest = nearest.unwrap_or(1).min(u16::MAX.into()) as u16;
+        self.send_interval_ticks.map_or(nearest, NonZeroU16::get).clamp(1, self.send_interval_most_ticks())
+    }
+
+    /// The most ticks between two sends of a cell.
+    pub(crate) fn slowest_interval_ticks(&self) -> u32 {
+        let rings = self.grids.iter().flat_map(|grid| &grid.rings);
+        let slowest = rings.map(|ring| ring.interval_ticks).max().unwrap_or(1);
+        // A turn of the cell waits for the next tick in which the client is sent anything.
+        slowest.saturating_add(u32::from(self.usual_send_interval_ticks()) - 1)
+    }
+
     /// Issues tokens for servers with these options, in place of a backend: for tests and for games without one.
     pub fn token_issuer(&self) -> TokenIssuer {
         TokenIssuer::new(self.protocol_id, self.private_key.clone())
@@ -209,6 +232,9 @@ pub(crate) fn session_options(
         ..SessionOptions::default()
     }
 }
+
+/// See [`ServerOptions::send_interval_ticks`].
+const SEND_INTERVAL_MOST: Duration = Duration::from_millis(200);
 
 /// The initial rate, before the path's capacity is known: about ten packets in a round trip to another continent (RFC
 /// 6928), doubled from there.

@@ -75,8 +75,8 @@ pub(crate) struct Job<'a, R: Replication + 'a> {
     pub(crate) now: Time,
     pub(crate) tick: Tick,
     pub(crate) max_clients: u32,
-    /// Packets may wait for calls between two ticks.
-    pub(crate) spreads: bool,
+    /// Packets may wait for calls between two ticks, for so long.
+    pub(crate) spread_within: Duration,
     pub(crate) outgoing: R::Outgoing<'a>,
     pub(crate) stopwatch: Stopwatch,
 }
@@ -138,7 +138,7 @@ impl Worker {
                 self.write_keep_alive(job, peer);
             } else {
                 let out = (&mut self.buffer, &mut self.spans);
-                peer.write_packets::<R>(job.now, job.tick, slot, (job.outgoing, job.spreads), out);
+                peer.write_packets::<R>(job.now, job.tick, slot, (job.outgoing, job.spread_within), out);
             }
         }
     }

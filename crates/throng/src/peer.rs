@@ -1,6 +1,7 @@
 //! One client as the server keeps it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use throng_link::netcode::{
     Accepted, Candidate, DropReason, Held, Movable, Opened, Opener, PacketKind, SEND_INTERVAL, Sealer, USER_DATA_LEN,
@@ -198,13 +199,13 @@ impl Peer {
     }
 
     /// Writes this tick's packets, not sealed yet, behind what `buffer` holds. All but the last get the same length, and
-    /// but a probe of the path's size. With `spreads`, some may have to wait.
+    /// but a probe of the path's size. Some may have to wait, for at most `spread_within`.
     pub(crate) fn write_packets<R: Replication>(
         &mut self,
         now: Time,
         tick: Tick,
         slot: &mut R::Slot,
-        (outgoing, spreads): (R::Outgoing<'_>, bool),
+        (outgoing, spread_within): (R::Outgoing<'_>, Duration),
         (buffer, spans): (&mut Vec<u8>, &mut Vec<Span>),
     ) {
         R::begin_write(slot, outgoing, self.session.sending_allowance_bytes(now));
@@ -217,7 +218,10 @@ impl Peer {
         while let Some(mut plan) = self.session.poll_packet(now, self.sealer.envelope(ahead), rest) {
             let start = buffer.len();
             let takes_rest = plan.takes_rest();
-            let wait_micros = if spreads { plan.spread().micros_since(now) as u32 } else { 0 };
+            let wait_micros = match spread_within.is_zero() {
+                true => 0,
+                false => plan.spread(spread_within).micros_since(now) as u32,
+            };
             let mut packet = plan.begin(tick, buffer);
             if takes_rest && rest != Rest::Empty {
                 let sequence = packet.sequence();

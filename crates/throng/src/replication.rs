@@ -118,8 +118,8 @@ pub trait Replication: Send + Sized {
         let _ = (id, bytes);
     }
 
-    /// Decides which updates are due, in models that decide it for all connections together.
-    fn plan(&mut self) {}
+    /// Decides which updates are due. Does nothing in models that decide it when they encode.
+    fn plan(&mut self);
 
     /// Encodes the updates that connections share. A model without a [`plan`](Self::plan) decides here what is due.
     fn encode(&mut self, executor: &impl Executor);

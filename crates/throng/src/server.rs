@@ -9,7 +9,7 @@ mod views;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
@@ -134,6 +134,8 @@ pub struct Server<R = Channels> {
     ticks_skipped: u64,
     /// Calls of `drain_socket` since the last tick.
     drains: u32,
+    /// The time of the last tick.
+    sent_at: Time,
     leaving: Vec<Leaving>,
     farewells: Farewells,
     inputs: VecDeque<(ConnectionId, Input)>,
@@ -219,6 +221,7 @@ impl<R: Replication> Server<R> {
             flushes_timed_out: 0,
             ticks_skipped: 0,
             drains: 0,
+            sent_at: Time(0),
             leaving: Vec::new(),
             farewells: Farewells::default(),
             inputs: VecDeque::new(),
@@ -282,7 +285,7 @@ impl<R: Replication> Server<R> {
         let received = self.driver.receive(now, &mut |arrived, from, datagram| {
             inbound.handle(clocks, (arrived, from), datagram, (peers, stopwatch));
         });
-        self.meter.add(Subsystem::Receive, self.driver.counters().receive_ns - kernel_ns);
+        self.meter.add(Subsystem::Receive, self.driver.counters().receive_ns.saturating_sub(kernel_ns));
         self.meter.add(Subsystem::Settle, inbound.take_settling_ns());
         self.meter.enter(Subsystem::Settle, stopwatch.ns());
         inbound.settle(clocks.time, peers);
@@ -290,8 +293,12 @@ impl<R: Replication> Server<R> {
         let counters = self.meter.counters();
         counters.packets_received += inbound.datagrams - datagrams;
         counters.bytes_received += inbound.bytes - bytes;
+        if inbound.take_answered() {
+            // An answer has a higher number than the packets that wait, and comes after them.
+            self.send_held(now, Time(u64::MAX));
+        }
         let driver = &mut self.driver;
-        inbound.drain_replies(|to, reply| {
+        self.inbound.drain_replies(|to, reply| {
             // A reply that cannot be sent is a lost packet; the driver counts it.
             let _ = driver.send(now, &throng_net::Transmit::single(to, reply));
         });
@@ -371,7 +378,7 @@ impl<R: Replication> Server<R> {
     }
 
     /// Adds an object that belongs to a connection: only its owner gets the owner's fields, and the owner gets the
-    /// object in every tick, wherever the object is, before anything else.
+    /// object in each of its send ticks, wherever the object is, before anything else.
     ///
     /// # Errors
     /// As [`Server::spawn`].
@@ -566,12 +573,16 @@ impl<R: Replication> Server<R> {
         });
         // What is sent later has to come later.
         self.send_held(now, Time(u64::MAX));
-        let spreads = std::mem::take(&mut self.drains) >= SPREADING_DRAINS;
+        // What waits is sent before the next tick, whatever that holds, so nothing may wait for longer than a tick lasts.
+        let since_last = now.since(self.sent_at).min(2 * self.options.tick_interval);
+        self.sent_at = now;
+        let is_drained = std::mem::take(&mut self.drains) >= SPREADING_DRAINS;
+        let spread_within = if is_drained { since_last } else { Duration::ZERO };
         self.meter.enter(Subsystem::Write, self.stopwatch.ns());
         let tick = self.replication.now();
         let max_clients = self.options.max_clients;
         let (outgoing, slots) = self.replication.writers();
-        let job = Job::<R> { now, tick, max_clients, spreads, outgoing, stopwatch: self.stopwatch };
+        let job = Job::<R> { now, tick, max_clients, spread_within, outgoing, stopwatch: self.stopwatch };
         let count = slots.len().min(self.peers.slots.len());
         let (peers, slots) = (&mut self.peers.slots[..count], &mut slots[..count]);
         match &self.pool {
@@ -753,14 +764,7 @@ impl<R: Replication> Server<R> {
             connection: peer.id,
             tick_interval: self.options.tick_interval,
             tick: self.replication.now(),
-            slowest_ticks: self
-                .options
-                .grids
-                .iter()
-                .flat_map(|grid| &grid.rings)
-                .map(|ring| ring.interval_ticks)
-                .max()
-                .unwrap_or(1),
+            slowest_ticks: self.options.slowest_interval_ticks(),
             grids: self.options.grids.iter().map(|grid| grid.shape).collect(),
         };
         peer.stage = Stage::Welcomed;
@@ -810,6 +814,9 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     }
     if options.tick_interval.is_zero() {
         return Err(StartError::Options("the time between ticks must be above 0"));
+    }
+    if options.send_interval_ticks.is_some_and(|ticks| ticks.get() > options.send_interval_most_ticks()) {
+        return Err(StartError::Options("the time between two sends of state to a client must be at most 200 ms"));
     }
     if options.client_packets_per_s == 0 {
         return Err(StartError::Options("a client must be allowed at least 1 packet per second"));

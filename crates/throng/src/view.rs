@@ -2,8 +2,6 @@
 
 mod others;
 
-use std::num::NonZeroU16;
-
 use rustc_hash::FxHashMap;
 use throng_interest::{
     CellId, InterestError, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, Scratch, Shape, Sink, Sources, Viewer,
@@ -57,6 +55,8 @@ pub(crate) struct View {
     pub(crate) connection: ConnectionId,
     /// The client can read everything.
     pub(crate) is_live: bool,
+    /// The tick of the usual interval in which the client is sent to, once it is live.
+    pub(crate) send_offset: Option<u32>,
     /// One for each grid.
     viewers: Vec<Viewer>,
     viewpoint: Option<[f64; 3]>,
@@ -77,6 +77,8 @@ pub(crate) struct View {
     pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     /// `explicit` has changed since others' facets were last followed.
     pub(crate) explicit_changed: bool,
+    /// The intervals in `explicit` may be others than when the send interval was set.
+    pub(crate) intervals_changed: bool,
     pub(crate) own: Own,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
     followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
@@ -159,6 +161,8 @@ pub(crate) struct Views {
     grids: Vec<GridView>,
     /// Ticks between two sends of state to a client, unless the game subscribes it to something more frequent.
     pub(crate) send_interval: u16,
+    /// Clients by the tick of that interval in which they are sent to.
+    sent_at_offset: Vec<u32>,
     /// Where each grid's world ends, in metres.
     bounds_m: Vec<Option<[[f64; 3]; 2]>>,
     scratch: Scratch,
@@ -186,11 +190,11 @@ impl Views {
 
     pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions) -> Views {
         let bounds_m = options.grids.iter().map(|grid| grid.bounds_m).collect();
-        let nearest_rings = grids.iter().map(|grid| grid.interest.rings().interval_ticks(0) as u16);
-        let send_interval = options.send_interval_ticks.map(NonZeroU16::get).or(nearest_rings.min()).unwrap_or(1);
+        let send_interval = options.usual_send_interval_ticks();
         Views {
             grids,
             send_interval,
+            sent_at_offset: vec![0; send_interval.into()],
             bounds_m,
             scratch: Scratch::new(),
             others: Others::default(),
@@ -204,11 +208,35 @@ impl Views {
         }
     }
 
+    /// Sends to the connection as often as its most frequent subscription needs it, if that may have changed.
+    pub(crate) fn set_send_interval(&self, view: &mut View, replicator: &mut Replicator) {
+        if !std::mem::take(&mut view.intervals_changed) {
+            return;
+        }
+        let interval = view.shortest_explicit_interval().min(self.send_interval);
+        let offset = view.send_offset.unwrap_or_default();
+        if let Some(connection) = replicator.hub().connection_mut(view.connection) {
+            connection.set_send_interval(interval, offset);
+        }
+    }
+
+    /// The tick of the interval in which the fewest clients are sent to, for another one.
+    pub(crate) fn take_send_offset(&mut self) -> u32 {
+        let offset = (0..self.sent_at_offset.len()).min_by_key(|&offset| self.sent_at_offset[offset]).unwrap_or(0);
+        self.sent_at_offset[offset] += 1;
+        offset as u32
+    }
+
+    pub(crate) fn give_back_send_offset(&mut self, offset: u32) {
+        self.sent_at_offset[offset as usize] -= 1;
+    }
+
     /// An empty view.
     pub(crate) fn open(&self, connection: ConnectionId) -> View {
         View {
             connection,
             is_live: false,
+            send_offset: None,
             viewers: vec![Viewer::new(); self.grids.len()],
             viewpoint: None,
             more_viewpoints: Vec::new(),
@@ -219,6 +247,7 @@ impl Views {
             lacks_others: false,
             explicit: FxHashMap::default(),
             explicit_changed: false,
+            intervals_changed: false,
             own: Own::default(),
             followed: FxHashMap::default(),
         }

@@ -342,3 +342,78 @@ fn a_client_that_the_game_subscribes_to_something_frequent_is_sent_to_as_often_a
     let news = steps_with_news(&mut world, &[own]);
     assert!(news[0].len() >= 58, "its own is sent in every tick: {news:?}");
 }
+
+#[test]
+fn a_client_that_watched_something_frequent_is_sent_to_as_seldom_as_before_when_that_has_ended() {
+    let mut options = WorldOptions::new(9);
+    options.server.grids[0].rings = vec![Ring { radius_m: 30.0, interval_ticks: 4 }];
+    options.server.replicator.retention_ticks = 20;
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    let own = world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(connection)).expect("room");
+    let watched = world.server.spawn(Beacon::default(), Placement::Entity).expect("room");
+    let key = ChannelKey::Entity { object: watched, facet: throng::Facet::Public };
+    world.server.subscribe(connection, key, 1).expect("room");
+    world.steps(10);
+    assert!(steps_with_news(&mut world, &[own])[0].len() >= 58, "while it watches");
+    world.server.despawn(watched);
+    world.steps(60);
+    let after = steps_with_news(&mut world, &[own])[0].len();
+    assert!((14..=16).contains(&after), "{after}");
+}
+
+#[test]
+fn newcomers_take_the_ticks_in_which_fewer_clients_are_sent_to() {
+    let mut options = WorldOptions::new(9);
+    options.server.grids[0].rings = vec![Ring { radius_m: 30.0, interval_ticks: 2 }];
+    let mut world = World::with_guests(options, 8);
+    for guest in [0, 2, 4, 6] {
+        let connection = world.connection(guest);
+        world.server.disconnect(connection, world.now, "bye");
+    }
+    world.steps(60);
+    world.guests.retain(|guest| guest.connection.is_some());
+    assert_eq!(world.guests.len(), 4);
+    for _ in 0..4 {
+        world.join();
+    }
+    world.connect_all();
+    let beacons: Vec<ObjectId> = (0..8)
+        .map(|guest| {
+            let connection = world.connection(guest);
+            world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(connection)).expect("room")
+        })
+        .collect();
+    world.steps(10);
+    let news = steps_with_news(&mut world, &beacons);
+    for step in [40, 41] {
+        let served = news.iter().filter(|steps| steps.contains(&step)).count();
+        assert_eq!(served, 4, "step {step}: {news:?}");
+    }
+}
+
+#[test]
+fn a_game_with_slow_rings_sends_own_objects_five_times_a_second_and_more_than_that_can_be_asked_for() {
+    let mut options = WorldOptions::new(9);
+    options.server.grids[0].rings = vec![Ring { radius_m: 30.0, interval_ticks: 60 }];
+    let ticks = (0.2 / options.server.tick_interval.as_secs_f64()) as u16;
+    let mut world = World::with_guests(options.clone(), 1);
+    let connection = world.connection(0);
+    let own = world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(connection)).expect("room");
+    world.steps(10);
+    let news = steps_with_news(&mut world, &[own])[0].len();
+    assert!(news.abs_diff(60 / usize::from(ticks)) <= 1, "{news} times in 60 ticks");
+    for (asked, is_possible) in [(1, true), (ticks, true), (ticks + 1, false), (u16::MAX, false)] {
+        options.server.send_interval_ticks = std::num::NonZeroU16::new(asked);
+        let driver = endpoint_of_its_own(&options);
+        let server = throng::Server::new(driver, options.schema.clone(), options.server.clone());
+        assert_eq!(server.is_ok(), is_possible, "{asked}");
+    }
+}
+
+/// An endpoint of a network of its own.
+fn endpoint_of_its_own(options: &WorldOptions) -> Box<dyn throng::net::Driver> {
+    let network =
+        throng::net::MemoryNetwork::new(throng::net::Condition::NONE, options.seed).expect("a good condition");
+    Box::new(network.endpoint(crate::harness::server_address()).expect("a free address"))
+}

@@ -174,10 +174,11 @@ impl Pacer {
         ahead_micros.min(u64::from(self.burst.interval_micros)).min(MAX_BEHIND_MICROS)
     }
 
-    /// When the next packet should leave.
-    pub(super) fn departs(&mut self, now: Time) -> Time {
+    /// When the next packet should leave: now, or at most `within_micros` later.
+    pub(super) fn departs(&mut self, now: Time, within_micros: u64) -> Time {
         self.begin_burst(now);
-        if self.burst.is_held_back { Time(now.0.saturating_add(self.behind_micros())) } else { now }
+        let wait_micros = if self.burst.is_held_back { self.behind_micros().min(within_micros) } else { 0 };
+        Time(now.0.saturating_add(wait_micros))
     }
 
     /// The packet that was paid for last asks for an acknowledgement: the path is judged by it. It leaves at `departs`.
@@ -304,7 +305,7 @@ mod tests {
             let now = Time::from_millis(millis);
             let mut waits_ms = Vec::new();
             while pacer.balance_bytes(now) >= 1_250 {
-                let departs = pacer.departs(now);
+                let departs = pacer.departs(now, 100_000);
                 pacer.on_sent(now, 1_250);
                 let stamp = pacer.on_eliciting((now, departs), 1_250, 50_000);
                 let wait_ms = departs.micros_since(now) / 1_000;
@@ -323,12 +324,32 @@ mod tests {
     }
 
     #[test]
+    fn no_packet_waits_for_longer_than_its_sender_can_wait() {
+        let options = SessionOptions { initial_rate_bytes_per_s: 62_500, ..SessionOptions::default() };
+        let mut pacer = Pacer::new(&options, Time(0));
+        let mut tick = |millis: u64| {
+            let now = Time::from_millis(millis);
+            let mut waits_ms = Vec::new();
+            while pacer.balance_bytes(now) >= 1_250 {
+                let departs = pacer.departs(now, 33_000);
+                pacer.on_sent(now, 1_250);
+                let stamp = pacer.on_eliciting((now, departs), 1_250, 50_000);
+                waits_ms.push((departs.micros_since(now) / 1_000, stamp.behind_micros / 1_000));
+            }
+            waits_ms
+        };
+        tick(1_000);
+        // It sends in every third tick: the rest of the way to an even stream counts as a wait behind the others.
+        assert_eq!(tick(1_100), [(0, 0), (20, 0), (33, 7), (33, 27), (33, 47)]);
+    }
+
+    #[test]
     fn a_stream_at_its_limit_leaves_at_once() {
         let mut pacer = pacer();
         for tick in 1..20 {
             let now = Time::from_millis(100 * tick);
             while pacer.balance_bytes(now) >= 1_250 {
-                assert_eq!(pacer.departs(now), now);
+                assert_eq!(pacer.departs(now, 100_000), now);
                 pacer.on_sent(now, 1_250);
             }
         }

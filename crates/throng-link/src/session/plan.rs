@@ -15,6 +15,8 @@
 //! 4. for inputs, a due acknowledgement, a keep-alive or a probe of the tail, although the allowance is spent: such packets are small, and
 //!    withholding them makes the path look worse than it is. They make a debt, which ends when it reaches a bound.
 
+use std::time::Duration;
+
 use throng_wire::{Tick, Time};
 
 use super::Session;
@@ -169,10 +171,11 @@ impl<'a> PacketPlan<'a> {
         self.purpose.takes_rest
     }
 
-    /// When the packet would leave in an even stream: now, or before the next tick if the path has no room for a whole
-    /// tick's packets at once. The caller promises to send it then, and not now.
-    pub fn spread(&mut self) -> Time {
-        self.departs = self.session.pacer.departs(self.now);
+    /// When the packet would leave in an even stream: now, or at most `within` later if the path has no room for all
+    /// packets at once. The caller promises to send it then, and not now.
+    pub fn spread(&mut self, within: Duration) -> Time {
+        let within_micros = within.as_micros().min(u128::from(u32::MAX)) as u64;
+        self.departs = self.session.pacer.departs(self.now, within_micros);
         self.departs
     }
 

@@ -274,6 +274,7 @@ impl<R: Replication> Scene<R> {
 
     #[inline(never)]
     fn encode(&mut self) {
+        self.model.plan();
         self.model.encode(&Inline);
     }
 
