@@ -89,6 +89,8 @@
   let pending;
   const redraw = () => { clearTimeout(pending); pending = setTimeout(drawAll, 100); };
   drawAll();
+  // The first time, the page grew and may have got a scroll bar.
+  drawAll();
   addEventListener("resize", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   addEventListener("beforeprint", drawAll);
