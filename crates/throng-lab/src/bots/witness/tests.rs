@@ -402,3 +402,19 @@ fn a_planted_wrong_state_is_found_in_play_and_at_rest() {
         assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 1 }, "seat {number}");
     }
 }
+
+#[test]
+fn a_neighbour_that_a_seat_does_not_hold_is_a_mismatch() {
+    let mut world = World::play(&[]);
+    for seat in &mut world.seats {
+        let mut snapshot = seat.witness.snapshot.clone();
+        let mut missing = snapshot.objects[0];
+        (missing.id.index, missing.owner) = (missing.id.index + 1_000, None);
+        snapshot.objects.push(missing);
+        seat.witness.tell(&snapshot);
+    }
+    world.compare();
+    for seat in &world.seats {
+        assert_eq!(seat.witness.at_rest(), Compared { objects: SEATS as u64, mismatches: 1 });
+    }
+}
