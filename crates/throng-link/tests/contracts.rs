@@ -15,5 +15,6 @@ mod session_inputs;
 mod session_messages;
 mod session_pacing;
 mod session_pair;
+mod session_room;
 mod session_tail;
 mod session_verdicts;

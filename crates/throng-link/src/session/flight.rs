@@ -42,6 +42,8 @@ pub(super) struct Sent {
     /// With all that surrounds it.
     pub(super) datagram_bytes: u16,
     pub(super) is_eliciting: bool,
+    /// It says whether there is room for the peer's messages.
+    pub(super) says_room: bool,
     /// It is sent to find out whether so long a datagram arrives.
     pub(super) is_size_probe: bool,
     /// A packet that was sent later had arrived when this one was called lost.
@@ -72,6 +74,7 @@ impl Sent {
             bytes: datagram_bytes as u16,
             datagram_bytes: datagram_bytes as u16,
             is_eliciting: true,
+            says_room: false,
             is_size_probe,
             is_overtaken,
             stamp: Stamp::default(),
@@ -221,6 +224,7 @@ impl Flight {
             bytes: 0,
             datagram_bytes: 0,
             is_eliciting: false,
+            says_room: false,
             is_size_probe: false,
             is_overtaken: false,
             stamp: Stamp::default(),

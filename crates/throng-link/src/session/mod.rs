@@ -63,6 +63,7 @@ mod path_size;
 pub mod plan;
 mod receive;
 mod received;
+mod room;
 mod round_trip;
 mod settle;
 mod statistics;
@@ -97,6 +98,7 @@ use lane::{Lanes, SendTally};
 use pace::Pacer;
 use path_size::PathSize;
 use received::Received;
+use room::Room;
 use round_trip::RoundTrip;
 use settle::Concerned;
 use transmit::Closing;
@@ -144,8 +146,10 @@ pub struct Session {
     /// Set once, never cleared.
     closed: Option<Box<CloseCause>>,
     is_close_polled: bool,
-    /// The last packet that we sent said that we have no room for messages.
-    has_told_full: bool,
+    /// Of our own inbox.
+    room: Room,
+    /// Packets from this sequence on are newer than the one in which the peer last said whether it has room.
+    room_heard_before: u64,
 }
 
 impl Session {
@@ -178,7 +182,8 @@ impl Session {
             closing: None,
             closed: None,
             is_close_polled: false,
-            has_told_full: false,
+            room: Room::default(),
+            room_heard_before: 0,
             options,
         })
     }
@@ -206,7 +211,11 @@ impl Session {
 
     /// The next received message and its lane.
     pub fn poll_message(&mut self) -> Option<(LaneId, Vec<u8>)> {
-        self.lanes.poll()
+        let message = self.lanes.poll();
+        if self.room.is_short() && self.lanes.is_inbox_drained() {
+            self.room.set(false);
+        }
+        message
     }
 
     /// Gives the buffer of a polled message back for reuse. Optional.
@@ -356,7 +365,7 @@ impl Session {
             false => after(since, self.options.ack_delay),
         });
         let unfinished = self.lanes.oldest_unfinished().map(|began| after(began, self.options.reassembly_timeout));
-        let inputs = (self.inputs_out.is_due() || self.has_room_again()).then_some(Time(0));
+        let inputs = (self.inputs_out.is_due() || self.room.is_untold()).then_some(Time(0));
         // With too many packets under way, the next verdict comes first.
         let (has_place, has_place_for_data) = (!self.flight.is_full(0), !self.flight.is_full(self.spare_packets()));
         let urgent = [acknowledgement, inputs].into_iter().flatten().fold(self.keep_alive_at(), Time::min);
@@ -476,6 +485,7 @@ impl Session {
             received: &mut self.received,
             inputs: &mut self.inputs_out,
             lanes: &mut self.lanes,
+            room: &mut self.room,
             pacer: &mut self.pacer,
             path_size: &mut self.path_size,
             now,

@@ -86,8 +86,11 @@ impl Session {
         if payload.input_ack.is_some_and(|low| !self.inputs_out.on_processed(low)) {
             return Err(PacketError::AckOfUnsentInput);
         }
-        if self.received.newest().is_none_or(|newest| sequence > newest) {
-            self.lanes.hold(payload.has_no_room);
+        if let Some(has_no_room) = payload.has_no_room
+            && sequence >= self.room_heard_before
+        {
+            self.room_heard_before = sequence.saturating_add(1);
+            self.lanes.hold(has_no_room);
         }
         // Without room for its messages, a packet is not acknowledged, so that the peer sends them again. Everything else in
         // it takes effect: it may come twice.
@@ -168,6 +171,9 @@ impl Session {
         let result = self.lanes.take(now, section, &mut tally);
         self.counters.messages_received += tally.received;
         self.counters.reassemblies_evicted += tally.evicted;
+        if self.lanes.is_inbox_filling() {
+            self.room.set(true);
+        }
         result
     }
 }

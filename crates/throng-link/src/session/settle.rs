@@ -8,6 +8,7 @@ use super::lane::{Lanes, PieceRun};
 use super::pace::Pacer;
 use super::path_size::{PathSize, SizeVerdict};
 use super::received::Received;
+use super::room::Room;
 use super::statistics::Counters;
 
 /// Everything of a session that verdicts concern.
@@ -15,6 +16,7 @@ pub(super) struct Concerned<'a> {
     pub(super) received: &'a mut Received,
     pub(super) inputs: &'a mut InputSender,
     pub(super) lanes: &'a mut Lanes,
+    pub(super) room: &'a mut Room,
     pub(super) pacer: &'a mut Pacer,
     pub(super) path_size: &'a mut PathSize,
     pub(super) now: Time,
@@ -34,6 +36,9 @@ impl Concerned<'_> {
         }
         if let Some(number) = sent.newest_input {
             self.inputs.on_delivered(number);
+        }
+        if sent.says_room {
+            self.room.on_delivered(sent.sequence);
         }
         for run in runs {
             self.lanes.on_delivered(run);
@@ -60,6 +65,9 @@ impl Concerned<'_> {
         }
         if let Some(number) = sent.newest_input {
             self.inputs.on_lost(number);
+        }
+        if sent.says_room {
+            self.room.on_lost(sent.sequence);
         }
         for run in runs {
             self.counters.message_bytes_resent += self.lanes.on_lost(run) as u64;

@@ -7,10 +7,7 @@ use super::close::{CLOSE_INTERVAL, CLOSE_PACKETS, CloseReason};
 use super::plan::{
     Envelope, MAX_DEBT_BYTES, MAX_LEAD_BYTES, MAX_PACKETS_PER_FLUSH, MIN_DATA_ROOM_BYTES, PacketPlan, Purpose, Rest,
 };
-use super::wire::{NO_ROOM, flag};
-
-/// The length of the message section stands before it.
-const SECTION_HEAD_BYTES: usize = 2;
+use super::wire::{HEADER_MAX_BYTES, NO_ROOM, SECTION_HEAD_BYTES, flag};
 
 /// The rest of a session after [`close`](super::Session::close).
 #[derive(Debug)]
@@ -146,12 +143,7 @@ impl Session {
             || self.is_acknowledgement_due(now)
             || self.is_keep_alive_due(now)
             || self.is_probe_due(now)
-            || self.has_room_again()
-    }
-
-    /// Whether the peer waits for word that there is room for messages again, and there is.
-    pub(super) fn has_room_again(&self) -> bool {
-        self.has_told_full && !self.lanes.is_inbox_filling()
+            || self.room.is_untold()
     }
 
     fn is_acknowledgement_due(&self, now: Time) -> bool {
@@ -201,10 +193,10 @@ impl Session {
             self.write_inputs(start, purpose.room_bytes, out);
         }
         let before = out.len();
-        // A packet that the rest needs as a whole says nothing about room.
-        self.has_told_full = purpose.takes_inputs && self.lanes.is_inbox_filling();
-        if self.has_told_full || self.lanes.is_due() {
-            self.write_messages(start, purpose.room_bytes, purpose.message_bytes, out);
+        // A packet that the rest needs as a whole has a place for the head of a section, unless the acknowledgement is wide.
+        let has_place = purpose.takes_inputs || before - start + SECTION_HEAD_BYTES <= HEADER_MAX_BYTES;
+        if has_place && (self.room.is_unknown() || self.lanes.is_due()) {
+            self.write_messages((start, sequence), purpose.room_bytes, purpose.message_bytes, out);
         }
         out.len() - before
     }
@@ -328,26 +320,25 @@ impl Session {
     }
 
     /// Writes the message section, which also says whether there is room for the peer's messages.
-    fn write_messages(&mut self, start: usize, room: usize, share: usize, out: &mut Vec<u8>) {
+    fn write_messages(&mut self, (start, sequence): (usize, u64), room: usize, share: usize, out: &mut Vec<u8>) {
         let head = out.len();
-        let Some(room) = (room - (head - start)).checked_sub(SECTION_HEAD_BYTES) else {
-            self.has_told_full = false;
-            return;
-        };
+        let Some(room) = (room - (head - start)).checked_sub(SECTION_HEAD_BYTES) else { return };
         out.extend_from_slice(&[0; SECTION_HEAD_BYTES]);
         if self.lanes.is_due() {
             self.lanes.write(room.min(share.saturating_sub(SECTION_HEAD_BYTES)), out, &mut self.flight);
         }
         let length = out.len() - head - SECTION_HEAD_BYTES;
-        if length == 0 && !self.has_told_full {
+        if length == 0 && !self.room.is_unknown() {
             out.truncate(head);
             return;
         }
-        let no_room = if self.has_told_full { NO_ROOM } else { 0 };
+        let no_room = if self.room.is_short() { NO_ROOM } else { 0 };
         out[head..head + SECTION_HEAD_BYTES].copy_from_slice(&(length as u16 | no_room).to_le_bytes());
         out[start] |= flag::MESSAGES;
-        if length > 0 {
-            self.mark_eliciting();
+        self.room.on_said(sequence);
+        if let Some(sent) = self.flight.newest_mut() {
+            sent.says_room = true;
+            sent.is_eliciting = true;
         }
     }
 }

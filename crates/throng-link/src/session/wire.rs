@@ -42,6 +42,9 @@ pub const MAX_INPUT_BYTES: usize = 64;
 /// The most inputs that one packet repeats.
 pub const MAX_INPUT_REDUNDANCY: usize = 16;
 
+/// The length of a message section stands before it.
+pub(super) const SECTION_HEAD_BYTES: usize = 2;
+
 /// The longest header of a packet: flags, the widest acknowledgement, tick, number of an input.
 pub(super) const HEADER_MAX_BYTES: usize = 1 + 3 + 1 + 32 + 4 + 2;
 
@@ -50,7 +53,7 @@ pub(super) const ACK_REACH: u64 = 256;
 /// An end that finds more packets than this at once answers before it has taken them all.
 pub(super) const ACK_WAITING_MAX: u32 = 128;
 
-/// Bit of the length of a message section: its sender asks for no messages until a packet comes without it.
+/// Bit of the length of a message section: its sender asks for no messages until a newer message section comes without it.
 pub(super) const NO_ROOM: u16 = 1 << 15;
 
 pub(super) mod flag {
@@ -243,8 +246,8 @@ pub(super) struct Payload<'a> {
     pub(super) close: Option<(u16, &'a str)>,
     pub(super) inputs: Option<InputSection<'a>>,
     pub(super) messages: &'a [u8],
-    /// Whether the sender has no room for messages.
-    pub(super) has_no_room: bool,
+    /// Whether the sender has no room for messages. Only a message section says it.
+    pub(super) has_no_room: Option<bool>,
     pub(super) rest: &'a [u8],
     /// Whether the sender waits for an acknowledgement.
     pub(super) is_eliciting: bool,
@@ -262,11 +265,11 @@ impl<'a> Payload<'a> {
         let input_ack = if flags & flag::INPUT_ACK != 0 { Some(reader.u16()?) } else { None };
         let close = if flags & flag::CLOSE != 0 { Some(read_close(&mut reader)?) } else { None };
         let inputs = if flags & flag::INPUTS != 0 { Some(read_inputs(&mut reader)?) } else { None };
-        let length = if flags & flag::MESSAGES != 0 { reader.u16()? } else { 0 };
-        let has_no_room = length & NO_ROOM != 0;
-        let messages = reader.take(usize::from(length & !NO_ROOM))?;
+        let length = if flags & flag::MESSAGES != 0 { Some(reader.u16()?) } else { None };
+        let has_no_room = length.map(|length| length & NO_ROOM != 0);
+        let messages = reader.take(usize::from(length.unwrap_or(0) & !NO_ROOM))?;
         let rest = reader.rest();
-        let is_eliciting = flags & (flag::PING | flag::INPUTS) != 0 || !messages.is_empty() || !rest.is_empty();
+        let is_eliciting = flags & (flag::PING | flag::INPUTS | flag::MESSAGES) != 0 || !rest.is_empty();
         Ok(Payload { ack, tick, input_ack, close, inputs, messages, has_no_room, rest, is_eliciting })
     }
 }
@@ -433,7 +436,7 @@ mod tests {
         assert_eq!(payload.tick, ShortTick(9));
         assert_eq!(payload.input_ack, Some(7));
         assert_eq!(payload.inputs.expect("there are some").items, [2, 0xAA, 0xBB]);
-        assert_eq!((payload.messages, payload.has_no_room), (&[1, 2, 3][..], false));
+        assert_eq!((payload.messages, payload.has_no_room), (&[1, 2, 3][..], Some(false)));
         assert_eq!(payload.rest, [0xEE, 0]);
         for cut in 0..bytes.len() - 2 {
             assert!(Payload::read(&bytes[..cut]).is_err(), "cut at {cut}");
@@ -443,9 +446,9 @@ mod tests {
     #[test]
     fn a_sender_without_room_says_so_as_drawn() {
         let payload = Payload::read(&[0b0010_0000, 9, 0, 0, 0, 0, 0x80]).expect("well-formed");
-        assert_eq!((payload.messages, payload.has_no_room, payload.is_eliciting), (&[][..], true, false));
+        assert_eq!((payload.messages, payload.has_no_room, payload.is_eliciting), (&[][..], Some(true), true));
         let payload = Payload::read(&[0b0010_0000, 9, 0, 0, 0, 1, 0x80, 7, 0xEE]).expect("well-formed");
-        assert_eq!((payload.messages, payload.has_no_room, payload.rest), (&[7][..], true, &[0xEE][..]));
+        assert_eq!((payload.messages, payload.has_no_room, payload.rest), (&[7][..], Some(true), &[0xEE][..]));
     }
 
     #[test]

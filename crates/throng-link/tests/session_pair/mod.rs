@@ -41,6 +41,10 @@ pub(crate) struct End {
     pub(crate) close: Option<CloseCause>,
     /// Replication bytes offered per tick.
     pub(crate) offered_bytes: usize,
+    /// How they are offered.
+    pub(crate) offered_as: Rest,
+    /// Whether the end polls messages.
+    pub(crate) is_reading: bool,
     /// Whether the end acknowledges the inputs that it takes.
     pub(crate) is_processing_inputs: bool,
     /// Whether the end does anything at all.
@@ -78,6 +82,8 @@ impl Pair {
             inputs: Vec::new(),
             close: None,
             offered_bytes: 0,
+            offered_as: Rest::Waiting,
+            is_reading: true,
             is_processing_inputs: true,
             is_running: true,
             replication_bytes_sent: 0,
@@ -161,7 +167,9 @@ impl Pair {
                 assert!(peer.taken.contains(&sequence), "packet {sequence} did not arrive");
             }
         }
-        while let Some((lane, message)) = end.session.poll_message() {
+        while end.is_reading
+            && let Some((lane, message)) = end.session.poll_message()
+        {
             end.messages.push((lane, message.clone()));
             end.session.recycle(message);
         }
@@ -182,7 +190,7 @@ impl Pair {
         for count in 0.. {
             let end = &mut self.ends[index];
             let sequence = end.next_sequence;
-            let rest = if offered > 0 { Rest::Waiting } else { Rest::Empty };
+            let rest = if offered > 0 { end.offered_as } else { Rest::Empty };
             let Some(plan) = end.session.poll_packet(now, Envelope::bare(sequence), rest) else { return };
             assert!(count < MAX_PACKETS_PER_FLUSH, "more than {count} packets at once");
             let mut payload = Vec::new();

@@ -163,6 +163,10 @@ impl Lanes {
         let options = self.options.lanes.get(index).ok_or(SendError::UnknownLane)?;
         let first_message = self.options.first_message;
         let outgoing = self.lanes[index].outgoing.get_or_insert_with(|| Box::new(Outgoing::new(first_message)));
+        if self.is_held && options.kind == LaneKind::Unreliable {
+            // What waits would be stale when it may be sent.
+            tally.dropped += outgoing.drop_all(&mut self.buffers);
+        }
         let number = outgoing.push(options, content, &mut self.buffers, tally)?;
         self.refresh_due(index);
         Ok(MessageId(number))
@@ -254,6 +258,12 @@ impl Lanes {
     /// Whether the peer should send no more messages for now: what is under way still finds room.
     pub(super) fn is_inbox_filling(&self) -> bool {
         2 * self.inbox.bytes >= self.options.inbox_bytes || 2 * self.inbox.messages.len() >= self.options.inbox_messages
+    }
+
+    /// Whether the peer may send messages again. Far from the bound of [`Lanes::is_inbox_filling`], so that a level near
+    /// that one costs no packets.
+    pub(super) fn is_inbox_drained(&self) -> bool {
+        4 * self.inbox.bytes <= self.options.inbox_bytes && 4 * self.inbox.messages.len() <= self.options.inbox_messages
     }
 
     /// Takes in a message section.

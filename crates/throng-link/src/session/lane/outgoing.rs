@@ -92,6 +92,13 @@ impl Outgoing {
         self.messages.len() < options.queue_messages && self.queued_bytes + bytes <= options.queue_bytes
     }
 
+    /// Drops all messages of an unreliable lane. Returns how many.
+    pub(super) fn drop_all(&mut self, buffers: &mut Buffers) -> u64 {
+        let dropped = self.messages.len() as u64;
+        while self.drop_oldest(buffers) {}
+        dropped
+    }
+
     /// Drops the oldest message, begun or not: its rest would come too late.
     fn drop_oldest(&mut self, buffers: &mut Buffers) -> bool {
         let Some(message) = self.messages.pop_front() else { return false };
