@@ -53,7 +53,7 @@ fn at_apply(shape: Shape) -> Scene {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(61_500))]
+#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(63_700))]
 fn settle(mut scene: Scene) -> Scene {
     black_box(&mut scene).settle();
     scene
@@ -67,8 +67,8 @@ fn commit(mut scene: Scene) -> Scene {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(74_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(52_500))]
+#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(76_300))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(54_100))]
 fn plan(mut scene: Scene) -> Scene {
     black_box(&mut scene).plan();
     scene

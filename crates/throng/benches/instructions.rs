@@ -29,9 +29,9 @@ fn at_tick(shape: Shape) -> Town {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(396_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(366_000))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(5_740_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(425_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(390_500))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(5_630_000))]
 fn receive(mut town: Town) -> Town {
     black_box(&mut town).receive();
     town
@@ -41,9 +41,9 @@ fn receive(mut town: Town) -> Town {
 // instructions per connection. `crowd_1000` is one tick of a cycle of thirty, so its count depends on the phases of the
 // cells; `thirty_ticks` of throng-replica counts the whole cycle.
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_175_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(715_000))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(33_900_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_199_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(722_500))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(32_050_000))]
 fn tick(mut town: Town) -> Town {
     black_box(&mut town).tick();
     town
