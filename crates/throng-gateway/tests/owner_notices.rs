@@ -88,6 +88,21 @@ fn an_owner_learns_of_a_crowd_that_leaves_at_once_as_fast_as_it_reads() {
 }
 
 #[test]
+fn a_client_that_stays_is_heard_while_its_owner_has_yet_to_learn_of_a_crowd_that_left() {
+    let mut stage = stage_with(&["-limit", "server_queue_client_bytes=524288"]);
+    let stays = stage.join_as(Side::Client, "stays");
+    let (owner, _, clients) = crowd(&mut stage, (200, 300));
+    owner.stop_reading();
+    clients.iter().for_each(|client| stage.drop_connection(client, EndCause::PeerClosed));
+    stage.pass(2_000);
+    stage.say_bytes(&stays, Header::new(0, 101), vec![1]);
+    assert_eq!(stage.refused("owner_queue"), 0);
+    owner.read_on();
+    stage.pass(2_000);
+    assert_eq!(stage.read_type(&owner, 101).len(), 1);
+}
+
+#[test]
 fn an_owner_learns_of_lost_clients_that_are_given_up_at_once_as_fast_as_it_reads() {
     let mut stage = stage_with(&["-limit", "client_resume_ms=3000"]);
     let (owner, rooms, clients) = crowd(&mut stage, (200, 300));

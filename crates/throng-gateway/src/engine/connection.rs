@@ -469,7 +469,7 @@ impl Connection {
             Side::Server => limits.server_queue_client_bytes,
             Side::Client => limits.server_queue_client_bytes.min(limits.queue_hard_bytes / 4),
         };
-        let share = u64::from(share).saturating_sub(self.news.bytes());
+        let share = u64::from(share);
         if self.from_clients.fresh_bytes + self.from_clients.flushed_bytes < share {
             return true;
         }

@@ -71,11 +71,17 @@ impl NewsList {
 
     /// Appends a notice, if the list then has at most `most_bytes`. Whether it did.
     fn push(&mut self, news: News, most_bytes: usize) -> bool {
-        let has_room = (self.0.len() + 1) * size_of::<News>() <= most_bytes;
-        if has_room {
-            self.0.push_back(news);
+        let most = most_bytes / size_of::<News>();
+        if self.0.len() >= most {
+            return false;
         }
-        has_room
+        if self.0.len() == self.0.capacity() {
+            // Its memory is bounded too.
+            let more = self.0.capacity().max(64).min(most - self.0.len());
+            self.0.reserve_exact(more);
+        }
+        self.0.push_back(news);
+        true
     }
 
     fn pop(&mut self) -> Option<News> {
