@@ -84,9 +84,13 @@ impl DatagramSocket {
     pub(crate) fn receive(&self, inbox: &mut Inbox, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> usize {
         let received = self.socket.try_io(Interest::READABLE, || {
             let mut sink = |_: Time, from: SocketAddr, datagram: &mut [u8]| sink(from, datagram);
-            // Errors concern single datagrams, and are counted; the next call goes on.
-            match inbox.handle.receive_with(Time(0), &mut inbox.buffers, &mut sink) {
-                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            let limited = inbox.handle.counters().receive_limited;
+            let received = inbox.handle.receive_with(Time(0), &mut inbox.buffers, &mut sink);
+            let is_drained = inbox.handle.counters().receive_limited == limited;
+            // Errors concern single datagrams, and are counted; the next call goes on. Datagrams that cannot be answered
+            // are not given out: more may wait behind them.
+            match received {
+                Ok(0) if is_drained => Err(io::ErrorKind::WouldBlock.into()),
                 Ok(datagrams) => Ok(datagrams),
                 Err(_) => Ok(0),
             }
