@@ -11,7 +11,8 @@ use throng_channeld::{Header, Message, Messages, message_type, put_body, put_mes
 use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{LinkOptions, Transport, link_session_options};
 use throng_link::netcode::{ClientHandshake, ClientOutcome, ConnectToken, Opener, PacketKind, PathProbe, Sealer};
-use throng_link::session::{CloseCause, CloseCode, CloseReason, LaneId, Rest, Session};
+use throng_link::session::{CloseCause, CloseCode, CloseReason, LaneId, Rest, Session, SessionOptions};
+use throng_net::{LightUdpSocket, Transmit, UdpOptions};
 use throng_wire::{Tick, Time};
 
 use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token, token_with};
@@ -188,6 +189,55 @@ fn a_client_that_leaves_is_forgotten_and_may_come_again() {
             serving.gateway.report().is_some_and(|report| report.occupancy.clients == 0)
         });
     }
+    serving.end();
+}
+
+#[test]
+fn a_client_whose_datagrams_come_all_at_once_is_told_of_no_lost_one() {
+    let serving = serve(link(), |_| {});
+    let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
+    // The network holds them back, and hands them over together.
+    let now = || Time(client.began.elapsed().as_micros() as u64);
+    let rate_bytes_per_s = 100_000_000;
+    let options = SessionOptions {
+        rate_bytes_per_s,
+        initial_rate_bytes_per_s: rate_bytes_per_s,
+        max_in_flight: 1_024,
+        ..link_session_options()
+    };
+    client.session = Session::new(Arc::new(options), now()).expect("good options");
+    let mut trains: Vec<(usize, Vec<u8>)> = Vec::new();
+    let (began, mut packets) = (now(), 0);
+    for step in 0..4 {
+        let now = Time(began.0 + step);
+        while packets < 150 * (step + 1)
+            && let Some(plan) = client.session.poll_packet(now, client.sealer.envelope(0), Rest::Waiting)
+        {
+            let mut datagram = Vec::new();
+            let mut packet = plan.begin(Tick(0), &mut datagram);
+            // Zeros say nothing.
+            packet.rest().0.push(0);
+            packet.finish();
+            client.sealer.seal_payload(&mut datagram).expect("it fits");
+            packets += 1;
+            match trains.last_mut().filter(|(length, train)| *length == datagram.len() && train.len() < 50 * length) {
+                Some((_, train)) => train.extend(datagram),
+                None => trains.push((datagram.len(), datagram)),
+            }
+        }
+    }
+    assert_eq!(packets, 600);
+    let socket = client.socket.try_clone().expect("a handle");
+    let mut socket = LightUdpSocket::of(socket, &UdpOptions::client()).expect("a socket");
+    for (segment_bytes, bytes) in trains {
+        let transmit = Transmit { to: serving.address(), bytes: &bytes, segment_bytes };
+        socket.send(began, &transmit).expect("loopback takes it");
+    }
+    eventually("all have a verdict", || {
+        client.turn();
+        client.session.statistics().packets_in_flight == 0
+    });
+    assert_eq!(client.session.statistics().counters.packets_lost, 0);
     serving.end();
 }
 

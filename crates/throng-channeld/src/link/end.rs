@@ -190,7 +190,8 @@ impl LinkEnd {
         self.probe.on_address_changed(now);
     }
 
-    /// A datagram has come. It is opened in place; one that is not for us is ignored.
+    /// A datagram has come. It is opened in place; one that is not for us is ignored. If many come at once, look at
+    /// [`LinkEnd::is_answer_due`] after each.
     ///
     /// # Errors
     /// The gateway broke the protocol.
@@ -260,6 +261,12 @@ impl LinkEnd {
             self.is_wish_known |= delivery == Delivery::Delivered;
         }
         while self.session.poll_input().is_some() {}
+    }
+
+    /// Whether so many datagrams wait for an acknowledgement that [`LinkEnd::poll_transmit`] has to be called before more
+    /// are taken in. Otherwise the gateway takes the first of them for lost.
+    pub fn is_answer_due(&self) -> bool {
+        self.session.is_answer_due()
     }
 
     /// Writes the next datagram that is to be sent now. False if there is none.

@@ -164,7 +164,11 @@ impl Post {
             if !peer.handle(self.door.now(), datagram) {
                 self.door.counters().refuse(Reason::TooFast);
             }
-            return self.awake.push(id);
+            // Many datagrams may have come at once.
+            return match peer.is_answer_due() {
+                true => self.turn(id),
+                false => self.awake.push(id),
+            };
         }
         if !*self.closing.borrow() {
             self.knock(from, datagram);

@@ -175,6 +175,11 @@ impl Peer {
         has_room
     }
 
+    /// Whether the session has to answer before it takes more in.
+    pub(super) fn is_answer_due(&self) -> bool {
+        self.over_since.is_none() && self.session.is_answer_due()
+    }
+
     /// Does everything that can be done now. False once it has ended, and the task has what the client has said.
     pub(super) fn turn(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) -> bool {
         if self.over_since.is_none() {
