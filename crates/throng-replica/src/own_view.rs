@@ -7,6 +7,7 @@ use throng_wire::{BitReader, KindId, ObjectId, Tick};
 
 use crate::client::{ApplyError, ReplicaClient};
 use crate::decode::{Scratch, SegmentError, read_id};
+use crate::objects::ReplicaObject;
 
 /// The places of a client's own objects.
 #[derive(Debug, Default)]
@@ -133,6 +134,13 @@ impl ReplicaClient {
         }
         let schema = Arc::clone(&self.schema);
         let kind = schema.kind(kind_id);
+        let known = match introduced {
+            Some(id) => self.objects.find(id),
+            None => self.own.places[place].object,
+        };
+        if known.is_some_and(|object| self.is_of_a_former_place(object, place, introduced.is_some(), tick)) {
+            return Ok(());
+        }
         let object = match introduced {
             Some(id) => {
                 let object = match self.objects.find(id) {
@@ -156,6 +164,15 @@ impl ReplicaClient {
         self.counters.updates += 1;
         self.objects.apply_own(object, kind, place as u32, introduced.is_some(), mask, (scratch.values(), tick));
         Ok(())
+    }
+
+    /// Whether an entry is about a place at which the object stood before the present one: it was given away and back, and
+    /// a record from before that is late.
+    fn is_of_a_former_place(&self, object: u32, place: usize, introduced: bool, tick: Tick) -> bool {
+        let present = self.objects.get(object).and_then(ReplicaObject::own_place);
+        let Some(present) = present.filter(|&present| present as usize != place) else { return false };
+        let known = self.own.places.get(present as usize).and_then(|present| present.known);
+        !introduced || known.is_some_and(|(known, _)| !tick.is_newer_than(known))
     }
 
     fn end_own(&mut self, tick: Tick, place: usize, ended: bool) {

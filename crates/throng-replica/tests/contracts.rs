@@ -7,6 +7,7 @@ mod emptied_channel;
 mod histories;
 mod limits;
 mod long_life;
+mod owners;
 mod storm;
 mod turns;
 mod verdicts;
