@@ -84,7 +84,7 @@ impl Certificate {
     }
 }
 
-/// A client of KCP, by hand: it sends what it is told to, whatever is lost.
+/// A client of KCP without a library: the test decides which segments it sends.
 struct KcpClient {
     socket: UdpSocket,
     connection: u32,

@@ -1,4 +1,4 @@
-//! What one thing costs does not depend on how many others there are.
+//! The cost of one operation does not depend on the number of other objects.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

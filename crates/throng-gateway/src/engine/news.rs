@@ -1,8 +1,8 @@
 //! Notices for the owners of channels: somebody has subscribed, or does not any more.
 //!
-//! One client that leaves may have thousands of subscriptions, and a thousand clients may leave at once. So an owner is
-//! told as much as its queue has room for. The rest waits here in 16 bytes each, in order, and is told while the owner
-//! reads. The list is bounded, and counts as memory of the gateway.
+//! One client that leaves may have thousands of subscriptions, and a thousand clients may leave at once. So the
+//! gateway queues as many notices as the owner's queue has room for. The others wait here, in order, in 16 bytes each, and
+//! are queued while the owner reads. The list is bounded, and counts as memory of the gateway.
 
 use std::collections::VecDeque;
 

@@ -459,7 +459,7 @@ impl Engine {
     }
 }
 
-/// The end of a subscription, as its owner is told.
+/// The notice to an owner that a subscription has ended.
 pub(super) fn ended_result((conn_id, side): (u32, Side), kind: ChannelType) -> UnsubscribedFromChannelResultMessage {
     UnsubscribedFromChannelResultMessage { conn_id, conn_type: connection_type(side).into(), channel_type: kind.into() }
 }

@@ -76,7 +76,7 @@ impl DatagramSocket {
 
     /// Waits until datagrams have come.
     pub(crate) async fn readable(&self) {
-        // An error is told by the call that receives.
+        // The call that receives returns the error.
         let _ = self.socket.readable().await;
     }
 

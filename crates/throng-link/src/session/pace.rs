@@ -297,22 +297,34 @@ mod tests {
         assert_eq!([90_000; 2].map(&mut send), [0, 10_000]);
     }
 
+    /// All that a stream of 62.5 kB/s may send in a tick: how long each packet waits, in ms, and how far behind an even stream it
+    /// then is, in µs.
+    fn send_tick(pacer: &mut Pacer, millis: u64, within_micros: u64) -> Vec<(u64, u32)> {
+        let now = Time::from_millis(millis);
+        let mut packets = Vec::new();
+        while pacer.balance_bytes(now) >= 1_250 {
+            let departs = pacer.departs(now, within_micros);
+            pacer.on_sent(now, 1_250);
+            let stamp = pacer.on_eliciting((now, departs), 1_250, 50_000);
+            packets.push((departs.micros_since(now) / 1_000, stamp.behind_micros));
+        }
+        packets
+    }
+
+    fn held_back() -> Pacer {
+        let options = SessionOptions { initial_rate_bytes_per_s: 62_500, ..SessionOptions::default() };
+        Pacer::new(&options, Time(0))
+    }
+
     #[test]
     fn a_stream_that_the_path_holds_back_is_spread_over_the_tick() {
-        let options = SessionOptions { initial_rate_bytes_per_s: 62_500, ..SessionOptions::default() };
-        let mut pacer = Pacer::new(&options, Time(0));
+        let mut pacer = held_back();
         let mut tick = |millis: u64| {
-            let now = Time::from_millis(millis);
-            let mut waits_ms = Vec::new();
-            while pacer.balance_bytes(now) >= 1_250 {
-                let departs = pacer.departs(now, 100_000);
-                pacer.on_sent(now, 1_250);
-                let stamp = pacer.on_eliciting((now, departs), 1_250, 50_000);
-                let wait_ms = departs.micros_since(now) / 1_000;
-                assert!(wait_ms == 0 || stamp.behind_micros == 0, "the wait is not taken for a queue again");
-                waits_ms.push(wait_ms);
+            let packets = send_tick(&mut pacer, millis, 100_000);
+            for &(wait_ms, behind_micros) in &packets {
+                assert!(wait_ms == 0 || behind_micros == 0, "the wait is not taken for a queue again");
             }
-            waits_ms
+            packets.into_iter().map(|(wait_ms, _)| wait_ms).collect::<Vec<_>>()
         };
         // It has not been short of allowance yet.
         assert_eq!(tick(1_000), [0; 12]);
@@ -325,22 +337,10 @@ mod tests {
 
     #[test]
     fn no_packet_waits_for_longer_than_its_sender_can_wait() {
-        let options = SessionOptions { initial_rate_bytes_per_s: 62_500, ..SessionOptions::default() };
-        let mut pacer = Pacer::new(&options, Time(0));
-        let mut tick = |millis: u64| {
-            let now = Time::from_millis(millis);
-            let mut waits_ms = Vec::new();
-            while pacer.balance_bytes(now) >= 1_250 {
-                let departs = pacer.departs(now, 33_000);
-                pacer.on_sent(now, 1_250);
-                let stamp = pacer.on_eliciting((now, departs), 1_250, 50_000);
-                waits_ms.push((departs.micros_since(now) / 1_000, stamp.behind_micros / 1_000));
-            }
-            waits_ms
-        };
-        tick(1_000);
+        let mut pacer = held_back();
+        send_tick(&mut pacer, 1_000, 33_000);
         // It sends in every third tick: the rest of the way to an even stream counts as a wait behind the others.
-        assert_eq!(tick(1_100), [(0, 0), (20, 0), (33, 7), (33, 27), (33, 47)]);
+        assert_eq!(send_tick(&mut pacer, 1_100, 33_000), [(0, 0), (20, 0), (33, 7_000), (33, 27_000), (33, 47_000)]);
     }
 
     #[test]

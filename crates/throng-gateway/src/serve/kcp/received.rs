@@ -11,7 +11,7 @@ use super::session::WINDOW_IN;
 /// What a segment takes in the machine and here, beside its data.
 const SEGMENT_BYTES: usize = 160;
 
-/// What is kept of a segment: its bytes of data, and whether it is the last one of its message.
+/// A segment as it is counted: its bytes of data, and whether it is the last one of its message.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     data_bytes: usize,
