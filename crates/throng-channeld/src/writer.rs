@@ -17,7 +17,7 @@ pub struct Written {
     pub dropped: usize,
 }
 
-/// What an encoder takes: its small table, and its large one, which it makes when it first needs it.
+/// Memory of an encoder: its small table, and its large one, which it makes when it first needs it.
 const ENCODER_BYTES: usize = size_of::<Encoder>() + (32 << 10);
 
 /// The sending end of a connection. It is small as long as nothing is compressed; compression takes about 40 KiB.

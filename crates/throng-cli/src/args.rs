@@ -93,15 +93,20 @@ pub(crate) struct Workload {
     /// Side of the square area, in metres
     #[arg(long, value_name = "M")]
     area: Option<f32>,
+    /// Seed of all random numbers in the world and in the bots
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// The arguments of every command that measures a workload.
+#[derive(Debug, Args)]
+pub(crate) struct Length {
     /// Length of the measured part, in seconds
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
     /// Length of the warm-up before the measured part, in seconds
     #[arg(long, value_name = "S")]
     warmup: Option<u32>,
-    /// Seed of all random numbers in the world and in the bots
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
 }
 
 impl Workload {
@@ -111,8 +116,6 @@ impl Workload {
             tick_hz: self.rate,
             input_hz: self.rate,
             area_m: self.area,
-            seconds: self.seconds,
-            warmup_seconds: self.warmup,
             seed: self.seed,
             ..Overrides::default()
         }
@@ -123,6 +126,8 @@ impl Workload {
 pub(crate) struct CrowdArguments {
     #[command(flatten)]
     pub(crate) workload: Workload,
+    #[command(flatten)]
+    length: Length,
     /// Most that may be sent to one client, headers included, in kbit/s
     #[arg(long, value_name = "KBIT")]
     budget: Option<u32>,
@@ -173,6 +178,8 @@ impl CrowdArguments {
             scratch: self.scratch,
             baselines: self.baselines,
             send_slowdown_percent: self.send_slowdown,
+            seconds: self.length.seconds,
+            warmup_seconds: self.length.warmup,
             ..self.workload.overrides()
         }
     }
@@ -212,6 +219,8 @@ pub(crate) struct BotsArguments {
     pub(crate) connect: SocketAddr,
     #[command(flatten)]
     pub(crate) workload: Workload,
+    #[command(flatten)]
+    length: Length,
     /// Simulated network: none, lan, wifi, 4g or bad
     #[arg(long, value_name = "PRESET", value_parser = net_preset)]
     net: Option<NetPreset>,
@@ -227,7 +236,12 @@ pub(crate) struct BotsArguments {
 
 impl BotsArguments {
     pub(crate) fn overrides(&self) -> Overrides {
-        Overrides { net: self.net, ..self.workload.overrides() }
+        Overrides {
+            net: self.net,
+            seconds: self.length.seconds,
+            warmup_seconds: self.length.warmup,
+            ..self.workload.overrides()
+        }
     }
 
     pub(crate) fn key(&self) -> Key {

@@ -135,6 +135,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(exit::INTERRUPTED));
         }
+        eprintln!("stopping; press Ctrl-C again to end at once");
     })
     .context("cannot install a handler for Ctrl-C")?;
     Ok(stop)

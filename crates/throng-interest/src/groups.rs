@@ -31,19 +31,19 @@ impl Default for GroupLimits {
 #[non_exhaustive]
 pub enum GroupsError {
     /// There are [`GroupLimits::groups`] groups already.
-    #[error("there are {limit} groups already")]
+    #[error("there are {limit} groups already: remove one, or raise the limit")]
     TooManyGroups {
         /// The limit.
         limit: usize,
     },
     /// The group has [`GroupLimits::members_per_group`] members already.
-    #[error("the group has {limit} members already")]
+    #[error("the group has {limit} members already: use another group, or raise the limit")]
     GroupFull {
         /// The limit.
         limit: usize,
     },
     /// The member is in [`GroupLimits::groups_per_member`] groups already.
-    #[error("the member is in {limit} groups already")]
+    #[error("the member is in {limit} groups already: remove it from one, or raise the limit")]
     MemberFull {
         /// The limit.
         limit: usize,

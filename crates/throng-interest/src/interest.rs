@@ -62,25 +62,25 @@ pub enum InterestError {
         cells: u64,
     },
     /// More than [`MAX_VIEWPOINTS`] positions.
-    #[error("{viewpoints} positions are more than {MAX_VIEWPOINTS}")]
+    #[error("{viewpoints} viewpoints are more than {MAX_VIEWPOINTS}: merge those that are near each other")]
     TooManyViewpoints {
         /// Positions given.
         viewpoints: usize,
     },
     /// More than [`MAX_SHAPES`] shapes.
-    #[error("{shapes} shapes are more than {MAX_SHAPES}")]
+    #[error("{shapes} shapes are more than {MAX_SHAPES}: use fewer and larger ones")]
     TooManyShapes {
         /// Shapes given.
         shapes: usize,
     },
     /// More than [`MAX_EXPLICIT_CELLS`] cells named one by one.
-    #[error("{cells} named cells are more than {MAX_EXPLICIT_CELLS}")]
+    #[error("{cells} named cells are more than {MAX_EXPLICIT_CELLS}: use a shape")]
     TooManyExplicitCells {
         /// Cells given.
         cells: usize,
     },
     /// A cell was named with a ring that does not exist.
-    #[error("cell {cell} is wanted at ring {ring}, which does not exist")]
+    #[error("cell {cell} is wanted at ring {ring}, which does not exist: add the ring, or name another")]
     NoSuchRing {
         /// The cell.
         cell: CellId,

@@ -26,7 +26,7 @@ pub enum RingsError {
     #[error("a list of rings needs at least one ring")]
     Empty,
     /// More than [`MAX_RINGS`] rings.
-    #[error("{rings} rings are more than {MAX_RINGS}")]
+    #[error("{rings} rings are more than {MAX_RINGS}: leave some out")]
     TooMany {
         /// Rings in the list.
         rings: usize,

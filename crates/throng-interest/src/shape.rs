@@ -47,7 +47,7 @@ pub enum Shape {
 #[non_exhaustive]
 pub enum ShapeError {
     /// A coordinate or length is NaN or infinite.
-    #[error("a shape has a coordinate or length that is not finite")]
+    #[error("a shape has a coordinate or length that is not finite: check the game's numbers for NaN")]
     NotFinite,
     /// A negative length, a box turned inside out, or a cone without direction or with an angle out of range.
     #[error("a shape has a negative size, no direction, or an angle outside of 0 to a quarter turn")]

@@ -123,6 +123,16 @@ pub(crate) fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<Pat
     new_directory(runs, &format!("{}-{name}", stamp::Moment::of(now).short()))
 }
 
+/// Finds out before a run whether its report can be written: creates the directory for runs, and a file in it for a
+/// moment.
+pub(crate) fn check_folder(runs: &Path) -> Result<(), ReportError> {
+    let error = |path: &Path, source| ReportError::Write { path: path.to_owned(), source };
+    fs::create_dir_all(runs).map_err(|source| error(runs, source))?;
+    let probe = runs.join(format!(".writable-{}", std::process::id()));
+    write_file(&probe, "")?;
+    fs::remove_file(&probe).map_err(|source| error(&probe, source))
+}
+
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     fs::write(path, text).map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
@@ -146,6 +156,17 @@ fn new_directory(runs: &Path, name: &str) -> Result<PathBuf, ReportError> {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_found_before_a_run() {
+        let runs = tempfile::tempdir().unwrap();
+        check_folder(&runs.path().join("new")).unwrap();
+        assert_eq!(fs::read_dir(runs.path().join("new")).unwrap().count(), 0);
+        let file = runs.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = check_folder(&file).unwrap_err().to_string();
+        assert!(error.contains("choose another directory"), "{error}");
+    }
 
     fn noon() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800)

@@ -90,6 +90,7 @@ fn run_with<R: Replication>(
     model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
+    report::check_folder(&options.runs)?;
     (options.note)(&announcement(&options.scenario));
     let display = Display::new(options.show_progress, &options.scenario);
     let mut play = Play::begin(options, stop, model)?;

@@ -405,7 +405,7 @@ pub struct Replication {
 #[non_exhaustive]
 pub enum SummaryError {
     /// The text is not a summary.
-    #[error("this is not a run summary: {0}")]
+    #[error("this is not a run summary: {0}; give the directory of a run")]
     Malformed(#[from] serde_json::Error),
     /// Another version of the program wrote it.
     #[error(

@@ -56,7 +56,7 @@ pub(crate) struct Baselines {
 }
 
 impl Baselines {
-    /// What to say about the next position of a channel. `None`: nothing.
+    /// The record for the next position of a channel, if there is one.
     pub(crate) fn basis(&mut self, channel: u32, serial: u32, now: Tick) -> Option<Basis> {
         if self.channels.len() <= channel as usize {
             self.channels.resize(channel as usize + 1, Baseline::default());

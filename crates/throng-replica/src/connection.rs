@@ -28,7 +28,7 @@
 //! packet 2    near, near, far, join ................     room is left: another turn for who has more to say
 //! ```
 //!
-//! What was lost is sent again as it was only if it is a part of a long frame, or if another frame was sent since. Else
+//! A lost segment is sent again as it was only if it is a part of a long frame, or if another frame was sent since. Else
 //! the subscription stands again where it stood before, and is given the next frame of those who are as late: that says
 //! the same and what is newer.
 //!

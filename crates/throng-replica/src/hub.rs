@@ -111,7 +111,7 @@ pub(crate) struct Channel<S> {
     disturbed: bool,
     /// The frames asked for in this tick.
     requests: SmallVec<[Asked; 4]>,
-    /// What was asked for last without a question of form: the tick in which, since when, and the request. In a crowd it
+    /// The last request: its tick, its `since` and its number. In a crowd it
     /// is what almost everybody asks for.
     usual: (Tick, Tick, u32),
     sleepers: Vec<Sleeper>,

@@ -40,7 +40,7 @@ pub enum LimitReached {
     #[error("a channel has {0} objects already, those gone lately included: use more channels or a shorter retention")]
     Slots(usize),
     /// There are as many connections as allowed.
-    #[error("there are {0} connections already")]
+    #[error("there are {0} connections already: raise the limit, or wait until one has ended")]
     Connections(usize),
     /// The connection has as many subscriptions as allowed.
     #[error("the connection has {0} subscriptions already: use larger cells or a smaller view")]
@@ -49,10 +49,10 @@ pub enum LimitReached {
     #[error("the connection is subscribed to this channel already: change its interval instead")]
     Subscribed,
     /// The connection is gone.
-    #[error("the connection does not exist")]
+    #[error("the connection does not exist: it has ended, or its event has not been polled yet")]
     UnknownConnection,
     /// There are as many objects as allowed.
-    #[error("there are {0} objects already")]
+    #[error("there are {0} objects already: raise the limit, or despawn some")]
     Objects(usize),
     /// A placement or a channel names a grid that does not exist.
     #[error("there is no grid {0}: add one to ServerOptions::grids; the first is number 0")]
@@ -61,7 +61,7 @@ pub enum LimitReached {
     #[error("kind {0} has no position: place it in a channel, or give it a field with `position`")]
     NoPosition(&'static str),
     /// An object that is meant is gone.
-    #[error("the object does not exist")]
+    #[error("the object does not exist: it has been despawned")]
     UnknownObject,
     /// The channel of what only another connection may know.
     #[error("an owner's channel is for that owner alone: give the object to the connection, or use another channel")]

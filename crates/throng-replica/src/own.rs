@@ -117,7 +117,7 @@ struct Place {
     delivered: Option<Tick>,
     /// The tick of the newest record of it that was written and is not known to be lost.
     written: Option<Tick>,
-    /// What the client does not know, as [`OwnRecords::begin`] found it for this tick.
+    /// The values that the client does not know, as [`OwnRecords::begin`] found it for this tick.
     news: Option<News>,
 }
 

@@ -139,7 +139,7 @@ fn varint_len(value: u64) -> usize {
     ((64 - (value | 1).leading_zeros()) as usize).div_ceil(7)
 }
 
-/// What each packet in flight carries, in order of sequence.
+/// The segments in each packet in flight, in order of sequence.
 #[derive(Debug, Default)]
 pub(crate) struct PacketRecords {
     packets: VecDeque<PacketRecord>,
@@ -169,7 +169,7 @@ impl PacketRecords {
         self.pieces.extend(pieces.map(Some));
     }
 
-    /// What packet `sequence` carries is all that was pushed since `first`, which is [`PacketRecords::end`] of that time.
+    /// Packet `sequence` carries all that was pushed since `first`, which is [`PacketRecords::end`] of that time.
     pub(crate) fn push_packet(&mut self, sequence: u64, first: u64) {
         let end = self.end();
         self.packets.push_back(PacketRecord { sequence, first, end, settled: false });
@@ -190,7 +190,7 @@ impl PacketRecords {
         (packet.end - packet.first) as usize
     }
 
-    /// What the packet at `place` carried.
+    /// The segments that the packet at `place` carried.
     pub(crate) fn pieces_at(&self, place: usize) -> impl Iterator<Item = &Piece> {
         let packet = &self.packets[place];
         self.pieces.range((packet.first - self.base) as usize..(packet.end - self.base) as usize).flatten()

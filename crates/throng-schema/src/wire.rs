@@ -257,7 +257,7 @@ impl Step {
                     return Err(Refusal::TooLong);
                 }
                 words[0] = count;
-                // What is not there is zero and empty, so that equal lists have equal words.
+                // Missing elements are zero and empty, so that equal lists have equal words.
                 words[1..1 + usize::from(last) * usize::from(item_words)].fill(0);
                 let step = items[usize::from(item)];
                 if let Form::Blob { .. } = step.form {

@@ -29,7 +29,7 @@ use proptest::test_runner::{Config, RngSeed};
 const SEED_VARIABLE: &str = "THRONG_SEED";
 const FACTOR_VARIABLE: &str = "THRONG_SEED_FACTOR";
 
-/// What the run of a seed returns: nothing, or a difference that was found.
+/// The result of one seed: nothing, or the difference that was found.
 pub trait Outcome {
     /// The difference as an error.
     fn into_result(self) -> Result<(), String>;
@@ -94,7 +94,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number: use digits only")))
 }
 
-/// What a panic said. The place of it has been printed already.
+/// The text of a panic. Its place has been printed already.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("it panicked without a text").to_owned()

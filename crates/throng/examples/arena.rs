@@ -352,10 +352,10 @@ pub(crate) fn play(count: u64, lasts: Duration) -> Result<(), Failure> {
     let (hidden, _) = all[0].me().ok_or("it has a fighter")?;
     all[0].say("/hide")?;
     let is_right = |bot: &Bot| bot.client.kind(hidden).is_some() == (bot.player % 2 == 1);
-    door.wait(all, "who hides is seen by its own team alone", |all| all.iter().all(is_right))?;
+    door.wait(all, "a hidden player is seen by its own team alone", |all| all.iter().all(is_right))?;
     all[1].say("/teleport")?;
     let is_alone = |bot: &Bot| place_of(bot)[0] > SIDE_M && bot.client.objects::<Fighter>().count() == 1;
-    door.wait(all, "who is teleported sees the new place alone", |all| is_alone(&all[1]))?;
+    door.wait(all, "a teleported player sees only the new place", |all| is_alone(&all[1]))?;
     all[2].say("/take")?;
     door.wait(all, "a player owns the ball", |all| all[2].balls == [1, 0])?;
     all[3].say("/take")?;

@@ -65,7 +65,7 @@ impl GridOptions {
     }
 }
 
-/// Settings of a [`Server`](crate::Server). Made with [`ServerOptions::new`]; all but its arguments has a default.
+/// Settings of a [`Server`](crate::Server). Made with [`ServerOptions::new`]; everything but its two arguments has a default.
 ///
 /// ```
 /// # use std::time::Duration;

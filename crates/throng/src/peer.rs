@@ -55,12 +55,39 @@ pub(crate) struct Peer {
 /// Data of one client that waits for the game.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
-    pub(crate) inputs: usize,
+    inputs: usize,
+    /// The tick that `inputs_in_tick` counts: inputs that waited when it began, and those since.
+    tick: Tick,
+    inputs_in_tick: usize,
     pub(crate) messages: usize,
     pub(crate) message_bytes: usize,
 }
 
 impl Waiting {
+    /// Another input waits for the game, unless the game has as many for this tick as it may get.
+    pub(crate) fn may_take_input(&mut self, tick: Tick, most: usize) -> bool {
+        self.begin(tick);
+        self.inputs_in_tick < most
+    }
+
+    pub(crate) fn take_input(&mut self) {
+        self.inputs += 1;
+        self.inputs_in_tick += 1;
+    }
+
+    /// The game has polled an input.
+    pub(crate) fn give_input(&mut self, tick: Tick) {
+        self.begin(tick);
+        self.inputs -= 1;
+    }
+
+    fn begin(&mut self, tick: Tick) {
+        if self.tick != tick {
+            self.tick = tick;
+            self.inputs_in_tick = self.inputs;
+        }
+    }
+
     /// Whether another message may wait beside the others.
     pub(crate) fn has_room(&self, options: &ServerOptions) -> bool {
         self.messages < options.waiting_messages.max(1) && self.message_bytes < options.waiting_message_bytes.max(1)

@@ -345,8 +345,9 @@ impl<R: Replication> Server<R> {
     /// [`ServerOptions::inputs_per_tick`].
     pub fn poll_input(&mut self) -> Option<(ConnectionId, Input)> {
         let (connection, input) = self.inputs.pop_front()?;
+        let tick = self.replication.now();
         if let Some(peer) = self.peers.get_mut(connection) {
-            peer.waiting.inputs -= 1;
+            peer.waiting.give_input(tick);
         }
         Some((connection, input))
     }
@@ -571,9 +572,9 @@ impl<R: Replication> Server<R> {
         self.farewells.drain(now, |to, packet| {
             let _ = driver.send(now, &throng_net::Transmit::single(to, packet));
         });
-        // What is sent later has to come later.
+        // Packets that are sent later have to come later.
         self.send_held(now, Time(u64::MAX));
-        // What waits is sent before the next tick, whatever that holds, so nothing may wait for longer than a tick lasts.
+        // Held packets are sent before the next tick, so no packet may wait for longer than a tick lasts.
         let since_last = now.since(self.sent_at).min(2 * self.options.tick_interval);
         self.sent_at = now;
         let is_drained = std::mem::take(&mut self.drains) >= SPREADING_DRAINS;
@@ -652,10 +653,10 @@ impl<R: Replication> Server<R> {
             let may_go_live = self.may_go_live();
             let Some(peer) = &mut self.peers.slots[index] else { return };
             // Data that the game does not need yet waits in the session, which is bounded.
-            let may_wait = peer.waiting.inputs < self.options.inputs_per_tick;
+            let may_wait = peer.waiting.may_take_input(self.replication.now(), self.options.inputs_per_tick);
             let is_readable = may_wait && (peer.stage == Stage::Live || (peer.stage == Stage::Welcomed && may_go_live));
             let Some(input) = is_readable.then(|| peer.session.poll_input()).flatten() else { return };
-            peer.waiting.inputs += 1;
+            peer.waiting.take_input();
             self.inputs.push_back((peer.id, input));
             if peer.stage == Stage::Welcomed {
                 self.go_live(index);
@@ -699,13 +700,6 @@ impl<R: Replication> Server<R> {
         self.events.push_back(ServerEvent::Message { connection, lane: lane.0 - 1, message });
     }
 
-    fn tell_input(&mut self, connection: ConnectionId, input: Input) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.waiting.inputs += 1;
-        }
-        self.inputs.push_back((connection, input));
-    }
-
     /// Queues an event that may be dropped if the game does not poll. (*Connected* and *disconnected* are reported in
     /// any case: there are at most as many as [`ServerOptions::event_limit`] and the seats together.)
     fn tell(&mut self, event: ServerEvent) {
@@ -731,10 +725,7 @@ impl<R: Replication> Server<R> {
         for mut old in std::mem::take(&mut self.inbound.replaced) {
             let reason = CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client");
             if old.stage == Stage::Live {
-                // Its earlier messages are still delivered.
-                while let Some(input) = old.session.poll_input() {
-                    self.tell_input(old.id, input);
-                }
+                // Its earlier messages are still delivered. Its earlier inputs are not: they would come after its end.
                 while let Some((lane, bytes)) = old.session.poll_message() {
                     if lane != CONTROL {
                         self.tell_message(old.id, lane, bytes);

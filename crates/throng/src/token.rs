@@ -13,7 +13,7 @@ use crate::server::{random, unix_s};
 /// let issuer = TokenIssuer::new(1, random_key());
 /// assert_eq!((issuer.lifetime_s, issuer.timeout_s), (30, 10)); // the defaults
 ///
-/// // What the backend knows about the player; the server finds it in `ServerEvent::Connected`.
+/// // The backend's data about the player; the server finds it in `ServerEvent::Connected`.
 /// let mut user_data = [0; USER_DATA_LEN];
 /// user_data[..3].copy_from_slice(b"red");
 /// let token = issuer.issue_with(7, &["10.0.0.1:40000".parse()?], &user_data)?;

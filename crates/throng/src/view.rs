@@ -63,7 +63,7 @@ pub(crate) struct View {
     /// The viewpoints beside that one.
     more_viewpoints: Vec<[f64; 3]>,
     shapes: Vec<Shape>,
-    /// What it looks at is not what it was when its cells were worked out.
+    /// Its viewpoints or shapes have changed since its cells were computed.
     pub(crate) viewpoint_moved: bool,
     /// Cells have come into view, have left it, or changed rings, since others' facets were last followed.
     cells_changed: bool,

@@ -1,5 +1,7 @@
 //! Requests that a game or a client may not make are refused in words, and do not affect others.
 
+use std::time::Duration;
+
 use throng::net::Condition;
 use throng::replica::LimitReached;
 use throng::{ChannelKey, GridOptions, GridShape, ObjectId, Placement, Replication, Ring, ServerEvent, StartError, Up};
@@ -164,6 +166,36 @@ fn sending_many_inputs_does_not_raise_their_number_per_tick() {
     }
     assert_eq!(most[0], 4, "the default of ServerOptions::inputs_per_tick, whatever is sent");
     assert!((1..=4).contains(&most[1]), "{most:?}");
+}
+
+#[test]
+fn a_game_that_receives_often_gets_no_more_inputs_per_tick() {
+    let mut world = World::with_guests(WorldOptions::new(5), 1);
+    let connection = world.connection(0);
+    let (mut number, mut most, mut total) = (0, 0, 0);
+    for _ in 0..100 {
+        let end = world.now.after(world.options().server.tick_interval);
+        let mut in_tick = 0;
+        for part in 1..=11 {
+            let now = world.now.after(Duration::from_millis(3 * part));
+            for _ in 0..4 {
+                number += 1;
+                let _ = world.guests[0].client.send_typed_input(&Steering { number, direction: 0.0 });
+            }
+            world.guests[0].client.update(now).expect("the network is in memory");
+            world.server.receive(now).expect("the network is in memory");
+            while world.server.poll_event().is_some() {}
+            // It polls before and after each tick, and between.
+            while let Some((from, _)) = world.server.poll_input() {
+                in_tick += usize::from(from == connection);
+            }
+        }
+        (most, total) = (most.max(in_tick), total + in_tick);
+        world.now = end;
+        world.server.tick(end);
+    }
+    assert_eq!(most, 4, "the default of ServerOptions::inputs_per_tick, however often the game receives");
+    assert!(total > 300, "{total} inputs in 100 ticks");
 }
 
 #[test]

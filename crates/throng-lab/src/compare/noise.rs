@@ -25,7 +25,7 @@ pub struct Difference {
     pub rounds: usize,
 }
 
-/// What a [`Difference`] means.
+/// The meaning of a [`Difference`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The figure is smaller than the base's.
@@ -61,7 +61,7 @@ impl Difference {
         })
     }
 
-    /// What it means.
+    /// Its meaning.
     pub fn outcome(&self) -> Outcome {
         let (low, high) = self.interval;
         match () {

@@ -30,10 +30,10 @@ const PLAYERS: u32 = 100;
 /// The rule for "reproduced"; the page prints it.
 pub(super) const RULE: &str = "\
 *Reproduced* means: in the same direction, by at least half the published factor, and by at least its square root (9 times: \
-4.5; 1.45 times: 1.2). Less than that in the same direction is *weaker*. What was about even there must be within a quarter of \
-even here; what was no help there must not be above 1.1 times here. Of the chests it is the contrast that is looked for: how \
-many times more the Replication Graph grows than Iris, round by round; it must lie on the same side and be at least the square \
-root of the published one. Only valid runs of servers that were not overloaded are judged.
+4.5; 1.45 times: 1.2). Less than that in the same direction is *weaker*. *About even* there means a ratio between 0.8 and 1.25 \
+here; *no help* there means at most 1.1 here. The finding about chests compares growth: how many times more the Replication \
+Graph grows than Iris, round by round. It must lie on the same side, and be at least the square root of the published one. \
+Only valid runs of servers that were not overloaded are judged.
 ";
 
 /// The measure of a published figure.

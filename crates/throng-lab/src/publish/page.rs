@@ -26,7 +26,7 @@ a third. Runs that are not valid and servers that were overloaded are left out.
 ";
 
 const FINDINGS: &str = "\
-Each is held against the same of ours. *A tick* is all outgoing work; *a connection* is all that is done for one connection:
+Each published ratio is compared with the same ratio measured here. *A tick* is all outgoing work; *a connection* is all that is done for one connection:
 outgoing work without quantising and comparing, because models filter, mark and order at different stages. Judged by the
 figures outside the kernel. The test in Unreal 5.3.2 (`dense`, `sparse`, chests) had push marks on every side; the one in
 Unreal 5.7 (`converge`) does not say whether it had, so its base is `legacy`, without them.

@@ -32,7 +32,7 @@ pub enum ConnectError {
     #[error("the server stopped answering during the handshake: it has stopped, is overloaded, or the path is broken")]
     ResponseTimedOut,
     /// The token's lifetime is over.
-    #[error("the connect token has expired before any server took us: ask the backend for a new one")]
+    #[error("the connect token has expired before a server accepted the connection: ask the backend for a new one")]
     TokenExpired,
 }
 

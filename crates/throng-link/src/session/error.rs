@@ -122,7 +122,7 @@ pub enum SendError {
         limit: usize,
     },
     /// The lane holds as many messages or bytes as it may.
-    #[error("the lane's queue is full")]
+    #[error("the lane's queue is full: send less often, or raise its `queue_messages` and `queue_bytes`")]
     QueueFull,
 }
 

@@ -114,7 +114,7 @@ pub(super) struct Acknowledged {
     pub(super) spurious: u64,
 }
 
-/// What a round trip is measured by.
+/// The packet with which a round trip is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newest {
     pub(super) sent_at: Time,

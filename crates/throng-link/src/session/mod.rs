@@ -296,7 +296,8 @@ impl Session {
         self.pacer.rate()
     }
 
-    /// Changes the rate limit, in payload bytes per second, at least 1.
+    /// Changes the rate limit, at least 1: bytes per second of the same kind as
+    /// [`SessionOptions::rate_bytes_per_s`], each packet's overhead included.
     pub fn set_rate_limit(&mut self, now: Time, bytes_per_s: u32) {
         self.pacer.set_limit(now, bytes_per_s);
     }

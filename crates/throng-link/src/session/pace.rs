@@ -94,6 +94,7 @@ impl Pacer {
         let (limit, tokens) = (self.limit, self.tokens);
         *self = Pacer::new(options, now);
         self.limit = limit;
+        self.control.set_limit(limit);
         self.tokens = tokens;
         self.take_rate();
     }
@@ -341,6 +342,21 @@ mod tests {
         send_tick(&mut pacer, 1_000, 33_000);
         // It sends in every third tick: the rest of the way to an even stream counts as a wait behind the others.
         assert_eq!(send_tick(&mut pacer, 1_100, 33_000), [(0, 0), (20, 0), (33, 7_000), (33, 27_000), (33, 47_000)]);
+    }
+
+    #[test]
+    fn a_raised_limit_stays_when_the_path_changes() {
+        let options = SessionOptions {
+            rate_bytes_per_s: 64_000,
+            initial_rate_bytes_per_s: 1_000_000,
+            ..SessionOptions::default()
+        };
+        let mut pacer = Pacer::new(&options, Time(0));
+        assert_eq!(pacer.rate(), 64_000);
+        pacer.set_limit(Time(0), 500_000);
+        assert_eq!(pacer.rate(), 500_000);
+        pacer.on_new_path(&options, Time::from_millis(10));
+        assert_eq!(pacer.rate(), 500_000);
     }
 
     #[test]

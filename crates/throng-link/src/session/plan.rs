@@ -251,7 +251,7 @@ impl OpenPacket<'_> {
         self.session.note_shares(self.purpose.is_contended, self.message_bytes, bytes - self.own_bytes);
         self.session.note_sending(self.now, bytes > self.own_bytes);
         let is_full_length = self.purpose.room_bytes == self.full_bytes;
-        // What is urgent was written into this packet: another one follows it only for data.
+        // All urgent data was written into this packet: another one follows it only for data.
         let has_data = |rest| rest != Rest::Empty || self.session.has_own_data();
         if let Some(rest) = row.filter(|rest| is_full_length && bytes < self.full_bytes && has_data(*rest)) {
             let balance_bytes = self.session.balance_after(self.now, self.full_bytes);

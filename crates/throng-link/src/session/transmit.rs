@@ -46,7 +46,6 @@ impl Session {
     /// [`Session::poll_delivery`] has not been drained for twice as many, or for a number that is not above the last.
     pub fn poll_packet(&mut self, now: Time, envelope: Envelope, rest: Rest) -> Option<PacketPlan<'_>> {
         let is_rising = self.flight.newest_sent().is_none_or(|newest| newest < envelope.sequence);
-        debug_assert!(is_rising, "packet {} is not above the one before", envelope.sequence);
         if !is_rising || self.is_flushed(now) {
             return None;
         }
@@ -119,7 +118,7 @@ impl Session {
         let Some((bytes, _)) = self.path_size.due().filter(|&(_, at)| at <= now) else { return (false, None) };
         let is_pinging = self.is_probe_due(now) || self.is_keep_alive_due(now);
         if is_pinging || self.flight.is_full(self.spare_packets()) {
-            // What is sent first is small, and arrives.
+            // The first packets are small, and arrive.
             return (false, None);
         }
         let payload_bytes = envelope.payload_bytes(bytes);

@@ -16,7 +16,7 @@ use crate::replication::Replication;
 #[non_exhaustive]
 pub enum MessageError {
     /// The connection is gone.
-    #[error("the connection does not exist: it has ended, or has not been told as connected yet")]
+    #[error("the connection does not exist: it has ended, or its `ServerEvent::Connected` has not been polled yet")]
     UnknownConnection,
     /// The client is not connected.
     #[error("the client is not connected: messages can be sent from ClientEvent::Connected to ClientEvent::Ended")]

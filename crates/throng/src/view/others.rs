@@ -256,7 +256,7 @@ mod tests {
             self.server.replication().views.looked_at
         }
 
-        /// What is looked at in this many ticks in which the crowd walks.
+        /// The number of fields that are looked at in this many ticks in which the crowd walks.
         fn work(&mut self, ticks: usize, mut each: impl FnMut(&mut Town, usize)) -> usize {
             let before = self.looked_at();
             for tick in 0..ticks {
@@ -266,7 +266,7 @@ mod tests {
             self.looked_at() - before
         }
 
-        /// What the clients know of the fields for others.
+        /// The values that clients know of fields for others.
         fn heard(&self, id: ObjectId) -> Vec<Option<Vec<u8>>> {
             self.clients.iter().map(|client| client.get::<Walker>(id).map(|walker| walker.rumour)).collect()
         }

@@ -1,4 +1,4 @@
-//! Every single packet of a join lost, every pair of them, and each overtaken by its successors.
+//! Every single packet of a join lost, every pair of them, each doubled, and each overtaken by its successors.
 
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ fn check_all(kind: Kind) {
     check(kind, &[]);
     for first in 0..packets {
         check(kind, &[(first, Fate::Lost)]);
+        check(kind, &[(first, Fate::Doubled)]);
         for second in first + 1..packets {
             check(kind, &[(first, Fate::Lost), (second, Fate::Lost)]);
         }

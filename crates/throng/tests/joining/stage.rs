@@ -16,6 +16,8 @@ use throng_testkit::{Chat, Intercepted};
 /// Messages of each end on each lane.
 pub(super) const MESSAGES: u32 = 4;
 const LANES: u8 = 3;
+/// The client sends an input in each step. The newest that the server has got may be this many steps old: a second.
+const NEWEST_INPUT_STEPS: u32 = 100;
 const STEP: Duration = Duration::from_millis(11);
 /// The server ticks with every third step.
 const STEPS_PER_TICK: u64 = 3;
@@ -32,6 +34,7 @@ pub(super) fn client_address() -> SocketAddr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Lost,
+    Doubled,
     /// This many later ones of the same sender go first.
     Overtaken(usize),
 }
@@ -69,8 +72,10 @@ fn fated(driver: MemoryDriver, fates: Fates) -> Box<dyn Driver> {
             match fates.next() {
                 Some(Fate::Lost) => continue,
                 Some(Fate::Overtaken(by)) => held.push((by + 1, transmit.to, datagram.to_vec())),
-                None => {
-                    driver.send(now, &Transmit::single(transmit.to, datagram))?;
+                fate => {
+                    for _ in 0..=usize::from(fate == Some(Fate::Doubled)) {
+                        driver.send(now, &Transmit::single(transmit.to, datagram))?;
+                    }
                 }
             }
             held.iter_mut().for_each(|(left, ..)| *left -= 1);
@@ -153,6 +158,7 @@ pub(super) struct Stage {
     said_by_server: u32,
     said_by_client: u32,
     inputs: Vec<u32>,
+    sent_input: u32,
     ended: Option<String>,
 }
 
@@ -187,6 +193,7 @@ impl Stage {
             said_by_server: 0,
             said_by_client: 0,
             inputs: Vec::new(),
+            sent_input: 0,
             ended: None,
         }
     }
@@ -204,11 +211,21 @@ impl Stage {
                 for _ in 0..100 {
                     self.step()?;
                 }
-                return self.is_complete().map(|_| ());
+                self.is_complete()?;
+                return self.check_inputs();
             }
         }
         let (up, down) = (&self.at_server.lanes, &self.at_client.lanes);
         Err(format!("after {patience:?}: the server heard {up:?}, the client {down:?}, inputs {:?}", self.inputs))
+    }
+
+    fn check_inputs(&self) -> Result<(), String> {
+        let is_rising = self.inputs.is_sorted_by(|one, next| one < next);
+        let newest = self.inputs.last().copied().unwrap_or(0);
+        match is_rising && newest + NEWEST_INPUT_STEPS >= self.sent_input {
+            true => Ok(()),
+            false => Err(format!("{} inputs were sent, the server got {:?}", self.sent_input, self.inputs)),
+        }
     }
 
     fn is_complete(&self) -> Result<bool, String> {
@@ -311,9 +328,9 @@ impl Stage {
             for lane in 0..LANES {
                 core.send(lane, &chat).map_err(|error| error.to_string())?;
             }
-            core.send_input(&[7]).map_err(|error| error.to_string())?;
             self.said_by_client += 1;
         }
+        self.sent_input = core.send_input(&[7]).map_err(|error| error.to_string())?;
         Ok(())
     }
 }

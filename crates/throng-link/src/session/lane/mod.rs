@@ -164,7 +164,7 @@ impl Lanes {
         let first_message = self.options.first_message;
         let outgoing = self.lanes[index].outgoing.get_or_insert_with(|| Box::new(Outgoing::new(first_message)));
         if self.is_held && options.kind == LaneKind::Unreliable {
-            // What waits would be stale when it may be sent.
+            // A waiting message would be stale when it may be sent.
             tally.dropped += outgoing.drop_all(&mut self.buffers);
         }
         let number = outgoing.push(options, content, &mut self.buffers, tally)?;
