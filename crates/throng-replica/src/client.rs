@@ -94,7 +94,8 @@ pub enum ClientEvent {
 pub enum DespawnReason {
     /// The server has ended it. It never comes back.
     Destroyed,
-    /// This client gets no more updates of it. It may come back, and may have ended unseen.
+    /// It went to a channel that this client does not receive, or receives so seldom that the next update is later than
+    /// the slowest ring's interval allows. It may come back, and may have ended unseen.
     OutOfSight,
 }
 

@@ -110,7 +110,7 @@ const MAX_PROBES: u32 = 4;
 ///
 /// An idle session takes 1.3 KiB; lanes, inputs and packet records take memory when they are first used, within
 /// the limits of the [`SessionOptions`]. In the steady state no call allocates, except [`Session::poll_message`]'s
-/// vectors that are not given back to [`Session::recycle`], and messages above 1 KiB or in several parts.
+/// vectors, and messages above 1 KiB or in several parts.
 #[derive(Debug)]
 pub struct Session {
     options: Arc<SessionOptions>,
@@ -216,11 +216,6 @@ impl Session {
             self.room.set(false);
         }
         message
-    }
-
-    /// Gives the buffer of a polled message back for reuse. Optional.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
-        self.lanes.recycle(buffer);
     }
 
     /// Bytes of messages that wait to be sent or, on reliable lanes, delivered. To be sure that everything is
