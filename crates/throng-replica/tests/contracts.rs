@@ -5,6 +5,7 @@ mod convergence;
 mod dormant_channels;
 mod emptied_channel;
 mod histories;
+mod late_records;
 mod limits;
 mod long_life;
 mod owners;
