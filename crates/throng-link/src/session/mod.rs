@@ -150,6 +150,8 @@ pub struct Session {
     room: Room,
     /// Packets from this sequence on are newer than the one in which the peer last said whether it has room.
     room_heard_before: u64,
+    /// See [`Session::refuse_rest`].
+    refuses_rest: bool,
 }
 
 impl Session {
@@ -184,6 +186,7 @@ impl Session {
             is_close_polled: false,
             room: Room::default(),
             room_heard_before: 0,
+            refuses_rest: false,
             options,
         })
     }
@@ -221,6 +224,12 @@ impl Session {
     /// Gives the buffer of a polled message back for reuse. Optional.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         self.lanes.recycle(buffer);
+    }
+
+    /// Says whether this end has no place for the rest of packets for now. Then a packet with a rest is not acknowledged, and
+    /// gives out neither rest nor messages: the peer takes it for lost. Everything else in it takes effect.
+    pub fn refuse_rest(&mut self, is_refused: bool) {
+        self.refuses_rest = is_refused;
     }
 
     /// Bytes of messages that wait to be sent or, on reliable lanes, delivered. To be sure that everything is
