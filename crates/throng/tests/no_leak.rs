@@ -6,23 +6,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::harness::{PROTOCOL_ID, World, WorldOptions};
+use crate::harness::{World, WorldOptions, ear};
 use throng::net::Condition;
-use throng::{ChannelKey, ConnectToken, ConnectionId, ObjectId, Placement};
-use throng_link::netcode::{KEY_LEN, Key, Opener, PacketKind, Side};
+use throng::{ChannelKey, ConnectionId, ObjectId, Placement};
+use throng_link::netcode::{Opener, PacketKind};
 use throng_seeds::for_seeds;
 use throng_testkit::{Walker, find_shifted, storm};
 
 const GUESTS: usize = 5;
-
-/// Opens what the server sent, as the receiver would. The key stands in the token, behind one address of seven bytes
-/// and the other direction's key (the token's layout is drawn in throng-link).
-fn ear(token: &ConnectToken) -> Opener {
-    const BEFORE_ADDRESSES: usize = 13 + 8 + 8 + 8 + 24 + 1024 + 4 + 4;
-    let bytes = token.to_bytes();
-    let key: [u8; KEY_LEN] = bytes[BEFORE_ADDRESSES + 7 + KEY_LEN..][..KEY_LEN].try_into().expect("32 bytes");
-    Opener::new(&Key::new(key), PROTOCOL_ID, Side::Client)
-}
 
 /// A pattern for one audience of one object under one owner: eight letters that no other field holds.
 fn marker(object: usize, epoch: usize, audience: Audience) -> String {
