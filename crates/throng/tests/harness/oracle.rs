@@ -46,18 +46,31 @@ impl Audience {
     }
 }
 
-/// How far the cell is, and by how much the server's own measure may differ: it looks from sub-cells, with a margin.
+/// Sub-cells along each axis from which the server looks ([`throng_interest::RingOptions`]).
+const SUBCELLS: [f64; 3] = [4.0, 4.0, 2.0];
+
+/// The step of all positions of the tests' kinds.
+const STEP_M: f64 = 0.01;
+
+/// How far the cell is, and by how much farther it may be and still be seen: the server measures from the nearest point of the
+/// viewer's sub-cell; a cell that is held stays so for a margin, the diagonal of a sub-cell in the plane; and an object may
+/// stray out of its cell, as far as the numbers reach that its positions are written in.
 fn distance_to_cell(options: &GridOptions, cell: [i32; 3], viewpoint: [f64; 3]) -> (f64, f64) {
     let is_single = options.shape.layers == throng::replica::Layers::Single;
-    let (mut distance, mut diagonal) = (0.0f64, 0.0f64);
+    let (mut distance, mut diagonal, mut plane, mut stray) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
     for axis in 0..if is_single { 2 } else { 3 } {
         let size = options.shape.cell_m[axis];
         let low = f64::from(cell[axis]) * size;
         let outside = (low - viewpoint[axis]).max(viewpoint[axis] - low - size).max(0.0);
         distance += outside * outside;
-        diagonal += size * size;
+        diagonal += (size / SUBCELLS[axis]).powi(2);
+        if axis < 2 {
+            plane += (size / SUBCELLS[axis]).powi(2);
+        }
+        let numbers = ((size / STEP_M) as u64 + 1).next_power_of_two() as f64;
+        stray += ((numbers * STEP_M - size) / 2.0).powi(2);
     }
-    (distance.sqrt(), diagonal.sqrt())
+    (distance.sqrt(), diagonal.sqrt() + plane.sqrt() + stray.sqrt())
 }
 
 /// A client's expected state of one object.
@@ -149,7 +162,7 @@ pub fn compare(
             return Err(format!("{id} ({}) is waited for", kind.name));
         }
         let predicted = if is_owner { kind.skip_owner_mask() } else { 0 };
-        let lasting = (fields | told) & !kind.initial_only_mask() & !predicted;
+        let lasting = (fields | told) & !predicted;
         let values: Values<'_> = store.values(id.index);
         let difference = kind.compare(values, object.values()) & lasting | (fields & !told);
         if difference != 0 {
