@@ -363,8 +363,8 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList
             wake.add(id);
         }
     }
-    // The session ends once all is delivered, and the queue with it.
-    if packets_out.send(Packet::End).await.is_ok() {
+    // The session ends once all is delivered, and the queue with it; at once if what waited was thrown away.
+    if out.queue.ended_now().is_none() && packets_out.send(Packet::End).await.is_ok() {
         wake.add(id);
         packets_out.closed().await;
     }

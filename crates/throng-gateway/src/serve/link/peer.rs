@@ -75,8 +75,10 @@ pub(super) struct Peer {
     movement: Movement,
     /// Which room the next movement needs, when there is some.
     rest: Rest,
-    /// The task has said everything.
+    /// Nothing more comes from the task.
     is_finished: bool,
+    /// It has said that itself, and not been cut off.
+    has_said_all: bool,
     /// The client does not know yet that it is connected.
     is_keep_alive_due: bool,
     has_left: bool,
@@ -109,6 +111,7 @@ impl Peer {
             movement,
             rest: Rest::Waiting,
             is_finished: false,
+            has_said_all: false,
             is_keep_alive_due: false,
             has_left: false,
             over_since: None,
@@ -206,10 +209,21 @@ impl Peer {
         self.take_in();
         self.received.set_about(self.session.received_message_bytes());
         self.give_out();
-        if self.is_finished && self.session.pending_message_bytes() == 0 && !self.session.is_closing() {
-            self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
-        }
+        self.end_with_task(now);
         self.transmit(now, socket, datagram);
+    }
+
+    /// Ends the session when the task has nothing more to say and all of it has arrived. The task waits for that as long
+    /// as the last bytes of a connection may take. If it has ended, what has not arrived never will.
+    fn end_with_task(&mut self, now: Time) {
+        if self.session.is_closing() {
+            return;
+        }
+        if self.has_said_all && self.session.pending_message_bytes() == 0 {
+            self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
+        } else if self.outbound.is_closed() {
+            self.session.close(now, CloseReason::new(CloseCode::OVERLOADED, "cut off: messages may be lost"));
+        }
     }
 
     /// Whether the task has not taken everything that came before the end. Then it ends too, unless it has ended the
@@ -277,7 +291,8 @@ impl Peer {
                 },
                 Ok(Packet::Dropped(entry_bytes)) => self.movement.skipped(entry_bytes),
                 Err(TryRecvError::Empty) => return,
-                Ok(Packet::End) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+                Ok(Packet::End) => (self.is_finished, self.has_said_all) = (true, true),
+                Err(TryRecvError::Disconnected) => self.is_finished = true,
             }
         }
     }
