@@ -1,7 +1,8 @@
 //! Shared parts of the crates' behaviour tests: simulated network conditions, modelled TCP downloads, taps on the
 //! network, audits, a search for secrets in bytes, and a naive replication to compare with.
 //!
-//! Everything runs on virtual time and on seeds, which come from `throng_seeds`.
+//! Everything runs on virtual time and on seeds, which come from `throng_seeds`; but for tokens, which real doors compare
+//! with the clock.
 //!
 //! ```
 //! assert_eq!(throng_testkit::find_bits(&[0b0001_0110], &[0b1011], 4), Some(1));
@@ -15,6 +16,7 @@ mod kinds;
 mod naive;
 mod secret;
 mod tap;
+mod token;
 mod weather;
 
 pub use audit::{BudgetAudit, UDP_IPV4_HEADER_BYTES};
@@ -24,4 +26,5 @@ pub use kinds::{Beacon, Chat, Mode, Parcel, Score, Steering, Walker, schema};
 pub use naive::{NaiveReplica, NaiveSender, NaiveSight, NaiveState};
 pub use secret::{find_bits, find_shifted};
 pub use tap::{Tap, Wire};
+pub use token::token_now;
 pub use weather::storm;
