@@ -11,6 +11,7 @@ mod movement_link;
 mod proxies;
 mod reload;
 mod serving;
+mod side_by_side;
 mod slow_readers;
 mod stage;
 mod transports;
