@@ -1,4 +1,4 @@
-//! The output of a process, line by line; a test can wait for a line with a deadline.
+//! Processes as tests see them: their output, line by line with deadlines, their signals, and where they listen.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, channel};
