@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// ARCHITECTURE.md has the same table with the reasons.
 const FLOORS: [(&str, &[&str]); 10] = [
     ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
-    ("core", &["throng-schema", "throng-link", "throng-interest"]),
+    ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind"]),
     ("core", &["throng-replica"]),
     ("edge", &["throng-net", "throng-channeld"]),
     ("edge", &["throng"]),
