@@ -1,6 +1,6 @@
 //! Ray against capsule.
 
-use crate::geometry::{Vector, add, dot, scaled, sub};
+use crate::geometry::{Vector, add, dot, larger, scaled, smaller, sub};
 use thiserror::Error;
 
 /// Longest distance of a capsule's ends from its bone, and its largest radius.
@@ -58,15 +58,6 @@ impl Capsule {
         }
         if self.radius_m > 0.0 && self.radius_m <= MAX_CAPSULE_M { Ok(()) } else { Err(CapsuleError::Radius) }
     }
-
-    /// Distance from the bone's origin to the farthest point, whatever the bone's rotation.
-    pub(crate) fn reach_m(&self) -> f64 {
-        let far = |end: [f32; 3]| {
-            let end = end.map(f64::from);
-            dot(end, end).sqrt()
-        };
-        far(self.from_m).max(far(self.to_m)) + f64::from(self.radius_m)
-    }
 }
 
 /// A straight piece of a line: points `origin + s * direction` for s in `from_m..=to_m`.
@@ -90,50 +81,49 @@ pub(crate) struct Round {
 impl Line {
     /// The first point of the line that is in the capsule, or none.
     ///
-    /// A capsule is two balls and a cylinder between them, and together they are convex. So the line is inside from the
-    /// first entry into one of the three to the last exit. After "capsule intersection" in C. Ericson, Real-Time
-    /// Collision Detection, 5.3.7, with the balls counted always instead of by cases.
+    /// The endless line enters either through the side of the cylinder, between the ends, or else through the ball of the
+    /// end that it passes. If that is before the beginning of the line, the beginning is inside, or all is behind it,
+    /// because a capsule is convex. After "capsule intersection" in I. Quilez, Intersectors (2016).
     #[inline]
     pub(crate) fn enters(&self, capsule: &Round) -> Option<f64> {
-        let radius_squared = capsule.radius_m * capsule.radius_m;
-        let (mut enter, mut leave) = (f64::INFINITY, f64::NEG_INFINITY);
-        for centre in [capsule.from, capsule.to] {
-            let away = sub(self.origin, centre);
-            let half = dot(self.direction, away);
-            // The square of the distance from the line to the centre, without the cancellation of half² - away².
-            let across = sub(away, scaled(self.direction, half));
-            let under = radius_squared - dot(across, across);
-            if under >= 0.0 {
-                let root = under.sqrt();
-                enter = enter.min(-half - root);
-                leave = leave.max(-half + root);
-            }
+        let enter = self.endless_enters(capsule)?;
+        if enter >= self.from_m {
+            return (enter <= self.to_m).then_some(enter);
         }
+        let start = Line { to_m: self.from_m, ..*self };
+        (start.distance_m(capsule) == 0.0).then_some(self.from_m)
+    }
+
+    #[inline]
+    fn endless_enters(&self, capsule: &Round) -> Option<f64> {
+        let radius_squared = capsule.radius_m * capsule.radius_m;
         let axis = sub(capsule.to, capsule.from);
-        let axis_squared = dot(axis, axis);
-        let axis_along = dot(axis, self.direction);
+        let away = sub(self.origin, capsule.from);
+        let (axis_squared, axis_along, axis_away) = (dot(axis, axis), dot(axis, self.direction), dot(axis, away));
         let a = axis_squared - axis_along * axis_along;
-        if a > axis_squared * 1e-12 {
-            let away = sub(self.origin, capsule.from);
-            let (axis_away, along_away) = (dot(axis, away), dot(self.direction, away));
-            let b = axis_squared * along_away - axis_away * axis_along;
+        // Along the axis, and for a ball, there is no side to enter through.
+        let is_from = if a > axis_squared * 1e-12 {
+            let b = axis_squared * dot(self.direction, away) - axis_away * axis_along;
             let c = axis_squared * (dot(away, away) - radius_squared) - axis_away * axis_away;
             let under = b * b - a * c;
-            if under >= 0.0 {
-                let root = under.sqrt();
-                let within = |s: f64| (0.0..=axis_squared).contains(&(axis_away + s * axis_along));
-                let (first, last) = ((-b - root) / a, (-b + root) / a);
-                if within(first) {
-                    enter = enter.min(first);
-                    leave = leave.max(first);
-                }
-                if within(last) {
-                    enter = enter.min(last);
-                    leave = leave.max(last);
-                }
+            if under < 0.0 {
+                return None;
             }
-        }
-        (enter <= self.to_m && leave >= self.from_m).then(|| enter.max(self.from_m))
+            let at = (-b - under.sqrt()) / a;
+            let height = axis_away + at * axis_along;
+            if (0.0..=axis_squared).contains(&height) {
+                return Some(at);
+            }
+            height < 0.0
+        } else {
+            axis_along >= 0.0
+        };
+        let away = if is_from { away } else { sub(self.origin, capsule.to) };
+        let half = dot(self.direction, away);
+        // The square of the distance from the line to the centre, without the cancellation of half² - away².
+        let across = sub(away, scaled(self.direction, half));
+        let under = radius_squared - dot(across, across);
+        (under >= 0.0).then(|| -half - under.sqrt())
     }
 
     /// The distance from the line to the capsule's surface; 0 inside.
@@ -151,13 +141,13 @@ impl Line {
         let both = dot(self.direction, axis);
         let apart = axis_squared - both * both;
         let along = if axis_squared > 0.0 && apart > axis_squared * 1e-12 {
-            ((both * on_axis - on_line * axis_squared) / apart).max(0.0).min(long_m)
+            smaller(larger((both * on_axis - on_line * axis_squared) / apart, 0.0), long_m)
         } else {
-            (-on_line).max(0.0).min(long_m)
+            smaller(larger(-on_line, 0.0), long_m)
         };
         let share = if axis_squared > 0.0 { ((both * along + on_axis) / axis_squared).clamp(0.0, 1.0) } else { 0.0 };
         // The point of the axis was cut to the ends of it: the nearest point of the line to what remains.
-        let along = (both * share - on_line).max(0.0).min(long_m);
+        let along = smaller(larger(both * share - on_line, 0.0), long_m);
         let apart = sub(add(between, scaled(self.direction, along)), scaled(axis, share));
         (dot(apart, apart).sqrt() - capsule.radius_m).max(0.0)
     }

@@ -1,7 +1,7 @@
 //! Everything that the verdict on one shot depends on, and the verdict.
 
 use crate::capsule::{Line, Round};
-use crate::geometry::{Ray, Rotation, Transform, Vector, add, direction, rotate};
+use crate::geometry::{Ray, Rotation, Transform, Vector, add, direction, sub, turned};
 use crate::models::{MAX_BONES, Models, ShapeId, Skeleton, SkeletonId};
 use crate::moment::Moment;
 use crate::part::local;
@@ -17,6 +17,9 @@ pub const MAX_RANGE_M: f64 = 1e6;
 
 /// What `f32` arithmetic on coordinates of a body may be off, in metres, with much to spare.
 const SLACK_M: f32 = 1e-3;
+
+/// Bones that are bounded at a time. [`MAX_BONES`] is a multiple of it.
+const LANES: usize = 4;
 
 /// A shot as a client reports it, and what the server knows of the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -264,23 +267,24 @@ impl Case {
     /// # Panics
     /// If `models` are not those of the case.
     pub fn judge_again(&self, models: &Models) -> Result<Verdict, ShotError> {
-        let (verdict, _) = self.judge(models, |_, _, range_m| {
+        let view = self.rules.view.decide(self.shot.claim, self.shot.now, self.shot.latency);
+        let (verdict, _) = self.judge(models, &self.shot.ray()?, view, |_, _, range_m| {
             // A recorded answer was within the range that was asked for.
             self.world.filter(|hit| hit.distance_m <= range_m)
-        })?;
+        });
         Ok(verdict)
     }
 
-    /// The verdict, and what the world answered.
+    /// The verdict, and what the world answered. `ray` and `view` are those of the shot.
     pub(crate) fn judge(
         &self,
         models: &Models,
+        ray: &Ray,
+        view: View,
         world: impl FnOnce([f64; 3], [f64; 3], f64) -> Option<WorldHit>,
-    ) -> Result<(Verdict, Option<WorldHit>), ShotError> {
-        let ray = self.shot.ray()?;
-        let view = self.rules.view.decide(self.shot.claim, self.shot.now, self.shot.latency);
-        let search = self.search(models, &ray, &view);
-        let mut blocked = self.nearest_part(models, &ray, view.moment);
+    ) -> (Verdict, Option<WorldHit>) {
+        let search = self.search(models, ray, &view);
+        let mut blocked = self.nearest_part(models, ray, view.moment);
 
         let part_m = blocked.map_or(ray.range_m, |block| block.distance_m);
         let ask_m = search.hit.map_or(part_m, |best| best.struck.distance_m.min(part_m));
@@ -288,7 +292,7 @@ impl Case {
         if let Some(hit) = answer {
             blocked = Some(Block { by: Blocker::World(hit.surface), distance_m: hit.distance_m });
         }
-        Ok((self.conclude(view, search, blocked), answer))
+        (self.conclude(view, search, blocked), answer)
     }
 
     fn conclude(&self, view: View, search: Search, blocked: Option<Block>) -> Verdict {
@@ -334,8 +338,8 @@ impl Case {
             let before = bones.take(n);
             let after = if candidate.after.is_some() { bones.take(n) } else { before };
             let body = Body::new(candidate, skeleton, [before, after], ray, view.moment);
-            let most_m = if search.hit.is_some() { 0.0 } else { near_m };
-            let Some((bone, meeting)) = body.meet(most_m) else { continue };
+            let hit_m = search.hit.map(|best| best.struck.distance_m);
+            let Some((bone, meeting)) = body.meet(near_m, hit_m) else { continue };
             match meeting {
                 Meeting::At(distance_m) => {
                     let zone = skeleton.bones()[bone].zone;
@@ -418,6 +422,20 @@ fn at_moment(before: &(Tick, Transform), after: &Option<(Tick, Transform)>, mome
     }
 }
 
+/// As many floats from `first` on; zeros behind the end.
+#[inline]
+fn lanes(floats: &[f32], first: usize) -> [f32; LANES] {
+    match floats.get(first..first + LANES) {
+        Some(whole) => whole.try_into().expect("as many as lanes"),
+        None => {
+            let mut padded = [0.0; LANES];
+            let rest = &floats[first..];
+            padded[..rest.len()].copy_from_slice(rest);
+            padded
+        }
+    }
+}
+
 enum Meeting {
     /// The ray enters, at this distance from its origin.
     At(f64),
@@ -452,71 +470,93 @@ impl<'a> Body<'a> {
         Body { skeleton, bones, part, along_m, line }
     }
 
-    /// The first capsule along the ray, or the one that it passes by less than `most_m`; if several are as near, the
-    /// first of them.
-    fn meet(&self, most_m: f64) -> Option<(usize, Meeting)> {
-        let mut least_m = [0.0; MAX_BONES];
-        let least_m = self.least_distances(&mut least_m);
-        let (nearest, &nearest_m) = least_m.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1))?;
+    /// The first capsule along the ray, or the one that it passes by at most `most_m`; if several are as near, the first
+    /// of them. If a hit at `hit_m` is known, only what comes before it counts.
+    fn meet(&self, most_m: f64, hit_m: Option<f64>) -> Option<(usize, Meeting)> {
+        let mut room = [[0.0; MAX_BONES]; 2];
+        let [least_m, entry_m] = self.bounds(&mut room);
+        let nearest = (0..least_m.len()).fold(0, |best, bone| if least_m[bone] < least_m[best] { bone } else { best });
         let mut near = (usize::MAX, most_m);
-        let mut first: Option<(usize, f64)> = None;
+        let mut first: Option<usize> = None;
+        let mut first_m = hit_m.map(|hit_m| hit_m - self.along_m);
         // The nearest one first: after it, most others need not be tested.
-        let others = least_m.iter().enumerate().filter(|(bone, _)| *bone != nearest);
-        for (bone, &least_m) in std::iter::once((nearest, &nearest_m)).chain(others) {
-            let worth_m = if first.is_some() { 0.0 } else { near.1 };
-            if f64::from(least_m) > worth_m {
+        let others = (0..least_m.len()).filter(|bone| *bone != nearest);
+        for bone in std::iter::once(nearest).chain(others) {
+            let (worth_m, last_m) = first_m.map_or((near.1, f64::INFINITY), |first_m| (0.0, first_m));
+            if f64::from(least_m[bone]) > worth_m || f64::from(entry_m[bone]) > last_m {
                 continue;
             }
             let capsule = self.capsule(bone);
             if let Some(at) = self.line.enters(&capsule) {
-                if first.is_none_or(|(old, old_at)| (at, bone) < (old_at, old)) {
-                    first = Some((bone, at));
+                let is_first = first_m.is_none_or(|first_m| at < first_m)
+                    || first.is_some_and(|old| Some(at) == first_m && bone < old);
+                if is_first {
+                    (first, first_m) = (Some(bone), Some(at));
                 }
-            } else if first.is_none() {
+            } else if first_m.is_none() {
                 let by_m = self.line.distance_m(&capsule);
                 if (by_m, bone) < (near.1, near.0) {
                     near = (bone, by_m);
                 }
             }
         }
-        match first {
-            Some((bone, at)) => Some((bone, Meeting::At((self.along_m + at).max(0.0)))),
-            None => (near.0 != usize::MAX).then_some((near.0, Meeting::By(near.1))),
+        match (first, first_m) {
+            (Some(bone), Some(at)) => Some((bone, Meeting::At((self.along_m + at).max(0.0)))),
+            (_, None) if near.0 != usize::MAX => Some((near.0, Meeting::By(near.1))),
+            _ => None,
         }
     }
 
-    /// For each bone a distance which its capsule certainly has from the line, whatever the bone's rotation.
-    fn least_distances<'b>(&self, least_m: &'b mut [f32; MAX_BONES]) -> &'b [f32] {
-        let reach_m = self.skeleton.reach_m();
-        let n = reach_m.len();
+    /// For each bone a distance that its capsule certainly has from the line, and a place on the line before which it is
+    /// certainly not entered: those of the ball around its middle.
+    fn bounds<'b>(&self, room: &'b mut [[f32; MAX_BONES]; 2]) -> [&'b [f32]; 2] {
+        let n = self.skeleton.reach_m().len();
         let [before, after] = self.bones.map(|bones| {
             let (x, rest) = bones.positions.split_at(n);
             let (y, z) = rest.split_at(n);
-            [x, y, &z[..n]]
+            [x, y, z]
         });
         let part = self.part as f32;
-        let [ox, oy, oz] = self.line.origin.map(|value| value as f32);
-        let [dx, dy, dz] = self.line.direction.map(|value| value as f32);
+        let origin = self.line.origin.map(|value| value as f32);
+        let direction = self.line.direction.map(|value| value as f32);
         let (from_m, to_m) = (self.line.from_m as f32, self.line.to_m as f32);
-        let least_m = &mut least_m[..n];
-        for i in 0..n {
-            let x = before[0][i] + (after[0][i] - before[0][i]) * part - ox;
-            let y = before[1][i] + (after[1][i] - before[1][i]) * part - oy;
-            let z = before[2][i] + (after[2][i] - before[2][i]) * part - oz;
-            let along = (x * dx + y * dy + z * dz).max(from_m).min(to_m);
-            let (x, y, z) = (x - dx * along, y - dy * along, z - dz * along);
-            least_m[i] = (x * x + y * y + z * z).sqrt() - (reach_m[i] + SLACK_M);
+        let [least_m, entry_m] = room;
+        // Several bones at a time: the lanes become vector instructions.
+        for first in (0..n).step_by(LANES) {
+            let reach_m = lanes(self.skeleton.reach_m(), first);
+            let mut away = [[0.0; LANES]; 3];
+            let mut along = [0.0; LANES];
+            for axis in 0..3 {
+                let (before, after) = (lanes(before[axis], first), lanes(after[axis], first));
+                for lane in 0..LANES {
+                    away[axis][lane] = before[lane] + (after[lane] - before[lane]) * part - origin[axis];
+                    along[lane] += away[axis][lane] * direction[axis];
+                }
+            }
+            let mut apart = [0.0; LANES];
+            for along in &mut along {
+                *along = if *along > from_m { *along } else { from_m };
+                *along = if *along < to_m { *along } else { to_m };
+            }
+            for axis in 0..3 {
+                for lane in 0..LANES {
+                    let across = away[axis][lane] - direction[axis] * along[lane];
+                    apart[lane] += across * across;
+                }
+            }
+            for lane in 0..LANES {
+                least_m[first + lane] = apart[lane].sqrt() - (reach_m[lane] + SLACK_M);
+                entry_m[first + lane] = along[lane] - (reach_m[lane] + SLACK_M);
+            }
         }
-        least_m
+        let (least_m, entry_m) = (&least_m[..n], &entry_m[..n]);
+        [least_m, entry_m]
     }
 
     fn capsule(&self, bone: usize) -> Round {
-        let (at, turned) = mixed_bone(self.bones[0], self.bones[1], bone, self.part);
-        let capsule = &self.skeleton.bones()[bone].capsule;
-        Round {
-            from: add(at, rotate(turned, capsule.from_m.map(f64::from))),
-            to: add(at, rotate(turned, capsule.to_m.map(f64::from))),
-            radius_m: capsule.radius_m.into(),
-        }
+        let (middle, rotation) = mixed_bone(self.bones[0], self.bones[1], bone, self.part);
+        let core = &self.skeleton.cores()[bone];
+        let half = turned(rotation, core.half_m).map(f64::from);
+        Round { from: sub(middle, half), to: add(middle, half), radius_m: core.radius_m.into() }
     }
 }

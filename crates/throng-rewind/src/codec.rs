@@ -21,7 +21,7 @@
 //!                  0 or 1 and an escape (tick u64, fraction f32, ability u32),
 //!                  place, bones, 0 or 1 and a later place, bones
 //! place      tick u64, position 3 x f64, rotation 4 x f32
-//! bones      all x, all y, all z as f32; then for each bone its rotation, 4 x i16
+//! bones      middles of the capsules, all x, all y, all z as f32; then for each bone its rotation, 4 x i16
 //! ```
 
 use crate::capsule::Capsule;
@@ -31,7 +31,7 @@ use crate::geometry::Transform;
 use crate::log::LogError;
 use crate::models::{Bone, Models, ShapeId, Skeleton, SkeletonId};
 use crate::moment::Moment;
-use crate::pose::{Bones, Interpolation, MAX_BODY_M};
+use crate::pose::{Bones, Interpolation, MAX_MIDDLE_M};
 use crate::rewind::{MAX_BODIES, MAX_PARTS};
 use crate::verdict::{Block, Blocker, BodyId, Flags, NearMiss, Outcome, PartId, Struck, Verdict};
 use crate::view::{Latency, View, ViewRules};
@@ -452,7 +452,7 @@ fn read_candidate(input: &mut Input<'_>, models: &Models, case: &mut Case) -> Re
 fn read_bones(input: &mut Input<'_>, bones: usize, case: &mut Case) -> Read<()> {
     for _ in 0..bones * 3 {
         let value = input.f32()?;
-        if value.abs() > MAX_BODY_M {
+        if value.abs() > MAX_MIDDLE_M {
             return Err(LogError::Content);
         }
         case.positions.push(value);

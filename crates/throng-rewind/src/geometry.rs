@@ -48,7 +48,7 @@ impl Transform {
 }
 
 /// Whether the length is 1 within [`ROTATION_TOLERANCE`]. False for NaN.
-pub(crate) fn is_rotation(rotation: [f32; 4]) -> bool {
+fn is_rotation(rotation: [f32; 4]) -> bool {
     let rotation = rotation.map(f64::from);
     (length_of_rotation(rotation) - 1.0).abs() <= ROTATION_TOLERANCE
 }
@@ -81,6 +81,18 @@ pub(crate) fn cross(a: Vector, b: Vector) -> Vector {
 #[inline]
 pub(crate) fn length(a: Vector) -> f64 {
     dot(a, a).sqrt()
+}
+
+/// The smaller one, as one instruction. If one is NaN, the second.
+#[inline]
+pub(crate) fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// The larger one, as one instruction. If one is NaN, the second.
+#[inline]
+pub(crate) fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 /// `a` at 0, `b` at 1, exactly.
@@ -129,6 +141,18 @@ pub(crate) fn rotate(q: Rotation, v: Vector) -> Vector {
     let axis = [q[0], q[1], q[2]];
     let twice = scaled(cross(axis, v), 2.0);
     add(add(v, scaled(twice, q[3])), cross(axis, twice))
+}
+
+/// [`rotate`] for vectors within a body, where 32 bits are enough.
+#[inline]
+pub(crate) fn turned(q: [f32; 4], v: [f32; 3]) -> [f32; 3] {
+    let [x, y, z, w] = q;
+    let twice = [2.0 * (y * v[2] - z * v[1]), 2.0 * (z * v[0] - x * v[2]), 2.0 * (x * v[1] - y * v[0])];
+    [
+        v[0] + twice[0] * w + (y * twice[2] - z * twice[1]),
+        v[1] + twice[1] * w + (z * twice[0] - x * twice[2]),
+        v[2] + twice[2] * w + (x * twice[1] - y * twice[0]),
+    ]
 }
 
 /// A vector before a rotation of length 1.
@@ -180,19 +204,20 @@ impl Ray {
     /// Whether the ray comes within `margin_m` of a box, along each axis. Never wrongly false.
     #[inline]
     pub(crate) fn meets(&self, bounds: &Bounds, margin_m: f64) -> bool {
-        let (mut enter, mut leave) = (0.0f64, self.range_m);
+        let (mut enter, mut leave) = (0.0, self.range_m);
         for axis in 0..3 {
+            let inverse = self.inverse[axis];
             let low = bounds.low[axis] - margin_m - self.origin[axis];
             let high = bounds.high[axis] + margin_m - self.origin[axis];
-            if self.inverse[axis] == 0.0 {
+            if inverse == 0.0 {
                 if low > 0.0 || high < 0.0 {
                     return false;
                 }
                 continue;
             }
-            let (one, other) = (low * self.inverse[axis], high * self.inverse[axis]);
-            enter = enter.max(one.min(other));
-            leave = leave.min(one.max(other));
+            let (first, last) = if inverse > 0.0 { (low, high) } else { (high, low) };
+            enter = larger(enter, first * inverse);
+            leave = smaller(leave, last * inverse);
         }
         enter <= leave
     }
@@ -201,7 +226,7 @@ impl Ray {
     #[inline]
     pub(crate) fn nearest(&self, point: Vector) -> (f64, f64) {
         let away = sub(point, self.origin);
-        let along_m = dot(away, self.direction).max(0.0).min(self.range_m);
+        let along_m = smaller(larger(dot(away, self.direction), 0.0), self.range_m);
         let across = sub(away, scaled(self.direction, along_m));
         (along_m, dot(across, across))
     }

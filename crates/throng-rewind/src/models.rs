@@ -37,8 +37,33 @@ impl Bone {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skeleton {
     bones: Vec<Bone>,
-    /// For each bone the distance from its origin to the farthest point of its capsule, rounded up.
+    cores: Vec<Core>,
+    /// For each bone the distance from the middle of its capsule to the farthest point of it, rounded up.
     reach_m: Vec<f32>,
+}
+
+/// A capsule as its middle and what lies on both sides of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Core {
+    pub(crate) middle_m: [f32; 3],
+    /// From the middle to one end.
+    pub(crate) half_m: [f32; 3],
+    pub(crate) radius_m: f32,
+}
+
+impl Core {
+    fn new(capsule: &Capsule) -> Core {
+        let (from, to) = (capsule.from_m, capsule.to_m);
+        let middle_m = [0, 1, 2].map(|axis| (from[axis] + to[axis]) / 2.0);
+        let half_m = [0, 1, 2].map(|axis| (to[axis] - from[axis]) / 2.0);
+        Core { middle_m, half_m, radius_m: capsule.radius_m }
+    }
+
+    fn reach_m(&self) -> f32 {
+        let [x, y, z] = self.half_m.map(f64::from);
+        let reach_m = (x * x + y * y + z * z).sqrt() + f64::from(self.radius_m);
+        (reach_m as f32).next_up()
+    }
 }
 
 /// Why a skeleton or a model is refused. The caller, or the file, is at fault.
@@ -97,13 +122,18 @@ impl Skeleton {
             }
             given.capsule.check().map_err(|error| ModelError::Capsule { bone, error })?;
         }
-        let reach_m = bones.iter().map(|bone| (bone.capsule.reach_m() as f32).next_up()).collect();
-        Ok(Skeleton { bones, reach_m })
+        let cores: Vec<Core> = bones.iter().map(|bone| Core::new(&bone.capsule)).collect();
+        let reach_m = cores.iter().map(Core::reach_m).collect();
+        Ok(Skeleton { bones, cores, reach_m })
     }
 
     /// All bones, in the order of poses.
     pub fn bones(&self) -> &[Bone] {
         &self.bones
+    }
+
+    pub(crate) fn cores(&self) -> &[Core] {
+        &self.cores
     }
 
     pub(crate) fn reach_m(&self) -> &[f32] {

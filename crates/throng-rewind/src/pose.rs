@@ -1,6 +1,7 @@
 //! The poses of one body.
 
-use crate::geometry::{Bounds, Transform, add, is_rotation, mixed, mixed_rotation, rotate};
+use crate::capsule::MAX_CAPSULE_M;
+use crate::geometry::{Bounds, Transform, add, mixed, rotate, sub, turned};
 use crate::models::Skeleton;
 use crate::moment::Moment;
 use crate::track::{Cadence, Found, Gaps, Track, between};
@@ -10,8 +11,14 @@ use throng_wire::Tick;
 /// Largest coordinate of a bone in its body, in metres.
 pub const MAX_BODY_M: f32 = 64.0;
 
-/// One over the value of 1 in a stored rotation.
+/// Largest coordinate of the middle of a capsule in its body, in metres.
+pub(crate) const MAX_MIDDLE_M: f32 = MAX_BODY_M + 2.0 * MAX_CAPSULE_M;
+
+/// The value of 1 in a stored rotation.
 const ROTATION_STEPS: f32 = 32_767.0;
+
+/// How far the length of a bone's rotation may be from 1.
+const ROTATION_TOLERANCE: f32 = 0.01;
 
 /// The place of a bone in the coordinates of its body.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +38,11 @@ impl BonePose {
     /// A place, not rotated.
     pub fn at(position_m: impl Into<[f32; 3]>) -> BonePose {
         BonePose::new(position_m, Transform::UNTURNED)
+    }
+
+    fn is_valid(&self) -> bool {
+        self.position_m.iter().all(|value| value.abs() <= MAX_BODY_M)
+            && (length_of(self.rotation) - 1.0).abs() <= ROTATION_TOLERANCE
     }
 }
 
@@ -159,10 +171,13 @@ impl RecordError {
 /// A ring of poses of one body.
 ///
 /// ```text
-/// per bone  20 bytes: position 3 x f32, rotation 4 x i16
+/// per bone  20 bytes: middle of its capsule 3 x f32, rotation 4 x i16
 /// per pose  20 bones x 20 + 64 of the place (tick, break, root, reach) = 464
-/// per body  (32 poses + 1 head) x 464 = 15,312 bytes, and about 250 of the struct: below 18 KiB
+/// per body  (32 poses + 1 head) x 464 = 15,312 bytes, and 12 per bone and about 200 of the struct: below 18 KiB
 /// ```
+///
+/// What is stored, and mixed between two poses, is the middle of each capsule, not the joint at its end: the middle says
+/// most about what can be hit.
 ///
 /// Rotations have steps of 1/32,767, which is at most 0.004 degrees, or 0.03 mm at the end of a bone of 50 cm.
 ///
@@ -171,7 +186,9 @@ impl RecordError {
 pub struct PoseHistory {
     track: Track,
     bones: usize,
-    /// For each slot the x of all bones, then the y, then the z: the order in which several bones at a time are read.
+    /// For each bone the middle of its capsule, in its own coordinates.
+    middles: Box<[[f32; 3]]>,
+    /// For each slot the x of the middles of all bones, then the y, then the z: the order in which several bones at a time are read.
     positions: Box<[f32]>,
     rotations: Box<[[i16; 4]]>,
     /// Holds the body in all its places.
@@ -191,6 +208,7 @@ impl PoseHistory {
         PoseHistory {
             track: Track::new(options.cadence()),
             bones,
+            middles: skeleton.cores().iter().map(|core| core.middle_m).collect(),
             positions: vec![0.0; slots * bones * 3].into_boxed_slice(),
             rotations: vec![[0; 4]; slots * bones].into_boxed_slice(),
             bounds: Bounds::NOTHING,
@@ -218,6 +236,7 @@ impl PoseHistory {
     pub fn memory_bytes(&self) -> usize {
         size_of::<PoseHistory>()
             + self.track.memory_bytes()
+            + size_of_val(&*self.middles)
             + size_of_val(&*self.positions)
             + size_of_val(&*self.rotations)
     }
@@ -238,28 +257,28 @@ impl PoseHistory {
         if bones.len() != self.bones || skeleton.bones().len() != self.bones {
             return Err(RecordError::BoneCount { given: bones.len(), expected: self.bones });
         }
-        let is_valid = |bone: &BonePose| {
-            bone.position_m.iter().all(|value| value.abs() <= MAX_BODY_M) && is_rotation(bone.rotation)
-        };
-        if !root.is_valid() || !bones.iter().all(is_valid) {
+        if !root.is_valid() || !bones.iter().all(BonePose::is_valid) {
             return Err(RecordError::Value);
         }
         self.check_order(tick)?;
-        let mut reach_m = 0.0f32;
-        for (bone, reach) in bones.iter().zip(skeleton.reach_m()) {
-            let [x, y, z] = bone.position_m;
-            reach_m = reach_m.max((x * x + y * y + z * z).sqrt() + reach);
-        }
-        // The sum was rounded: a little more is certainly enough.
-        let (slot, recorded) = self.place(tick, root, reach_m * 1.000_01);
+        let mut reach_squared = 0.0f32;
+        let mut most_m = 0.0f32;
+        let (slot, recorded) = self.place(tick, root);
         let n = self.bones;
         let positions = &mut self.positions[slot * n * 3..][..n * 3];
+        let rotations = &mut self.rotations[slot * n..][..n];
         for (i, bone) in bones.iter().enumerate() {
-            positions[i] = bone.position_m[0];
-            positions[n + i] = bone.position_m[1];
-            positions[2 * n + i] = bone.position_m[2];
-            self.rotations[slot * n + i] = bone.rotation.map(|value| (value * ROTATION_STEPS).round() as i16);
+            let inverse = 1.0 / length_of(bone.rotation);
+            let rotation = bone.rotation.map(|value| value * inverse);
+            let middle = turned(rotation, self.middles[i]);
+            let [x, y, z] = [0, 1, 2].map(|axis| bone.position_m[axis] + middle[axis]);
+            (positions[i], positions[n + i], positions[2 * n + i]) = (x, y, z);
+            rotations[i] = rotation.map(to_steps);
+            reach_squared = reach_squared.max(x * x + y * y + z * z);
+            most_m = most_m.max(skeleton.reach_m()[i]);
         }
+        // The sum was rounded: a little more is certainly enough.
+        self.bound(slot, (reach_squared.sqrt() + most_m) * 1.000_01);
         Ok(recorded)
     }
 
@@ -279,8 +298,10 @@ impl PoseHistory {
         if self.is_due(tick) {
             return Ok(());
         }
-        let (slot, _) = self.place(tick, root, self.track.place(from).reach_m);
+        let reach_m = self.track.place(from).reach_m;
+        let (slot, _) = self.place(tick, root);
         self.copy_bones(from, slot);
+        self.bound(slot, reach_m);
         Ok(())
     }
 
@@ -305,10 +326,11 @@ impl PoseHistory {
         let before = self.pose(found.before);
         let after = self.pose(found.after);
         for bone in 0..self.bones {
-            let (at, turned) = mixed_bone(before, after, bone, found.part);
-            let whole = product(rotation, turned);
+            let (middle, own) = mixed_bone(before, after, bone, found.part);
+            let joint = sub(middle, turned(own, self.middles[bone]).map(f64::from));
+            let whole = product(rotation, own.map(f64::from));
             bones.push(Transform {
-                position_m: add(position, rotate(rotation, at)),
+                position_m: add(position, rotate(rotation, joint)),
                 rotation: whole.map(|value| value as f32),
             });
         }
@@ -324,30 +346,33 @@ impl PoseHistory {
     }
 
     /// The slot for the bones of a new place.
-    fn place(&mut self, tick: Tick, root: &Transform, reach_m: f32) -> (usize, Recorded) {
-        let is_due = self.track.is_due(tick);
-        let written = self.track.record(tick, *root, reach_m);
+    fn place(&mut self, tick: Tick, root: &Transform) -> (usize, Recorded) {
+        let written = self.track.record(tick, *root, 0.0);
         if let Some(slot) = written.promoted {
             self.copy_bones(self.track_head(), slot);
         }
         self.breaks += u64::from(written.is_break);
         let is_head = written.slot == self.track_head();
-        if is_head {
-            self.bounds.include(root.position_m, reach_m.into());
-        } else {
-            self.bounds = Bounds::NOTHING;
-            for slot in self.track.all() {
-                let place = self.track.place(slot);
-                self.bounds.include(place.transform.position_m, place.reach_m.into());
-            }
-        }
-        debug_assert!(written.is_break || is_due != is_head);
         let recorded = match (written.is_break, is_head) {
             (true, _) => Recorded::StoredAfterBreak,
             (false, true) => Recorded::Head,
             (false, false) => Recorded::Stored,
         };
         (written.slot, recorded)
+    }
+
+    /// Notes that no part of the body is farther than `reach_m` from its root at the newest place.
+    fn bound(&mut self, slot: usize, reach_m: f32) {
+        self.track.set_reach(slot, reach_m);
+        if slot == self.track_head() {
+            self.bounds.include(self.track.place(slot).transform.position_m, reach_m.into());
+            return;
+        }
+        self.bounds = Bounds::NOTHING;
+        for slot in self.track.all() {
+            let place = self.track.place(slot);
+            self.bounds.include(place.transform.position_m, place.reach_m.into());
+        }
     }
 
     fn track_head(&self) -> usize {
@@ -414,12 +439,28 @@ impl Bones<'_> {
     }
 }
 
-/// A bone between two poses, in the coordinates of the body. Stored rotations need no scale: the mix is normalised.
+/// The middle of a bone's capsule and the bone's rotation between two poses, in the coordinates of the body.
 #[inline]
-pub(crate) fn mixed_bone(before: Bones<'_>, after: Bones<'_>, bone: usize, part: f64) -> ([f64; 3], [f64; 4]) {
-    let at = mixed(before.position(bone), after.position(bone), part);
-    let turned = mixed_rotation(before.rotations[bone].map(f64::from), after.rotations[bone].map(f64::from), part);
-    (at, turned)
+pub(crate) fn mixed_bone(before: Bones<'_>, after: Bones<'_>, bone: usize, part: f64) -> ([f64; 3], [f32; 4]) {
+    let middle = mixed(before.position(bone), after.position(bone), part);
+    // Stored rotations need no scale, because the mix is normalised.
+    let (a, b) = (before.rotations[bone].map(f32::from), after.rotations[bone].map(f32::from));
+    let along = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+    let (part, sign) = (part as f32, if along < 0.0 { -1.0 } else { 1.0 });
+    let mix = [0, 1, 2, 3].map(|i| a[i] + (b[i] * sign - a[i]) * part);
+    let inverse = 1.0 / length_of(mix);
+    // Opposite rotations have a mix of length 0 in the middle, and a log can hold a rotation of length 0.
+    if inverse.is_finite() { (middle, mix.map(|value| value * inverse)) } else { (middle, Transform::UNTURNED) }
+}
+
+fn length_of(q: [f32; 4]) -> f32 {
+    (q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]).sqrt()
+}
+
+/// The nearest step, halves away from 0.
+fn to_steps(value: f32) -> i16 {
+    let scaled = value * ROTATION_STEPS;
+    (scaled + if scaled < 0.0 { -0.5 } else { 0.5 }) as i16
 }
 
 /// First `b`, then `a`.

@@ -7,6 +7,7 @@ use crate::moment::Moment;
 use crate::part::PartHistory;
 use crate::pose::{BonePose, Break, HistoryOptions, PoseHistory, RecordError, Recorded};
 use crate::verdict::{BodyId, Flags, Outcome, PartId, Verdict};
+use crate::view::View;
 use thiserror::Error;
 use throng_wire::Tick;
 
@@ -254,11 +255,11 @@ impl Rewind {
         surroundings: &impl Surroundings,
         case: &mut Case,
     ) -> Result<Verdict, ShotError> {
-        let result = self.gather(shot, targets, surroundings, case).and_then(|()| {
-            case.judge(&self.models, |origin, direction, range_m| surroundings.closest_hit(origin, direction, range_m))
-        });
-        match result {
-            Ok((verdict, world)) => {
+        match self.gather(shot, targets, surroundings, case) {
+            Ok((ray, view)) => {
+                let (verdict, world) = case.judge(&self.models, &ray, view, |origin, direction, range_m| {
+                    surroundings.closest_hit(origin, direction, range_m)
+                });
                 case.world = world;
                 self.count(&verdict, case);
                 Ok(verdict)
@@ -271,14 +272,14 @@ impl Rewind {
         }
     }
 
-    /// Collects the targets and parts that the shot comes near.
+    /// Collects the targets and parts that the shot comes near; gives the shot's ray and view.
     fn gather(
         &self,
         shot: &Shot,
         targets: &[BodyId],
         surroundings: &impl Surroundings,
         case: &mut Case,
-    ) -> Result<(), ShotError> {
+    ) -> Result<(Ray, View), ShotError> {
         case.clear();
         let ray = shot.ray()?;
         if targets.len() > MAX_BODIES {
@@ -304,7 +305,7 @@ impl Rewind {
                 after: (found.before != found.after).then_some((Tick(after.tick), after.transform)),
             });
         }
-        Ok(())
+        Ok((ray, view))
     }
 
     fn count(&mut self, verdict: &Verdict, case: &Case) {

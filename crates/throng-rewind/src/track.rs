@@ -110,6 +110,10 @@ impl Track {
         &self.places[slot]
     }
 
+    pub(crate) fn set_reach(&mut self, slot: usize, reach_m: f32) {
+        self.places[slot].reach_m = reach_m;
+    }
+
     /// The slot of the `index`-th place, the oldest first, the head last.
     #[inline]
     fn slot(&self, index: usize) -> usize {

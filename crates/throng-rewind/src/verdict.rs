@@ -32,7 +32,8 @@ impl Flags {
     pub const HISTORY_SHORT: Flags = Flags(1 << 4);
     /// The target was held at a pose, because no later one that belongs to the same way was there.
     pub const HELD: Flags = Flags(1 << 5);
-    /// One of the named targets was not there at the moment of the view: it had not spawned yet, or was gone.
+    /// A shot that missed, near the stored places of a named target that was not there at the moment of the view: it had
+    /// not spawned yet, or was gone.
     pub const ABSENT: Flags = Flags(1 << 6);
     /// A nearer target would have been hit, and had escaped.
     pub const ESCAPED: Flags = Flags(1 << 7);
@@ -270,3 +271,20 @@ const FLAG_TEXTS: [(Flags, &str); 8] = [
     (Flags::ABSENT, "a named target was not there at that moment"),
     (Flags::ESCAPED, "a nearer target had escaped"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_has_its_own_bit_name_and_text() {
+        let names = ["clamped", "replaced", "future", "discontinuity", "history_short", "held", "absent", "escaped"];
+        for ((flag, text), name) in FLAG_TEXTS.into_iter().zip(names) {
+            assert!(flag.names().eq([name]) && !text.is_empty(), "{flag:?}");
+            assert_eq!(Flags::from_bits(flag.bits()), Some(flag));
+        }
+        let all = FLAG_TEXTS.into_iter().fold(Flags::NONE, |all, (flag, _)| all | flag);
+        assert!(all.names().eq(names) && all.contains(Flags::HELD | Flags::ESCAPED));
+        assert_eq!(Flags::from_bits(1 << 8), None);
+    }
+}

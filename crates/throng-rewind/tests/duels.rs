@@ -36,7 +36,8 @@ impl Duel {
         let mut models = Models::new();
         let ball = Skeleton::new(vec![Bone::new("head", 0, Capsule::ball([0.0; 3], 0.02))]).unwrap();
         let ball = models.add_skeleton(ball).unwrap();
-        let view = ViewRules { max_ms, ..ViewRules::default() };
+        // The server's estimate is right, but for the wait of the shot for its tick. So no more is tolerated.
+        let view = ViewRules { max_ms, tolerance_ms: 1.01 * TICK_MS, ..ViewRules::default() };
         let options = RewindOptions {
             history: HistoryOptions::default().full_rate(),
             judge: JudgeRules { view, ..JudgeRules::default() },

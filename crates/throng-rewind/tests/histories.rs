@@ -57,11 +57,17 @@ fn bones_are_where_an_oracle_mixes_them() {
         let mut stored: Vec<(u64, Transform, Vec<BonePose>)> = Vec::new();
         for tick in 0..200 {
             player.step();
-            let recorded = history.record(&skeleton, Tick(tick), &player.root(), &player.bones()).unwrap();
+            let (mut root, mut bones) = (player.root(), player.bones());
+            if tick % 8 == 4 {
+                // The same rotations, written the other way.
+                root.rotation = root.rotation.map(|value| -value);
+                bones.iter_mut().for_each(|bone| bone.rotation = bone.rotation.map(|value| -value));
+            }
+            let recorded = history.record(&skeleton, Tick(tick), &root, &bones).unwrap();
             let expected = if tick % 4 == 0 { Recorded::Stored } else { Recorded::Head };
             assert_eq!(recorded, expected, "tick {tick}");
             if tick % 4 == 0 || tick == 199 {
-                stored.push((tick, player.root(), player.bones()));
+                stored.push((tick, root, bones));
             }
         }
         let mut bones = Vec::new();
@@ -75,10 +81,18 @@ fn bones_are_where_an_oracle_mixes_them() {
             let root = matrix(nlerp(a.1.rotation, b.1.rotation, part));
             for (i, bone) in bones.iter().enumerate() {
                 let mix = |a: f64, b: f64| (1.0 - part) * a + part * b;
-                let local = [0, 1, 2].map(|k| mix(a.2[i].position_m[k].into(), b.2[i].position_m[k].into()));
-                let turned = times(root, local);
-                let whole = [0, 1, 2].map(|k| mix(a.1.position_m[k], b.1.position_m[k]) + turned[k]);
+                // The middle of the capsule moves straight, and the bone turns about it.
+                let capsule = skeleton.bones()[i].capsule;
+                let middle = [0, 1, 2].map(|k| f64::from(capsule.from_m[k] + capsule.to_m[k]) / 2.0);
+                let of = |pose: &BonePose| {
+                    let arm = times(matrix(pose.rotation.map(f64::from)), middle);
+                    [0, 1, 2].map(|k| f64::from(pose.position_m[k]) + arm[k])
+                };
+                let (from, to) = (of(&a.2[i]), of(&b.2[i]));
                 let local = matrix(nlerp(a.2[i].rotation, b.2[i].rotation, part));
+                let arm = times(local, middle);
+                let turned = times(root, [0, 1, 2].map(|k| mix(from[k], to[k]) - arm[k]));
+                let whole = [0, 1, 2].map(|k| mix(a.1.position_m[k], b.1.position_m[k]) + turned[k]);
                 // A point a metre from the bone, on each axis.
                 for axis in [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] {
                     let end = times(root, times(local, axis));
@@ -193,6 +207,20 @@ fn a_jump_or_a_long_silence_is_a_break() {
     assert_eq!(record(41, 4.0), Recorded::StoredAfterBreak, "17 ticks");
     assert_eq!(x_at(&history, 7.9), Some(1.9), "held at the newest pose before the jump");
     assert_eq!(history.breaks(), 2);
+}
+
+#[test]
+fn before_a_jump_the_body_is_held_in_its_newest_pose_with_all_bones() {
+    let skeleton = skeleton();
+    let mut history = PoseHistory::new(&skeleton, HistoryOptions::default());
+    history.record(&skeleton, Tick(0), &at_x(0.0), &pose(0.0, 1.0, 0.0)).unwrap();
+    history.record(&skeleton, Tick(2), &at_x(0.0), &pose(0.25, 1.0, 1.0)).unwrap();
+    let (mut newest, mut held) = (Vec::new(), Vec::new());
+    assert!(history.sample(moment(2.0), Interpolation::Linear, &mut newest));
+    let recorded = history.record(&skeleton, Tick(4), &at_x(50.0), &pose(0.5, 1.0, 0.0)).unwrap();
+    assert_eq!(recorded, Recorded::StoredAfterBreak);
+    assert!(history.sample(moment(3.5), Interpolation::Linear, &mut held));
+    assert_eq!(held, newest);
 }
 
 #[test]

@@ -138,6 +138,21 @@ fn something_else_is_no_log() {
     assert_eq!(replay(b"THRONGRW\x01\x00").unwrap().shots, 0);
 }
 
+#[test]
+fn a_verdict_with_a_time_that_is_no_number_is_refused() {
+    let mut bytes = LOG.clone();
+    let mut at = 10;
+    // A shot that missed by far begins with a 3; behind the moment of its view is the time by which it was rewound.
+    while bytes[at] != 3 || bytes[at + 5] != 3 {
+        at += 13 + u32::from_le_bytes(bytes[at + 1..at + 5].try_into().unwrap()) as usize;
+    }
+    let rewound = at + 5 + 13..at + 5 + 21;
+    let ms = f64::from_le_bytes(bytes[rewound.clone()].try_into().unwrap());
+    assert!((0.0..=250.0).contains(&ms), "{ms}");
+    bytes[rewound].copy_from_slice(&f64::NAN.to_le_bytes());
+    assert_eq!(read_all(&repaired(bytes)), Err(LogError::Content));
+}
+
 /// The bytes of a log are a promise to whoever keeps one.
 #[test]
 fn the_first_entry_is_as_documented() {

@@ -195,6 +195,21 @@ fn a_head_is_hit_where_it_was() {
 }
 
 #[test]
+fn a_runner_is_hit_at_every_place_of_the_history() {
+    let mut scene = Scene::new(1, RewindOptions::default());
+    let x_of = |tick: u64| tick as f64 * 0.1;
+    for tick in (0..=124).step_by(4) {
+        scene.rewind.record(BodyId(0), Tick(tick), &Transform::at([x_of(tick), 0.0, 0.0]), &pose(0.0, 0.0, 0.0)).unwrap();
+    }
+    for tick in 98..=124 {
+        let origin_m = [x_of(tick), -10.0, 1.65];
+        let claim = Moment::at(Tick(tick));
+        let shot = Shot { now: Tick(124), claim, origin_m, direction: [0.0, 1.0, 0.0], ..head_shot() };
+        assert!(scene.judge(&shot, &OpenSpace).hit().is_some_and(|struck| struck.bone == 4), "tick {tick}");
+    }
+}
+
+#[test]
 fn a_shooter_is_not_hit_by_its_own_shot() {
     let mut scene = Scene::standing();
     let shot = Shot { shooter: BodyId(0), ..head_shot() };
