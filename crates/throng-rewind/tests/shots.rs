@@ -199,7 +199,10 @@ fn a_runner_is_hit_at_every_place_of_the_history() {
     let mut scene = Scene::new(1, RewindOptions::default());
     let x_of = |tick: u64| tick as f64 * 0.1;
     for tick in (0..=124).step_by(4) {
-        scene.rewind.record(BodyId(0), Tick(tick), &Transform::at([x_of(tick), 0.0, 0.0]), &pose(0.0, 0.0, 0.0)).unwrap();
+        scene
+            .rewind
+            .record(BodyId(0), Tick(tick), &Transform::at([x_of(tick), 0.0, 0.0]), &pose(0.0, 0.0, 0.0))
+            .unwrap();
     }
     for tick in 98..=124 {
         let origin_m = [x_of(tick), -10.0, 1.65];
