@@ -8,8 +8,8 @@ use std::time::Duration;
 use throng::net::{Condition, Driver, MemoryDriver, MemoryNetwork, Transmit};
 use throng::{ClientCore, ClientEvent, ClientOptions, Key, Server, ServerEvent, ServerOptions};
 use throng_link::netcode::{
-    Accepted, ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Now, Opener, Outcome, Sealer, Seats,
-    ServerHandshake, TAG_LEN, USER_DATA_LEN,
+    Accepted, Admission, ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Now, Opener, Outcome,
+    Sealer, Seats, ServerHandshake, TAG_LEN, USER_DATA_LEN,
 };
 use throng_link::session::{Envelope, LaneId, LaneKind, LaneOptions, Rest, Session, SessionOptions};
 use throng_schema::Schema;
@@ -169,7 +169,7 @@ fn let_in(client: &mut ClientCore, now: Time) -> Option<Accepted> {
     let options = throng_link::netcode::ServerOptions::new(PROTOCOL_ID, Key::new(KEY), vec![server_address()]);
     let mut rng = fastrand::Rng::with_seed(77);
     let mut door = ServerHandshake::new(options, &mut |bytes| rng.fill(bytes));
-    let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None };
+    let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None, admission: &|| Admission::Granted };
     let mut end = None;
     let (mut datagram, mut reply) = (Vec::new(), Vec::new());
     while end.is_none() && client.poll_transmit(now, &mut datagram) {

@@ -70,6 +70,7 @@ impl Stage {
             free: (0..SEATS as u32).find(|seat| seated.iter().all(|(_, held)| held.seat != *seat)),
             max_clients: SEATS as u32,
             held: &|id| seated.iter().find(|(client_id, _)| *client_id == id).map(|(_, held)| *held),
+            admission: &|| Admission::Granted,
         };
         let now = Now { unix_s: UNIX_S + self.now.0 / 1_000_000 - 9, time: self.now };
         let mut reply = Vec::new();

@@ -5,3 +5,4 @@ mod any_recording;
 #[path = "../../../fuzz/bodies/choices.rs"]
 mod choices;
 mod golden_bytes;
+mod link_end;

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
 use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
 
+use crate::bake::{self, BakeArguments};
 use crate::compare::CompareArguments;
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
@@ -65,6 +66,9 @@ pub(crate) enum Command {
     /// Watch a running gateway in the terminal
     #[command(long_about = top::LONG_ABOUT)]
     Top(TopArguments),
+    /// Bake a mesh, or a generated town, into a map file for ray queries
+    #[command(long_about = bake::LONG_ABOUT)]
+    Bake(BakeArguments),
     /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
     /// The second process of `crowd`

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod args;
+mod bake;
 mod compare;
 mod exit;
 mod gateway;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Gateway(arguments) => gateway::serve(&arguments),
         Command::GatewayBench(arguments) => gateway_bench::bench(&arguments),
         Command::GatewayReplay(arguments) => gateway_replay::replay(&arguments),
+        Command::Bake(arguments) => bake::bake(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),

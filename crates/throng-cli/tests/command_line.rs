@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::lines::{SIGINT, beside_each_other, children, handles};
 use serde_json::Value;
 
 fn throng(arguments: &[&str]) -> Output {
@@ -54,7 +55,6 @@ fn bots_refuse_a_target_that_is_not_on_this_machine() {
     assert!(refusal.contains("--i-own-this-target") && !refusal.contains('\n'), "{refusal}");
 }
 
-#[test]
 fn an_address_that_does_not_answer_is_said_so() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
@@ -65,7 +65,6 @@ fn an_address_that_does_not_answer_is_said_so() {
     assert!(last.contains(&address) && last.contains("does not answer"), "{text}");
 }
 
-#[test]
 fn a_run_leaves_a_summary_and_a_report() {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
@@ -95,7 +94,6 @@ fn check_folder(run: &Path) {
     assert!(String::from_utf8_lossy(&rebuilt.stdout).contains("30 players"));
 }
 
-#[test]
 fn an_interrupted_run_still_writes_its_report() {
     let runs = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_throng"))
@@ -104,12 +102,17 @@ fn an_interrupted_run_still_writes_its_report() {
         .process_group(0)
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(4));
+    let until = Instant::now() + Duration::from_secs(60);
+    while !handles(child.id(), SIGINT) || children(child.id()).is_empty() {
+        assert!(Instant::now() < until, "the run does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The bots are there. Whatever the run does a second later, it is interrupted in it.
+    std::thread::sleep(Duration::from_secs(1));
     // As a terminal does: to the whole group, the bots' process included if it is one of it.
     let group = format!("-{}", child.id());
     let interrupted = Command::new("kill").args(["-INT", "--", &group]).status().unwrap();
     assert!(interrupted.success());
-    let until = Instant::now() + Duration::from_secs(40);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
@@ -120,4 +123,14 @@ fn an_interrupted_run_still_writes_its_report() {
     assert_eq!(status.code(), Some(3), "an interrupted run is not valid");
     let run = std::fs::read_dir(runs.path()).unwrap().next().expect("a folder").unwrap().path();
     assert!(run.join("summary.json").is_file() && run.join("report.html").is_file());
+}
+
+#[test]
+fn programs_that_take_their_time_end_as_they_should() {
+    beside_each_other(&[
+        &an_address_that_does_not_answer_is_said_so,
+        &a_run_leaves_a_summary_and_a_report,
+        &an_interrupted_run_still_writes_its_report,
+        &crate::compare::a_comparison_leaves_a_table_a_file_and_a_page,
+    ]);
 }

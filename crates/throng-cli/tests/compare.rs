@@ -9,8 +9,8 @@ fn throng(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
 }
 
-#[test]
-fn a_comparison_leaves_a_table_a_file_and_a_page() {
+/// A part of a test of `command_line`.
+pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
     let output = throng(&[

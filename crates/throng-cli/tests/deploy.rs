@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::lines::NOBODY;
 use serde_json::Value;
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::{Header, message_type};
@@ -262,11 +263,10 @@ fn top_prints_what_a_gateway_does() {
 
 #[test]
 fn top_says_that_there_is_no_gateway() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = top(&["--metrics", &format!("http://{closed}/metrics"), "--once"]);
+    let output = top(&["--metrics", &format!("http://{NOBODY}/metrics"), "--once"]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains(&format!("no gateway answers at http://{closed}/metrics")), "{complaint}");
+    assert!(complaint.contains(&format!("no gateway answers at http://{NOBODY}/metrics")), "{complaint}");
     let output = top(&[]);
     assert_eq!(output.status.code(), Some(2), "without a terminal and without --once");
 }

@@ -3,7 +3,7 @@
 mod stand_in;
 
 use std::process::Command;
-use std::sync::Mutex;
+use std::thread;
 
 use serde_json::Value;
 use stand_in::{Mistake, StandIn};
@@ -12,12 +12,12 @@ fn throng(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
 }
 
-/// Runs of which two at once would disturb each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// The length of a run of which only counts are of interest, in seconds, and of one whose rates are.
+const SHORT_S: u32 = 1;
+const LONG_S: u32 = 2;
 
-/// The summary of a short run.
-fn bench(scene: &str, clients: u32, mistake: Mistake) -> Value {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|failed| failed.into_inner());
+/// The summary of a run. Runs wait for seconds to pass, and compute little: several at once do not disturb each other.
+fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
     let gateway = StandIn::start(mistake);
     let runs = tempfile::tempdir().unwrap();
     let arguments = [
@@ -26,7 +26,7 @@ fn bench(scene: &str, clients: u32, mistake: Mistake) -> Value {
         "--clients",
         &clients.to_string(),
         "--seconds",
-        "3",
+        &seconds.to_string(),
         "--warmup",
         "1",
         "--gateway-servers",
@@ -53,7 +53,7 @@ fn number(summary: &Value, group: &str, name: &str) -> f64 {
 
 #[test]
 fn a_single_channel_delivers_every_frame_to_every_client() {
-    let summary = bench("single", 12, Mistake::None);
+    let summary = bench("single", 12, LONG_S, Mistake::None);
     let delivered = number(&summary, "client", "delivered_ratio");
     assert!((0.85..1.1).contains(&delivered), "{delivered}");
     assert!(number(&summary, "client", "latency_p50_ms") < 60.0);
@@ -66,24 +66,30 @@ fn a_single_channel_delivers_every_frame_to_every_client() {
 
 #[test]
 fn lost_and_doubled_calls_are_counted_one_by_one() {
-    let lossy = bench("single", 10, Mistake::LosesCall(50));
+    let [lossy, doubling] = thread::scope(|scope| {
+        [Mistake::LosesCall(50), Mistake::DoublesCall(40)]
+            .map(|mistake| scope.spawn(move || bench("single", 10, SHORT_S, mistake)))
+            .map(|run| run.join().expect("it ends"))
+    });
     let (made, lost) = (number(&lossy, "calls", "made"), number(&lossy, "calls", "lost"));
     assert_eq!(lost, (made / 50.0).floor());
-    let doubling = bench("single", 10, Mistake::DoublesCall(40));
     let (made, doubled) = (number(&doubling, "calls", "made"), number(&doubling, "calls", "doubled"));
     assert_eq!((doubled, number(&doubling, "calls", "lost")), ((made / 40.0).floor(), 0.0));
 }
 
 #[test]
 fn updates_that_are_not_sent_are_missed() {
-    let right = number(&bench("single", 8, Mistake::None), "client", "delivered_ratio");
-    let wrong = number(&bench("single", 8, Mistake::DropsUpdate(2)), "client", "delivered_ratio");
+    let [right, wrong] = thread::scope(|scope| {
+        [Mistake::None, Mistake::DropsUpdate(2)]
+            .map(|mistake| scope.spawn(move || bench("single", 8, SHORT_S, mistake)))
+            .map(|run| number(&run.join().expect("it ends"), "client", "delivered_ratio"))
+    });
     assert!(wrong < right * 0.6, "{wrong} instead of {right}");
 }
 
 #[test]
 fn players_walk_from_server_to_server_and_keep_calling() {
-    let summary = bench("spatial", 40, Mistake::None);
+    let summary = bench("spatial", 40, LONG_S, Mistake::None);
     assert_eq!(summary["world"]["servers"], 10);
     assert!(number(&summary, "calls", "handovers") > 20.0);
     assert_eq!(summary["calls"]["lost"], 0);
@@ -93,7 +99,7 @@ fn players_walk_from_server_to_server_and_keep_calling() {
 
 #[test]
 fn what_is_far_comes_less_often() {
-    let summary = bench("entity-lod", 30, Mistake::None);
+    let summary = bench("entity-lod", 30, LONG_S, Mistake::None);
     let delivered = number(&summary, "client", "delivered_ratio");
     assert!((0.75..1.2).contains(&delivered), "{delivered}");
     // All at full rate would be 900 a second for each.
@@ -103,7 +109,6 @@ fn what_is_far_comes_less_often() {
 
 /// The summary of a run against our gateway in which something is killed after two of four seconds.
 fn bench_with_kill(victim: &str) -> Value {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|failed| failed.into_inner());
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
     let arguments = ["gateway-bench", "single", "--clients", "20", "--seconds", "4", "--warmup", "1", "--kill", victim];

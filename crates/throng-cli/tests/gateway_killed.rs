@@ -79,7 +79,8 @@ fn a_killed_gateway_is_replaced_and_everybody_resumes_with_what_the_servers_know
             "gateway killed: {PLAYERS} players see {ENTITIES} entities move again after {} ms",
             outage.as_millis()
         );
-        assert!(outage < Duration::from_secs(10), "{outage:?}");
+        // It is well below a second; processes and threads of a machine that is busy may be late by many times that.
+        assert!(outage < Duration::from_secs(30), "{outage:?}");
     }
     for view in players.end() {
         assert_eq!(view.went_back, 0, "nothing old came after something new");

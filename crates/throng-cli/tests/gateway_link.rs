@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::lines::lines_of;
 use throng_channeld::link::{LinkClient, LinkClientError};
 use throng_gateway::serve::LinkOptions;
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
+use throng_testkit::token_now;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: [u8; 32] = [15; 32];
@@ -107,31 +107,9 @@ impl Drop for Translation {
     }
 }
 
-/// A token for a gateway that is known by this address.
-fn token(known_as: SocketAddr, client_id: u64) -> ConnectToken {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 10,
-        servers: vec![known_as],
-        user_data: [0; USER_DATA_LEN],
-    };
-    // Chance that is none: tokens here only have to differ.
-    let mut seed = client_id;
-    ConnectToken::generate(&options, &Key::new(KEY), &mut |bytes| {
-        for byte in bytes {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = (seed >> 56) as u8;
-        }
-    })
-    .expect("good options")
-}
-
-/// Connects and logs in; the connection id.
-fn join(token: ConnectToken, patience: Duration) -> Result<u32, LinkClientError> {
+/// Connects to a gateway that is known by this address, and logs in; the connection id.
+fn join(known_as: SocketAddr, client_id: u64, patience: Duration) -> Result<u32, LinkClientError> {
+    let token = token_now(LinkOptions::PROTOCOL_ID, KEY, known_as, client_id);
     let mut client = LinkClient::connect(token, Instant::now() + patience)?;
     client.authenticate("ada", "", Instant::now() + patience)?;
     Ok(client.connection_id())
@@ -150,14 +128,14 @@ fn clients_come_in_by_the_address_that_the_gateway_is_known_by_and_by_no_other()
     let gateway = Gateway::start(&[key.clone(), known_as]);
     translation.pass_on_to(gateway.link);
     assert_ne!(translation.address(), gateway.link);
-    assert_ne!(join(token(translation.address(), 1), patience).expect("it is let in"), 0);
-    let by_its_own = join(token(gateway.link, 2), Duration::from_secs(1));
+    assert_ne!(join(translation.address(), 1, patience).expect("it is let in"), 0);
+    let by_its_own = join(gateway.link, 2, Duration::from_secs(1));
     assert!(by_its_own.is_err(), "a token for an address that is not the gateway's: {by_its_own:?}");
 
     let gateway = Gateway::start(&[key]);
     let mut translation = Translation::bind();
     translation.pass_on_to(gateway.link);
-    join(token(gateway.link, 3), patience).expect("without the flag it is known by where it listens");
-    let by_another = join(token(translation.address(), 4), Duration::from_secs(1));
+    join(gateway.link, 3, patience).expect("without the flag it is known by where it listens");
+    let by_another = join(translation.address(), 4, Duration::from_secs(1));
     assert!(by_another.is_err(), "nobody has said that this is its address: {by_another:?}");
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::lines::lines_of;
+use crate::lines::{lines_of, wait_until_it_listens};
 use throng_channeld::client::{Client, ClientOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -94,6 +94,7 @@ fn refusals_are_in_the_log_in_the_file_and_in_the_metrics_and_a_flood_of_them_is
     ]);
     let clients = gateway.address("listening for clients (tcp) at ");
     let http = gateway.address("health and metrics at http://");
+    let begin = Instant::now();
     let mut client = Client::connect(clients, ClientOptions::default()).expect("open");
     for _ in 0..200 {
         client.authenticate("ada\nWARN forged", "guess", Instant::now() + PATIENCE).expect_err("it is wrong");
@@ -104,7 +105,9 @@ fn refusals_are_in_the_log_in_the_file_and_in_the_metrics_and_a_flood_of_them_is
     let page = metrics(http);
     let warned = page.lines().find_map(|line| line.strip_prefix("logs{level=\"warn\"} ")).expect("it is counted");
     let warned: u64 = warned.parse().expect("a number");
-    assert!((10..=30).contains(&warned), "{warned} lines for 200 refusals");
+    // Ten in ten seconds, and a few that have other reasons.
+    let windows = begin.elapsed().as_secs() / 10 + 1;
+    assert!((10..=10 * windows + 10).contains(&warned), "{warned} lines for 200 refusals in {windows} windows");
     let (code, said) = gateway.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.lines().all(|line| !line.starts_with("WARN forged")), "{said}");
@@ -112,7 +115,11 @@ fn refusals_are_in_the_log_in_the_file_and_in_the_metrics_and_a_flood_of_them_is
     let log = files.find(|path| path.extension().is_some_and(|ending| ending == "log")).expect("a log");
     assert!(!log.display().to_string().contains("{time}"));
     let log = fs::read_to_string(log).expect("text");
-    assert_eq!(log.lines().map(without_time).collect::<Vec<_>>(), said.lines().map(without_time).collect::<Vec<_>>());
+    // Two threads that say something at the same time may come to the one before the other, and to the other after it.
+    let [mut log, mut said] = [&log, &said].map(|text| text.lines().map(without_time).collect::<Vec<_>>());
+    log.sort_unstable();
+    said.sort_unstable();
+    assert_eq!(log, said);
 }
 
 #[test]
@@ -125,7 +132,8 @@ fn the_level_decides_what_is_said() {
     let (_, said) = loud.end();
     assert!(said.contains("shutting down"), "{said}");
     let quiet = Gateway::start(&["-dev", "-loglevel", "2"]);
-    std::thread::sleep(Duration::from_secs(2));
+    // Servers, clients, and the metrics.
+    wait_until_it_listens(quiet.process.id(), 3);
     let (code, said) = quiet.end();
     assert_eq!((code, said.as_str()), (Some(0), ""));
 }

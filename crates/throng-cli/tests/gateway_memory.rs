@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::lines::beside_each_other;
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::proto::{Any, ChannelType, CreateChannelMessage, ServerForwardMessage};
 use throng_channeld::{Broadcast, Header, message_type};
@@ -80,8 +81,10 @@ impl Gateway {
     pub(crate) fn figures_at_rest(&self) -> Figures {
         let deadline = Instant::now() + PATIENCE;
         let (mut last, mut quiet) = (self.figures(), 0);
-        while quiet < 3 && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1_200));
+        // Twice a second the gateway looks whether there is something to give back, and after a look in vain leaves some
+        // out.
+        while quiet < 6 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(400));
             let now = self.figures();
             let has_moved = now.counted_bytes.abs_diff(last.counted_bytes) > now.counted_bytes / 200
                 || now.resident_bytes.abs_diff(last.resident_bytes) > now.resident_bytes / 200;
@@ -138,27 +141,33 @@ fn websocket() -> ClientOptions {
     ClientOptions { websocket_path: Some("/".into()), ..ClientOptions::default() }
 }
 
-#[test]
+/// Clients of two networks, each beside the other: most of the time is waited for memory to be given back.
+fn over_tcp_and_websocket(play: impl Fn(&str, fn() -> ClientOptions) + Sync) {
+    thread::scope(|scope| {
+        scope.spawn(|| play("tcp", ClientOptions::default));
+        scope.spawn(|| play("ws", websocket));
+    });
+}
+
 fn connections_that_say_nothing_cost_what_is_counted_for_them() {
-    for (network, options) in [("tcp", ClientOptions::default as fn() -> ClientOptions), ("ws", websocket)] {
+    over_tcp_and_websocket(|network, options| {
         let gateway = Gateway::start(network, &[]);
         let _first: Vec<Client> = (0..20).map(|_| gateway.client(options())).collect();
         let before = gateway.figures_at_rest();
         let _clients: Vec<Client> = (0..700).map(|_| gateway.client(options())).collect();
         expect_true(network, before, gateway.figures_at_rest());
-    }
+    });
 }
 
-#[test]
 fn what_waits_for_clients_that_do_not_read_costs_what_is_counted_for_it() {
-    for (network, options) in [("tcp", ClientOptions::default as fn() -> ClientOptions), ("ws", websocket)] {
+    over_tcp_and_websocket(|network, options| {
         let gateway = Gateway::start(network, &["-limit", "queue_hard_bytes=16777216"]);
         let mut world = gateway.world();
         let clients: Vec<Client> = (0..12).map(|_| gateway.client(options())).collect();
         let before = gateway.figures_at_rest();
         clients.iter().for_each(|client| flood(&mut world, client.connection_id(), 8 << 20));
         expect_true(network, before, gateway.figures_at_rest());
-    }
+    });
 }
 
 /// A frame of 65,000 bytes, but for the last.
@@ -166,10 +175,9 @@ pub(crate) fn beginning_of_a_frame() -> Vec<u8> {
     [&[0x43, 0x48, 0xFD, 0xE8, 0][..], &[0; 64_999]].concat()
 }
 
-#[test]
 fn beginnings_of_frames_cost_what_is_counted_for_them() {
     // Over WebSocket the messages around them come whole: what takes them keeps its size.
-    for (network, options) in [("tcp", ClientOptions::default as fn() -> ClientOptions), ("ws", websocket)] {
+    over_tcp_and_websocket(|network, options| {
         let gateway = Gateway::start(network, &[]);
         let mut clients: Vec<Client> = (0..400).map(|_| gateway.client(options())).collect();
         let before = gateway.figures_at_rest();
@@ -177,10 +185,9 @@ fn beginnings_of_frames_cost_what_is_counted_for_them() {
             client.send_raw(&beginning_of_a_frame()).expect("connected");
         }
         expect_true(&format!("{network}: beginnings of frames"), before, gateway.figures_at_rest());
-    }
+    });
 }
 
-#[test]
 fn beginnings_of_messages_of_websocket_cost_what_is_counted_for_them() {
     let gateway = Gateway::start("ws", &["-limit", "max_unauthenticated_ms=60000"]);
     let mut strangers: Vec<TcpStream> = (0..400)
@@ -222,7 +229,6 @@ fn state(entities: u32) -> Vec<u8> {
     bytes
 }
 
-#[test]
 fn states_cost_what_is_counted_for_them() {
     let gateway = Gateway::start("tcp", &[]);
     let mut world = gateway.world();
@@ -237,7 +243,19 @@ fn states_cost_what_is_counted_for_them() {
     expect_true("states", before, gateway.figures_at_rest());
 }
 
+/// Each part has a gateway of its own.
 #[test]
+fn what_peers_make_the_gateway_keep_is_counted_as_it_is() {
+    beside_each_other(&[
+        &connections_that_say_nothing_cost_what_is_counted_for_them,
+        &what_waits_for_clients_that_do_not_read_costs_what_is_counted_for_it,
+        &beginnings_of_frames_cost_what_is_counted_for_them,
+        &beginnings_of_messages_of_websocket_cost_what_is_counted_for_them,
+        &states_cost_what_is_counted_for_them,
+        &beyond_the_budget_the_longest_queues_end_and_the_world_goes_on,
+    ]);
+}
+
 fn beyond_the_budget_the_longest_queues_end_and_the_world_goes_on() {
     let gateway =
         Gateway::start("tcp", &["-limit", "max_memory_bytes=67108864", "-limit", "queue_hard_bytes=33554432"]);

@@ -4,17 +4,18 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use throng_channeld::link::LinkClient;
 use throng_channeld::proto::{AuthMessage, AuthResultMessage};
 use throng_channeld::{Dialect, FrameReader, Header, Messages, PacketWriter, message_type, put_body};
 use throng_gateway::serve::LinkOptions;
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
+use throng_testkit::token_now;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::gateway_memory::{Gateway, PATIENCE, beginning_of_a_frame, expect_true, flood};
+use crate::lines::beside_each_other;
 
 /// A login, as it is sent on a stream.
 fn login() -> Vec<u8> {
@@ -161,25 +162,7 @@ fn link_gateway(more: &[&str]) -> Gateway {
 }
 
 fn link_client(gateway: SocketAddr, client_id: u64) -> LinkClient {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 60,
-        servers: vec![gateway],
-        user_data: [0; USER_DATA_LEN],
-    };
-    // Chance that is none: tokens here only have to differ.
-    let mut seed = client_id;
-    let mut random = |bytes: &mut [u8]| {
-        for byte in bytes {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = (seed >> 56) as u8;
-        }
-    };
-    let token = ConnectToken::generate(&options, &Key::new(LINK_KEY), &mut random).expect("good options");
+    let token = token_now(LinkOptions::PROTOCOL_ID, LINK_KEY, gateway, client_id);
     let deadline = Instant::now() + PATIENCE;
     let mut client = LinkClient::connect(token, deadline).expect("the door is open");
     client.authenticate("player", "", deadline).expect("it is let in");
@@ -196,7 +179,6 @@ fn poll_all(clients: &mut [LinkClient], time: Duration) {
     }
 }
 
-#[test]
 fn silent_connections_over_tls_kcp_and_the_link_cost_what_is_counted_for_them() {
     const FEW: usize = 20;
     const MANY: usize = 400;
@@ -232,7 +214,6 @@ fn silent_connections_over_tls_kcp_and_the_link_cost_what_is_counted_for_them() 
     });
 }
 
-#[test]
 fn what_waits_for_clients_over_tls_kcp_and_the_link_costs_what_is_counted_for_it() {
     const QUEUE: [&str; 2] = ["-limit", "queue_hard_bytes=16777216"];
     const WAITING_BYTES: usize = 4 << 20;
@@ -267,7 +248,6 @@ fn what_waits_for_clients_over_tls_kcp_and_the_link_costs_what_is_counted_for_it
     });
 }
 
-#[test]
 fn what_clients_over_tls_kcp_and_the_link_begin_and_do_not_end_costs_what_is_counted_for_it() {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -300,4 +280,14 @@ fn what_clients_over_tls_kcp_and_the_link_begin_and_do_not_end_costs_what_is_cou
             expect_true("link: beginnings of messages", before, gateway.figures_at_rest());
         });
     });
+}
+
+/// Each part has gateways of its own.
+#[test]
+fn what_clients_over_tls_kcp_and_the_link_make_the_gateway_keep_is_counted_as_it_is() {
+    beside_each_other(&[
+        &silent_connections_over_tls_kcp_and_the_link_cost_what_is_counted_for_them,
+        &what_waits_for_clients_over_tls_kcp_and_the_link_costs_what_is_counted_for_it,
+        &what_clients_over_tls_kcp_and_the_link_begin_and_do_not_end_costs_what_is_counted_for_it,
+    ]);
 }

@@ -8,6 +8,8 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::lines::{SIGTERM, handles};
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// As Linux has it on most machines (open(2)).
@@ -43,15 +45,6 @@ fn end_of(process: &mut Child) -> ExitStatus {
     panic!("it does not end");
 }
 
-/// Whether the process handles SIGTERM itself.
-#[cfg(target_os = "linux")]
-fn handles_sigterm(process: &Child) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & 1 << (15 - 1) != 0
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_gateway_that_is_told_to_end_while_it_starts_ends_in_an_orderly_way() {
@@ -61,8 +54,9 @@ fn a_gateway_that_is_told_to_end_while_it_starts_ends_in_an_orderly_way() {
         let pipe = folder.path().join("descriptors");
         assert!(Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
         let (mut process, lines) = start(&[format!("-descriptors={}", pipe.display())]);
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while !handles_sigterm(&process) && Instant::now() < deadline {
+        let deadline = Instant::now() + PATIENCE;
+        while !handles(process.id(), SIGTERM) {
+            assert!(Instant::now() < deadline, "it does not handle SIGTERM");
             thread::sleep(Duration::from_millis(5));
         }
         tell(&process, signal);

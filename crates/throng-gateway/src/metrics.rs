@@ -18,6 +18,7 @@
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
 //! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
+//! | `gateway_link_total` | counter | `connType`, `outcome` | datagrams over Throng's link that asked for a connection, or that were dropped, by outcome |
 //! | `gateway_challenged_total` | counter | `connType` | challenges to KCP peers to prove their address |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
@@ -212,6 +213,11 @@ impl Page {
             for reason in Reason::ALL {
                 refused.with_label_values(&[side.tag(), reason.tag()]).inc_by(shell.of(side).refused(reason));
             }
+        }
+        let help = "Datagrams over Throng's link that asked for a connection, or that were dropped.";
+        let link = self.counters("gateway_link_total", help, &["connType", "outcome"]);
+        for (outcome, count) in shell.of(Side::Client).link().entries() {
+            link.with_label_values(&[Side::Client.tag(), outcome]).inc_by(count);
         }
     }
 

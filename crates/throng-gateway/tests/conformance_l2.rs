@@ -239,10 +239,20 @@ fn a_removal_is_told_to_every_subscriber_and_answered_to_the_sender() {
 fn nobody_removes_global() {
     let everybody = r#"{"1": {"ACLSettings": {"Sub": 3, "Unsub": 3, "Remove": 3}}}"#;
     let mut stage = Stage::new(settings_with(&["-dev", "-chs=all.json"], &[("all.json", everybody)]));
-    let master = stage.master();
+    let (master, client) = (stage.master(), stage.client());
+    stage.update(&master, 0, number(1));
+    stage.subscribe(&master, &client, 0, every(20));
+    stage.pass(50);
+    assert_eq!(numbers(&mut stage, &client, 0), [1]);
     stage.say(&master, Header::new(0, message_type::REMOVE_CHANNEL), &RemoveChannelMessage { channel_id: 0 });
     assert_eq!(stage.refused("not_allowed"), 1);
-    stage.client();
+    for peer in [&master, &client] {
+        assert_eq!(stage.read_type(peer, message_type::REMOVE_CHANNEL), []);
+    }
+    // It is as it was: its owner writes, and its subscriber gets what changes.
+    stage.update(&master, 0, number(2));
+    stage.pass(50);
+    assert_eq!(numbers(&mut stage, &client, 0), [2]);
 }
 
 // Subscribing.

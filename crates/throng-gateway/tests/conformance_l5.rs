@@ -278,6 +278,32 @@ fn the_handovers_of_a_second_are_limited_and_all_are_made_up_for() {
     assert_eq!(stage.refused("handovers_per_s"), refused, "nobody waits any more");
 }
 
+#[test]
+fn a_group_whose_handover_takes_more_than_the_rest_of_a_second_waits_for_the_next_one() {
+    let mut stage = Stage::world(TWO, &["-limit", "max_handover_actions_per_s=100"]);
+    let servers = stage.spatial_servers(TWO);
+    let first: Vec<u32> = (1..41).map(|number| ENTITY + number).collect();
+    let second: Vec<u32> = (41..81).map(|number| ENTITY + number).collect();
+    for &entity in [ENTITY].iter().chain(&first).chain(&second) {
+        stage.create_entity(&servers[0], FIRST + 1, entity, Some(standing(middle(1, 0))));
+    }
+    for members in [&first, &second] {
+        group(&mut stage, &servers[0], members[0], EntityGroupType::Handover, &members[1..]);
+    }
+    for mover in [ENTITY, first[0], second[0]] {
+        stage.walk(&servers[0], mover, middle(2, 0));
+    }
+    let has_moved = |stage: &Stage, all: &[u32]| all.iter().all(|&entity| cell_of(stage, entity) == 2);
+    assert!(has_moved(&stage, &[ENTITY]) && !has_moved(&stage, &first) && !has_moved(&stage, &second));
+    assert_eq!(stage.refused("handover_actions_per_s"), 2);
+    // Each is more than a second's worth, and has a second for itself.
+    stage.pass(1_000);
+    assert!(has_moved(&stage, &first) && !has_moved(&stage, &second));
+    stage.pass(1_000);
+    assert!(has_moved(&stage, &second));
+    stage.audit();
+}
+
 /// An entity in the second cell with this many bytes more.
 fn blob(bytes: usize) -> Any {
     // A field that no schema knows travels with the rest.

@@ -129,13 +129,24 @@ fn only_the_channels_of_entities_are_removed_by_a_destroy() {
     let servers = stage.spatial_servers(TWO);
     let room = stage.create(&master, ChannelType::Subworld, None);
     let channels = stage.engine.occupancy().channels;
+    let watcher = stage.client();
+    for channel in [0, room, FIRST, FIRST + 3] {
+        stage.subscribe(&master, &watcher, channel, every(50));
+    }
+    let subscribed = stage.read_type(&watcher, message_type::SUB_TO_CHANNEL);
+    assert_eq!(subscribed.iter().map(|told| told.channel_id).collect::<Vec<_>>(), [0, room, FIRST, FIRST + 3]);
     for net_id in [0, room, FIRST, FIRST + 3, 4_000_000_000] {
         let gone = DestroyObjectMessage { net_id, reason: 0 };
         stage.say(&servers[0], header(0, message_type::UNREAL_DESTROY), &forwarded(0, gone.encode_to_vec()));
     }
     assert_eq!(stage.engine.occupancy().channels, channels);
-    let client = stage.client();
-    assert!(client.id > 0, "the gateway goes on");
+    for peer in [&master, &servers[0], &servers[1], &watcher] {
+        let told = stage.read(peer);
+        let taken = told
+            .iter()
+            .filter(|told| matches!(told.msg_type, message_type::REMOVE_CHANNEL | message_type::UNSUB_FROM_CHANNEL));
+        assert_eq!(taken.count(), 0, "nobody loses a channel");
+    }
 }
 
 #[test]

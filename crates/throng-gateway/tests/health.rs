@@ -49,8 +49,8 @@ fn knock(serving: &Serving) -> throng_channeld::client::Client {
     client
 }
 
-#[test]
-fn an_engine_that_is_busy_for_many_seconds_is_alive_and_ready_and_probes_do_not_wait_for_it() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn an_engine_that_is_busy_for_many_seconds_is_alive_and_ready_and_probes_do_not_wait_for_it() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(Busy(Duration::from_secs(5))), |_| {});
     assert!(is_ok(&serving, "/metrics"), "there are figures");
     let _client = knock(&serving);
@@ -74,8 +74,8 @@ fn an_engine_that_is_busy_for_many_seconds_is_alive_and_ready_and_probes_do_not_
     serving.end();
 }
 
-#[test]
-fn an_engine_that_does_one_thing_for_too_long_is_not_alive() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn an_engine_that_does_one_thing_for_too_long_is_not_alive() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(Busy(Duration::from_secs(4))), |options| {
         options.stuck_after = Duration::from_millis(1_000);
     });
@@ -122,8 +122,8 @@ fn strict(options: &mut throng_gateway::serve::ServeOptions) {
     (limits.strikes, limits.counts_loopback, limits.arrivals_per_s, limits.connections_per_address) = (1, true, 0, 0);
 }
 
-#[test]
-fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
     let arguments = ["-limit", "max_unauthenticated_ms=300"];
     let slow = Slow { is_down: Arc::default() };
     let serving = serve_with(Transport::Tcp, &arguments, Arc::new(slow), strict);
@@ -136,8 +136,8 @@ fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
     serving.end();
 }
 
-#[test]
-fn after_an_outage_of_the_provider_nobody_is_shut_out() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn after_an_outage_of_the_provider_nobody_is_shut_out() {
     let is_down = Arc::new(AtomicBool::new(true));
     let arguments = ["-limit", "max_unauthenticated_ms=300"];
     let slow = Slow { is_down: Arc::clone(&is_down) };

@@ -24,12 +24,12 @@ fn threads() -> impl Iterator<Item = PathBuf> {
     tasks.filter(|task| ["engine", "io"].contains(&fs::read_to_string(task.join("comm")).unwrap_or_default().trim()))
 }
 
-/// How often they went to sleep or were put aside.
+/// How often they went to sleep. How often others took their place is a matter of the machine's load.
 fn switches() -> u64 {
     let of_thread = |task: PathBuf| {
         let status = fs::read_to_string(task.join("status")).unwrap_or_default();
-        let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
-        counts.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum::<u64>()
+        let counts = status.lines().filter_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        counts.filter_map(|count| count.trim().parse::<u64>().ok()).sum::<u64>()
     };
     threads().map(of_thread).sum()
 }

@@ -63,6 +63,24 @@ fn an_entity_whose_type_is_unknown_stays_where_it_is_and_it_is_said_once() {
 }
 
 #[test]
+fn types_beyond_those_that_are_remembered_are_counted() {
+    const REMEMBERED: u32 = 1_024;
+    let mut stage = stage_with(r#", "PositionPath": "2.1""#);
+    let servers = stage.spatial_servers(TWO);
+    let of_type =
+        |number: u32, at: [f32; 3]| Any { type_url: format!("type.googleapis.com/game.T{number}"), ..body(at) };
+    for number in 0..=REMEMBERED {
+        stage.create_entity(&servers[0], FIRST, ENTITY + number, Some(of_type(number, [5.0, 5.0, 5.0])));
+    }
+    assert_eq!(stage.refused("position_types"), 0);
+    for (number, cell, refused) in [(REMEMBERED - 1, FIRST + 1, 0), (REMEMBERED, FIRST, 1)] {
+        stage.update(&servers[0], ENTITY + number, of_type(number, [15.0, 5.0, 5.0]));
+        assert_eq!(stage.place_of(ENTITY + number).expect("it exists").1, Some(cell), "type {number}");
+        assert_eq!(stage.refused("position_types"), refused);
+    }
+}
+
+#[test]
 fn an_axis_that_does_not_exist_is_an_error() {
     let types = r#"{"5": {"PositionPath": "2.1", "PositionUp": "X"}}"#;
     let read = |name: &str| match name {

@@ -122,11 +122,12 @@ fn one_address_has_its_share_of_connections() {
     serving.end();
 }
 
-#[test]
-fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
     let serving = limited(|limits| {
         (limits.strikes, limits.counts_loopback, limits.arrivals_per_s) = (2, true, 0);
-        limits.ban = Duration::from_millis(1_500);
+        // Longer than a busy machine takes for three connections.
+        limits.ban = Duration::from_secs(4);
     });
     for _ in 0..2 {
         let mut client = serving.connect(ClientOptions::default());
@@ -141,8 +142,8 @@ fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
     serving.end();
 }
 
-#[test]
-fn a_client_that_sends_too_fast_is_read_later_and_loses_nothing() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn a_client_that_sends_too_fast_is_read_later_and_loses_nothing() {
     let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (2_000, 100));
     let mut client = serving.join(ClientOptions::default());
     let begin = Instant::now();
@@ -227,8 +228,8 @@ fn swollen_frame(bytes: usize) -> Vec<u8> {
     frame(1, &block)
 }
 
-#[test]
-fn what_a_packet_unpacks_to_counts_against_the_rate_of_its_sender() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn what_a_packet_unpacks_to_counts_against_the_rate_of_its_sender() {
     const UNPACKED_BYTES: usize = 500_000;
     let serving = limited(|limits| (limits.bytes_per_s, limits.burst_bytes) = (1_000_000, 1_000_000));
     let mut swollen = serving.join(ClientOptions::default());
@@ -240,9 +241,9 @@ fn what_a_packet_unpacks_to_counts_against_the_rate_of_its_sender() {
     }
     eventually("some of them come", || messages_in(&serving) >= before + 2);
     std::thread::sleep(Duration::from_millis(1_000));
-    // The burst, the rate, and one on its way.
-    let allowed = 2 + begin.elapsed().as_millis() as u64 / 500 + 1;
+    // Counted before the clock is asked: the burst, the rate, and one on its way.
     let come = messages_in(&serving) - before;
+    let allowed = 2 + begin.elapsed().as_millis() as u64 / 500 + 1;
     assert!(come <= allowed, "{come} packets of half a megabyte in {:?}", begin.elapsed());
     serving.end();
 }
@@ -268,8 +269,8 @@ fn messages_in(serving: &crate::serving::Serving) -> u64 {
     serving.gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in
 }
 
-#[test]
-fn one_packet_of_many_messages_reaches_the_engine_at_the_rate_and_no_faster() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn one_packet_of_many_messages_reaches_the_engine_at_the_rate_and_no_faster() {
     let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (1_000, 100));
     let mut flooder = serving.join(ClientOptions::default());
     let mut other = serving.join(ClientOptions::default());
@@ -279,9 +280,9 @@ fn one_packet_of_many_messages_reaches_the_engine_at_the_rate_and_no_faster() {
     while begin.elapsed() < Duration::from_millis(2_000) {
         echo(&mut other, b"nobody else waits");
         std::thread::sleep(Duration::from_millis(50));
-        // The burst, the rate, a batch on its way, and what the other one said.
-        let allowed = 100 + 1_000 * (begin.elapsed().as_millis() as u64 + 50) / 1_000 + 64 + 100;
+        // Counted before the clock is asked: the burst, the rate, a batch on its way, and what the other one said.
         let come = messages_in(&serving) - before;
+        let allowed = 100 + begin.elapsed().as_millis() as u64 + 64 + 100;
         assert!(come <= allowed, "{come} messages in {:?}", begin.elapsed());
     }
     let ending = Instant::now();

@@ -6,16 +6,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use throng_channeld::proto::AuthMessage;
+use throng_channeld::client::{Client, ClientOptions};
+use throng_channeld::proto::{AuthMessage, AuthResultMessage, DisconnectMessage};
 use throng_channeld::{Header, Message, Messages, message_type, put_body, put_message};
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{LinkOptions, Transport, link_session_options};
+use throng_gateway::serve::{LinkOptions, Reason, Transport, link_session_options};
 use throng_link::netcode::{ClientHandshake, ClientOutcome, ConnectToken, Opener, PacketKind, PathProbe, Sealer};
 use throng_link::session::{CloseCause, CloseCode, CloseReason, LaneId, Rest, Session, SessionOptions};
 use throng_net::{LightUdpSocket, Transmit, UdpOptions};
 use throng_wire::{Tick, Time};
 
-use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, eventually, payload_of, serve, soon, token, token_with};
+use crate::serving::{
+    ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, Serving, eventually, payload_of, serve, soon, token, token_with,
+};
 
 /// A client of the link, with a network that may lose every so manieth datagram.
 struct LinkClient {
@@ -28,6 +31,8 @@ struct LinkClient {
     received: Vec<Message>,
     loses_every: usize,
     datagrams: usize,
+    /// It acknowledges datagrams, and takes no messages out of its session.
+    is_deaf: bool,
     has_ended: bool,
 }
 
@@ -66,6 +71,7 @@ impl LinkClient {
             received: Vec::new(),
             loses_every,
             datagrams: 0,
+            is_deaf: false,
             has_ended: false,
         }
     }
@@ -96,7 +102,9 @@ impl LinkClient {
         }
         self.session.handle_timeout(now);
         while self.session.poll_delivery().is_some() {}
-        while let Some((_, packet)) = self.session.poll_message() {
+        while !self.is_deaf
+            && let Some((_, packet)) = self.session.poll_message()
+        {
             self.received.extend(Messages::new(Bytes::from(packet)).map(|message| message.expect("sound")));
         }
         let mut datagram = Vec::new();
@@ -144,13 +152,14 @@ impl LinkClient {
         }
     }
 
-    fn join(&mut self) {
+    /// Logs in; the connection's id.
+    fn join(&mut self) -> u32 {
         let auth =
             AuthMessage { player_identifier_token: "lin".into(), login_token: String::new(), ..Default::default() };
         let mut entries = Vec::new();
         put_body(&mut entries, Header::new(0, message_type::AUTH), &auth);
         self.session.send(LaneId(0), &entries).expect("there is room");
-        self.wait_for(message_type::AUTH);
+        self.wait_for(message_type::AUTH).decode::<AuthResultMessage>().expect("an answer").conn_id
     }
 }
 
@@ -158,8 +167,8 @@ fn link() -> Transport {
     Transport::Link(LinkOptions::new(LINK_KEY))
 }
 
-#[test]
-fn the_link_carries_messages_both_ways_over_a_network_that_loses_some() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn the_link_carries_messages_both_ways_over_a_network_that_loses_some() {
     let serving = serve(link(), |_| {});
     for (client_id, loses_every) in [(1, usize::MAX), (2, 10)] {
         let mut client = LinkClient::connect(serving.address(), client_id, loses_every);
@@ -189,6 +198,57 @@ fn a_client_that_leaves_is_forgotten_and_may_come_again() {
             serving.gateway.report().is_some_and(|report| report.occupancy.clients == 0)
         });
     }
+    serving.end();
+}
+
+/// Joins, is sent this many floods, and takes none of them. The connection's id.
+fn be_flooded(client: &mut LinkClient, floods: u16) -> u32 {
+    let id = client.join();
+    client.send(Header::new(0, FLOOD), &floods.to_le_bytes());
+    client.is_deaf = true;
+    id
+}
+
+/// How the connection of a client that takes nothing ends for the client, after the gateway has ended it for this reason.
+fn end_of(serving: &Serving, client: &mut LinkClient, reason: Reason) -> CloseCode {
+    for (what, is_for_client) in [("the gateway has ended it", false), ("so has the session", true)] {
+        eventually(what, || {
+            client.turn();
+            if is_for_client { client.session.is_closed() } else { serving.refused(reason) == 1 }
+        });
+    }
+    match client.session.poll_close() {
+        Some(CloseCause::Peer(reason)) => reason.code,
+        other => panic!("the gateway has ended it: {other:?}"),
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_and_has_too_much_waiting_loses_its_session_at_once() {
+    let serving = serve(link(), |options| options.doors[1].limits.queued_bytes = 1 << 20);
+    let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
+    be_flooded(&mut client, 60);
+    assert_eq!(end_of(&serving, &mut client, Reason::TooSlow), CloseCode::OVERLOADED);
+    serving.end();
+}
+
+/// A part of a test of `side_by_side`.
+pub(crate) fn a_client_that_takes_nothing_keeps_its_session_no_longer_than_its_last_bytes_may_take() {
+    // More than the client's session ever takes in.
+    const FLOODS: u16 = 23;
+    let serving = serve(link(), |_| {});
+    let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
+    let id = be_flooded(&mut client, FLOODS);
+    let messages_out = || serving.gateway.report().expect("it runs").counters.of(Side::Client).messages_out;
+    eventually("everything is sent, and the client takes no more", || {
+        client.turn();
+        messages_out() >= u64::from(FLOODS) && client.session.received_message_bytes() > 1 << 19
+    });
+    let mut server = Client::connect(serving.gateway.addresses()[0], ClientOptions::default()).expect("open");
+    server.authenticate("another", "", soon()).expect("servers are let in");
+    let disconnect = DisconnectMessage { conn_id: id };
+    server.send(Header::new(0, message_type::DISCONNECT), &disconnect).expect("connected");
+    assert_eq!(end_of(&serving, &mut client, Reason::FlushLate), CloseCode::OVERLOADED);
     serving.end();
 }
 
@@ -295,8 +355,8 @@ fn strangers_get_nowhere() {
     serving.end();
 }
 
-#[test]
-fn a_player_whose_address_changes_keeps_the_connection() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn a_player_whose_address_changes_keeps_the_connection() {
     let serving = serve(link(), |_| {});
     let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);
     client.join();

@@ -1,5 +1,6 @@
 //! A gateway that has run for weeks sends what a gateway sends that was started a moment ago.
 
+use crate::held_bytes;
 use crate::stage::world::{Cut, of_type};
 use crate::stage::{Peer, Stage, every, open_settings};
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
@@ -178,6 +179,29 @@ fn a_subscriber_that_sleeps_for_weeks_gets_every_change_once() {
 #[test]
 fn sixty_days_of_a_write_each_six_hours_are_told_as_a_quiet_minute_is() {
     assert_same(&heard_after(&[6 * 3_600_000; 240]), &heard_after(&[SHORT_MS; 240]), "four rounds a day");
+}
+
+#[test]
+fn after_sixty_days_the_gateway_holds_what_it_held_after_one() {
+    let mut life = Life::begin();
+    // Words of one length.
+    life.round = 100;
+    let mut day = || {
+        for _ in 0..4 {
+            life.rest(6 * 3_600_000);
+            life.wake();
+        }
+        // A state that grows because its writers make it grow is given up.
+        life.write(removal(LEDGER));
+        life.stage.update(&life.owner, life.silent, removal(7));
+        life.stage.pass(SHORT_MS);
+        let _ = life.heard();
+        (life.stage.engine.memory_bytes(), held_bytes())
+    };
+    let (counted, held) = day();
+    let (counted_later, held_later) = (1..60).map(|_| day()).last().expect("59 days");
+    assert_eq!(counted_later, counted, "as the gateway counts");
+    assert_eq!(held_later, held, "as the allocator counts");
 }
 
 #[test]

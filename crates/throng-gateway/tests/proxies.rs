@@ -224,8 +224,8 @@ fn five_junk_connections_do_not_shut_out_a_school_with_a_player_inside() {
     serving.end();
 }
 
-#[test]
-fn newcomers_of_all_addresses_together_are_let_in_at_a_rate() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn newcomers_of_all_addresses_together_are_let_in_at_a_rate() {
     let serving = serve(Transport::Tcp, |options| options.doors[1].limits.all_arrivals_per_s = 20);
     let begin = std::time::Instant::now();
     let mut inside: Vec<Client> = (0..22).map(|_| serving.join(ClientOptions::default())).collect();

@@ -97,8 +97,8 @@ fn is_told_the_newest_soon(world: &mut World, mut poll: impl FnMut() -> Option<M
     assert!(stale <= STALE_BYTES_MAX, "{stale} bytes of old state came first");
 }
 
-#[test]
-fn the_link_gives_a_slow_reader_the_newest_state() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn the_link_gives_a_slow_reader_the_newest_state() {
     let gateway = bare(Transport::Link(LinkOptions::new(LINK_KEY)), &[], Arc::new(AcceptAll), |_| {});
     let mut world = World::new(&gateway);
     let mut client =
@@ -110,8 +110,8 @@ fn the_link_gives_a_slow_reader_the_newest_state() {
     gateway.shut_down();
 }
 
-#[test]
-fn kcp_gives_a_slow_reader_the_newest_state() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn kcp_gives_a_slow_reader_the_newest_state() {
     let gateway = bare(Transport::Kcp, &[], Arc::new(AcceptAll), |_| {});
     let mut world = World::new(&gateway);
     let mut client = KcpClient::connect(gateway.addresses()[1], 7, usize::MAX);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 #![allow(missing_docs)]
 
+mod long_life;
 mod stage;
 mod state_support;
 
@@ -43,6 +44,11 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the memory came from `alloc` above, that is from the system's allocator.
         unsafe { System.dealloc(memory, layout) }
     }
+}
+
+/// Bytes of memory that this thread holds.
+fn held_bytes() -> i64 {
+    HELD.with(Cell::get)
 }
 
 #[global_allocator]

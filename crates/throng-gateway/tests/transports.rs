@@ -11,13 +11,14 @@ use throng_channeld::proto::{ChannelType, CreateChannelMessage};
 use throng_channeld::{Broadcast, Dialect, FrameReader, Header, Message, Messages, message_type};
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{Gateway, Part, Reason, TlsFiles, Transport, WebSocketOptions};
+use throng_gateway::serve::{Gateway, LinkOptions, Part, Reason, ServeError, TlsFiles, Transport, WebSocketOptions};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::serving::kcp::KcpClient;
 use crate::serving::{
-    ECHO, FLOOD, FLOOD_BYTES, Serving, auth_frame, bare, echo, eventually, frame, payload_of, serve, soon, wait_for_end,
+    ECHO, FLOOD, FLOOD_BYTES, LINK_KEY, Serving, auth_frame, bare, echo, eventually, payload_of, serve, soon, try_bare,
+    wait_for_end,
 };
 
 fn websocket(path: &str, origin: &str) -> ClientOptions {
@@ -150,8 +151,8 @@ fn tls_encrypts_tcp() {
     serving.end();
 }
 
-#[test]
-fn encrypted_connections_begin_at_a_limited_rate_and_those_that_would_wait_too_long_are_refused() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn encrypted_connections_begin_at_a_limited_rate_and_those_that_would_wait_too_long_are_refused() {
     const CROWD: u64 = 40;
     let certificate = Certificate::new();
     let serving = serve(Transport::Tcp, |options| {
@@ -188,8 +189,8 @@ fn tls_does_not_speak_with_those_who_do_not() {
     serving.end();
 }
 
-#[test]
-fn kcp_carries_messages_both_ways_over_a_network_that_loses_some() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn kcp_carries_messages_both_ways_over_a_network_that_loses_some() {
     let serving = serve(Transport::Kcp, |_| {});
     let mut clients = [(7, 1_000_000), (8, 10), (u32::MAX, 5)]
         .map(|(conversation, loses_every)| KcpClient::connect(serving.address(), conversation, loses_every));
@@ -333,8 +334,8 @@ fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
     }
 }
 
-#[test]
-fn a_shut_down_gives_a_slow_client_the_time_that_it_may_take_in_all() {
+/// A part of a test of `side_by_side`.
+pub(crate) fn a_shut_down_gives_a_slow_client_the_time_that_it_may_take_in_all() {
     let serving = serve(Transport::Tcp, |options| {
         options.drain = Duration::from_secs(10);
         options.doors[1].limits.flush = Duration::from_millis(100);
@@ -362,12 +363,21 @@ fn a_shut_down_does_not_wait_for_ever_for_who_does_not_read() {
 
 #[test]
 fn a_door_that_is_taken_is_an_error_that_names_it() {
-    let first = serve(Transport::Tcp, |_| {});
-    let address = first.address();
-    let other = std::net::TcpListener::bind(address);
-    assert!(other.is_err(), "the gateway holds its door");
-    let mut client = first.connect(ClientOptions::default());
-    client.send_raw(&frame(0, b"?")).expect("connected");
-    wait_for_end(&mut client);
-    first.end();
+    let transports: [fn() -> Transport; 4] = [
+        || Transport::Tcp,
+        || Transport::WebSocket(WebSocketOptions::default()),
+        || Transport::Kcp,
+        || Transport::Link(LinkOptions::new(LINK_KEY)),
+    ];
+    for transport in transports {
+        let first = bare(transport(), &[], Arc::new(AcceptAll), |_| {});
+        let address = first.addresses()[1];
+        let second = try_bare(transport(), &[], Arc::new(AcceptAll), |options| options.doors[1].address = address);
+        let error = second.err().expect("the door is taken");
+        assert_eq!(error.tag(), "listen", "{error}");
+        assert!(matches!(&error, ServeError::Listen { address: named, .. } if *named == address), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains(&address.to_string()) && text.contains("choose another port"), "{text}");
+        first.shut_down();
+    }
 }

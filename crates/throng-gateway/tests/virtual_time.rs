@@ -22,7 +22,7 @@ mod handover_storm;
 mod hold;
 mod large_states;
 mod layouts;
-mod long_life;
+mod link_bottleneck;
 mod movement;
 mod owner_notices;
 mod pressure;

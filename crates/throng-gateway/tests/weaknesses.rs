@@ -315,7 +315,8 @@ fn w14_a_single_message_to_the_owner_of_a_channel_without_one_is_dropped() {
 /// A world of `cells` cells, with all its servers.
 fn world(cells: (u32, u32), servers: (u32, u32)) -> (Stage, Vec<Peer>, Vec<CreateSpatialChannelsResultMessage>) {
     let grid = grid_file(cells, servers);
-    let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-scc=grid.json"];
+    // A query may look at four times as many samples as these worlds have cells, and at no more.
+    let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-scc=grid.json", "-limit", "max_query_samples=64"];
     let mut stage = Stage::new(settings_with(&arguments, &[("grid.json", &grid)]));
     let create = CreateChannelMessage { channel_type: ChannelType::Spatial.into(), ..Default::default() };
     let mut results = Vec::new();
@@ -339,14 +340,28 @@ fn w15_an_interest_without_centre_or_with_an_endless_radius_is_answered_in_bound
         conn_id: client.id,
         query: Some(SpatialInterestQuery { sphere_aoi: Some(sphere), ..Default::default() }),
     };
-    stage.say(&servers[0], header, &interest(SphereAoi { center: None, radius: 5.0 }));
-    assert_eq!(stage.read(&client), []);
-    for radius in [1e18, f64::INFINITY, f64::NAN, -1.0, f64::MAX] {
-        let center = Some(SpatialInfo { x: 5.0, y: 0.0, z: 5.0 });
-        stage.say(&servers[0], header, &interest(SphereAoi { center, radius }));
-    }
+    let here = Some(SpatialInfo { x: 5.0, y: 0.0, z: 5.0 });
     let nowhere = Some(SpatialInfo { x: f64::NAN, y: f64::NAN, z: f64::INFINITY });
-    stage.say(&servers[0], header, &interest(SphereAoi { center: nowhere, radius: 5.0 }));
+    for (center, radius, tag) in [
+        (None, 5.0, "interest_missing"),
+        (here, f64::INFINITY, "interest_not_finite"),
+        (here, f64::NAN, "interest_not_finite"),
+        (here, -1.0, "interest_size"),
+        (nowhere, 5.0, "interest_not_finite"),
+    ] {
+        let before = stage.refused(tag);
+        stage.say(&servers[0], header, &interest(SphereAoi { center, radius }));
+        assert_eq!(stage.refused(tag), before + 1, "radius {radius} around {center:?}");
+        assert_eq!(stage.read(&client), []);
+    }
+    // The bound holds for a look at the whole world too, so it costs no more than its cells.
+    for radius in [1e18, f64::MAX] {
+        stage.say(&servers[0], header, &interest(SphereAoi { center: here, radius: 4.0 }));
+        stage.read(&client);
+        stage.say(&servers[0], header, &interest(SphereAoi { center: here, radius }));
+        assert_eq!(stage.refused("interest_too_large"), 0, "radius {radius}");
+        assert_eq!(stage.read_type(&client, message_type::SUB_TO_CHANNEL).len(), 15, "all cells but the one it saw");
+    }
     is_alive(&mut stage);
 }
 

@@ -144,18 +144,18 @@ impl FrameSeries {
 
     fn curve_mut(&mut self, subsystem: Subsystem) -> &mut Vec<f64> {
         match subsystem {
-            Subsystem::Simulate => &mut self.simulate,
-            Subsystem::Interest => &mut self.interest,
-            Subsystem::Quantise => &mut self.quantise,
-            Subsystem::Plan => &mut self.plan,
-            Subsystem::Encode => &mut self.encode,
-            Subsystem::Write => &mut self.write,
-            Subsystem::Seal => &mut self.seal,
-            Subsystem::Send => &mut self.send,
-            Subsystem::Receive => &mut self.receive,
-            Subsystem::Open => &mut self.open,
-            Subsystem::Settle => &mut self.settle,
-            Subsystem::Other => &mut self.other,
+            Subsystem::SIMULATE => &mut self.simulate,
+            Subsystem::INTEREST => &mut self.interest,
+            Subsystem::QUANTISE => &mut self.quantise,
+            Subsystem::PLAN => &mut self.plan,
+            Subsystem::ENCODE => &mut self.encode,
+            Subsystem::WRITE => &mut self.write,
+            Subsystem::SEAL => &mut self.seal,
+            Subsystem::SEND => &mut self.send,
+            Subsystem::RECEIVE => &mut self.receive,
+            Subsystem::OPEN => &mut self.open,
+            Subsystem::SETTLE => &mut self.settle,
+            _ => &mut self.other,
         }
     }
 }
@@ -230,7 +230,7 @@ mod tests {
         fastrand::Rng::with_seed(1).shuffle(&mut order);
         let mut log = FrameLog::with_capacity(count);
         for ms in order {
-            let frame = Split::new([(Subsystem::Send, ms as f64 * 0.75)], ms as f64);
+            let frame = Split::new([(Subsystem::SEND, ms as f64 * 0.75)], ms as f64);
             let time = FrameTime { at_s: log.len() as f64 / 30.0, after_plan_ms: ms as f64 + 1.0, skipped: 0 };
             log.push(frame, time);
         }

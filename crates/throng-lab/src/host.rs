@@ -385,8 +385,8 @@ impl<R: Replication> Host<R> {
 
 fn spent(tick: &TickRecord) -> Spent {
     let ns = |parts: &[Subsystem]| parts.iter().map(|&part| tick.ns(part)).sum();
-    let before = [Subsystem::Interest, Subsystem::Quantise, Subsystem::Plan, Subsystem::Encode, Subsystem::Write];
-    let seal_and_send_ns: u64 = ns(&[Subsystem::Seal, Subsystem::Send]);
+    let before = [Subsystem::INTEREST, Subsystem::QUANTISE, Subsystem::PLAN, Subsystem::ENCODE, Subsystem::WRITE];
+    let seal_and_send_ns: u64 = ns(&[Subsystem::SEAL, Subsystem::SEND]);
     Spent { seal_and_send_ns, outgoing_ns: seal_and_send_ns + ns(&before) }
 }
 

@@ -473,19 +473,19 @@ impl RunSummary {
 
 impl Split {
     /// The subsystems in the order in which a frame sends and receives, as tables and plots show them.
-    pub const ORDER: [Subsystem; Subsystem::COUNT] = [
-        Subsystem::Simulate,
-        Subsystem::Interest,
-        Subsystem::Quantise,
-        Subsystem::Plan,
-        Subsystem::Encode,
-        Subsystem::Write,
-        Subsystem::Seal,
-        Subsystem::Send,
-        Subsystem::Receive,
-        Subsystem::Open,
-        Subsystem::Settle,
-        Subsystem::Other,
+    pub const ORDER: [Subsystem; Subsystem::STAGES.len()] = [
+        Subsystem::SIMULATE,
+        Subsystem::INTEREST,
+        Subsystem::QUANTISE,
+        Subsystem::PLAN,
+        Subsystem::ENCODE,
+        Subsystem::WRITE,
+        Subsystem::SEAL,
+        Subsystem::SEND,
+        Subsystem::RECEIVE,
+        Subsystem::OPEN,
+        Subsystem::SETTLE,
+        Subsystem::OTHER,
     ];
 
     /// A split of `total`. A subsystem that is not among the parts has 0, and what is missing from `total` is `other`. If
@@ -493,47 +493,53 @@ impl Split {
     pub fn new(parts: impl IntoIterator<Item = (Subsystem, f64)>, total: f64) -> Split {
         let mut split = Split { plan: Some(0.0), open: Some(0.0), settle: Some(0.0), ..Split::default() };
         let mut sum = 0.0;
-        for (subsystem, value) in parts.into_iter().filter(|(subsystem, _)| *subsystem != Subsystem::Other) {
-            *split.part_mut(subsystem) += value;
-            sum += value;
+        for (subsystem, value) in parts {
+            if let Some(part) = split.part_mut(subsystem) {
+                *part += value;
+                sum += value;
+            }
         }
         (split.other, split.total) = ((total - sum).max(0.0), total.max(sum));
         split
     }
 
-    /// One part; `None` if an older program did not measure it by itself.
+    /// One part; `None` for a subsystem that is no stage of the server, and if an older program did not measure it by
+    /// itself.
     pub fn part(&self, subsystem: Subsystem) -> Option<f64> {
         match subsystem {
-            Subsystem::Simulate => Some(self.simulate),
-            Subsystem::Interest => Some(self.interest),
-            Subsystem::Quantise => Some(self.quantise),
-            Subsystem::Plan => self.plan,
-            Subsystem::Encode => Some(self.encode),
-            Subsystem::Write => Some(self.write),
-            Subsystem::Seal => Some(self.seal),
-            Subsystem::Send => Some(self.send),
-            Subsystem::Receive => Some(self.receive),
-            Subsystem::Open => self.open,
-            Subsystem::Settle => self.settle,
-            Subsystem::Other => Some(self.other),
+            Subsystem::SIMULATE => Some(self.simulate),
+            Subsystem::INTEREST => Some(self.interest),
+            Subsystem::QUANTISE => Some(self.quantise),
+            Subsystem::PLAN => self.plan,
+            Subsystem::ENCODE => Some(self.encode),
+            Subsystem::WRITE => Some(self.write),
+            Subsystem::SEAL => Some(self.seal),
+            Subsystem::SEND => Some(self.send),
+            Subsystem::RECEIVE => Some(self.receive),
+            Subsystem::OPEN => self.open,
+            Subsystem::SETTLE => self.settle,
+            Subsystem::OTHER => Some(self.other),
+            _ => None,
         }
     }
 
-    fn part_mut(&mut self, subsystem: Subsystem) -> &mut f64 {
-        match subsystem {
-            Subsystem::Simulate => &mut self.simulate,
-            Subsystem::Interest => &mut self.interest,
-            Subsystem::Quantise => &mut self.quantise,
-            Subsystem::Plan => self.plan.get_or_insert(0.0),
-            Subsystem::Encode => &mut self.encode,
-            Subsystem::Write => &mut self.write,
-            Subsystem::Seal => &mut self.seal,
-            Subsystem::Send => &mut self.send,
-            Subsystem::Receive => &mut self.receive,
-            Subsystem::Open => self.open.get_or_insert(0.0),
-            Subsystem::Settle => self.settle.get_or_insert(0.0),
-            Subsystem::Other => &mut self.other,
-        }
+    /// All but what is left over.
+    fn part_mut(&mut self, subsystem: Subsystem) -> Option<&mut f64> {
+        let part = match subsystem {
+            Subsystem::SIMULATE => &mut self.simulate,
+            Subsystem::INTEREST => &mut self.interest,
+            Subsystem::QUANTISE => &mut self.quantise,
+            Subsystem::PLAN => self.plan.get_or_insert(0.0),
+            Subsystem::ENCODE => &mut self.encode,
+            Subsystem::WRITE => &mut self.write,
+            Subsystem::SEAL => &mut self.seal,
+            Subsystem::SEND => &mut self.send,
+            Subsystem::RECEIVE => &mut self.receive,
+            Subsystem::OPEN => self.open.get_or_insert(0.0),
+            Subsystem::SETTLE => self.settle.get_or_insert(0.0),
+            _ => return None,
+        };
+        Some(part)
     }
 
     /// The parts that were measured, in the order of [`Split::ORDER`].

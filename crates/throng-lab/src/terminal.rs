@@ -84,7 +84,8 @@ fn slow_motion(world_speed: f64) -> String {
 
 /// A few parts to a line.
 fn split(split: &Split) -> String {
-    let parts: Vec<_> = split.parts().map(|(subsystem, us)| format!("{subsystem} {}", figure(us))).collect();
+    let parts: Vec<_> =
+        split.parts().map(|(subsystem, us)| format!("{} {}", subsystem.built_in_name(), figure(us))).collect();
     let lines: Vec<_> = parts.chunks(SPLIT_LINE).map(|parts| parts.join("  ")).collect();
     format!("{}  = {}", lines.join("\n"), figure(split.total))
 }

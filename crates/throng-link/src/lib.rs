@@ -50,7 +50,7 @@
 //! // The server has one seat. Client and server exchange datagrams until both are connected.
 //! let options = ServerOptions::new(options.protocol_id, private_key, vec![server_address]);
 //! let mut door = ServerHandshake::new(options, &mut random);
-//! let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None };
+//! let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None, admission: &|| Admission::Granted };
 //! let mut client = ClientHandshake::new(token, now.time);
 //! let (mut datagram, mut reply) = (Vec::new(), Vec::new());
 //! let mut server_end = None;

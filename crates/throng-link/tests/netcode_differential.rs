@@ -115,6 +115,7 @@ impl Ours {
             free: (0..SEATS as u32).find(|seat| taken.iter().all(|(_, held)| held.seat != *seat)),
             max_clients: SEATS as u32,
             held: &|id| taken.iter().find(|(client_id, _)| *client_id == id).map(|(_, held)| *held),
+            admission: &|| Admission::Granted,
         };
         match self.door.handle(Now { unix_s: self.unix_s, time: now }, from, &mut bytes, &seats, reply) {
             Outcome::Ignored(reason) => (Verdict::Nothing, Some(reason)),

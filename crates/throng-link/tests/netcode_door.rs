@@ -154,8 +154,8 @@ fn the_newest_token_of_a_client_replaces_its_connection_even_in_a_full_server() 
     connect(&mut server, NOW, client_address(1), token(1));
     connect(&mut server, NOW, client_address(2), token(2));
     // From another address, and from the same one.
-    for (seed, from) in [(98, client_address(3)), (99, client_address(3))] {
-        let client = connect(&mut server, NOW, from, fresh_token(1, seed));
+    for (number, from) in [(98, client_address(3)), (99, client_address(3))] {
+        let client = connect(&mut server, NOW, from, fresh_token(1, number));
         assert_eq!((client.client_index, server.connected.len()), (0, 2));
         assert!(server.connected.last().is_some_and(|(_, accepted)| accepted.is_replacement));
     }
@@ -292,6 +292,31 @@ fn a_full_server_denies_at_the_request_and_at_the_response() {
     deliver(&mut third, NOW, denied);
     assert_eq!(third.state(), ClientState::Failed(ConnectError::Denied(Denial::Full)));
     assert_eq!((server.door.counters().denied(Denial::Full), server.connected.len()), (3, 1));
+}
+
+#[test]
+fn a_client_that_is_to_come_later_keeps_its_token_and_asks_until_it_may() {
+    let mut server = Server::new(1);
+    let mut client = ClientHandshake::new(token(1), NOW);
+    let challenge = server.handle(NOW, client_address(1), &poll(&mut client, NOW)).unwrap();
+    deliver(&mut client, NOW, challenge);
+    server.admission = Admission::Later;
+    let mut now = NOW;
+    for _ in 0..30 {
+        // After a second without an answer it shows its token again.
+        if let Ok(challenge) = server.handle(now, client_address(1), &poll(&mut client, now)) {
+            deliver(&mut client, now, challenge);
+        }
+        now = now.after(SEND_INTERVAL);
+    }
+    assert!(server.connected.is_empty() && server.door.counters().dropped(DropReason::AdmittedLater) > 20);
+    server.admission = Admission::Denied;
+    let denied = server.handle(now, client_address(1), &poll(&mut client, now)).unwrap();
+    deliver(&mut client, now, denied);
+    assert_eq!(client.state(), ClientState::Failed(ConnectError::Denied(Denial::Full)));
+    // The token has led to no connection, so it is as good as new.
+    server.admission = Admission::Granted;
+    connect(&mut server, now, client_address(1), token(1));
 }
 
 #[test]

@@ -101,8 +101,12 @@ impl EchoServer {
 
     fn handle_stranger(&mut self, from: SocketAddr, mut datagram: Vec<u8>) {
         let count = self.connected.len() as u32;
-        let seats =
-            Seats { free: (count < self.max_clients).then_some(count), max_clients: self.max_clients, held: &|_| None };
+        let seats = Seats {
+            free: (count < self.max_clients).then_some(count),
+            max_clients: self.max_clients,
+            held: &|_| None,
+            admission: &|| Admission::Granted,
+        };
         let mut reply = Vec::new();
         let now = Now { unix_s: unix_s(), time: self.now };
         let outcome = self.door.handle(now, from, &mut datagram, &seats, &mut reply);

@@ -27,7 +27,7 @@ fn received(pair: &Pair, end: usize, lane: LaneId) -> Vec<&[u8]> {
 }
 
 #[test]
-fn reliable_messages_arrive_exactly_once_through_a_storm() {
+fn r10_reliable_messages_arrive_exactly_once_through_a_storm() {
     throng_seeds::for_seeds(12, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = SessionOptions { first_message: u32::MAX - 20, ..fast() };

@@ -8,14 +8,13 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The distribution of any number of values (nanoseconds, bytes, millimetres), to three significant digits.
 ///
-/// An HDR histogram (Gil Tene's HdrHistogram): constant memory of about 250 KiB, recording without allocation, and two
-/// of them can be added. The maximum and the mean are exact.
+/// An HDR histogram (Gil Tene's HdrHistogram): constant memory of about 250 KiB, recording without allocation. The
+/// maximum and the mean are exact.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
     sum: u128,
     max: u64,
-    saturated: u64,
 }
 
 impl Histogram {
@@ -23,31 +22,30 @@ impl Histogram {
     pub fn new() -> Histogram {
         let counts = hdrhistogram::Histogram::new_with_bounds(1, HISTOGRAM_MAX, SIGNIFICANT_DIGITS)
             .expect("constant bounds that the crate accepts");
-        Histogram { counts, sum: 0, max: 0, saturated: 0 }
+        Histogram { counts, sum: 0, max: 0 }
     }
 
-    /// Adds one value. One above [`HISTOGRAM_MAX`] counts as that, and in [`saturated`](Histogram::saturated).
+    /// Adds one value. One above [`HISTOGRAM_MAX`] counts as that.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        let kept = value.min(HISTOGRAM_MAX);
-        self.saturated += u64::from(kept != value);
-        self.max = self.max.max(kept);
-        self.sum += u128::from(kept);
-        self.counts.saturating_record(kept);
+        self.record_many(value, 1);
     }
 
-    /// Adds all values of another histogram.
-    pub fn merge(&mut self, other: &Histogram) {
-        self.counts.add(&other.counts).expect("all histograms have the same bounds");
-        self.sum += other.sum;
-        self.max = self.max.max(other.max);
-        self.saturated += other.saturated;
+    /// Adds `count` equal values.
+    #[inline]
+    pub fn record_many(&mut self, value: u64, count: u64) {
+        let kept = value.min(HISTOGRAM_MAX);
+        if count > 0 {
+            self.max = self.max.max(kept);
+            self.sum += u128::from(kept) * u128::from(count);
+            self.counts.saturating_record_n(kept, count);
+        }
     }
 
     /// Forgets all values. Keeps the memory.
     pub fn clear(&mut self) {
         self.counts.reset();
-        (self.sum, self.max, self.saturated) = (0, 0, 0);
+        (self.sum, self.max) = (0, 0);
     }
 
     /// Number of values.
@@ -60,14 +58,9 @@ impl Histogram {
         self.len() == 0
     }
 
-    /// The largest value; 0 when there are none.
-    pub fn max(&self) -> u64 {
-        self.max
-    }
-
-    /// The mean of all values; 0 when there are none.
-    pub fn mean(&self) -> f64 {
-        if self.is_empty() { 0.0 } else { self.sum as f64 / self.len() as f64 }
+    /// The sum of all values.
+    pub fn sum(&self) -> u128 {
+        self.sum
     }
 
     /// The value that a share `quantile` (0 to 1) of all values does not exceed, to three digits; 0 when there are none.
@@ -76,19 +69,15 @@ impl Histogram {
         self.counts.value_at_quantile(quantile.clamp(0.0, 1.0)).min(self.max)
     }
 
-    /// How many values were larger than [`HISTOGRAM_MAX`].
-    pub fn saturated(&self) -> u64 {
-        self.saturated
-    }
-
     /// The usual figures.
     pub fn percentiles(&self) -> Percentiles {
+        let count = self.len();
         Percentiles {
-            count: self.len(),
+            count,
             p50: self.quantile(0.50),
             p99: self.quantile(0.99),
             max: self.max,
-            mean: self.mean(),
+            mean: if count == 0 { 0.0 } else { self.sum as f64 / count as f64 },
         }
     }
 }
@@ -112,17 +101,4 @@ pub struct Percentiles {
     pub max: u64,
     /// The mean, exactly.
     pub mean: f64,
-}
-
-impl Percentiles {
-    /// The figures of a list of values, in any order. Allocates a [`Histogram`]; for use after a run.
-    pub fn of(values: &[u64]) -> Percentiles {
-        Percentiles::from_values(values.iter().copied())
-    }
-
-    pub(crate) fn from_values(values: impl Iterator<Item = u64>) -> Percentiles {
-        let mut histogram = Histogram::new();
-        values.for_each(|value| histogram.record(value));
-        histogram.percentiles()
-    }
 }

@@ -2,55 +2,49 @@
 //!
 //! A [`TickMeter`] is a stopwatch with one hand: at every moment of a tick exactly one [`Subsystem`] is charged, so the
 //! parts add up to the frame, to the nanosecond. It asks no clock: timestamps (nanoseconds since any origin) come in as
-//! arguments, and the finished [`TickRecord`]s go out by reference. Nothing is exported from here; who wants a report
-//! or a dashboard reads the [`History`].
+//! arguments, and the finished [`TickRecord`]s go out by reference. Nothing is exported from here: `throng-telemetry` has
+//! the clock, the scopes and the files.
 //!
 //! ```text
-//!  begin     enter(Simulate)      enter(Encode)        enter(Send)          end
-//!    |  Other    |     Simulate       |     Encode         |      Send       |
+//!  begin     enter(SIMULATE)      enter(ENCODE)        enter(SEND)          end
+//!    |  OTHER    |     SIMULATE       |     ENCODE         |      SEND       |
 //!    |-----------|--------------------|--------------------|-----------------|--> ns
-//!                                     | worker 1: Encode Encode Write        |
-//!                                     | worker 2: Encode Write  Write        |   merge(&Lap), merge(&Lap):
-//!                                     '- this section's wall time is shared -'   in the proportion of the work done
+//!                  push     pop       | worker 1: ENCODE ENCODE WRITE        |
+//!                  | PHYSICS |        | worker 2: ENCODE WRITE  WRITE        |   merge(&Lap), merge(&Lap):
+//!                  '- interrupts -'   '- this section's wall time is shared -'   in the proportion of the work done
 //! ```
 //!
 //! ```
-//! use throng_meter::{Budget, Budgets, History, Subsystem, TickMeter};
+//! use throng_meter::{Budgets, Subsystem, TickMeter};
+//!
+//! let mut budgets = Budgets::new();
+//! budgets.set(Subsystem::ENCODE, 2_000);
 //!
 //! let mut meter = TickMeter::new();
-//! let mut history = History::new(1_000);
-//! let mut budgets = Budgets::new(&[Budget { subsystem: Subsystem::Encode, micros: 2 }]);
+//! meter.begin(7, 0); // tick 7; from the caller's clock
+//! meter.enter(Subsystem::SIMULATE, 100);
+//! meter.push(Subsystem::PHYSICS, 300);
+//! meter.pop(700);
+//! meter.enter(Subsystem::ENCODE, 1_100);
+//! meter.counters().frames_encoded += 7;
+//! let record = meter.end(4_000);
 //!
-//! for tick in 0..10 {
-//!     let start_ns = u64::from(tick) * 33_000_000; // from the caller's clock
-//!     meter.begin(tick, start_ns);
-//!     meter.enter(Subsystem::Simulate, start_ns + 100);
-//!     meter.enter(Subsystem::Encode, start_ns + 1_100);
-//!     meter.counters().frames_encoded += 7;
-//!     let record = meter.end(start_ns + 4_000);
-//!
-//!     assert_eq!(record.ns(Subsystem::Other), 100);
-//!     assert_eq!(record.ns(Subsystem::Simulate), 1_000);
-//!     assert_eq!(record.subsystem_ns.iter().sum::<u64>(), record.total_ns);
-//!     assert!(budgets.check(record).contains(Subsystem::Encode)); // 2.9 µs of 2
-//!     history.push(record);
-//! }
-//!
-//! assert_eq!(budgets.times_exceeded(Subsystem::Encode), 10);
-//! assert_eq!(history.percentiles(|record| record.total_ns).max, 4_000);
+//! assert_eq!(record.ns(Subsystem::OTHER), 100);
+//! assert_eq!(record.ns(Subsystem::SIMULATE), 600);
+//! assert_eq!(record.ns(Subsystem::PHYSICS), 400);
+//! assert_eq!(record.subsystem_ns.iter().sum::<u64>(), record.total_ns);
+//! assert_eq!(budgets.exceeded_by(Subsystem::ENCODE, record.ns(Subsystem::ENCODE)), Some(2_000)); // 2.9 µs of 2
 //! ```
 #![forbid(unsafe_code)]
 
 mod budget;
 mod histogram;
-mod history;
 mod meter;
 mod record;
 mod subsystem;
 
-pub use budget::{Budget, Budgets, Exceeded};
+pub use budget::Budgets;
 pub use histogram::{HISTOGRAM_MAX, Histogram, Percentiles};
-pub use history::{History, MAX_HISTORY_TICKS};
-pub use meter::{Lap, TickMeter};
+pub use meter::{Lap, MAX_DEPTH, TickMeter};
 pub use record::{Counters, TickRecord};
-pub use subsystem::Subsystem;
+pub use subsystem::{MAX_NAME_BYTES, MAX_SUBSYSTEMS, Subsystem, SubsystemError, Subsystems};

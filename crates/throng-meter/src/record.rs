@@ -1,6 +1,6 @@
 //! The record of one finished tick.
 
-use crate::Subsystem;
+use crate::{MAX_SUBSYSTEMS, Subsystem};
 use std::ops::AddAssign;
 
 /// The work of a tick, in numbers. Each worker counts for itself; the meter adds up.
@@ -49,7 +49,7 @@ impl AddAssign for Counters {
 /// One finished tick.
 ///
 /// `subsystem_ns` adds up to `total_ns` exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickRecord {
     /// The tick's number.
     pub tick: u64,
@@ -57,11 +57,9 @@ pub struct TickRecord {
     pub start_ns: u64,
     /// Wall time from begin to end, in nanoseconds.
     pub total_ns: u64,
-    /// Wall time by subsystem, in nanoseconds, in the order of [`Subsystem::ALL`].
-    pub subsystem_ns: [u64; Subsystem::COUNT],
-    /// Work by subsystem over all threads, in nanoseconds. The same as `subsystem_ns` unless workers ran in parallel:
-    /// then it may be more.
-    pub work_ns: [u64; Subsystem::COUNT],
+    /// Wall time by subsystem, in nanoseconds, at its [index](Subsystem::index). Exclusive: the time of a nested scope
+    /// belongs to the nested subsystem alone.
+    pub subsystem_ns: [u64; MAX_SUBSYSTEMS],
     /// The work.
     pub counters: Counters,
 }
@@ -71,9 +69,16 @@ impl TickRecord {
     pub fn ns(&self, subsystem: Subsystem) -> u64 {
         self.subsystem_ns[subsystem.index()]
     }
+}
 
-    /// When the tick ended, in nanoseconds since the caller's origin.
-    pub fn end_ns(&self) -> u64 {
-        self.start_ns.saturating_add(self.total_ns)
+impl Default for TickRecord {
+    fn default() -> TickRecord {
+        TickRecord {
+            tick: 0,
+            start_ns: 0,
+            total_ns: 0,
+            subsystem_ns: [0; MAX_SUBSYSTEMS],
+            counters: Counters::default(),
+        }
     }
 }

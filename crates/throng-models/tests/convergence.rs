@@ -53,7 +53,7 @@ fn clients_of_the_shared_state_model_converge_after_any_storm() {
 }
 
 #[test]
-fn clients_of_the_shared_state_model_converge_with_baselines() {
+fn r18_clients_of_the_shared_state_model_converge_with_baselines() {
     weather(|schema, options| SharedState::new(schema, options, shared(Scratch::Shared, true)));
 }
 

@@ -3,7 +3,7 @@
 //! Frames may be lost, doubled and reordered. These rules make that harmless:
 //!
 //! 1. a field keeps the value of the newest tick;
-//! 2. a facet's home is the slot of the newest introduction;
+//! 2. a facet's home is the slot of the newest introduction, also after it has left it again;
 //! 3. a tombstone, or a roster in which the slot is empty, overrides older segments about the slot;
 //! 4. a segment older than the channel's newest complete segment introduces nothing;
 //! 5. a subscription number has a tick of opening: pieces from before it are of a former use, and ignored;
@@ -94,7 +94,8 @@ pub enum ClientEvent {
 pub enum DespawnReason {
     /// The server has ended it. It never comes back.
     Destroyed,
-    /// This client gets no more updates of it. It may come back, and may have ended unseen.
+    /// It went to a channel that this client does not receive, or receives so seldom that the next update is later than
+    /// the slowest ring's interval allows. It may come back, and may have ended unseen.
     OutOfSight,
 }
 
@@ -192,7 +193,8 @@ pub struct ClientCounters {
 /// How much a client holds at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientOccupancy {
-    /// Objects, those included that are not in sight yet or no longer; at most [`ClientOptions::objects`].
+    /// Objects, those included that are not in sight yet, and those that have gone or ended within the last
+    /// [`ClientOptions::limbo_ticks`]; at most [`ClientOptions::objects`].
     pub objects: usize,
     /// Slots of all channels together; at most [`ClientOptions::slots`].
     pub slots: usize,
@@ -200,7 +202,7 @@ pub struct ClientOccupancy {
     pub own_places: usize,
     /// Objects of which there is something to tell; at most about four times [`ClientOptions::objects`].
     pub events: usize,
-    /// Length of the queue of objects that wait for a cell's turn or have ended; at most about twice the objects.
+    /// Length of the queue of objects that wait for a cell's turn, have ended or have gone; at most about twice the objects.
     pub waits: usize,
 }
 

@@ -320,6 +320,11 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.pool.lent_count()
     }
 
+    /// Subscriptions that sleep until their channel changes.
+    pub fn sleeper_count(&self) -> usize {
+        self.channels.iter().map(|channel| channel.sleepers.len()).sum()
+    }
+
     /// The channel with this key, made by `state` if there is none yet.
     pub fn channel_or_insert(
         &mut self,
@@ -443,6 +448,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             let channel = &mut self.channels[self.swept];
             if channel.in_use && channel.subscribers == 0 && removable(&channel.state) {
                 channel.in_use = false;
+                channel.sleepers = Vec::new();
                 self.by_key.remove(&channel.key);
                 self.free.push(self.swept as u32);
             }
@@ -457,6 +463,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let slot = &mut self.channels[channel.0 as usize];
         assert_eq!(slot.subscribers, 0, "a channel with subscribers is not removed");
         if std::mem::replace(&mut slot.in_use, false) {
+            slot.sleepers = Vec::new();
             self.by_key.remove(&slot.key);
             self.free.push(channel.0);
         }

@@ -4,6 +4,9 @@
 //! if there are any; it is the client's own; or it has just moved to a neighbouring cell that the client is sent as well,
 //! and that cell's next turn is awaited.
 //!
+//! An object that has gone out of sight is remembered for as long as such a turn may take: packets that come late and tell
+//! where it was before do not show it again.
+//!
 //! The client knows its own objects from its own records alone (see `own.rs`), because only there do state and input
 //! number belong together. Meanwhile the state from the public facet's channel is kept aside, in case the object gets
 //! another owner.
@@ -27,6 +30,8 @@ pub struct ReplicaObject {
     aside: Option<Box<Known>>,
     public: Option<HomeView>,
     others: Option<HomeView>,
+    /// Tick of the newest introduction of its public facet. What is older tells of a home that it has left.
+    settled: Option<Tick>,
     /// Its place among the client's own objects.
     own: Option<u32>,
     /// The kind has fields that are kept from owners: with the public ones alone the object is not whole.
@@ -41,7 +46,7 @@ pub struct ReplicaObject {
     wait: Option<Wait>,
     /// The state of it that polled events have reported.
     pub(crate) told: Told,
-    /// Slots of all subscriptions, places and waits that point here.
+    /// Slots of all subscriptions and places that point here.
     references: u32,
 }
 
@@ -66,7 +71,7 @@ struct Known {
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     ticket: u64,
-    /// The subscription that is going to introduce it. `None` if it has ended.
+    /// The subscription that is going to introduce it. `None` if it has ended or gone, and is only remembered.
     subscription: Option<u16>,
 }
 
@@ -127,7 +132,7 @@ impl ReplicaObject {
 
     /// Whether it has moved to a cell whose next turn has not come yet.
     pub fn is_awaited(&self) -> bool {
-        self.own.is_none() && self.public.is_none() && !self.ended && self.wait.is_some()
+        self.own.is_none() && self.public.is_none() && self.awaits_turn()
     }
 
     /// The tick of the newest news of it.
@@ -141,7 +146,11 @@ impl ReplicaObject {
 
     pub(crate) fn is_in_sight(&self) -> bool {
         let is_whole = self.is_whole || !self.has_others || self.others.is_some();
-        !self.ended && (self.public.is_some() && is_whole || self.own.is_some() || self.wait.is_some())
+        !self.ended && (self.public.is_some() && is_whole || self.own.is_some() || self.awaits_turn())
+    }
+
+    fn awaits_turn(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.subscription.is_some())
     }
 }
 
@@ -162,6 +171,8 @@ pub(crate) struct Objects {
     /// The waits for the turn of a cell, by subscription and object: exactly those in force.
     waits_for: BTreeSet<(u16, u32)>,
     next_ticket: u64,
+    /// The newest tick of any packet.
+    now: Tick,
 }
 
 /// A wait of the object at `index`, over when the object no longer holds this ticket.
@@ -184,6 +195,7 @@ impl Objects {
             waits: VecDeque::new(),
             waits_for: BTreeSet::new(),
             next_ticket: 0,
+            now: Tick(0),
         }
     }
 
@@ -236,7 +248,7 @@ impl Objects {
         limit: usize,
     ) -> Result<u32, ApplyError> {
         if self.free.is_empty() && self.slab.len() >= limit {
-            self.forget_an_ended_one();
+            self.forget_a_remembered_one();
         }
         let object = ReplicaObject {
             id,
@@ -245,6 +257,7 @@ impl Objects {
             aside: None,
             public: None,
             others: None,
+            settled: None,
             own: None,
             has_others: kind.facet_mask(Facet::Others) != 0,
             is_whole: false,
@@ -344,15 +357,17 @@ impl Objects {
     pub(crate) fn settle(&mut self, index: u32, facet: Facet, home: HomeView) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
         let was_in_sight = object.is_in_sight();
-        let present = match facet {
-            Facet::Others => &mut object.others,
-            _ => &mut object.public,
+        let known = match facet {
+            Facet::Others => object.others.map(|present| present.tick),
+            _ => object.settled,
         };
-        if present.is_some_and(|present| present.tick.is_newer_than(home.tick)) {
+        if known.is_some_and(|known| known.is_newer_than(home.tick)) {
             return;
         }
-        *present = Some(home);
-        if facet == Facet::Public {
+        if facet == Facet::Others {
+            object.others = Some(home);
+        } else {
+            (object.public, object.settled) = (Some(home), Some(home.tick));
             self.set_wait(index, None);
         }
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
@@ -393,9 +408,7 @@ impl Objects {
         let was_in_sight = object.is_in_sight();
         object.ended = true;
         (object.public, object.others, object.own, object.aside) = (None, None, None, None);
-        let ticket = self.queue_wait(index, tick);
-        self.set_wait(index, Some(Wait { ticket, subscription: None }));
-        self.retain(index);
+        self.remember(index, tick);
         self.look_again(index, was_in_sight, DespawnReason::Destroyed);
     }
 
@@ -484,6 +497,7 @@ impl Objects {
 
     /// Ends the waits that have lasted for longer than `limit_ticks`.
     pub(crate) fn end_waits(&mut self, now: Tick, limit_ticks: u32) {
+        self.now = now;
         while let Some(&entry) = self.waits.front() {
             if now.since(entry.since) <= limit_ticks {
                 return;
@@ -513,6 +527,12 @@ impl Objects {
     fn await_turn(&mut self, index: u32, subscription: u16, since: Tick) {
         let ticket = self.queue_wait(index, since);
         self.set_wait(index, Some(Wait { ticket, subscription: Some(subscription) }));
+    }
+
+    /// The object has ended or gone, and is kept until late packets are too late.
+    fn remember(&mut self, index: u32, since: Tick) {
+        let ticket = self.queue_wait(index, since);
+        self.set_wait(index, Some(Wait { ticket, subscription: None }));
     }
 
     /// Begins or ends the wait of an object: nothing else does.
@@ -546,23 +566,24 @@ impl Objects {
     }
 
     fn end_wait(&mut self, index: u32) {
-        let Some(object) = self.get_mut(index) else { return };
-        let (was_in_sight, ended) = (object.is_in_sight(), object.ended);
+        let Some(object) = self.get(index) else { return };
+        let (was_in_sight, awaited_turn) = (object.is_in_sight(), object.awaits_turn());
         self.set_wait(index, None);
-        if ended {
-            return self.release(index);
+        if awaited_turn {
+            self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+            self.forget_if_unused(index);
+        } else if self.is_unused(index) {
+            self.forget(index);
         }
-        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
-        self.forget_if_unused(index);
     }
 
-    /// Makes room where there is none: late packets of an object that has ended are taken for possible no longer.
-    fn forget_an_ended_one(&mut self) {
-        let is_ended = |entry: &WaitEntry| {
+    /// Makes room where there is none: late packets of an object that has ended or gone are taken for possible no longer.
+    fn forget_a_remembered_one(&mut self) {
+        let is_remembered = |entry: &WaitEntry| {
             self.is_waiting(*entry)
-                && self.get(entry.index).is_some_and(|object| object.ended && object.references == 1)
+                && self.get(entry.index).is_some_and(|object| !object.awaits_turn() && object.references == 0)
         };
-        if let Some(entry) = self.waits.iter().copied().find(|entry| is_ended(entry)) {
+        if let Some(entry) = self.waits.iter().copied().find(|entry| is_remembered(entry)) {
             self.end_wait(entry.index);
         }
     }
@@ -608,16 +629,28 @@ impl Objects {
         }
     }
 
+    /// Forgets an object to which nothing points any more: at once, if its home was never known.
     fn forget_if_unused(&mut self, index: u32) {
-        let Some(object) = self.get(index) else { return };
-        if object.references > 0 || object.is_in_sight() {
+        if !self.is_unused(index) {
             return;
         }
-        if !object.id.is_none() {
-            let id = object.id;
-            self.by_id.remove(&id);
+        match self.get(index).is_some_and(|object| object.settled.is_some()) {
+            true => self.remember(index, self.now),
+            false => self.forget(index),
         }
-        self.slab[index as usize] = None;
+    }
+
+    fn is_unused(&self, index: u32) -> bool {
+        let is_unused =
+            |object: &ReplicaObject| object.references == 0 && !object.is_in_sight() && object.wait.is_none();
+        self.get(index).is_some_and(is_unused)
+    }
+
+    fn forget(&mut self, index: u32) {
+        let Some(object) = self.slab[index as usize].take() else { return };
+        if !object.id.is_none() {
+            self.by_id.remove(&object.id);
+        }
         self.free.push(index);
     }
 }

@@ -359,6 +359,11 @@ impl Replicator {
         }
     }
 
+    /// Objects that a limit keeps where they do not belong any more: see [`LimitReached`].
+    pub fn misplaced_count(&self) -> usize {
+        self.misplaced.len()
+    }
+
     /// Notes that the state of this tick includes the effect of this input and of all before it. The client gets the
     /// number together with that state of its own objects, in one piece.
     pub fn acknowledge_input(&mut self, connection: ConnectionId, number: u32) {

@@ -5,6 +5,10 @@ mod convergence;
 mod dormant_channels;
 mod emptied_channel;
 mod histories;
+#[path = "../../throng-testkit/src/homes.rs"]
+#[allow(unreachable_pub, reason = "a part of the test kit, which depends on this crate")]
+mod homes;
+mod late_records;
 mod limits;
 mod long_life;
 mod owners;

@@ -7,7 +7,7 @@ fn run_seeds(count: u64, options: impl Fn(u64) -> StormOptions) {
 }
 
 #[test]
-fn clients_converge_after_any_storm() {
+fn r01_clients_converge_after_any_storm() {
     run_seeds(300, |seed| StormOptions { loss: [0.0, 0.1, 0.3][seed as usize % 3], ..StormOptions::default() });
 }
 

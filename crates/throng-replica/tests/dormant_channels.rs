@@ -63,7 +63,7 @@ impl House {
 }
 
 #[test]
-fn a_door_that_is_opened_after_a_long_time_is_told_of_once_to_all_at_the_turn_of_the_class() {
+fn r26_a_door_that_is_opened_after_a_long_time_is_told_of_once_to_all_at_the_turn_of_the_class() {
     let mut house = House::new();
     house.server.begin_tick();
     let door = house.door();

@@ -62,7 +62,7 @@ proptest! {
     #![proptest_config(throng_seeds::cases(2_000))]
 
     #[test]
-    fn fixed_point_is_off_by_at_most_half_a_step((min, max, step) in any_fixed(), at in 0.0..=1.0f64) {
+    fn r25_fixed_point_is_off_by_at_most_half_a_step((min, max, step) in any_fixed(), at in 0.0..=1.0f64) {
         prop_assert_eq!(Quantiser::Fixed { min, max, step }.check(), Ok(()));
         let fixed = Fixed::new(min, max, step);
         let value = (min + (max - min) * at).clamp(min, max);

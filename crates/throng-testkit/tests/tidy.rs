@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// ARCHITECTURE.md has the same table with the reasons.
 const FLOORS: [(&str, &[&str]); 10] = [
     ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
-    ("core", &["throng-schema", "throng-link", "throng-interest"]),
+    ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
     ("core", &["throng-replica"]),
-    ("edge", &["throng-net", "throng-channeld"]),
+    ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map"]),
     ("edge", &["throng"]),
     ("top", &["throng-gateway", "throng-models"]),
     ("top", &["throng-lab"]),
@@ -27,9 +27,11 @@ const PATHS_ABOVE_CORE: [&str; 7] =
 
 const LINES_MAX: usize = 1_000;
 
-/// The one file that may hold unsafe code, each block of it with the reason why it is sound: an allocator that counts has
-/// to be an allocator, and is asked to give back what it keeps. All other crates forbid it, and so does the workspace.
-const UNSAFE_FILES: [(&str, &str); 1] = [("throng-cli", "allocation.rs")];
+/// The files that may hold unsafe code, each block of it with the reason why it is sound: an allocator that counts has to
+/// be an allocator, and is asked to give back what it keeps; a file becomes memory; a C library is called. All other
+/// crates forbid it, and so does the workspace.
+const UNSAFE_FILES: [(&str, &[&str]); 2] =
+    [("throng-cli", &["allocation.rs"]), ("throng-map", &["embree.rs", "file.rs"])];
 
 /// Written by others and kept as they came.
 const VENDORED: &str = "assets/uplot";
@@ -156,10 +158,13 @@ fn every_crate_forbids_unsafe_code() {
     assert!(read(&root().join("Cargo.toml")).contains("unsafe_code = \"deny\""));
     for name in crates() {
         let source = root().join("crates").join(&name).join("src");
-        if let Some((_, file)) = UNSAFE_FILES.iter().find(|(exception, _)| *exception == name) {
-            assert!(read(&source.join(file)).contains("// SAFETY:"), "{name}/{file} does not say why it is sound");
+        if let Some((_, exceptions)) = UNSAFE_FILES.iter().find(|(exception, _)| *exception == name) {
+            for file in *exceptions {
+                assert!(read(&source.join(file)).contains("// SAFETY:"), "{name}/{file} does not say why it is sound");
+            }
             let allowing = files(&source, &[".rs"]).into_iter().filter(|path| read(path).contains("allow(unsafe_code"));
-            assert!(allowing.eq([source.join(file)]), "{name} allows unsafe code outside of {file}");
+            let exceptions: Vec<PathBuf> = exceptions.iter().map(|file| source.join(file)).collect();
+            assert!(allowing.eq(exceptions.clone()), "{name} allows unsafe code outside of {exceptions:?}");
             continue;
         }
         let roots: Vec<PathBuf> =
@@ -353,8 +358,8 @@ fn each_property_of_the_list_has_tests_that_exist() {
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with(&format!("| R{number} |"))).collect();
         let [row] = rows[..] else { panic!("docs/correctness.md has {} rows for R{number}", rows.len()) };
         let tests = named_tests(row);
-        if tests.is_empty() {
-            faults.push(format!("R{number} names no test"));
+        if !tests.iter().any(|(_, test)| test.starts_with(&format!("r{number:02}_"))) {
+            faults.push(format!("R{number} names no test that begins with r{number:02}_"));
         }
         for (file, test) in tests {
             let path = root().join("crates").join(file);
@@ -379,7 +384,8 @@ fn tests_with_random_input_take_their_seeds_from_one_place() {
         let is_here = file.ends_with("tidy.rs");
         for (number, line) in text.lines().enumerate().filter(|_| !is_here) {
             let next = text.lines().nth(number + 1).unwrap_or_default();
-            let is_plain_loop = line.trim().starts_with("for seed in") && !file.ends_with("throng-seeds/src/lib.rs");
+            let is_loop = line.trim().starts_with("for seed in") || line.trim().starts_with("for (seed");
+            let is_plain_loop = is_loop && !file.ends_with("throng-seeds/src/lib.rs");
             let is_unseeded = line.trim() == "proptest! {" && !next.contains("throng_seeds::cases(");
             if is_plain_loop || is_unseeded || line.contains("fastrand::Rng::new()") {
                 faults.push(format!("{}:{}: use throng_seeds", file.display(), number + 1));

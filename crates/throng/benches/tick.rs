@@ -13,7 +13,7 @@ use town::{CROWD_1000, DENSE_100, SPARSE_100, Shape, Town};
 #[derive(Default)]
 struct Sums {
     ticks: u64,
-    subsystem_ns: [u64; Subsystem::ALL.len()],
+    subsystem_ns: [u64; Subsystem::STAGES.len()],
 }
 
 /// Runs whole turns, and adds up the time of `receive` and `tick`.
@@ -29,7 +29,7 @@ fn time_of(town: &mut Town, sums: &mut Sums, ticks: u64) -> Duration {
         town.tick();
         total += start.elapsed();
         sums.ticks += 1;
-        for (sum, subsystem) in sums.subsystem_ns.iter_mut().zip(Subsystem::ALL) {
+        for (sum, subsystem) in sums.subsystem_ns.iter_mut().zip(Subsystem::STAGES) {
             *sum += town.record().ns(subsystem);
         }
     }
@@ -44,9 +44,9 @@ fn server(c: &mut Criterion, name: &str, shape: Shape) {
     group.bench_function(name, |b| b.iter_custom(|ticks| time_of(&mut town, &mut sums, ticks)));
     group.finish();
     let per_connection = |ns: u64| ns as f64 / (sums.ticks * town.connections()) as f64;
-    for (subsystem, &ns) in Subsystem::ALL.iter().zip(&sums.subsystem_ns) {
+    for (subsystem, &ns) in Subsystem::STAGES.iter().zip(&sums.subsystem_ns) {
         if ns > 0 {
-            println!("    {name}: {:>8.0} ns per connection  {}", per_connection(ns), subsystem.name());
+            println!("    {name}: {:>8.0} ns per connection  {}", per_connection(ns), subsystem.built_in_name());
         }
     }
 }

@@ -404,6 +404,19 @@ impl Replication for Channels {
         self.replicator.hub_ref().connection(id).map_or(0, |connection| connection.subscription_count())
     }
 
+    fn records_held(&self, report: &mut dyn FnMut(&'static str, usize)) {
+        let hub = self.replicator.hub_ref();
+        report("viewers", self.seats.iter().flatten().count());
+        report("viewers_by_send_tick", self.views.viewer_count());
+        report("ended_channels", self.ended.len());
+        report("objects_with_fields_for_others", self.views.others.len());
+        report("misplaced", self.replicator.misplaced_count());
+        report("frames", hub.frames_held());
+        report("channels", hub.channel_count());
+        report("subscribers", hub.channels().map(|(_, channel)| hub.subscriber_count(channel) as usize).sum());
+        report("sleepers", hub.sleeper_count());
+    }
+
     fn refusals(&self) -> [(&'static str, u64); 2] {
         [("views_refused", self.views.refused), ("hub_limits", self.replicator.hub_ref().counters().limit_reached)]
     }

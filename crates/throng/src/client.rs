@@ -617,10 +617,7 @@ impl<D: Decoder> ClientCore<D> {
     fn begin_session(&mut self, now: Time, connected: throng_link::netcode::Connected) {
         let mut session =
             Session::new(Arc::clone(&self.session_options), now).expect("the options were checked at the start");
-        session.assume_round_trip(connected.round_trip);
-        if let Some(timeout) = connected.timeout {
-            session.shorten_idle_timeout(timeout);
-        }
+        session.follow_handshake(connected.round_trip, connected.timeout);
         // An empty lane takes one message.
         let _ = session.send(CONTROL, &handshake::hello(&self.schema, &self.options.lanes));
         self.state = State::Open(Box::new(Link {

@@ -16,6 +16,10 @@ pub(crate) struct Farewells {
 }
 
 impl Farewells {
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Takes the last packets to one address.
     pub(crate) fn add(&mut self, to: SocketAddr, packets: Vec<(Time, Vec<u8>)>) {
         for (at, packet) in packets {

@@ -10,14 +10,14 @@
 //! settle   ------------------------------------- all        and then handled: the clock is read twice for all
 //! ```
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use throng_link::netcode::{
-    Accepted, Denial, DropReason, Now, Opened, Outcome, PacketKind, REQUEST_LEN, Seats, ServerHandshake, is_response,
-    move_seat, plain_address,
+    Accepted, Admission, Denial, DropReason, Now, Opened, Outcome, PacketKind, Seats, ServerHandshake, Strangers,
+    is_response, move_seat, plain_address,
 };
 use throng_link::session::{Session, SessionOptions};
 use throng_wire::{ConnectionId, Tick, Time};
@@ -57,6 +57,11 @@ impl Peers {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// By address, by candidate, by client.
+    pub(crate) fn table_lens(&self) -> [usize; 3] {
+        [self.by_address.len(), self.by_candidate.len(), self.by_client.len()]
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
@@ -162,10 +167,7 @@ pub(crate) struct Inbound {
     opened: Vec<Waiting>,
     bodies: Vec<u8>,
     settling_ns: u64,
-    /// Datagrams of unknown addresses, one behind the other, with their senders.
-    waiting: Vec<u8>,
-    strangers: VecDeque<(SocketAddr, usize)>,
-    strangers_max: usize,
+    strangers: Strangers,
     /// To strangers, and acknowledgements that cannot wait for the tick.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
@@ -182,23 +184,20 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// `strangers_max` datagrams of strangers are looked at in one call of receive.
     pub(crate) fn new(
         door: ServerHandshake,
         session_options: Arc<SessionOptions>,
-        (client_packets_per_s, strangers_max): (u32, usize),
+        client_packets_per_s: u32,
     ) -> Inbound {
         Inbound {
             has_answered: false,
-            door,
             session_options,
             client_packets_per_s,
             opened: Vec::with_capacity(OPENED_MAX),
             bodies: Vec::new(),
             settling_ns: 0,
-            waiting: Vec::new(),
-            strangers: VecDeque::new(),
-            strangers_max,
+            strangers: door.queue(),
+            door,
             replies: Vec::new(),
             spare: Vec::new(),
             replaced: Vec::new(),
@@ -230,7 +229,11 @@ impl Inbound {
                     self.settling_ns += stopwatch.ns() - began_ns;
                 }
             }
-            _ => self.keep(from, datagram),
+            _ => {
+                if let Err(reason) = self.strangers.keep(from, datagram) {
+                    self.door.counters_mut().drop(reason);
+                }
+            }
         }
     }
 
@@ -286,27 +289,13 @@ impl Inbound {
         }
     }
 
-    fn keep(&mut self, from: SocketAddr, datagram: &[u8]) {
-        if self.strangers.len() == self.strangers_max {
-            return self.door.counters_mut().drop(DropReason::TooManyRequests);
-        }
-        // No packet for the door is longer than a request. Of a longer one, one byte more tells that it is.
-        let bytes = &datagram[..datagram.len().min(REQUEST_LEN + 1)];
-        self.strangers.push_back((from, bytes.len()));
-        self.waiting.extend_from_slice(bytes);
-    }
-
     /// Looks at the datagrams of strangers.
     pub(crate) fn serve_strangers(&mut self, now: Now, peers: &mut Peers, replication: &mut impl Replication) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let mut start = 0;
-        while let Some((from, length)) = self.strangers.pop_front() {
-            let datagram = &mut waiting[start..start + length];
-            start += length;
+        let mut strangers = std::mem::take(&mut self.strangers);
+        while let Some((from, datagram)) = strangers.take() {
             self.handle_stranger(now, from, datagram, peers, replication);
         }
-        waiting.clear();
-        self.waiting = waiting;
+        self.strangers = strangers;
     }
 
     fn handle_stranger(
@@ -350,7 +339,12 @@ impl Inbound {
     ) {
         let mut reply = self.spare.pop().unwrap_or_default();
         let (free, max_clients) = peers.seats();
-        let seats = Seats { free, max_clients, held: &|client_id| peers.of_client(client_id).map(Peer::held) };
+        let seats = Seats {
+            free,
+            max_clients,
+            held: &|client_id| peers.of_client(client_id).map(Peer::held),
+            admission: &|| Admission::Granted,
+        };
         match self.door.handle(now, from, datagram, &seats, &mut reply) {
             Outcome::Accept(accepted) => self.accept(now.time, from, *accepted, peers, replication),
             Outcome::Reply => {}

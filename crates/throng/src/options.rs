@@ -106,6 +106,10 @@ pub struct ServerOptions {
     pub second_connection: SecondConnection,
     /// The addresses that clients use for the server: a token must name one of them. Empty: the address to which it is
     /// bound, which must then be a single address and not all addresses of the machine.
+    ///
+    /// Several addresses are for several ways to one socket, such as two routers that forward to this machine. If the
+    /// machine itself has several addresses, bind a server to one of them: a socket that is bound to all of them answers
+    /// from the address that the route to the client chooses, and a client takes answers from the address of its token only.
     pub public_addresses: Vec<SocketAddr>,
     /// Time between ticks.
     pub tick_interval: Duration,

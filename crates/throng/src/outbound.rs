@@ -130,7 +130,7 @@ impl Worker {
     }
 
     fn write_group<R: Replication>(&mut self, job: Job<'_, R>, peers: &mut [Option<Box<Peer>>], slots: &mut [R::Slot]) {
-        self.lap.enter(Subsystem::Write, job.stopwatch.ns());
+        self.lap.enter(Subsystem::WRITE, job.stopwatch.ns());
         fetch::<R>(peers, slots);
         for (peer, slot) in peers.iter_mut().zip(slots) {
             let Some(peer) = peer else { continue };
@@ -165,7 +165,7 @@ impl Worker {
         peers: &mut [Option<Box<Peer>>],
         first_span: usize,
     ) {
-        self.lap.enter(Subsystem::Seal, job.stopwatch.ns());
+        self.lap.enter(Subsystem::SEAL, job.stopwatch.ns());
         for span in &self.spans[first_span..] {
             let Some(peer) = &mut peers[span.peer as usize - base] else { continue };
             if peer.stage == Stage::Unconfirmed {
@@ -227,7 +227,7 @@ impl Worker {
         peers: &mut [Option<Box<Peer>>],
         mut send: impl FnMut(&Transmit<'_>) -> Result<usize, SendError>,
     ) {
-        self.lap.enter(Subsystem::Send, job.stopwatch.ns());
+        self.lap.enter(Subsystem::SEND, job.stopwatch.ns());
         let mut rest = &self.spans[..];
         while !rest.is_empty() {
             let (batch, others) = rest.split_at(batch_len(rest));

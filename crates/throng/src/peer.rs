@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use throng_link::netcode::{
-    Accepted, Candidate, DropReason, Held, Movable, Opened, Opener, PacketKind, SEND_INTERVAL, Sealer, USER_DATA_LEN,
-    WorkBudget,
+    Accepted, Candidate, DropReason, Held, Movable, Opened, PacketKind, RationedOpener, SEND_INTERVAL, Sealer,
+    USER_DATA_LEN,
 };
 use throng_link::session::{CLOSE_INTERVAL, CloseCause, CloseCode, CloseReason, Rest, Session};
 use throng_wire::{ConnectionId, Tick, Time};
@@ -13,10 +13,6 @@ use throng_wire::{ConnectionId, Tick, Time};
 use crate::greeting::Stage;
 use crate::options::ServerOptions;
 use crate::replication::Replication;
-
-/// An authentic packet takes this many units of a peer's packet budget, any other packet takes one. So an attacker who
-/// forges a client's packets needs many more of them than the client to use up its budget.
-const AUTHENTIC_UNITS: u32 = 8;
 
 /// Packets with the reason for an ended connection, one in each interval of a close.
 const FAREWELLS: u32 = 3;
@@ -28,7 +24,7 @@ pub(crate) struct Peer {
     pub(crate) stage: Stage,
     pub(crate) session: Session,
     pub(crate) sealer: Sealer,
-    opener: Opener,
+    opener: RationedOpener,
     pub(crate) next_keep_alive: Time,
     /// The token's user data, until the game has polled it.
     pub(crate) user_data: Option<Box<[u8; USER_DATA_LEN]>>,
@@ -38,8 +34,6 @@ pub(crate) struct Peer {
     pub(crate) since: Time,
     /// Its possible new address.
     pub(crate) candidate: Option<Candidate>,
-    /// The kinds of packets accepted from its address.
-    budget: WorkBudget,
     /// Events and messages that the game has not polled yet.
     pub(crate) waiting: Waiting,
     /// Which room the next piece of replication needs, when there is one.
@@ -115,11 +109,7 @@ impl Peer {
         mut session: Session,
         (packets_per_s, now): (u32, Time),
     ) -> Peer {
-        session.assume_round_trip(accepted.round_trip);
-        if let Some(timeout) = accepted.timeout {
-            session.shorten_idle_timeout(timeout);
-        }
-        let units_per_s = packets_per_s.saturating_mul(AUTHENTIC_UNITS);
+        session.follow_handshake(accepted.round_trip, accepted.timeout);
         Peer {
             id,
             address,
@@ -127,13 +117,12 @@ impl Peer {
             stage: Stage::Unconfirmed,
             session,
             sealer: accepted.sealer,
-            opener: accepted.opener,
+            opener: RationedOpener::new(accepted.opener, packets_per_s, now),
             next_keep_alive: now.after(SEND_INTERVAL),
             user_data: Some(Box::new(accepted.user_data)),
             expire_unix_s: accepted.expire_unix_s,
             since: now,
             candidate: None,
-            budget: WorkBudget::new(units_per_s, units_per_s, now),
             waiting: Waiting::default(),
             rest: Rest::Waiting,
             is_flushed_first: false,
@@ -145,12 +134,7 @@ impl Peer {
     /// Decrypts a datagram from the client's address. Says nothing to the connection yet: that is for
     /// [`settle`](Self::settle).
     pub(crate) fn open<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Opened<'a>, DropReason> {
-        if !self.budget.has(now, AUTHENTIC_UNITS) {
-            return Err(DropReason::TooManyPackets);
-        }
-        let opened = self.opener.open(datagram).inspect_err(|_| self.budget.spend(1))?;
-        self.budget.spend(AUTHENTIC_UNITS);
-        Ok(opened)
+        self.opener.open(now, datagram)
     }
 
     /// Handles an authentic packet, which came to this machine at `arrived`.
@@ -189,7 +173,7 @@ impl Peer {
         Movable {
             client_id: self.client_id,
             address: self.address,
-            opener: &mut self.opener,
+            opener: self.opener.opener_mut(),
             sealer: &self.sealer,
             candidate: &mut self.candidate,
         }

@@ -175,6 +175,9 @@ pub trait Replication: Send + Sized {
     /// The number of channels (or objects) that the connection follows.
     fn followed_count(&self, id: ConnectionId) -> usize;
 
+    /// Reports how many entries each table of clients and objects holds, by name.
+    fn records_held(&self, _report: &mut dyn FnMut(&'static str, usize)) {}
+
     /// Counts of refusals because of a limit, by the name of the limit.
     fn refusals(&self) -> [(&'static str, u64); 2];
 }

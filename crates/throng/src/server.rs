@@ -199,14 +199,13 @@ impl<R: Replication> Server<R> {
         sessions.check()?;
         let addresses = addresses_of(&options, driver.local_address())?;
         let door = ServerHandshake::new(door_options(&options, addresses), &mut random);
-        let strangers_max = strangers_max(options.max_clients);
         senders.resize_with(options.threads.max(1), || None);
         let pool = match options.threads {
             0 | 1 => None,
             threads => Some(ThreadPoolBuilder::new().num_threads(threads).build()?),
         };
         Ok(Server {
-            inbound: Inbound::new(door, sessions, (options.client_packets_per_s, strangers_max as usize)),
+            inbound: Inbound::new(door, sessions, options.client_packets_per_s),
             peers: Peers::new(options.max_clients),
             workers: senders.into_iter().map(Worker::with_sender).collect(),
             schema: Arc::clone(replication.schema()),
@@ -253,7 +252,7 @@ impl<R: Replication> Server<R> {
     pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
         let received = self.drain(now);
         self.settle_sessions(now);
-        self.meter.enter(Subsystem::Simulate, self.stopwatch.ns());
+        self.meter.enter(Subsystem::SIMULATE, self.stopwatch.ns());
         received
     }
 
@@ -277,7 +276,7 @@ impl<R: Replication> Server<R> {
     fn drain(&mut self, now: Time) -> Result<(), ReceiveError> {
         self.begin_metering();
         let stopwatch = self.stopwatch;
-        self.meter.enter(Subsystem::Open, stopwatch.ns());
+        self.meter.enter(Subsystem::OPEN, stopwatch.ns());
         let clocks = Now { unix_s: unix_s(), time: now };
         let (inbound, peers, replication) = (&mut self.inbound, &mut self.peers, &mut self.replication);
         let (datagrams, bytes) = (inbound.datagrams, inbound.bytes);
@@ -285,9 +284,9 @@ impl<R: Replication> Server<R> {
         let received = self.driver.receive(now, &mut |arrived, from, datagram| {
             inbound.handle(clocks, (arrived, from), datagram, (peers, stopwatch));
         });
-        self.meter.add(Subsystem::Receive, self.driver.counters().receive_ns.saturating_sub(kernel_ns));
-        self.meter.add(Subsystem::Settle, inbound.take_settling_ns());
-        self.meter.enter(Subsystem::Settle, stopwatch.ns());
+        self.meter.claim(Subsystem::RECEIVE, self.driver.counters().receive_ns.saturating_sub(kernel_ns));
+        self.meter.claim(Subsystem::SETTLE, inbound.take_settling_ns());
+        self.meter.enter(Subsystem::SETTLE, stopwatch.ns());
         inbound.settle(clocks.time, peers);
         inbound.serve_strangers(clocks, peers, replication);
         let counters = self.meter.counters();
@@ -315,7 +314,7 @@ impl<R: Replication> Server<R> {
         if !self.workers.iter().any(Worker::holds) {
             return;
         }
-        self.meter.enter(Subsystem::Send, self.stopwatch.ns());
+        self.meter.enter(Subsystem::SEND, self.stopwatch.ns());
         for worker in &mut self.workers {
             let sent = worker.send_held(now, due, &mut self.peers, &mut *self.driver);
             let counters = self.meter.counters();
@@ -438,17 +437,17 @@ impl<R: Replication> Server<R> {
     pub fn tick(&mut self, now: Time) {
         self.begin_metering();
         self.quantise();
-        self.meter.enter(Subsystem::Interest, self.stopwatch.ns());
+        self.meter.enter(Subsystem::INTEREST, self.stopwatch.ns());
         self.replication.look();
-        self.meter.enter(Subsystem::Plan, self.stopwatch.ns());
+        self.meter.enter(Subsystem::PLAN, self.stopwatch.ns());
         self.replication.plan();
-        self.meter.enter(Subsystem::Encode, self.stopwatch.ns());
+        self.meter.enter(Subsystem::ENCODE, self.stopwatch.ns());
         match &self.pool {
             Some(pool) => self.replication.encode(&Pool(pool)),
             None => self.replication.encode(&Inline),
         }
         self.send_all(now);
-        self.meter.enter(Subsystem::Other, self.stopwatch.ns());
+        self.meter.enter(Subsystem::OTHER, self.stopwatch.ns());
         let shared = self.replication.counters();
         let counters = self.meter.counters();
         counters.frames_encoded = shared.frames_encoded;
@@ -549,6 +548,28 @@ impl<R: Replication> Server<R> {
         own.into_iter().chain(evicted).chain(flooded).chain(self.replication.refusals())
     }
 
+    /// How many entries each table holds, by name. Once all clients and objects have gone they return to 0, channels after
+    /// the retention; but used tokens and pending addresses are remembered until others take their places. Walks through the tables of the replication:
+    /// ask now and then, not in each tick.
+    pub fn records_held(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let [addresses, candidates, clients] = self.peers.table_lens();
+        let mut held = vec![
+            ("connections", self.peers.len()),
+            ("addresses", addresses),
+            ("candidate_addresses", candidates),
+            ("clients", clients),
+            ("leaving", self.leaving.len()),
+            ("farewells", self.farewells.len()),
+            ("events", self.events.len()),
+            ("inputs", self.inputs.len()),
+            ("pending", self.inbound.door.pending_len()),
+            ("used_tokens", self.inbound.door.used_tokens_len()),
+            ("objects", self.replication.objects().count()),
+        ];
+        self.replication.records_held(&mut |name, count| held.push((name, count)));
+        held.into_iter()
+    }
+
     fn begin_metering(&mut self) {
         self.stopwatch.go_on();
         if !self.metering {
@@ -559,7 +580,7 @@ impl<R: Replication> Server<R> {
 
     /// Quantises what was touched, and compares.
     fn quantise(&mut self) {
-        self.meter.enter(Subsystem::Quantise, self.stopwatch.ns());
+        self.meter.enter(Subsystem::QUANTISE, self.stopwatch.ns());
         let (replication, counters) = (&mut self.replication, self.meter.counters());
         self.values.drain_touched(|id, quantise| {
             counters.objects_quantised += 1;
@@ -579,7 +600,7 @@ impl<R: Replication> Server<R> {
         self.sent_at = now;
         let is_drained = std::mem::take(&mut self.drains) >= SPREADING_DRAINS;
         let spread_within = if is_drained { since_last } else { Duration::ZERO };
-        self.meter.enter(Subsystem::Write, self.stopwatch.ns());
+        self.meter.enter(Subsystem::WRITE, self.stopwatch.ns());
         let tick = self.replication.now();
         let max_clients = self.options.max_clients;
         let (outgoing, slots) = self.replication.writers();
@@ -837,20 +858,12 @@ fn addresses_of(options: &ServerOptions, local: SocketAddr) -> Result<Vec<Socket
     }
 }
 
-/// Strangers that are looked at in one call of receive: a restart brings back everybody at once.
-fn strangers_max(max_clients: u32) -> u32 {
-    (4 * max_clients).clamp(1_024, 32_768)
-}
-
 fn door_options(options: &ServerOptions, addresses: Vec<SocketAddr>) -> throng_link::netcode::ServerOptions {
-    let max_clients = options.max_clients as usize;
+    let door = throng_link::netcode::ServerOptions::new(options.protocol_id, options.private_key.clone(), addresses);
     throng_link::netcode::ServerOptions {
         previous_private_key: options.previous_private_key.clone(),
         second_connection: options.second_connection,
-        pending_max: (2 * max_clients).max(1_024),
-        used_tokens_max: (8 * max_clients).max(65_536),
-        requests_burst: strangers_max(options.max_clients),
-        ..throng_link::netcode::ServerOptions::new(options.protocol_id, options.private_key.clone(), addresses)
+        ..door.sized_for(options.max_clients)
     }
 }
 

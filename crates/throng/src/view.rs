@@ -182,6 +182,11 @@ pub(crate) struct Views {
 }
 
 impl Views {
+    /// Number of clients with a tick to be sent to.
+    pub(crate) fn viewer_count(&self) -> usize {
+        self.sent_at_offset.iter().map(|&count| count as usize).sum()
+    }
+
     /// Ticks between two sends of a cell at this ring; 1 for what is no cell.
     pub(crate) fn ring_interval(&self, key: ChannelKey, ring: u8) -> u16 {
         let ChannelKey::Cell { grid, .. } = key else { return 1 };

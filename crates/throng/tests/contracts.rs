@@ -12,6 +12,7 @@ mod fair_turns;
 mod farewells;
 mod fields;
 mod harness;
+mod held_packets;
 mod hostile;
 mod idle_objects;
 mod joining;

@@ -6,7 +6,7 @@ use throng::Tick;
 use throng_seeds::for_seeds;
 
 #[test]
-fn clients_converge_after_any_storm() {
+fn r01_clients_converge_after_any_storm() {
     for_seeds(200, |seed| Storm::new(WorldOptions::new(seed), StormOptions::default()).run().map(drop));
 }
 

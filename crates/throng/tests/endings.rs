@@ -47,7 +47,7 @@ struct Novelty {
 }
 
 #[test]
-fn a_schema_mismatch_names_the_kinds_at_both_ends() {
+fn r27_a_schema_mismatch_names_the_kinds_at_both_ends() {
     let mut options = WorldOptions::new(1);
     options.schema = Arc::new(Schema::builder().kind::<Walker>().kind::<Score>().build().expect("good kinds"));
     let client_options = options.client.clone();

@@ -94,7 +94,7 @@ fn join(square: &mut Square, objects: usize) -> usize {
 }
 
 #[test]
-fn while_five_thousand_objects_are_loaded_the_neighbours_go_on_moving() {
+fn r15_while_five_thousand_objects_are_loaded_the_neighbours_go_on_moving() {
     for_seeds(2, |seed| {
         let mut square = square(seed, 64_000);
         let ticks = join(&mut square, 5_000);
@@ -185,7 +185,7 @@ fn what_was_lost_of_a_large_channel_does_not_keep_the_neighbours_waiting() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_configuration_says() {
+fn r12_nobody_waits_longer_than_the_configuration_says() {
     for_seeds(4, |seed| {
         const RATE: u32 = 6_000;
         let mut options = WorldOptions::new(seed);

@@ -1,11 +1,11 @@
 //! Paths that carry only short datagrams, and paths that change: every path that carries the handshake carries a world.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use throng::net::{Condition, Driver, MemoryDriver, MemoryNetwork, SendError, Transmit};
+use throng::net::{Condition, Driver, MemoryDriver, MemoryNetwork, RateLimit, SendError, Transmit};
 use throng::{
     ChannelKey, Client, ClientEvent, ConnectToken, ObjectId, Placement, Replicate, Schema, Server, ServerEvent,
     Statistics, Time,
@@ -32,11 +32,14 @@ struct Poster {
 }
 
 /// A driver whose interface refuses what is longer than a limit.
-fn narrow(driver: MemoryDriver, limit: Arc<AtomicUsize>) -> Box<dyn Driver> {
+fn narrow(driver: MemoryDriver, limit: Arc<AtomicUsize>, refused_at: Arc<Mutex<Vec<Time>>>) -> Box<dyn Driver> {
     Box::new(Intercepted::new(driver, move |driver: &mut MemoryDriver, now, transmit: &Transmit<'_>| {
         let bytes = transmit.segment_bytes.min(transmit.bytes.len());
         match bytes > limit.load(Ordering::Relaxed) {
-            true => Err(SendError::TooLarge { bytes }),
+            true => {
+                refused_at.lock().expect("nobody panics").push(now);
+                Err(SendError::TooLarge { bytes })
+            }
             false => driver.send(now, transmit),
         }
     }))
@@ -53,6 +56,12 @@ struct Talk {
     beacons: Vec<ObjectId>,
     /// Longest datagram that the interfaces of both take.
     interface: Arc<AtomicUsize>,
+    /// When the interfaces refused something.
+    refused_at: Arc<Mutex<Vec<Time>>>,
+    /// Whether the server's socket is drained between ticks.
+    drains: bool,
+    /// Messages for the client that wait, about.
+    backlog_bytes: usize,
     /// Chats that were sent, and those that came: to the client, to the server.
     sent: [u32; 2],
     received: [Vec<u32>; 2],
@@ -69,10 +78,15 @@ fn condition(mtu: Option<u16>) -> Condition {
 
 impl Talk {
     fn new(mtu: Option<u16>, hz: u32) -> Talk {
+        Talk::with_threads(mtu, hz, 1)
+    }
+
+    fn with_threads(mtu: Option<u16>, hz: u32, threads: usize) -> Talk {
         let network = MemoryNetwork::new(condition(mtu), 5).expect("a good condition");
         let mut options = WorldOptions::new(1);
         let tick = SECOND / hz;
         options.server.tick_interval = tick;
+        options.server.threads = threads;
         let schema = Schema::builder().kind::<Beacon>().kind::<Chat>().kind::<Steering>().kind::<Poster>().build();
         let schema = Arc::new(schema.expect("good kinds"));
         let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 40_000).into(), ([10, 1, 0, 1], 50_000).into()];
@@ -88,7 +102,9 @@ impl Talk {
         let mut rng = fastrand::Rng::with_seed(3);
         let token = ConnectToken::generate(&token, &options.server.private_key, &mut |bytes| rng.fill(bytes));
         let interface = Arc::new(AtomicUsize::new(usize::MAX));
-        let driver = |at| narrow(network.endpoint(at).expect("a free address"), Arc::clone(&interface));
+        let refused_at = Arc::new(Mutex::new(Vec::new()));
+        let driver =
+            |at| narrow(network.endpoint(at).expect("a free address"), Arc::clone(&interface), Arc::clone(&refused_at));
         let now = Time::from_secs(1);
         let mut server = Server::new(driver(addresses[0]), Arc::clone(&schema), options.server).expect("good options");
         let client = Client::new(driver(addresses[1]), token.expect("good token options"), schema, options.client, now)
@@ -105,6 +121,9 @@ impl Talk {
             tick,
             beacons,
             interface,
+            refused_at,
+            drains: false,
+            backlog_bytes: 1_000,
             sent: [0; 2],
             received: [Vec::new(), Vec::new()],
             came_at: [now; 2],
@@ -114,7 +133,12 @@ impl Talk {
     }
 
     fn step(&mut self) {
-        self.now = self.now.after(self.tick);
+        let next = self.now.after(self.tick);
+        while self.drains && self.now.after(SECOND / 500) < next {
+            self.now = self.now.after(SECOND / 500);
+            self.server.drain_socket(self.now).expect("in memory");
+        }
+        self.now = next;
         self.server.receive(self.now).expect("in memory");
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -151,7 +175,7 @@ impl Talk {
             // Lengths of all kinds, so that packets are filled.
             Chat { number: *number - 1, text: "x".repeat(chat_bytes(*number - 1)) }
         };
-        if self.server.link_statistics(connection).expect("connected").pending_message_bytes < 1_000 {
+        while self.server.link_statistics(connection).expect("connected").pending_message_bytes < self.backlog_bytes {
             self.server.send(connection, LANE, &chat(&mut self.sent[0])).expect("room");
         }
         if self.client.link_statistics().expect("connected").pending_message_bytes < 4_000 {
@@ -360,4 +384,30 @@ fn what_the_interface_refuses_is_sent_shorter_at_once() {
     let errors = talk.server.limits_reached().find(|(name, _)| *name == "send_errors");
     assert_eq!(errors, Some(("send_errors", 0)), "a refused length is no error");
     talk.come_to_rest();
+}
+
+#[test]
+fn what_the_interface_refuses_of_packets_that_waited_is_sent_shorter_too() {
+    for threads in [1, 3] {
+        let mut talk = Talk::with_threads(None, 10, threads);
+        (talk.drains, talk.backlog_bytes) = (true, 20_000);
+        let rate = Some(RateLimit { bytes_per_s: 40_000, queue_bytes: 8_000 });
+        talk.network.set_condition(Condition { rate, ..condition(None) }).expect("a good condition");
+        talk.run(10 * SECOND);
+        // The packets of the last tick wait. Those of the next are shorter already.
+        talk.interface.store(1_090, Ordering::Relaxed);
+        let ticks: Vec<Time> = (0..2)
+            .map(|_| {
+                talk.step();
+                talk.now
+            })
+            .collect();
+        let refused_at = std::mem::take(&mut *talk.refused_at.lock().expect("nobody panics"));
+        assert!(refused_at.iter().any(|at| !ticks.contains(at)), "{threads} threads: nothing waited: {refused_at:?}");
+        talk.run(5 * SECOND);
+        assert!(best(1_118).contains(&talk.datagram_bytes()[0]), "{threads} threads: {:?}", talk.datagram_bytes());
+        let errors = talk.server.limits_reached().find(|(name, _)| *name == "send_errors");
+        assert_eq!(errors, Some(("send_errors", 0)), "{threads} threads: a refused length is no error");
+        talk.come_to_rest();
+    }
 }

@@ -111,7 +111,7 @@ fn assert_unmoved(without: &Scene, with: &Scene) {
 }
 
 #[test]
-fn a_late_joiner_loads_a_crowd_of_ten_thousand_and_nobody_else_notices() {
+fn r14_a_late_joiner_loads_a_crowd_of_ten_thousand_and_nobody_else_notices() {
     const TICKS: usize = 200;
     let mut without = Scene::new(10_000);
     without.play(TICKS);
@@ -127,7 +127,7 @@ fn a_late_joiner_loads_a_crowd_of_ten_thousand_and_nobody_else_notices() {
 }
 
 #[test]
-fn a_client_on_eight_kilobits_and_one_that_stops_reading_harm_nobody() {
+fn r28_a_client_on_eight_kilobits_and_one_that_stops_reading_harm_nobody() {
     const TICKS: usize = 400;
     let mut without = Scene::new(400);
     without.play(TICKS);

@@ -27,7 +27,7 @@ fn datagrams(seed: u64, threads: usize) -> Vec<Wire> {
 }
 
 #[test]
-fn one_and_many_threads_send_the_same_bytes_in_the_same_order() {
+fn r21_one_and_many_threads_send_the_same_bytes_in_the_same_order() {
     for_seeds(4, |seed| {
         let one = datagrams(seed, 1);
         assert!(one.len() > 1_000, "{} datagrams", one.len());

@@ -260,7 +260,7 @@ impl Server for Host {
         self.server.tick(time(tick));
         stopwatch.stop();
         std::mem::swap(outgoing, &mut lock(&self.ports).outgoing);
-        stopwatch.note_sealing(self.server.last_tick().ns(Subsystem::Seal));
+        stopwatch.note_sealing(self.server.last_tick().ns(Subsystem::SEAL));
     }
 
     fn is_ready(&self) -> bool {

@@ -200,7 +200,7 @@ impl LinkClient {
     /// The connection has ended, or the gateway sent something that cannot be read.
     pub fn poll(&mut self, deadline: Instant) -> Result<Option<Message>, LinkClientError> {
         loop {
-            if let Some(message) = self.end.poll_message() {
+            if let Some(message) = self.end.poll_message()? {
                 return Ok(Some(message));
             }
             if self.end.has_ended() {

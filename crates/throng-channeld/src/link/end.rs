@@ -16,8 +16,11 @@ use crate::packet::{self, Header, Message, Messages, entry_len, put_message};
 
 /// Movement that may wait to be sent; more displaces the oldest.
 const WAITING_MAX: usize = 64;
-/// Messages that may wait to be polled; beyond that, datagrams are not accepted, and are sent again.
-const RECEIVED_MAX: usize = 16_384;
+/// Messages that may wait to be polled, and bytes of their bodies. With so many, further messages stay in the session, which
+/// asks the gateway for no more; movement is refused before it is acknowledged, because the gateway sends only what has
+/// changed since the movement that has arrived.
+const RECEIVED_MAX: usize = 4_096;
+const RECEIVED_MAX_BYTES: usize = 4 << 20;
 
 /// Why an end of the link cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +72,7 @@ pub struct MovementCounters {
     pub stale: u64,
     /// Messages that were displaced by newer ones before they were sent.
     pub displaced: u64,
-    /// Datagrams that were not taken in because too much waited to be polled.
+    /// Datagrams whose messages and movement were not taken in because too much waited to be polled: they come again.
     pub refused: u64,
 }
 
@@ -83,6 +86,8 @@ pub struct LinkEnd {
     probe: PathProbe,
     fresh: Freshness,
     received: VecDeque<Message>,
+    /// Of their bodies.
+    received_bytes: usize,
     movement: VecDeque<Vec<u8>>,
     /// Buffers for further movement.
     spare: Vec<Vec<u8>>,
@@ -101,13 +106,16 @@ impl LinkEnd {
     /// # Errors
     /// None with the options as they are.
     pub fn new(connected: Connected, takes_movement: bool, now: Time) -> Result<LinkEnd, LinkError> {
+        let mut session = Session::new(Arc::new(session_options()), now)?;
+        session.follow_handshake(connected.round_trip, connected.timeout);
         Ok(LinkEnd {
-            session: Session::new(Arc::new(session_options()), now)?,
+            session,
             sealer: connected.sealer,
             opener: connected.opener,
             probe: connected.probe,
             fresh: Freshness::default(),
             received: VecDeque::new(),
+            received_bytes: 0,
             movement: VecDeque::new(),
             spare: Vec::new(),
             takes_movement,
@@ -154,14 +162,30 @@ impl LinkEnd {
         }
     }
 
-    /// The next message, from either way.
-    pub fn poll_message(&mut self) -> Option<Message> {
-        self.received.pop_front()
+    /// The next message, from either way. A program that does not poll stays connected: the gateway keeps messages back
+    /// until they are polled.
+    ///
+    /// # Errors
+    /// The gateway broke the protocol in a message that had to wait.
+    pub fn poll_message(&mut self) -> Result<Option<Message>, LinkError> {
+        self.take_messages()?;
+        let message = self.received.pop_front();
+        self.received_bytes -= message.as_ref().map_or(0, |message| message.body.len());
+        Ok(message)
+    }
+
+    fn is_full(&self) -> bool {
+        self.received.len() >= RECEIVED_MAX || self.received_bytes >= RECEIVED_MAX_BYTES
+    }
+
+    fn receive(&mut self, message: Message) {
+        self.received_bytes += message.body.len();
+        self.received.push_back(message);
     }
 
     /// Counters of movement so far.
     pub fn counters(&self) -> MovementCounters {
-        self.counters
+        MovementCounters { refused: self.session.statistics().counters.packets_refused, ..self.counters }
     }
 
     /// The session below, to look at.
@@ -196,10 +220,6 @@ impl LinkEnd {
     /// # Errors
     /// The gateway broke the protocol.
     pub fn handle(&mut self, now: Time, datagram: &mut [u8]) -> Result<(), LinkError> {
-        if self.received.len() >= RECEIVED_MAX {
-            self.counters.refused += 1;
-            return Ok(());
-        }
         let Ok(opened) = self.opener.open(datagram) else { return Ok(()) };
         match opened.kind {
             PacketKind::Payload => {
@@ -215,29 +235,39 @@ impl LinkEnd {
     }
 
     fn handle_payload(&mut self, now: Time, sequence: u64, payload: &[u8]) -> Result<(), LinkError> {
+        self.take_messages()?;
+        let is_full = self.is_full();
+        self.session.refuse_rest(is_full);
         let rest = match self.session.handle_packet(now, sequence, payload) {
             Ok(packet) => packet.map(|packet| packet.rest),
             Err(error) => return Err(error.into()),
         };
-        // Earlier messages come first.
-        self.take_messages()?;
         if let Some(movement) = rest.and_then(|rest| Section::read(rest).movement) {
+            // Earlier messages come first. What is left of them is what this packet brought.
+            while self.take_next_packet()? {}
             self.take_movement(sequence, movement.after, movement.entries)?;
         }
+        self.take_messages()?;
         self.take_verdicts(now);
         Ok(())
     }
 
+    /// Takes messages out of the session, as far as there is room.
     fn take_messages(&mut self) -> Result<(), LinkError> {
-        while let Some((_, packet)) = self.session.poll_message() {
-            self.fresh.next_packet();
-            for message in Messages::new(Bytes::from(packet)) {
-                let message = message?;
-                self.fresh.note(&message);
-                self.received.push_back(message);
-            }
-        }
+        while !self.is_full() && self.take_next_packet()? {}
         Ok(())
+    }
+
+    /// Takes the messages of a packet of the protocol out of the session. False if there is none.
+    fn take_next_packet(&mut self) -> Result<bool, LinkError> {
+        let Some((_, packet)) = self.session.poll_message() else { return Ok(false) };
+        self.fresh.next_packet();
+        for message in Messages::new(Bytes::from(packet)) {
+            let message = message?;
+            self.fresh.note(&message);
+            self.receive(message);
+        }
+        Ok(true)
     }
 
     fn take_movement(&mut self, sequence: u64, after: u32, entries: &[u8]) -> Result<(), LinkError> {
@@ -246,7 +276,7 @@ impl LinkEnd {
             match self.fresh.take(sequence, after, &message) {
                 true => {
                     self.counters.taken += 1;
-                    self.received.push_back(message);
+                    self.receive(message);
                 }
                 false => self.counters.stale += 1,
             }

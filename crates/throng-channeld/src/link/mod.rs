@@ -33,8 +33,9 @@ pub const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 const RATE_BYTES_PER_S: u32 = 2_000_000;
 /// The initial rate of both ends, in bytes per second, before the path's capacity is known.
 const INITIAL_BYTES_PER_S: u32 = 128_000;
-/// Clients look at their sockets once in a frame, and do not know when packets came; that is no queue in the network.
-const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(100);
+/// Clients look at their sockets once in a frame, and do not know when packets came: a frame at 30 Hz is no queue in the
+/// network. More than this is. The gateway knows when packets came.
+const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(40);
 
 /// The settings of both ends of the link's sessions: one lane, reliable and ordered.
 pub fn session_options() -> SessionOptions {

@@ -4,9 +4,9 @@ pub(crate) mod player;
 pub(crate) mod world;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl GatewayProcess {
         let folder = tempfile::tempdir().expect("a folder for the settings");
         let spatial = folder.path().join("spatial.json");
         std::fs::write(&spatial, world::SPATIAL).expect("the folder is ours");
-        let [servers, clients] = free_addresses();
+        let [servers, clients] = own_addresses();
         let mut arguments: Vec<String> = [
             "gateway",
             "-dev",
@@ -85,9 +85,14 @@ fn run(arguments: &[String]) -> Child {
     command.spawn().expect("the program starts")
 }
 
-fn free_addresses() -> [SocketAddr; 2] {
-    let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    listeners.map(|listener| listener.local_addr().expect("it listens"))
+/// Addresses that nobody else takes between two lives of a gateway: on a host of the machine's own network that no other
+/// process has, because it is made of this one's number.
+fn own_addresses() -> [SocketAddr; 2] {
+    static GATEWAYS: AtomicU16 = AtomicU16::new(0);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 128 | high, middle, low);
+    let port = 20_000 + 2 * GATEWAYS.fetch_add(1, Ordering::Relaxed);
+    [port, port + 1].map(|port| (host, port).into())
 }
 
 /// A connection that has logged in, after as many attempts as needed; `None` if `stop` is set first.

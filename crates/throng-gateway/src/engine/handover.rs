@@ -51,6 +51,9 @@ const NOTICE_ENTITY_OVERHEAD_BYTES: usize = 24;
 /// Subscriptions, ends of them and notices of handovers that cost a client as much as an ordinary request.
 const ACTIONS_PER_REQUEST: u64 = 32;
 
+/// Handovers whose actions have no room in this second.
+const TOO_MANY_ACTIONS: Refusal = Refusal::Limit("handover_actions_per_s");
+
 /// How many handovers there were in the present second, and who has to wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -127,6 +130,10 @@ impl Engine {
         }
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
         match handovers.plan(self, source, destination, &movers) {
+            Ok(plan) if !self.may_act(plan.actions().len()) => {
+                self.count(TOO_MANY_ACTIONS);
+                self.postpone(entity, context);
+            }
             Ok(plan) => {
                 self.counters.handovers += plan.moved().len() as u64;
                 self.note_moves(plan.moved(), plan.actions().len());
@@ -161,9 +168,23 @@ impl Engine {
             return Err(Refusal::Limit("handovers_per_s"));
         }
         match moves(world.pace.second, world.pace.actions) >= limits.max_handover_actions_per_s {
-            true => Err(Refusal::Limit("handover_actions_per_s")),
+            true => Err(TOO_MANY_ACTIONS),
             false => Ok(()),
         }
+    }
+
+    /// Whether the actions of a handover have room in this second. If not, there is no room for others either: it is the
+    /// first of the next one. A handover of more than a second's worth has a second for itself.
+    fn may_act(&mut self, actions: usize) -> bool {
+        let (most, second) = (self.settings.limits.max_handover_actions_per_s, self.second());
+        let Some(pace) = self.world.as_mut().map(|world| &mut world.pace).filter(|pace| pace.second == second) else {
+            return true;
+        };
+        let may = pace.actions == 0 || u64::from(pace.actions) + actions as u64 <= u64::from(most);
+        if !may {
+            pace.actions = most;
+        }
+        may
     }
 
     fn note_moves(&mut self, moved: &[u32], actions: usize) {

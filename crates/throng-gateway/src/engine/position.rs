@@ -18,7 +18,11 @@ use crate::state::{DataState, VectorPath, message_name};
 
 /// The position's place for each type of entities. Hashed with the standard library's keyed hash: peers name types.
 #[derive(Debug, Default)]
-pub(super) struct Positions(HashMap<String, Known>);
+pub(super) struct Positions {
+    types: HashMap<String, Known>,
+    /// The log has said that there are too many types.
+    is_warned_of_many: bool,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -40,7 +44,7 @@ enum Layout {
     Nowhere,
 }
 
-/// Types that are remembered. Entities beyond the world have no position.
+/// Types that are remembered. Entities of others do not change cells.
 const TYPES_MAX: usize = 1_024;
 
 /// The type of Unity's entities.
@@ -52,6 +56,9 @@ const TRANSFORM_POSITION: &str = "2";
 /// Entities of a type whose position is not known.
 const NO_POSITION: Refusal = Refusal::Spatial("position_unknown");
 
+/// Updates of entities whose types are not remembered.
+const TOO_MANY_TYPES: Refusal = Refusal::Limit("position_types");
+
 impl Engine {
     /// The state of a channel has got its type: from now on it is known where it says where it is.
     pub(super) fn learn_position(&mut self, channel: ChannelIndex) {
@@ -60,16 +67,16 @@ impl Engine {
         }
         let Some(data) = self.hub.state(channel).data() else { return };
         let name = message_name(data.type_url());
-        if self.positions.0.contains_key(name) || self.positions.0.len() >= TYPES_MAX {
+        if self.positions.types.contains_key(name) || self.positions.types.len() >= TYPES_MAX {
             return;
         }
         let layout = layout_of(data, self.channel(channel).settings.position.as_ref());
-        self.positions.0.insert(name.to_owned(), Known { layout, is_warned_of: false });
+        self.positions.types.insert(name.to_owned(), Known { layout, is_warned_of: false });
     }
 
     /// Settings have changed.
     pub(super) fn learn_positions_anew(&mut self) {
-        self.positions.0.clear();
+        self.positions = Positions::default();
         let channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
         for channel in channels {
             self.learn_position(channel);
@@ -79,7 +86,7 @@ impl Engine {
     /// Where an entity says that it is.
     pub(super) fn position_of(&self, channel: ChannelIndex) -> Option<Position> {
         let data = self.hub.state(channel).data()?;
-        match &self.positions.0.get(message_name(data.type_url()))?.layout {
+        match &self.positions.types.get(message_name(data.type_url()))?.layout {
             Layout::Path(path, is_z_up) => data.vector(path).map(|vector| upright(vector, *is_z_up)),
             Layout::Unreal => data.unreal_location().map(|vector| upright(vector, true)),
             Layout::UnrealIfSpawned if self.is_spawned(channel) => {
@@ -94,12 +101,22 @@ impl Engine {
     }
 
     /// An entity has changed and does not say where it is. If the position's place in its type is unknown, the log says
-    /// that once for each type.
+    /// that once for each type, and once if there are too many types.
     pub(super) fn miss_position(&mut self, channel: ChannelIndex) {
         let is_spawned = self.is_spawned(channel);
         let Some(data) = self.hub.state(channel).data() else { return };
         let name = message_name(data.type_url());
-        let Some(known) = self.positions.0.get_mut(name) else { return };
+        let Some(known) = self.positions.types.get_mut(name) else {
+            if !std::mem::replace(&mut self.positions.is_warned_of_many, true) {
+                warn!(
+                    data = name,
+                    "there are entities of more than {TYPES_MAX} types: those of this type, and of further ones, do not \
+                     change cells"
+                );
+            }
+            self.count(TOO_MANY_TYPES);
+            return;
+        };
         let is_unknown = match known.layout {
             Layout::Nowhere => true,
             Layout::UnrealIfSpawned => !is_spawned,

@@ -4,9 +4,10 @@
 //! side, gets its connection id, its channels and its subscriptions back. Until then its channels have no owner, and
 //! nobody else can take them; but an entity that moves to the cell of a present server gets that owner.
 //!
-//! As long as a connection lives, it keeps its belongings: another login under the same name becomes another
-//! connection, with a new id and nothing to take over. If several were lost under one name, only the last one can come
-//! back, once. The authentication provider decides who may use a name.
+//! A login under the name of a live connection ends that connection first, as if it were lost, and then takes over what
+//! it had. The name has to be proven for that: a client's by the authentication provider, a server's by `-scr`. Without
+//! proof the former connection keeps its belongings, and the other login becomes another connection, with a new id and
+//! nothing to take over. If several were lost under one name, only the last one can come back, once.
 
 use std::time::Duration;
 

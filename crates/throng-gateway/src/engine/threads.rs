@@ -96,30 +96,39 @@ const RUN_BYTES: usize = 8 * ITEM_BYTES;
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    /// Threads that took part in this many jobs of this many bytes together. Each waits a moment, so that others come
-    /// in.
-    fn threads_used(items: usize, bytes: usize) -> usize {
-        let seen = Mutex::new(HashSet::new());
+    /// Until when jobs wait for others. On a busy machine a thread that was started may come in late.
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    /// Whether this many threads take part in this many jobs of this many bytes together. Jobs wait for all of them, and
+    /// each waits a moment, so that one too many comes in as well.
+    fn takes(threads: usize, items: usize, bytes: usize) -> bool {
+        let (seen, deadline) = (Mutex::new(HashSet::new()), soon());
         let mut items = vec![(); items];
         Threads::new(2).given(bytes).for_each(&mut items, |()| {
-            thread::sleep(Duration::from_millis(2));
             seen.lock().expect("no job panics").insert(thread::current().id());
+            thread::sleep(Duration::from_micros(500));
+            while seen.lock().expect("no job panics").len() < threads && Instant::now() < deadline {
+                thread::sleep(Duration::from_micros(500));
+            }
         });
-        seen.into_inner().expect("no job panics").len()
+        seen.into_inner().expect("no job panics").len() == threads
     }
 
     #[test]
     fn work_is_shared_out_by_its_bytes_not_by_the_number_of_things() {
-        assert_eq!(threads_used(200, 0), 1, "200 small ones");
-        assert_eq!(threads_used(200, 200_000), 1, "of a kilobyte each");
-        assert_eq!(threads_used(20, 20 << 20), 2, "20 of a megabyte each");
-        assert_eq!(threads_used(255, 255 * 60_000), 2, "255 subscribers who get 60 KB each");
-        assert_eq!(threads_used(1_000, 0), 2, "1,000 small ones");
-        assert_eq!(threads_used(1, 64 << 20), 1, "one cannot be shared out");
+        assert!(takes(1, 200, 0), "200 small ones");
+        assert!(takes(1, 200, 200_000), "of a kilobyte each");
+        assert!(takes(2, 20, 20 << 20), "20 of a megabyte each");
+        assert!(takes(2, 255, 255 * 60_000), "255 subscribers who get 60 KB each");
+        assert!(takes(2, 1_000, 0), "1,000 small ones");
+        assert!(takes(1, 1, 64 << 20), "one cannot be shared out");
     }
 
     #[test]
@@ -142,12 +151,17 @@ mod tests {
     #[test]
     fn a_panic_keeps_its_reason_whoever_it_happens_to() {
         let here = thread::current().id();
+        let (has_come, deadline) = (AtomicBool::new(false), soon());
         let mut items = [(); 64];
         let plan = Plan { helpers: 1, run: NonZero::<usize>::MIN };
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             share_out(&mut items, plan, |()| {
-                assert!(thread::current().id() == here, "out of eggs");
-                thread::sleep(Duration::from_millis(1));
+                let is_helper = thread::current().id() != here;
+                has_come.fetch_or(is_helper, Ordering::Relaxed);
+                assert!(!is_helper, "out of eggs");
+                while !has_come.load(Ordering::Relaxed) && Instant::now() < deadline {
+                    thread::sleep(Duration::from_micros(500));
+                }
             });
         }));
         let cause = failed.expect_err("the helper has failed");

@@ -1,7 +1,9 @@
 //! Counters of the shell: work and refusals.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use throng_link::netcode::NetcodeCounters;
 
 use super::memory::Memory;
 use crate::Histogram;
@@ -175,6 +177,7 @@ pub struct SideCounters {
     /// Strangers over KCP that were asked to show that their address is their own, once for each time they knocked.
     pub challenged: AtomicU64,
     refused: [AtomicU64; Reason::ALL.len()],
+    link: Mutex<NetcodeCounters>,
 }
 
 impl SideCounters {
@@ -185,6 +188,16 @@ impl SideCounters {
 
     pub(crate) fn refuse(&self, reason: Reason) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The outcomes of the datagrams that came over Throng's link, below the sessions.
+    pub fn link(&self) -> NetcodeCounters {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds to them.
+    pub(crate) fn note_link(&self, outcomes: &NetcodeCounters) {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).merge(outcomes);
     }
 
     /// Notes frames that have gone out, `bytes` long together.

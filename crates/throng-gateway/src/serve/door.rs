@@ -27,20 +27,40 @@ use crate::engine::port::{EndCause, Key, Side};
 
 /// The shell's only clock: microseconds since it was started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct Clock {
+    began: Instant,
+    /// Microseconds, of which some pass with each look: for tests.
+    #[cfg(test)]
+    virtual_time: Option<(&'static std::sync::atomic::AtomicU64, u64)>,
+}
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock(Instant::now())
+        Clock {
+            began: Instant::now(),
+            #[cfg(test)]
+            virtual_time: None,
+        }
+    }
+
+    /// A clock that goes on by `step_us` whenever somebody looks at it.
+    #[cfg(test)]
+    pub(crate) fn stepping(step_us: u64) -> Clock {
+        let micros = Box::leak(Box::new(std::sync::atomic::AtomicU64::new(0)));
+        Clock { began: Instant::now(), virtual_time: Some((micros, step_us)) }
     }
 
     pub(crate) fn now(self) -> Time {
-        Time(self.0.elapsed().as_micros() as u64)
+        #[cfg(test)]
+        if let Some((micros, step_us)) = self.virtual_time {
+            return Time(micros.fetch_add(step_us, Ordering::Relaxed) + step_us);
+        }
+        Time(self.began.elapsed().as_micros() as u64)
     }
 
     /// The same moment as the system has it.
     pub(crate) fn instant(self, time: Time) -> Instant {
-        self.0 + Duration::from_micros(time.0)
+        self.began + Duration::from_micros(time.0)
     }
 }
 
@@ -243,15 +263,32 @@ impl Door {
     }
 
     /// Lets a peer through, unless there are too many or it misbehaved.
-    pub(crate) fn enter(self: &Arc<Door>, address: SocketAddr) -> Option<Pass> {
+    pub(crate) fn enter(self: &Arc<Door>, address: SocketAddr) -> Result<Pass, Reason> {
         let mut pass = self.enter_unnamed(address)?;
-        pass.claim(address).then_some(pass)
+        pass.claim(address)?;
+        Ok(pass)
+    }
+
+    /// The same for a peer that tries again when clients come too fast.
+    pub(crate) fn admit(self: &Arc<Door>, address: SocketAddr) -> Result<Pass, Reason> {
+        let (now, per_s) = (self.now(), self.limits().all_arrivals_per_s);
+        if self.side == Side::Server {
+            return self.enter(address);
+        }
+        // A peer that is refused for another reason takes no turn of all addresses, however often it tries.
+        if !self.shared.arrivals.has_turn(now, per_s) {
+            self.refuse(&Party::of(self.side, address), Reason::Busy);
+            return Err(Reason::Busy);
+        }
+        let pass = self.enter(address)?;
+        self.shared.arrivals.take(now, per_s, Duration::MAX);
+        Ok(pass)
     }
 
     /// The same for a proxy, which will say for whom it speaks.
-    pub(crate) fn enter_unnamed(self: &Arc<Door>, address: SocketAddr) -> Option<Pass> {
+    pub(crate) fn enter_unnamed(self: &Arc<Door>, address: SocketAddr) -> Result<Pass, Reason> {
         // There is none any more once the gateway waits for the last to leave.
-        let alive = self.shared.alive.upgrade()?;
+        let alive = self.shared.alive.upgrade().ok_or(Reason::NoRoom)?;
         let waits_for_master = self.side == Side::Client && self.shared.waits_for_master.load(Ordering::Relaxed);
         let entered = match self.memory().has_room(self.side) {
             _ if waits_for_master => Err(Reason::NoMaster),
@@ -262,11 +299,11 @@ impl Door {
             Ok(()) => {
                 let holding = Holding::new(self.memory(), Part::Connections, self.connection_bytes);
                 let door = Arc::clone(self);
-                Some(Pass { door, address, claim: None, is_accepted: false, _holding: holding, _alive: alive })
+                Ok(Pass { door, address, claim: None, is_accepted: false, _holding: holding, _alive: alive })
             }
             Err(reason) => {
                 self.refuse(&Party::of(self.side, address), reason);
-                None
+                Err(reason)
             }
         }
     }
@@ -280,16 +317,6 @@ impl Door {
                 self.shared.arrivals.take(self.now(), per_s, Duration::MAX).unwrap_or_default()
             }
         }
-    }
-
-    /// The same for a peer that tries again after a refusal: false, and the attempt is not counted.
-    pub(crate) fn may_arrive(&self, address: SocketAddr) -> bool {
-        let per_s = self.limits().all_arrivals_per_s;
-        let may = self.side == Side::Server || self.shared.arrivals.take(self.now(), per_s, Duration::ZERO).is_some();
-        if !may {
-            self.refuse(&Party::of(self.side, address), Reason::Busy);
-        }
-        may
     }
 
     /// How long an encrypted handshake has to wait for its turn. `None`: longer than it may take.
@@ -355,18 +382,18 @@ pub(crate) struct Pass {
 
 impl Pass {
     /// Takes a place of an address, which may be banned or have none left. A proxy that speaks for itself needs none.
-    pub(crate) fn claim(&mut self, address: SocketAddr) -> bool {
+    pub(crate) fn claim(&mut self, address: SocketAddr) -> Result<(), Reason> {
         self.address = address;
         let claimed = self.door.gate().claim(self.door.now(), address.ip());
         match claimed {
             Ok(claim) => {
                 self.claim = claim;
                 self.accept();
-                true
+                Ok(())
             }
             Err(reason) => {
                 self.refuse(reason);
-                false
+                Err(reason)
             }
         }
     }

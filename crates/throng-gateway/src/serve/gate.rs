@@ -322,6 +322,39 @@ mod tests {
     }
 
     #[test]
+    fn what_strangers_do_while_somebody_is_inside_is_not_remembered() {
+        let mut gate = gate(|limits| (limits.strikes, limits.arrivals_per_s) = (3, 0));
+        let now = Time::from_secs(1_000);
+        let member = come(&mut gate, now, address(1)).expect("there is room").expect("it counts");
+        member.members.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..100 {
+            assert_eq!(misbehave(&mut gate, now, address(1)), Ok(()));
+        }
+        member.members.fetch_sub(1, Ordering::Relaxed);
+        gate.leave(Some(&member));
+        assert_eq!(gate.ban_count(now), 0);
+        // All its strikes are left: three more are a ban, and not before.
+        for _ in 0..3 {
+            assert_eq!(misbehave(&mut gate, now, address(1)), Ok(()));
+        }
+        assert_eq!(come(&mut gate, now, address(1)).err(), Some(Reason::Banned));
+    }
+
+    #[test]
+    fn a_ban_does_not_hold_while_somebody_from_there_is_inside() {
+        let mut gate = gate(|limits| (limits.strikes, limits.arrivals_per_s) = (3, 0));
+        let now = Time::from_secs(1_000);
+        // It has not logged in yet when the others bring the ban about.
+        let slow = come(&mut gate, now, address(1)).expect("there is room").expect("it counts");
+        for _ in 0..3 {
+            assert_eq!(misbehave(&mut gate, now, address(1)), Ok(()));
+        }
+        assert_eq!(come(&mut gate, now, address(1)).err(), Some(Reason::Banned));
+        slow.members.fetch_add(1, Ordering::Relaxed);
+        come(&mut gate, now, address(1)).expect("its friend may come");
+    }
+
+    #[test]
     fn connections_that_come_too_fast_have_to_wait() {
         let mut gate = gate(|limits| (limits.arrivals_per_s, limits.connections_per_address) = (2, 0));
         let come_and_go = |gate: &mut Gate, now| {

@@ -1,13 +1,10 @@
 //! Counts the bytes of unfinished messages where a library keeps them.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
+use super::counted::Count;
 use super::memory::{Holding, Memory, Part};
 use crate::engine::port::Side;
 
@@ -43,7 +40,7 @@ impl Inflow {
     }
 
     /// No client begins a long message while there is no memory for it.
-    fn add(&self, bytes: usize) -> io::Result<()> {
+    fn take_bytes(&self, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
@@ -64,37 +61,9 @@ impl Inflow {
     }
 }
 
-/// A connection whose bytes are counted as they come.
-pub(crate) struct Counted<S> {
-    pub(crate) stream: S,
-    pub(crate) inflow: Arc<Inflow>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        match Pin::new(&mut self.stream).poll_read(context, buffer) {
-            Poll::Ready(Ok(())) => Poll::Ready(self.inflow.add(buffer.filled().len() - before)),
-            other => other,
-        }
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+impl Count for Arc<Inflow> {
+    fn add(&mut self, bytes: usize) -> io::Result<()> {
+        self.take_bytes(bytes)
     }
 }
 
@@ -107,17 +76,17 @@ mod tests {
         let memory = Arc::new(Memory::new(100_000));
         let inflow = Inflow::new(Side::Client, &memory);
         let counted = || memory.part_bytes(Part::Inbound);
-        inflow.add(4_000).expect("there is room");
+        inflow.take_bytes(4_000).expect("there is room");
         assert_eq!(counted(), 0, "so much is part of the connection");
-        inflow.add(6_000).expect("there is room");
+        inflow.take_bytes(6_000).expect("there is room");
         assert_eq!(counted(), 10_000);
         inflow.take_message();
-        inflow.add(500).expect("there is room");
+        inflow.take_bytes(500).expect("there is room");
         inflow.take_message();
         assert_eq!(counted(), 10_000, "the buffer keeps its size");
         memory.set_part(Part::Engine, 95_000);
-        inflow.add(500).expect("a short message needs nothing more");
-        assert_eq!(inflow.add(9_000).expect_err("there is no room").kind(), io::ErrorKind::OutOfMemory);
+        inflow.take_bytes(500).expect("a short message needs nothing more");
+        assert_eq!(inflow.take_bytes(9_000).expect_err("there is no room").kind(), io::ErrorKind::OutOfMemory);
         drop(inflow);
         assert_eq!(counted(), 0);
     }

@@ -16,6 +16,7 @@
 
 mod admin;
 mod configure;
+mod counted;
 mod counters;
 mod direct;
 mod door;

@@ -1,6 +1,6 @@
 //! How fast one connection may send: a bucket that drains with time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use throng_wire::Time;
@@ -74,11 +74,20 @@ impl Throttle {
         Throttle(Mutex::new(Rate::new(0, 0, Time(0))))
     }
 
+    /// Whether one would not have to wait for its turn.
+    pub(crate) fn has_turn(&self, now: Time, per_s: u32) -> bool {
+        let mut rate = self.at(now, per_s);
+        let before = *rate;
+        rate.take(now, 1);
+        let has_turn = rate.wait(now).is_none();
+        *rate = before;
+        has_turn
+    }
+
     /// Takes one at `per_s`, 0 for any number, a tenth of which may come at once. How long it has to wait for its turn;
     /// `None` if that is longer than `patience`: then nothing was taken.
     pub(crate) fn take(&self, now: Time, per_s: u32, patience: Duration) -> Option<Duration> {
-        let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.set(per_s, per_s / BURST_PARTS, now);
+        let mut rate = self.at(now, per_s);
         let before = *rate;
         rate.take(now, 1);
         let wait = rate.wait(now).unwrap_or_default();
@@ -87,6 +96,12 @@ impl Throttle {
             return None;
         }
         Some(wait)
+    }
+
+    fn at(&self, now: Time, per_s: u32) -> MutexGuard<'_, Rate> {
+        let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.set(per_s, per_s / BURST_PARTS, now);
+        rate
     }
 }
 
@@ -156,7 +171,9 @@ mod tests {
         let taken: Vec<Duration> = waits.iter().flatten().copied().collect();
         assert!((109..=110).contains(&taken.len()), "the burst and a second of the rate: {}", taken.len());
         assert!(taken.is_sorted() && taken[9].is_zero() && !taken[10].is_zero());
+        assert!(!throttle.has_turn(now, 100));
         let later = now.after(Duration::from_secs(2));
+        assert!((0..1_000).all(|_| throttle.has_turn(later, 100)), "to ask takes nothing");
         assert_eq!(throttle.take(later, 100, patience), Some(Duration::ZERO));
         assert!((0..1_000).all(|_| throttle.take(later, 0, patience) == Some(Duration::ZERO)));
     }

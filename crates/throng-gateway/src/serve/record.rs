@@ -99,12 +99,22 @@ impl Recorder {
     /// # Errors
     /// The folder cannot be made, the system has no random numbers, or no thread.
     pub(crate) fn new(options: RecordingOptions, counters: Arc<ShellCounters>) -> io::Result<Arc<Recorder>> {
+        Recorder::with(options, counters, create)
+    }
+
+    /// The same with another way to make files.
+    fn with(
+        options: RecordingOptions,
+        counters: Arc<ShellCounters>,
+        create: impl Fn(&Path) -> io::Result<File> + Send + 'static,
+    ) -> io::Result<Arc<Recorder>> {
         fs::create_dir_all(&options.folder)?;
         let random = getrandom::u64().map_err(io::Error::other)?;
         let name = format!("session_{}_{random:016x}", calendar::stamp(calendar::unix_s()));
         let (jobs, inbox) = channel();
         let open = Arc::<AtomicUsize>::default();
         let files = Files {
+            create: Box::new(create),
             session_bytes: options.session_bytes,
             counters: Arc::clone(&counters),
             open: Arc::clone(&open),
@@ -181,8 +191,12 @@ impl Drop for Recording {
     }
 }
 
+/// Makes a file.
+type Create = dyn Fn(&Path) -> io::Result<File> + Send;
+
 /// The thread's side: the files that are open.
 struct Files {
+    create: Box<Create>,
     session_bytes: u64,
     counters: Arc<ShellCounters>,
     open: Arc<AtomicUsize>,
@@ -213,7 +227,7 @@ impl Files {
     }
 
     fn begin(&mut self, number: usize, path: PathBuf, is_over: Arc<AtomicBool>) {
-        let writer = match create(&path) {
+        let writer = match (self.create)(&path) {
             Ok(file) => {
                 add(&self.counters.recordings, 1);
                 Some(ReplayWriter::new(BufWriter::new(file), self.session_bytes))
@@ -336,6 +350,34 @@ mod tests {
         }
         recorder.finish();
         assert_eq!(counts(&counters), [0, 3, 0]);
+    }
+
+    #[test]
+    fn a_disk_that_takes_its_time_holds_up_no_session() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = RecordingOptions { folder: folder.path().into(), session_bytes: 1 << 20, sessions: 2 };
+        let (release, released) = channel::<()>();
+        let is_late = Arc::new(AtomicBool::new(false));
+        let slow = {
+            let is_late = Arc::clone(&is_late);
+            move |path: &Path| {
+                let waited = released.recv_timeout(std::time::Duration::from_secs(20));
+                is_late.fetch_or(waited.is_err(), Ordering::Relaxed);
+                create(path)
+            }
+        };
+        let recorder = Recorder::with(options, Arc::default(), slow).expect("the folder can be made");
+        let mut recordings = [(); 2].map(|()| recorder.begin(Time(0)).expect("there is room"));
+        for recording in &mut recordings {
+            recording.write(Time(1), &Bytes::from_static(b"\x0A\x02\x20\x64"));
+        }
+        drop(recordings);
+        (0..2).for_each(|_| release.send(()).expect("it waits"));
+        recorder.finish();
+        assert!(!is_late.load(Ordering::Relaxed), "sessions have waited for the disk");
+        let files = fs::read_dir(folder.path()).expect("it is there").flatten();
+        let bytes: Vec<u64> = files.map(|file| file.metadata().expect("a file").len()).collect();
+        assert!(bytes.len() == 2 && bytes.iter().all(|&bytes| bytes > 4), "{bytes:?}");
     }
 
     #[test]

@@ -102,11 +102,11 @@ pub(crate) async fn accept(door: Arc<Door>, listener: TcpListener, above: Above)
 /// The address of a client behind a proxy is not known yet.
 fn let_in(door: &Arc<Door>, address: SocketAddr, proxies: &[IpNet]) -> Option<Pass> {
     if proxies.is_empty() {
-        return door.enter(address);
+        return door.enter(address).ok();
     }
     let ip = address.ip().to_canonical();
     if proxies.iter().any(|network| network.contains(&ip)) {
-        return door.enter_unnamed(address);
+        return door.enter_unnamed(address).ok();
     }
     door.refuse(&Party::of(door.side, address), Reason::UntrustedProxy);
     None
@@ -137,7 +137,7 @@ async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
         }
     };
     match said {
-        Said::Client(Some(client)) => pass.claim(client),
+        Said::Client(Some(client)) => pass.claim(client).is_ok(),
         // A connection that a proxy opens for itself has no share of places to use up, and cannot be banned.
         Said::Client(None) => {
             pass.accept();

@@ -1,13 +1,10 @@
 //! Encryption of TCP and WebSocket doors.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll};
 
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -15,6 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
+use super::counted::{Count, Counted};
 use super::memory::{Holding, Memory, Part};
 use super::options::TlsFiles;
 
@@ -71,9 +69,9 @@ impl Tls {
         &self,
         stream: TcpStream,
         memory: &Arc<Memory>,
-    ) -> io::Result<TlsStream<Swelling<TcpStream>>> {
+    ) -> io::Result<TlsStream<Counted<TcpStream, Swelling>>> {
         let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        let stream = Swelling { stream, holding: Holding::new(memory, Part::Inbound, 0) };
+        let stream = Counted { stream, count: Swelling(Holding::new(memory, Part::Inbound, 0)) };
         TlsAcceptor::from(config).accept(stream).await
     }
 }
@@ -84,50 +82,15 @@ const SWOLLEN_BYTES: usize = 26 << 10;
 /// So much at once fits into what every connection has.
 const FREE_BYTES: usize = 4 << 10;
 
-/// A socket that counts the memory of the library that reads from it.
-pub(crate) struct Swelling<S> {
-    stream: S,
-    holding: Holding,
-}
+/// Counts the memory of the library that reads from a socket.
+pub(crate) struct Swelling(Holding);
 
-impl<S: AsyncRead + Unpin> AsyncRead for Swelling<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() - before >= FREE_BYTES {
-            self.holding.set(SWOLLEN_BYTES);
+impl Count for Swelling {
+    fn add(&mut self, bytes: usize) -> io::Result<()> {
+        if bytes >= FREE_BYTES {
+            self.0.set(SWOLLEN_BYTES);
         }
-        result
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Swelling<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Ok(())
     }
 }
 

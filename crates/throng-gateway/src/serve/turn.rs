@@ -316,7 +316,15 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::super::event::{Events, events};
+    use super::super::memory::Memory;
     use super::*;
+    use crate::auth::{AcceptAll, DeskLimits};
+    use crate::state::Schemas;
 
     #[test]
     fn a_turn_ends_after_so_many_messages_however_few_events_they_came_in() {
@@ -324,6 +332,53 @@ mod tests {
         let mut budget = Budget::new(begin);
         let batches = (1..).find(|_| !budget.spend(64, begin)).expect("it ends");
         assert_eq!(batches * 64, Budget::MESSAGES);
+    }
+
+    /// A turn on a clock that goes on by 20 µs whenever somebody looks at it, and the way to its queue.
+    fn turn_on_virtual_time() -> (Turn, Events, Runtime) {
+        let counters = Arc::new(ShellCounters::new(Memory::new(1 << 30)));
+        let (events, inlet) = events(1 << 20, Arc::clone(&counters.memory));
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let settings = Arc::new(crate::settings::load(["-dev"]).expect("sound arguments"));
+        let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("sound");
+        let turn = Turn {
+            engine: Engine::new(settings, Arc::new(schemas), 7, (Time(0), 0)),
+            inlet,
+            desk: Desk::new(Arc::new(AcceptAll), &DeskLimits::default(), runtime.handle().clone(), |_| {}),
+            clock: Clock::stepping(20),
+            counters,
+            ration: Arc::default(),
+            members: FxHashMap::default(),
+            is_closing: false,
+            waits_for_master: Arc::default(),
+            last_turn: Time(0),
+            heart: Arc::new(Heart::new()),
+            next_shed: Time(0),
+        };
+        (turn, events, runtime)
+    }
+
+    #[test]
+    fn under_a_flood_the_due_work_is_done_every_ten_milliseconds() {
+        const FLOOD: usize = 10_000;
+        let (mut turn, events, _runtime) = turn_on_virtual_time();
+        let nobody = turn.open(Side::Client, ([127, 0, 0, 1], 9).into(), &queue(&turn)).expect("there is room").0;
+        (0..FLOOD).for_each(|_| events.send(Event::Settled { key: nobody }).expect("it lives"));
+        let mut turns = 0;
+        loop {
+            let before = turn.clock.now();
+            turn.turn().expect("it goes on");
+            let took = turn.clock.now().since(before);
+            assert!(took < Duration::from_millis(10), "turn {turns} took {took:?}");
+            turns += 1;
+            let Some(next) = turn.inlet.next() else { break };
+            events.send(next).expect("it lives");
+        }
+        assert!(turns > FLOOD / 500, "{turns} turns");
+    }
+
+    fn queue(turn: &Turn) -> Arc<Queue> {
+        Queue::new(Arc::new(AtomicUsize::new(1 << 20)), None, (&turn.counters.memory, 0))
     }
 
     #[test]

@@ -80,12 +80,17 @@ impl DatagramSocket {
         let _ = self.socket.readable().await;
     }
 
-    /// Gives the datagrams that have come to `sink`, as far as this turn goes. How many there were.
-    pub(crate) fn receive(&self, inbox: &mut Inbox, sink: &mut dyn FnMut(SocketAddr, &mut [u8])) -> usize {
+    /// Gives the datagrams that have come to `sink`, each with the time at which it came, as far as this turn goes. How
+    /// many there were.
+    pub(crate) fn receive(
+        &self,
+        now: Time,
+        inbox: &mut Inbox,
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+    ) -> usize {
         let received = self.socket.try_io(Interest::READABLE, || {
-            let mut sink = |_: Time, from: SocketAddr, datagram: &mut [u8]| sink(from, datagram);
             let limited = inbox.handle.counters().receive_limited;
-            let received = inbox.handle.receive_with(Time(0), &mut inbox.buffers, &mut sink);
+            let received = inbox.handle.receive_with(now, &mut inbox.buffers, sink);
             let is_drained = inbox.handle.counters().receive_limited == limited;
             // Errors concern single datagrams, and are counted; the next call goes on. Datagrams that cannot be answered
             // are not given out: more may wait behind them.
@@ -167,13 +172,28 @@ mod tests {
         assert_eq!(numbers(&to, &mut inbox, 100).await, (0..100).collect::<Vec<u32>>(), "in order");
     }
 
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_says_when_a_datagram_has_come() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any).expect("free"));
+        from.send_to(b"early", to.local_addr().expect("bound"));
+        from.drained().await;
+        to.readable().await;
+        tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+        let (now, mut came) = (Time::from_secs(1), None);
+        to.receive(now, &mut inbox, &mut |arrived, _, _| came = Some(arrived));
+        let waited = now.since(came.expect("it is there"));
+        assert!(waited >= std::time::Duration::from_millis(30), "{waited:?}");
+    }
+
     /// The numbers in the next datagrams.
     async fn numbers(socket: &DatagramSocket, inbox: &mut Inbox, count: usize) -> Vec<u32> {
         let mut numbers = Vec::new();
         while numbers.len() < count {
             socket.readable().await;
             let number = |datagram: &[u8]| u32::from_le_bytes(datagram.try_into().expect("four bytes"));
-            socket.receive(inbox, &mut |_, datagram| numbers.push(number(datagram)));
+            socket.receive(Time(0), inbox, &mut |_, _, datagram| numbers.push(number(datagram)));
         }
         numbers.truncate(count);
         numbers

@@ -17,9 +17,10 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
+use super::counted::Counted;
 use super::counters::Reason;
 use super::door::{End, Opened, Pass};
-use super::inflow::{Counted, Inflow};
+use super::inflow::Inflow;
 use super::intake::Intake;
 use super::options::WebSocketOptions;
 use super::stream::Out;
@@ -36,7 +37,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let inflow = Inflow::new(pass.door.side, pass.door.memory());
-    let stream = Counted { stream, inflow: Arc::clone(&inflow) };
+    let stream = Counted { stream, count: Arc::clone(&inflow) };
     let Some(websocket) = shake_hands(&pass, stream, options).await else { return };
     inflow.take_message();
     let Some(opened) = pass.open().await else { return };

@@ -160,7 +160,7 @@ limits! {
     /// Handovers per second of the gateway. The rest waits for the next update of its entity.
     max_handovers_per_s: u32 = 20_000, 1..=10_000_000;
     /// Subscriptions, unsubscriptions and notices per second for handovers of the gateway. Further handovers wait for
-    /// the next second.
+    /// the next second. A group whose handover takes more than this has a second for itself.
     max_handover_actions_per_s: u32 = 200_000, 100..=100_000_000;
     /// How long a connection may take to log in, in ms; 0: for ever. The time that the provider needs does not count.
     /// channeld's `-cat`.
@@ -218,7 +218,7 @@ limits! {
     /// New client connections per second from one address; 0: any number.
     max_new_connections_per_address_per_s: u32 = 20, 0..=1_048_576;
     /// New client connections per second from all addresses together; 0: any number. Over TCP, further connections wait
-    /// in the kernel's queue; over UDP they have to try again.
+    /// in the kernel's queue; over UDP they try again, as clients of KCP and of Throng's link do by themselves.
     max_new_connections_per_s: u32 = 2_000, 0..=1_048_576;
     /// TLS handshakes of clients begun per second; 0: any number. One costs 0.2 to 1 ms of processor time, on the
     /// threads that also read all other connections. Further handshakes wait for up to half of the 5 s that a handshake

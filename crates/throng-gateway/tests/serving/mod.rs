@@ -5,9 +5,8 @@ pub(crate) mod kcp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
@@ -16,10 +15,11 @@ use throng_channeld::{Broadcast, Dialect, Header, PacketWriter, message_type, pu
 use throng_gateway::auth::{AcceptAll, DeskLimits, Provider};
 use throng_gateway::engine::Engine;
 use throng_gateway::engine::port::Side;
-use throng_gateway::serve::{DoorOptions, Gateway, LinkOptions, Parts, Reason, ServeOptions, Transport};
+use throng_gateway::serve::{DoorOptions, Gateway, LinkOptions, Parts, Reason, ServeError, ServeOptions, Transport};
 use throng_gateway::settings;
 use throng_gateway::state::Schemas;
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions};
+use throng_testkit::{token_now, token_options_now};
 use throng_wire::Time;
 
 /// The messages of the tests through the gateway.
@@ -38,20 +38,12 @@ pub(crate) fn token(address: SocketAddr, client_id: u64) -> ConnectToken {
 
 /// The same with another key.
 pub(crate) fn token_with(key: [u8; 32], address: SocketAddr, client_id: u64) -> ConnectToken {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-    let options = ConnectTokenOptions {
-        protocol_id: LinkOptions::PROTOCOL_ID,
-        client_id,
-        create_unix_s: unix_s,
-        expire_unix_s: unix_s + 60,
-        timeout_s: 10,
-        servers: vec![address],
-        user_data: [0; USER_DATA_LEN],
-    };
-    // No two tokens are equal: a used one does not work for another client.
-    static TOKENS: AtomicU64 = AtomicU64::new(0);
-    let mut random = fastrand::Rng::with_seed(TOKENS.fetch_add(1, Ordering::Relaxed));
-    ConnectToken::generate(&options, &Key::new(key), &mut |bytes| random.fill(bytes)).expect("good options")
+    token_now(LinkOptions::PROTOCOL_ID, key, address, client_id)
+}
+
+/// The options of such a token.
+pub(crate) fn token_options(address: SocketAddr, client_id: u64) -> ConnectTokenOptions {
+    token_options_now(LinkOptions::PROTOCOL_ID, address, client_id)
 }
 
 /// Everything here answers within milliseconds; a machine that is busy may take longer.
@@ -66,6 +58,11 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}: not within 20 s");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Runs parts of a test beside each other, because they wait more than they compute.
+pub(crate) fn beside_each_other(parts: &[&(dyn Fn() + Sync)]) {
+    thread::scope(|scope| parts.iter().for_each(|part| drop(scope.spawn(part))));
 }
 
 pub(crate) struct Serving {
@@ -102,6 +99,16 @@ pub(crate) fn bare(
     provider: Arc<dyn Provider>,
     change: impl FnOnce(&mut ServeOptions),
 ) -> Gateway {
+    try_bare(transport, arguments, provider, change).expect("loopback has free ports")
+}
+
+/// The same, if it can be started.
+pub(crate) fn try_bare(
+    transport: Transport,
+    arguments: &[&str],
+    provider: Arc<dyn Provider>,
+    change: impl FnOnce(&mut ServeOptions),
+) -> Result<Gateway, ServeError> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let doors =
         vec![DoorOptions::new(Side::Server, Transport::Tcp, any), DoorOptions::new(Side::Client, transport, any)];
@@ -120,7 +127,7 @@ pub(crate) fn bare(
         desk: DeskLimits::default(),
         render: Arc::new(|report, _| format!("clients {}\n", report.occupancy.clients)),
     };
-    Gateway::start(&options, parts).expect("loopback has free ports")
+    Gateway::start(&options, parts)
 }
 
 /// The world server's reaction to one message.

@@ -79,7 +79,7 @@ pub(super) struct Witness {
 pub(super) struct Compared {
     /// How many.
     pub(super) objects: u64,
-    /// The number of those that differed, or were missing.
+    /// The number of those that differed, or were there on one side only.
     pub(super) mismatches: u64,
 }
 
@@ -251,7 +251,8 @@ impl Witness {
         self.at_rest
     }
 
-    /// The comparisons while everything moved.
+    /// The comparisons while everything moved: of objects whose newest update is of the tick of a snapshot. One that the
+    /// snapshot does not have is a mismatch.
     pub(super) fn in_play(&self) -> Compared {
         self.in_play
     }
@@ -306,20 +307,20 @@ impl Witness {
         let here = own.position_after(since_s);
         self.known.saturating_record(replica.count() as u64);
         for object in replica.views() {
-            let Some(truth) = self.find(object.id).copied() else { continue };
-            if truth.owner.is_none_or(|owner| owner == connection) {
-                continue;
-            }
-            // State that equals the snapshot is as old as the snapshot, however long nothing has changed.
-            let same = is_same(&object, &truth);
-            let taken_us = match same {
-                true => Some(self.snapshot.time.0 as f64),
-                false => self.time_of(object.newest_tick),
-            };
+            let truth = self.find(object.id).copied();
+            let same = truth.is_some_and(|truth| is_same(&object, &truth));
             if self.is_clean && object.newest_tick == self.snapshot.tick {
                 self.in_play.objects += 1;
                 self.in_play.mismatches += u64::from(!same);
             }
+            let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else {
+                continue;
+            };
+            // State that equals the snapshot is as old as the snapshot, however long nothing has changed.
+            let taken_us = match same {
+                true => Some(self.snapshot.time.0 as f64),
+                false => self.time_of(object.newest_tick),
+            };
             let there = truth.position_after(since_s);
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;

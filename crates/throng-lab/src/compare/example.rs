@@ -1,4 +1,4 @@
-use throng::meter::Subsystem::{Receive, Seal, Send, Simulate, Write};
+use throng::meter::Subsystem;
 
 use super::{Comparison, FORMAT, Figures, Machine, Run};
 use crate::summary::{RunSummary, Split};
@@ -13,7 +13,13 @@ pub(crate) fn example() -> Comparison {
                 summary.server.connections = f64::from(players);
                 let own_us = own_us * growth * phase;
                 summary.server.us_per_connection = Split::new(
-                    [(Simulate, 0.2), (Write, own_us - 0.25), (Seal, 0.25), (Send, 4.0), (Receive, 3.0)],
+                    [
+                        (Subsystem::SIMULATE, 0.2),
+                        (Subsystem::WRITE, own_us - 0.25),
+                        (Subsystem::SEAL, 0.25),
+                        (Subsystem::SEND, 4.0),
+                        (Subsystem::RECEIVE, 3.0),
+                    ],
                     own_us + 8.0,
                 );
                 summary.server.frame_ms.mean = (own_us + 8.0) * f64::from(players) / 1e3;

@@ -142,11 +142,27 @@ mod tests {
             us_per_connection: Split::new(parts.iter().copied(), 0.0),
             ..Figures::default()
         };
-        use Subsystem::{Encode, Interest, Plan, Quantise, Receive, Seal, Send, Simulate, Write};
-        let around = [(Simulate, 9.0), (Quantise, 2.0), (Seal, 1.0), (Send, 4.0), (Receive, 9.0)];
+        let around = [
+            (Subsystem::SIMULATE, 9.0),
+            (Subsystem::QUANTISE, 2.0),
+            (Subsystem::SEAL, 1.0),
+            (Subsystem::SEND, 4.0),
+            (Subsystem::RECEIVE, 9.0),
+        ];
         // Quantised 2 µs; the rest in its turn, or before it.
-        let in_turn = figures(&[&around[..], &[(Write, 7.0)]].concat());
-        let before = figures(&[&around[..], &[(Interest, 2.0), (Plan, 1.0), (Encode, 2.0), (Write, 2.0)]].concat());
+        let in_turn = figures(&[&around[..], &[(Subsystem::WRITE, 7.0)]].concat());
+        let before = figures(
+            &[
+                &around[..],
+                &[
+                    (Subsystem::INTEREST, 2.0),
+                    (Subsystem::PLAN, 1.0),
+                    (Subsystem::ENCODE, 2.0),
+                    (Subsystem::WRITE, 2.0),
+                ],
+            ]
+            .concat(),
+        );
         assert_eq!([in_turn.per_connection_us(), before.per_connection_us()], [12.0, 12.0]);
     }
 

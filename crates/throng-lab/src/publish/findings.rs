@@ -312,7 +312,7 @@ mod tests {
         let mut run = example().runs.swap_remove(0);
         (run.workload, run.contestant) = (workload.to_owned(), contestant.to_owned());
         run.figures.as_mut().unwrap().us_per_connection =
-            Split::new([(Subsystem::Quantise, shared), (Subsystem::Write, own), (Subsystem::Send, 4.0)], 0.0);
+            Split::new([(Subsystem::QUANTISE, shared), (Subsystem::WRITE, own), (Subsystem::SEND, 4.0)], 0.0);
         run
     }
 

@@ -34,7 +34,7 @@ pub fn render(summary: &RunSummary) -> Result<String, minijinja::Error> {
     environment.get_template("report.html")?.render(context! {
         run => Value::from(Serde(summary)),
         frame_bars => frame_bars(summary),
-        subsystems => summary.server.us_per_connection.parts().map(|(part, _)| part.name()).collect::<Vec<_>>(),
+        subsystems => summary.server.us_per_connection.parts().map(|(part, _)| part.built_in_name()).collect::<Vec<_>>(),
         missed_targets => summary.missed_targets(),
         connection_bar => connection_bar(&summary.server.us_per_connection),
         byte_bars => byte_bars(summary),
@@ -70,7 +70,7 @@ fn bar(label: &str, unit: &str, parts: &[(&str, f64)], total: f64, scale: f64) -
 }
 
 fn named(split: &Split) -> Vec<(&'static str, f64)> {
-    split.parts().map(|(subsystem, part)| (subsystem.name(), part)).collect()
+    split.parts().map(|(subsystem, part)| (subsystem.built_in_name(), part)).collect()
 }
 
 /// The frames at some percentiles, all on the scale of the longest.

@@ -214,7 +214,7 @@ impl Ledger {
         if !self.is_measuring {
             return;
         }
-        let parts = Subsystem::ALL.map(|subsystem| (subsystem, record.ns(subsystem) as f64 / 1e6));
+        let parts = Subsystem::STAGES.map(|subsystem| (subsystem, record.ns(subsystem) as f64 / 1e6));
         let finish = host.last_finish();
         let time = FrameTime {
             at_s: began.since(self.began).as_secs_f64(),
@@ -225,7 +225,7 @@ impl Ledger {
         let (totals, counters) = (&mut self.totals, &record.counters);
         totals.ticks += 1;
         totals.connections += counters.connections;
-        totals.send_ns += record.ns(Subsystem::Send);
+        totals.send_ns += record.ns(Subsystem::SEND);
         totals.packets_sent += counters.packets_sent;
         totals.bytes_sent += counters.bytes_sent;
         totals.packets_received += counters.packets_received;

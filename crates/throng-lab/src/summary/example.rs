@@ -121,17 +121,17 @@ fn frames() -> FrameLog {
         let swell = 1.0 + 0.12 * (tick as f64 / 60.0).sin() + 0.1 * rng.f64();
         let spike = if tick % 151 == 150 { 1.7 } else { 1.0 };
         let parts = [
-            (Subsystem::Simulate, 0.05),
-            (Subsystem::Interest, 0.22),
-            (Subsystem::Quantise, 0.06),
-            (Subsystem::Plan, 0.17),
-            (Subsystem::Encode, 0.31),
-            (Subsystem::Write, 0.61),
-            (Subsystem::Seal, 1.72),
-            (Subsystem::Send, 4.1 * spike),
-            (Subsystem::Receive, 0.9 * spike),
-            (Subsystem::Open, 0.8),
-            (Subsystem::Settle, 1.2),
+            (Subsystem::SIMULATE, 0.05),
+            (Subsystem::INTEREST, 0.22),
+            (Subsystem::QUANTISE, 0.06),
+            (Subsystem::PLAN, 0.17),
+            (Subsystem::ENCODE, 0.31),
+            (Subsystem::WRITE, 0.61),
+            (Subsystem::SEAL, 1.72),
+            (Subsystem::SEND, 4.1 * spike),
+            (Subsystem::RECEIVE, 0.9 * spike),
+            (Subsystem::OPEN, 0.8),
+            (Subsystem::SETTLE, 1.2),
         ];
         let parts = parts.map(|(subsystem, ms)| (subsystem, ms * swell));
         let total = parts.iter().map(|(_, ms)| ms).sum::<f64>() + 0.21;

@@ -1,5 +1,7 @@
-//! A budget for the work that unknown addresses may cause.
+//! Budgets for the work that unknown addresses and clients may cause.
 
+use super::counters::DropReason;
+use super::seal::{Opened, Opener};
 use throng_wire::Time;
 
 const MICROS_PER_S: u64 = 1_000_000;
@@ -34,6 +36,43 @@ impl WorkBudget {
     /// Takes units out, as far as there are any.
     pub fn spend(&mut self, units: u32) {
         self.micro_units = self.micro_units.saturating_sub(u64::from(units) * MICROS_PER_S);
+    }
+}
+
+/// An authentic packet takes this many units of a client's budget, any other packet takes one. So an attacker who forges
+/// a client's packets needs many more of them than the client to use up its budget.
+const AUTHENTIC_UNITS: u32 = 8;
+
+/// A client's [`Opener`], with a bound for how many packets are opened.
+#[derive(Debug)]
+pub struct RationedOpener {
+    opener: Opener,
+    budget: WorkBudget,
+}
+
+impl RationedOpener {
+    /// Opens `packets_per_s` authentic packets in a second, and as many at once.
+    pub fn new(opener: Opener, packets_per_s: u32, now: Time) -> RationedOpener {
+        let units_per_s = packets_per_s.saturating_mul(AUTHENTIC_UNITS);
+        RationedOpener { opener, budget: WorkBudget::new(units_per_s, units_per_s, now) }
+    }
+
+    /// As [`Opener::open`]. Packets above the bound are not looked at.
+    ///
+    /// # Errors
+    /// The datagram is to be dropped and counted; its content is then undefined.
+    pub fn open<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Opened<'a>, DropReason> {
+        if !self.budget.has(now, AUTHENTIC_UNITS) {
+            return Err(DropReason::TooManyPackets);
+        }
+        let opened = self.opener.open(datagram).inspect_err(|_| self.budget.spend(1))?;
+        self.budget.spend(AUTHENTIC_UNITS);
+        Ok(opened)
+    }
+
+    /// The opener without its bound, for a change of address: such packets have the budget of strangers.
+    pub fn opener_mut(&mut self) -> &mut Opener {
+        &mut self.opener
     }
 }
 

@@ -53,11 +53,13 @@ pub enum DropReason {
     MoveNotOurs,
     /// A packet from a connected address that was not looked at, because more came than one client may send.
     TooManyPackets,
+    /// The response of a client that is to be [admitted later](super::Admission::Later).
+    AdmittedLater,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 23] = [
+    pub const ALL: [DropReason; 24] = [
         DropReason::TooShort,
         DropReason::UnknownKind,
         DropReason::UnexpectedKind,
@@ -81,6 +83,7 @@ impl DropReason {
         DropReason::ChallengeOutdated,
         DropReason::MoveNotOurs,
         DropReason::TooManyPackets,
+        DropReason::AdmittedLater,
     ];
 
     /// A short stable name, for metrics.
@@ -109,6 +112,7 @@ impl DropReason {
             DropReason::ChallengeOutdated => "challenge_outdated",
             DropReason::MoveNotOurs => "move_not_ours",
             DropReason::TooManyPackets => "too_many_packets",
+            DropReason::AdmittedLater => "admitted_later",
         }
     }
 }
@@ -175,6 +179,31 @@ impl NetcodeCounters {
         self.dropped[reason as usize]
     }
 
+    /// Adds what another has counted.
+    pub fn merge(&mut self, other: &NetcodeCounters) {
+        let NetcodeCounters {
+            challenged,
+            accepted,
+            replaced,
+            move_challenged,
+            moved,
+            pending_evicted,
+            used_tokens_evicted,
+            denied,
+            dropped,
+        } = other;
+        self.challenged += challenged;
+        self.accepted += accepted;
+        self.replaced += replaced;
+        self.move_challenged += move_challenged;
+        self.moved += moved;
+        self.pending_evicted += pending_evicted;
+        self.used_tokens_evicted += used_tokens_evicted;
+        for (sum, count) in self.denied.iter_mut().zip(denied).chain(self.dropped.iter_mut().zip(dropped)) {
+            *sum += count;
+        }
+    }
+
     /// Counts a request or response that was answered with a denial.
     pub(super) fn deny(&mut self, denial: Denial) {
         self.denied[denial as usize] += 1;
@@ -235,6 +264,17 @@ mod tests {
         counters.drop(DropReason::UnknownAddress);
         assert_eq!((counters.dropped(DropReason::Replayed), counters.dropped(DropReason::UnknownAddress)), (1, 2));
         assert_eq!((counters.dropped_total(), counters.drops().map(|(_, n)| n).sum::<u64>()), (3, 3));
+    }
+
+    #[test]
+    fn merged_counters_are_sums() {
+        let mut one =
+            NetcodeCounters { challenged: 1, accepted: 2, replaced: 3, move_challenged: 4, ..Default::default() };
+        (one.moved, one.pending_evicted, one.used_tokens_evicted) = (5, 6, 7);
+        (one.denied, one.dropped) = (std::array::from_fn(|i| 8 + i as u64), std::array::from_fn(|i| 20 + i as u64));
+        let mut sum = one.clone();
+        sum.merge(&one);
+        assert!(one.entries().zip(sum.entries()).all(|((_, one), (_, sum))| one > 0 && sum == 2 * one), "{sum:?}");
     }
 
     #[test]

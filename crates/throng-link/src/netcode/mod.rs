@@ -55,6 +55,7 @@
 //! # Where this does more than the standard
 //!
 //! - *Denied* says why ([`Denial`]), and not only full servers deny. The packet is the standard's.
+//! - A server that counts more than seats lets a client wait, or turns it away, before its token is spent ([`Admission`]).
 //! - The newest token of a client replaces its connection ([`SecondConnection`]); the standard ignores the new token.
 //! - A server takes the tokens of two private keys while backends change over, and tokens that have expired a few seconds
 //!   ago, since clocks differ. A wall clock that is set back does not bring spent tokens back.
@@ -85,13 +86,14 @@ mod pending;
 mod replay;
 mod seal;
 mod server;
+mod strangers;
 mod token;
 mod used_tokens;
 
 use std::time::Duration;
 
 pub use aead::{KEY_LEN, Key, TAG_LEN};
-pub use budget::WorkBudget;
+pub use budget::{RationedOpener, WorkBudget};
 pub use client::{ClientHandshake, ClientOutcome, ClientState, ConnectError, Connected};
 pub use counters::{DropReason, NetcodeCounters};
 pub use denial::Denial;
@@ -99,7 +101,8 @@ pub use moving::{Candidate, MOVE_LEN, Movable, PathProbe, is_response, move_seat
 pub use packet::{PacketKind, Side, header_len};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};
 pub use seal::{OpenError, Opened, Opener, SealError, Sealer};
-pub use server::{Accepted, Held, Now, Outcome, Seats, SecondConnection, ServerHandshake, ServerOptions};
+pub use server::{Accepted, Admission, Held, Now, Outcome, Seats, SecondConnection, ServerHandshake, ServerOptions};
+pub use strangers::Strangers;
 pub use token::{ConnectToken, ConnectTokenOptions, PrivateToken, TokenError};
 
 /// The version that both sides must speak, as it stands on the wire.

@@ -8,6 +8,7 @@ use super::denial::{Denial, UnconnectedSequences};
 use super::packet::{self, CHALLENGE_BODY_LEN, PacketKind, REQUEST_LEN, Side};
 use super::pending::{Pending, PendingTable};
 use super::seal::{self, Opener, Sealer};
+use super::strangers::Strangers;
 use super::token::{PrivateToken, TokenError};
 use super::used_tokens::{Claim, UsedTokens};
 use super::{PRIVATE_TOKEN_LEN, USER_DATA_LEN, VERSION, plain_address};
@@ -68,6 +69,17 @@ impl ServerOptions {
             requests_burst: 4_096,
         }
     }
+
+    /// Room for `max_clients` who all come at once, after a restart, and for the tokens of several such generations.
+    pub fn sized_for(self, max_clients: u32) -> ServerOptions {
+        let clients = max_clients as usize;
+        ServerOptions {
+            pending_max: clients.saturating_mul(2).max(1_024),
+            used_tokens_max: clients.saturating_mul(8).max(65_536),
+            requests_burst: max_clients.saturating_mul(4).clamp(1_024, 32_768),
+            ..self
+        }
+    }
 }
 
 /// A token counts as expired this many seconds after its expiry, because the clocks of backend and servers differ a
@@ -91,6 +103,20 @@ pub struct Seats<'a> {
     pub max_clients: u32,
     /// The seat that the client with this id has, if it is connected.
     pub held: &'a dyn Fn(u64) -> Option<Held>,
+    /// Asked once for each response of a client that has proved its address and for which there is a seat. A client that
+    /// is granted admission is accepted in the same call; until then its token stays unspent and its address pending.
+    pub admission: &'a dyn Fn() -> Admission,
+}
+
+/// Whether a client with a seat comes in: for owners that count more than seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It comes in.
+    Granted,
+    /// It gets no answer now, and comes in with one of its next responses.
+    Later,
+    /// It learns that the server is full.
+    Denied,
 }
 
 /// A seat that is taken.
@@ -170,6 +196,7 @@ pub struct ServerHandshake {
     pending: PendingTable,
     used_tokens: UsedTokens,
     work: WorkBudget,
+    requests_burst: u32,
     pub(super) counters: NetcodeCounters,
 }
 
@@ -187,6 +214,7 @@ impl ServerHandshake {
             pending: PendingTable::new(options.pending_max),
             used_tokens: UsedTokens::new(options.used_tokens_max),
             work: WorkBudget::new(options.requests_per_s, options.requests_burst, Time(0)),
+            requests_burst: options.requests_burst,
             counters: NetcodeCounters::default(),
         }
     }
@@ -199,6 +227,11 @@ impl ServerHandshake {
     /// The counters, for adding what connections have dropped.
     pub fn counters_mut(&mut self) -> &mut NetcodeCounters {
         &mut self.counters
+    }
+
+    /// A queue in front of this door, for as many datagrams as it decrypts at once.
+    pub fn queue(&self) -> Strangers {
+        Strangers::new(self.requests_burst as usize)
     }
 
     /// How many addresses are between request and response.
@@ -377,8 +410,14 @@ impl ServerHandshake {
         let (challenge, opener) = self.open_response(now, from, datagram)?;
         let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
         let (send_key, expire_unix_s) = (pending.server_to_client.clone(), pending.expire_unix_s);
-        let (client_index, is_replacement) = match self.seat_for(challenge.client_id, expire_unix_s, seats) {
-            Ok(seat) => seat,
+        let seat =
+            self.seat_for(challenge.client_id, expire_unix_s, seats).and_then(|seat| match (seats.admission)() {
+                Admission::Granted => Ok(Some(seat)),
+                Admission::Later => Ok(None),
+                Admission::Denied => Err(Denial::Full),
+            });
+        let (client_index, is_replacement) = match seat {
+            Ok(seat) => seat.ok_or(DropReason::AdmittedLater)?,
             Err(denial) => {
                 // The address stays pending, so that a lost denial is repeated.
                 let sequence = self.sequences.denial(denial);

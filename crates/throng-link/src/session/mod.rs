@@ -110,7 +110,7 @@ const MAX_PROBES: u32 = 4;
 ///
 /// An idle session takes 1.3 KiB; lanes, inputs and packet records take memory when they are first used, within
 /// the limits of the [`SessionOptions`]. In the steady state no call allocates, except [`Session::poll_message`]'s
-/// vectors that are not given back to [`Session::recycle`], and messages above 1 KiB or in several parts.
+/// vectors, and messages above 1 KiB or in several parts.
 #[derive(Debug)]
 pub struct Session {
     options: Arc<SessionOptions>,
@@ -150,6 +150,8 @@ pub struct Session {
     room: Room,
     /// Packets from this sequence on are newer than the one in which the peer last said whether it has room.
     room_heard_before: u64,
+    /// See [`Session::refuse_rest`].
+    refuses_rest: bool,
 }
 
 impl Session {
@@ -184,6 +186,7 @@ impl Session {
             is_close_polled: false,
             room: Room::default(),
             room_heard_before: 0,
+            refuses_rest: false,
             options,
         })
     }
@@ -218,9 +221,10 @@ impl Session {
         message
     }
 
-    /// Gives the buffer of a polled message back for reuse. Optional.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
-        self.lanes.recycle(buffer);
+    /// Says whether this end has no place for the rest of packets for now. Then a packet with a rest is not acknowledged, and
+    /// gives out neither rest nor messages: the peer takes it for lost. Everything else in it takes effect.
+    pub fn refuse_rest(&mut self, is_refused: bool) {
+        self.refuses_rest = is_refused;
     }
 
     /// Bytes of messages that wait to be sent or, on reliable lanes, delivered. To be sure that everything is
@@ -302,15 +306,11 @@ impl Session {
         self.pacer.set_limit(now, bytes_per_s);
     }
 
-    /// Shortens the idle timeout to `timeout`, if that is shorter: a connect token may have one of its own.
-    pub fn shorten_idle_timeout(&mut self, timeout: Duration) {
-        self.idle_timeout = self.idle_timeout.min(timeout);
-    }
-
-    /// Says how long a round trip took before the session began, in the handshake: what is assumed until the first
-    /// acknowledgement.
-    pub fn assume_round_trip(&mut self, round_trip: Duration) {
+    /// Takes over what a handshake has found out. Its round trip is assumed until the first acknowledgement. The connect
+    /// token may have a timeout of its own: it counts if it is shorter.
+    pub fn follow_handshake(&mut self, round_trip: Duration, timeout: Option<Duration>) {
         self.round_trip.assume(round_trip.as_micros() as u64);
+        self.idle_timeout = timeout.into_iter().fold(self.idle_timeout, Duration::min);
     }
 
     /// The packets take another path from now on, with this round trip if it is known. Measurements of the old path are
@@ -323,7 +323,7 @@ impl Session {
         self.pacer.on_new_path(&self.options, now);
         (self.probe_at, self.probes) = (None, 0);
         if let Some(round_trip) = round_trip {
-            self.assume_round_trip(round_trip);
+            self.round_trip.assume(round_trip.as_micros() as u64);
         }
     }
 

@@ -92,9 +92,10 @@ impl Session {
             self.room_heard_before = sequence.saturating_add(1);
             self.lanes.hold(has_no_room);
         }
-        // Without room for its messages, a packet is not acknowledged, so that the peer sends them again. Everything else in
-        // it takes effect: it may come twice.
-        let has_room = payload.messages.is_empty() || !self.lanes.is_inbox_full();
+        // Without room for its messages or its rest, a packet is not acknowledged, so that the peer sends them again.
+        // Everything else in it takes effect: it may come twice.
+        let has_room = (payload.messages.is_empty() || !self.lanes.is_inbox_full())
+            && !(self.refuses_rest && payload.rest.iter().any(|&byte| byte != 0));
         match has_room {
             true => self.note_received(now, arrived, sequence, bytes.len(), payload.is_eliciting),
             false => {
@@ -117,7 +118,8 @@ impl Session {
         if let Some((code, text)) = payload.close {
             self.end(CloseCause::Peer(CloseReason::new(CloseCode(code), text)));
         }
-        Ok(PacketInfo { tick: payload.tick, rest: payload.rest })
+        let rest = if self.refuses_rest { &[][..] } else { payload.rest };
+        Ok(PacketInfo { tick: payload.tick, rest })
     }
 
     fn note_received(&mut self, now: Time, arrived: Time, sequence: u64, bytes: usize, is_eliciting: bool) {

@@ -53,6 +53,7 @@ pub struct Server {
     pub seats: u32,
     pub connected: Vec<(SocketAddr, Accepted)>,
     pub unix_s: u64,
+    pub admission: Admission,
 }
 
 impl Server {
@@ -62,7 +63,7 @@ impl Server {
 
     pub fn with(seats: u32, options: ServerOptions) -> Server {
         let door = ServerHandshake::new(options, &mut random(77));
-        Server { door, seats, connected: Vec::new(), unix_s: UNIX_S }
+        Server { door, seats, connected: Vec::new(), unix_s: UNIX_S, admission: Admission::Granted }
     }
 
     /// Lets the door handle a datagram. The answer, if any, and whether a client was accepted.
@@ -76,6 +77,7 @@ impl Server {
             free: (0..self.seats).find(|seat| taken.iter().all(|(_, held)| held.seat != *seat)),
             max_clients: self.seats,
             held: &|id| taken.iter().find(|(client_id, _)| *client_id == id).map(|(_, held)| *held),
+            admission: &|| self.admission,
         };
         let mut reply = vec![0xee; 3];
         let now = Now { unix_s: self.unix_s, time: now };

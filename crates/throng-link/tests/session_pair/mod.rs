@@ -170,8 +170,7 @@ impl Pair {
         while end.is_reading
             && let Some((lane, message)) = end.session.poll_message()
         {
-            end.messages.push((lane, message.clone()));
-            end.session.recycle(message);
+            end.messages.push((lane, message));
         }
         while let Some(input) = end.session.poll_input() {
             if end.is_processing_inputs {

@@ -9,6 +9,7 @@ use throng::{
     Server,
 };
 use throng_models::{Graph, Legacy, RecordDecoder, SharedState};
+use throng_testkit::Homes;
 
 use super::harness::Contender;
 use super::harness::oracle::{Audience, Verdict};
@@ -23,6 +24,16 @@ macro_rules! contenders {
     ($($model:ty),*) => {
         $(impl Contender for $model {
             type Decoder = RecordDecoder;
+            const FORGETS: bool = false;
+
+            fn hears_place(
+                grid: (u8, &GridOptions),
+                audience: &Audience,
+                position_m: [f64; 3],
+                _: &Homes,
+            ) -> Verdict {
+                by_place(position_m.map(rounded), grid, audience)
+            }
 
             fn compare(
                 server: &Server<Self>,
@@ -80,7 +91,9 @@ fn verdict(
         return Verdict::Must;
     }
     let key = match placement {
-        Placement::Cell(grid) => return by_place(kind, object, grid, &grids[usize::from(grid)], audience),
+        Placement::Cell(grid) => {
+            return by_place(position_of(kind, object), (grid, &grids[usize::from(grid)]), audience);
+        }
         Placement::Entity => ChannelKey::Entity { object: id, facet: Facet::Public },
         Placement::Channel(key) => key,
     };
@@ -88,8 +101,7 @@ fn verdict(
     if hears { Verdict::Must } else { Verdict::MustNot }
 }
 
-fn by_place(kind: &Kind, object: &Replicated<'_>, grid: u8, options: &GridOptions, audience: &Audience) -> Verdict {
-    let position_m = position_of(kind, object);
+fn by_place(position_m: [f64; 3], (grid, options): (u8, &GridOptions), audience: &Audience) -> Verdict {
     let axes = if options.shape.layers == Layers::Single { 2 } else { 3 };
     let cell = std::array::from_fn(|axis| match axis < axes {
         true => (position_m[axis] / options.shape.cell_m[axis]).floor() as i32,
@@ -106,6 +118,11 @@ fn by_place(kind: &Kind, object: &Replicated<'_>, grid: u8, options: &GridOption
         far if far > reach_m * LEAVE_FACTOR + SLACK_M => Verdict::MustNot,
         _ => Verdict::May,
     }
+}
+
+/// As the wire has it: in steps of a hundredth, and in single precision.
+fn rounded(metres: f64) -> f64 {
+    f64::from(((metres / 0.01).round() * 0.01) as f32)
 }
 
 /// As the models know it: in single precision.

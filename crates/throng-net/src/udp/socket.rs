@@ -326,11 +326,19 @@ impl LightUdpSocket {
 
     /// One call that succeeds, with a bounded number of tries.
     fn hand_over(&mut self, part: &Transmit<'_>) -> io::Result<()> {
+        self.hand_over_by(part, LightUdpSocket::call)
+    }
+
+    fn hand_over_by(
+        &mut self,
+        part: &Transmit<'_>,
+        mut call: impl FnMut(&LightUdpSocket, &Transmit<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut retries_left = self.send_retries;
         let mut refused = false;
         loop {
             self.counters.send_calls += 1;
-            let Err(error) = self.call(part) else {
+            let Err(error) = call(self, part) else {
                 self.counters.count_sent(part.datagrams(), part.bytes.len());
                 return Ok(());
             };
@@ -397,6 +405,34 @@ mod tests {
     #[test]
     fn a_light_socket_takes_less_than_1_kib() {
         assert!(size_of::<LightUdpSocket>() < 1_024, "{} bytes", size_of::<LightUdpSocket>());
+    }
+
+    /// Loopback never fills a send buffer, so the kernel's answers are made up.
+    #[test]
+    fn a_full_kernel_is_asked_again_a_few_times_and_then_the_datagram_is_dropped_without_an_error() {
+        let options = UdpOptions { send_retries: 2, ..UdpOptions::client() };
+        let to = "127.0.0.1:9".parse().unwrap();
+        let part = Transmit::single(to, b"x");
+        let play = |answers: &[Option<io::ErrorKind>]| {
+            let mut socket = LightUdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+            let mut answers = answers.iter();
+            let handed_over = socket.hand_over_by(&part, |_, _| match answers.next().expect("not asked so often") {
+                Some(kind) => Err((*kind).into()),
+                None => Ok(()),
+            });
+            let result = match handed_over {
+                Ok(()) => Ok(1),
+                Err(error) => socket.refuse(error, &part),
+            };
+            let counters = socket.counters;
+            (result.map_err(|error| error.tag()), counters.send_calls, counters.sent_datagrams, counters.socket_errors)
+        };
+        let full = Some(io::ErrorKind::WouldBlock);
+        assert_eq!(play(&[None]), (Ok(1), 1, 1, 0));
+        assert_eq!(play(&[full, full, None]), (Ok(1), 3, 1, 0));
+        assert_eq!(play(&[full, full, full]), (Ok(0), 3, 0, 0));
+        assert_eq!(play(&[full, Some(io::ErrorKind::Interrupted), full]), (Ok(0), 3, 0, 0));
+        assert_eq!(play(&[Some(io::ErrorKind::BrokenPipe)]), (Err("socket"), 1, 0, 1));
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub(crate) struct Others {
 }
 
 impl Others {
+    pub(crate) fn len(&self) -> usize {
+        self.homes.len().max(self.by_channel.len())
+    }
+
     /// Takes over who has come and gone. [`Others::changed`] then returns the channels in which somebody has.
     pub(crate) fn note(&mut self, replicator: &Replicator) {
         for placed in replicator.placed() {

@@ -10,6 +10,7 @@
 
 pub mod oracle;
 pub mod storm;
+pub mod truth;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use throng::{
     Channels, Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, Decoder, EndReason, GridOptions,
     GridShape, Input, Key, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
 };
-use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
-use throng_testkit::Tap;
+use throng_link::netcode::{ConnectTokenOptions, KEY_LEN, Opener, Side, USER_DATA_LEN};
+use throng_testkit::{Homes, Tap};
 
 /// The protocol of all tests.
 pub const PROTOCOL_ID: u64 = 0x7465_7374;
@@ -72,6 +73,16 @@ impl WorldOptions {
 pub trait Contender: Replication {
     /// The reader of its output.
     type Decoder: Decoder;
+    /// Whether a client forgets the fields that it may not know any more, after a change of the owner.
+    const FORGETS: bool;
+
+    /// Whether an object that is placed in a grid has to be seen: by its place, or by the cells in which it may live.
+    fn hears_place(
+        grid: (u8, &GridOptions),
+        audience: &oracle::Audience,
+        position_m: [f64; 3],
+        homes: &Homes,
+    ) -> oracle::Verdict;
 
     /// The first difference between what a client holds and what it should hold.
     fn compare(
@@ -241,7 +252,11 @@ impl<R: Contender> World<R> {
 
     /// The first half of a step: what the clients sent is there, and the world may be changed.
     pub fn begin_step(&mut self) {
-        self.now = self.now.after(self.options.server.tick_interval);
+        self.begin_step_at(self.now.after(self.options.server.tick_interval));
+    }
+
+    fn begin_step_at(&mut self, now: Time) {
+        self.now = now;
         self.server.receive(self.now).expect("the network is in memory");
         while let Some(event) = self.server.poll_event() {
             match &event {
@@ -267,12 +282,29 @@ impl<R: Contender> World<R> {
     /// The second half: the server sends, the clients take it in.
     pub fn end_step(&mut self) {
         self.server.tick(self.now);
+        self.update_guests();
+    }
+
+    fn update_guests(&mut self) {
         for guest in self.guests.iter_mut().filter(|guest| !guest.is_frozen) {
             guest.client.update(self.now).expect("the network is in memory");
             while let Some(event) = guest.client.poll_event() {
                 guest.events.push(event);
             }
         }
+    }
+
+    /// A step of `duration`, in each millisecond of which the server's socket is drained and the clients do what is due.
+    pub fn step_with_drains(&mut self, duration: Duration) {
+        const MILLISECOND: Duration = Duration::from_millis(1);
+        let end = self.now.after(duration);
+        while self.now.after(MILLISECOND) < end {
+            self.now = self.now.after(MILLISECOND);
+            self.server.drain_socket(self.now).expect("the network is in memory");
+            self.update_guests();
+        }
+        self.begin_step_at(end);
+        self.end_step();
     }
 
     /// Many steps.
@@ -316,6 +348,15 @@ impl<R: Contender> World<R> {
     pub fn set_way_to(&mut self, guest: usize, condition: Condition) {
         self.network.set_way(server_address(), self.guests[guest].address, condition).expect("a good condition");
     }
+}
+
+/// Opens what the server sent, as the receiver would. The key stands in the token, behind one address of seven bytes
+/// and the other direction's key (the token's layout is drawn in throng-link).
+pub fn ear(token: &ConnectToken) -> Opener {
+    const BEFORE_ADDRESSES: usize = 13 + 8 + 8 + 8 + 24 + 1024 + 4 + 4;
+    let bytes = token.to_bytes();
+    let key: [u8; KEY_LEN] = bytes[BEFORE_ADDRESSES + 7 + KEY_LEN..][..KEY_LEN].try_into().expect("32 bytes");
+    Opener::new(&Key::new(key), PROTOCOL_ID, Side::Client)
 }
 
 /// The same token again, which only tests and thieves should want.

@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use throng::FieldMask;
 use throng::schema::Values;
 use throng::{ChannelKey, Channels, ConnectionId, Facet, GridOptions, ObjectId, Server};
+use throng_testkit::Homes;
+
+/// The largest effect of rounding on a distance.
+const ROUNDING_M: f64 = 0.01;
 
 /// The test's calls to the server about one client.
 #[derive(Clone, Debug, Default)]
@@ -30,10 +34,15 @@ impl Audience {
         if key == ChannelKey::Owner(connection) || self.channels.contains(&key) {
             return Verdict::Must;
         }
-        let (ChannelKey::Cell { grid, cell }, Some(viewpoint)) = (key, self.viewpoint) else {
-            return Verdict::MustNot;
-        };
-        let options = &grids[usize::from(grid)];
+        match key {
+            ChannelKey::Cell { grid, cell } => self.looks_into(&grids[usize::from(grid)], cell),
+            _ => Verdict::MustNot,
+        }
+    }
+
+    /// Whether the rings around its viewpoint reach a cell.
+    fn looks_into(&self, options: &GridOptions, cell: [i32; 3]) -> Verdict {
+        let Some(viewpoint) = self.viewpoint else { return Verdict::MustNot };
         let reach_m = options.rings.last().expect("a grid has rings").radius_m;
         let (distance_m, slack_m) = distance_to_cell(options, cell, viewpoint);
         if distance_m < reach_m {
@@ -46,18 +55,35 @@ impl Audience {
     }
 }
 
-/// How far the cell is, and by how much the server's own measure may differ: it looks from sub-cells, with a margin.
+/// Sub-cells along each axis from which the server looks ([`throng_interest::RingOptions`]).
+const SUBCELLS: [f64; 3] = [4.0, 4.0, 2.0];
+
+/// The step of all positions of the tests' kinds.
+const STEP_M: f64 = 0.01;
+
+/// How far the cell is, and by how much farther it may be and still be seen: the server measures from the nearest point of the
+/// viewer's sub-cell; a cell that is held stays so for a margin, the diagonal of a sub-cell in the plane; and an object may
+/// stray out of its cell, as far as the numbers reach that its positions are written in.
 fn distance_to_cell(options: &GridOptions, cell: [i32; 3], viewpoint: [f64; 3]) -> (f64, f64) {
     let is_single = options.shape.layers == throng::replica::Layers::Single;
-    let (mut distance, mut diagonal) = (0.0f64, 0.0f64);
+    let (mut distance, mut diagonal, mut plane, mut stray) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
     for axis in 0..if is_single { 2 } else { 3 } {
         let size = options.shape.cell_m[axis];
         let low = f64::from(cell[axis]) * size;
         let outside = (low - viewpoint[axis]).max(viewpoint[axis] - low - size).max(0.0);
         distance += outside * outside;
-        diagonal += size * size;
+        diagonal += (size / SUBCELLS[axis]).powi(2);
+        if axis < 2 {
+            plane += (size / SUBCELLS[axis]).powi(2);
+        }
+        let numbers = ((size / STEP_M) as u64 + 1).next_power_of_two() as f64;
+        stray += ((numbers * STEP_M - size) / 2.0).powi(2);
     }
-    (distance.sqrt(), diagonal.sqrt())
+    (distance.sqrt(), diagonal.sqrt() + plane.sqrt() + stray.sqrt())
+}
+
+fn distance_m(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
 }
 
 /// A client's expected state of one object.
@@ -97,6 +123,27 @@ pub fn sights(server: &Server, grids: &[GridOptions], audience: &Audience, conne
 
 impl super::Contender for Channels {
     type Decoder = throng::replica::ReplicaClient;
+    const FORGETS: bool = true;
+
+    /// It is sent with the cell in which it lives, and within the rings' reach in any case.
+    fn hears_place(
+        (grid, options): (u8, &GridOptions),
+        audience: &Audience,
+        position_m: [f64; 3],
+        homes: &Homes,
+    ) -> Verdict {
+        let reach_m = options.rings.last().expect("a grid has rings").radius_m;
+        if audience.viewpoint.is_some_and(|from_m| distance_m(from_m, position_m) < reach_m - ROUNDING_M) {
+            return Verdict::Must;
+        }
+        let mut verdicts =
+            homes.cells().map(|cell| match audience.channels.contains(&ChannelKey::Cell { grid, cell }) {
+                true => Verdict::Must,
+                false => audience.looks_into(options, cell),
+            });
+        let first = verdicts.next().expect("it lives somewhere");
+        if verdicts.all(|verdict| verdict == first) { first } else { Verdict::May }
+    }
 
     fn compare(
         server: &Server,
@@ -149,7 +196,7 @@ pub fn compare(
             return Err(format!("{id} ({}) is waited for", kind.name));
         }
         let predicted = if is_owner { kind.skip_owner_mask() } else { 0 };
-        let lasting = (fields | told) & !kind.initial_only_mask() & !predicted;
+        let lasting = (fields | told) & !predicted;
         let values: Values<'_> = store.values(id.index);
         let difference = kind.compare(values, object.values()) & lasting | (fields & !told);
         if difference != 0 {

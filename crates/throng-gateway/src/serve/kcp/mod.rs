@@ -81,7 +81,7 @@ impl Post {
         while !self.is_over() {
             tokio::select! {
                 () = socket.readable() => {
-                    socket.receive(&mut inbox, &mut |from, datagram| self.handle(from, datagram));
+                    socket.receive(self.door.now(), &mut inbox, &mut |_, from, datagram| self.handle(from, datagram));
                 }
                 _ = tick.tick(), if !self.active.is_empty() => self.care(),
                 () = pending.wait() => pending.take(&mut self.active),
@@ -127,10 +127,7 @@ impl Post {
     /// A conversation with a peer that has proved its address, and that has begun the conversation or has just lost the
     /// one before.
     fn begin(&mut self, from: SocketAddr, conversation: u32, datagram: &mut [u8]) {
-        if !self.door.may_arrive(from) {
-            return;
-        }
-        let Some(pass) = self.door.enter(from) else { return };
+        let Ok(pass) = self.door.admit(from) else { return };
         let session = Session::new(conversation, from, (&self.socket, &self.pending), self.door.memory());
         session.handle(datagram);
         let (mut reader, writer) = session.ends();

@@ -299,15 +299,19 @@ mod tests {
         assert!(!is_sound(&long, 7, 99));
     }
 
+    /// The peer's stream: what it sends under a number, however often.
+    fn part(number: u32) -> Vec<u8> {
+        number.to_le_bytes().repeat(4)[..number as usize % 17].to_vec()
+    }
+
     /// Heads that are sound for the most part, with numbers at the ends of their ranges.
     fn near_sound() -> impl Strategy<Value = Vec<u8>> {
         let number = || prop_oneof![0..6u32, 250..260u32, Just(NUMBERS_END - 1), any::<u32>()];
         let time = || prop_oneof![0..100_000u32, any::<u32>()];
         let fragment = prop_oneof![Just(0u8), 0..FRAGMENTS_MAX, any::<u8>()];
-        let data = prop::collection::vec(any::<u8>(), 0..40);
-        (PUSH..=WINDOW_TELL, fragment, any::<u16>(), time(), number(), number(), data).prop_map(
-            |(command, fragment, window, time_ms, number, unacknowledged, data)| {
-                let mut bytes = segment(command, time_ms, number, &data);
+        (PUSH..=WINDOW_TELL, fragment, any::<u16>(), time(), number(), number()).prop_map(
+            |(command, fragment, window, time_ms, number, unacknowledged)| {
+                let mut bytes = segment(command, time_ms, number, &part(number));
                 bytes[5] = fragment;
                 bytes[6..8].copy_from_slice(&window.to_le_bytes());
                 bytes[16..20].copy_from_slice(&unacknowledged.to_le_bytes());
@@ -328,17 +332,24 @@ mod tests {
     proptest! {
         #![proptest_config(throng_seeds::cases(512))]
 
-        /// Overflow is checked for in tests: the machine's arithmetic holds for all that passes.
+        /// Overflow is checked for in tests: the machine's arithmetic holds for all that passes. The stream comes in
+        /// order, each part once, whatever was between its parts; and it comes to its end when the peer is honest at
+        /// last.
         #[test]
-        fn the_machine_stands_whatever_passes(
+        fn the_machine_stands_whatever_passes_and_gives_the_stream_in_order(
             datagrams in prop::collection::vec((prop::collection::vec(near_sound(), 1..4), 0..30_000u32), 0..60),
         ) {
+            /// More than the machine's window, and than the fragments of a message.
+            const PARTS: u32 = 600;
+            let honest = (0..PARTS).map(|number| (vec![segment(PUSH, 0, number, &part(number))], 0));
+            let mut delivered = Vec::new();
+            let mut sends = 0;
             let mut machine = Kcp::new_stream(7, std::io::sink());
             machine.set_nodelay(true, 10, 2, true);
             machine.set_wndsize(256, 256);
             let mut now_ms = 0;
             machine.update(now_ms).expect("it runs");
-            for (segments, wait_ms) in datagrams {
+            for (segments, wait_ms) in datagrams.into_iter().chain(honest) {
                 now_ms += wait_ms;
                 let mut datagram = segments.concat();
                 // As if all that is acknowledged had been sent: the machine has to stand that too.
@@ -350,13 +361,21 @@ mod tests {
                     tame(&mut datagram, (told, &sent), 128);
                     let _ = machine.input(&datagram);
                 }
-                machine.send(&[1; 3_000]).expect("it is short");
+                if sends < 60 {
+                    machine.send(&[1; 3_000]).expect("it is short");
+                    sends += 1;
+                }
+                prop_assert!(machine.wait_snd() <= 3 * sends, "it keeps no more than it was given");
                 machine.update(now_ms).expect("a sink takes everything");
                 machine.flush().expect("a sink takes everything");
                 while let Ok(bytes) = machine.peeksize() {
-                    machine.recv(&mut vec![0; bytes]).expect("it is there");
+                    let from = delivered.len();
+                    delivered.resize(from + bytes, 0);
+                    prop_assert_eq!(machine.recv(&mut delivered[from..]).expect("it is there"), bytes);
                 }
             }
+            let stream: Vec<u8> = (0..PARTS).flat_map(part).collect();
+            prop_assert!(delivered == stream, "{} of {} bytes", delivered.len(), stream.len());
         }
     }
 }

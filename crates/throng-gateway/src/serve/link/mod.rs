@@ -10,10 +10,11 @@
 //!
 //! One task serves the socket. It sleeps until a datagram comes, a connection has data to send, or a session is due.
 //! Then it serves only the sessions that this concerns: silent sessions cost only their own deadlines, and a flood of
-//! datagrams delays no session's deadlines.
+//! datagrams delays no session's deadlines. [Strangers](knock) come last.
 
 mod agenda;
 mod datagrams;
+mod knock;
 mod movement;
 mod peer;
 mod table;
@@ -23,16 +24,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
-use throng_link::netcode::{
-    Accepted, Key, Now, Outcome, Seats, ServerHandshake, ServerOptions, is_response, move_seat,
-};
-use throng_link::session::{Session, SessionOptions};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use throng_link::netcode::{Key, NetcodeCounters, ServerHandshake, ServerOptions, Strangers};
+use throng_link::session::SessionOptions;
+use throng_wire::Time;
+use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -40,22 +40,19 @@ use tokio::time::{Instant, sleep_until};
 use super::counters::Reason;
 use super::door::{Door, End, Opened, Pass};
 use super::intake::Intake;
-use super::memory::{Holding, Part};
 use super::options::LinkOptions;
 use super::stream::Out;
 use super::udp::{DatagramSocket, Inbox};
 use super::wake::WakeList;
 use agenda::Agenda;
 pub(crate) use datagrams::DatagramQueue;
-use movement::Movement;
-use peer::{Packet, Peer, Received};
-use table::{PeerId, Peers, SEATS_MAX};
+use peer::{Packet, Received};
+use table::{PeerId, Peers};
 
-/// Packets that wait between a session and its connection's task, in each direction.
-const WAITING_PACKETS: usize = 16;
 /// No datagram of the protocol is as long.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
-/// Peers that are looked after before others get a turn. Each may send 48 datagrams.
+/// Peers that are looked after before others get a turn. Each sends [`DATAGRAMS_PER_TURN`](peer::DATAGRAMS_PER_TURN) at
+/// most.
 const PEERS_PER_TURN: usize = 32;
 /// A session is not looked after more often than this when nothing comes: its pace is finer than a timer.
 const TURN_MIN: Duration = Duration::from_millis(1);
@@ -63,32 +60,8 @@ const TURN_MIN: Duration = Duration::from_millis(1);
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
     let (socket, inbox) = DatagramSocket::bind(address)?;
-    let socket = Arc::new(socket);
     let address = socket.local_addr()?;
-    let addresses = if options.public_addresses.is_empty() { vec![address] } else { options.public_addresses.clone() };
-    let netcode = ServerOptions {
-        previous_private_key: options.previous_private_key.map(Key::new),
-        ..ServerOptions::new(options.protocol_id, Key::new(options.private_key), addresses)
-    };
-    let mut is_random = Ok(());
-    let handshake = ServerHandshake::new(netcode, &mut |bytes| is_random = getrandom::fill(bytes));
-    is_random.map_err(io::Error::other)?;
-    let closing = door.closing();
-    let post = Post {
-        door,
-        socket,
-        handshake,
-        sessions: Arc::new(patient_session_options()),
-        peers: Peers::default(),
-        agenda: Agenda::default(),
-        wake: Arc::default(),
-        awake: Vec::new(),
-        turns: Vec::new(),
-        stopped: HashSet::new(),
-        datagram: Vec::new(),
-        closing,
-    };
-    tokio::spawn(post.run(inbox));
+    tokio::spawn(Post::new(door, socket, options)?.run(inbox));
     Ok(address)
 }
 
@@ -96,6 +69,7 @@ struct Post {
     door: Arc<Door>,
     socket: Arc<DatagramSocket>,
     handshake: ServerHandshake,
+    strangers: Strangers,
     sessions: Arc<SessionOptions>,
     peers: Peers,
     agenda: Agenda,
@@ -112,6 +86,38 @@ struct Post {
 }
 
 impl Post {
+    fn new(door: Arc<Door>, socket: DatagramSocket, options: &LinkOptions) -> io::Result<Post> {
+        let addresses = match options.public_addresses.is_empty() {
+            true => vec![socket.local_addr()?],
+            false => options.public_addresses.clone(),
+        };
+        let clients = u32::try_from(door.limits().connections).unwrap_or(u32::MAX);
+        let netcode = ServerOptions {
+            previous_private_key: options.previous_private_key.map(Key::new),
+            ..ServerOptions::new(options.protocol_id, Key::new(options.private_key), addresses).sized_for(clients)
+        };
+        let mut is_random = Ok(());
+        let handshake = ServerHandshake::new(netcode, &mut |bytes| is_random = getrandom::fill(bytes));
+        is_random.map_err(io::Error::other)?;
+        let sessions = patient_session_options();
+        sessions.check().map_err(io::Error::other)?;
+        Ok(Post {
+            closing: door.closing(),
+            door,
+            socket: Arc::new(socket),
+            strangers: handshake.queue(),
+            handshake,
+            sessions: Arc::new(sessions),
+            peers: Peers::default(),
+            agenda: Agenda::default(),
+            wake: Arc::default(),
+            awake: Vec::new(),
+            turns: Vec::new(),
+            stopped: HashSet::new(),
+            datagram: Vec::new(),
+        })
+    }
+
     async fn run(mut self, mut inbox: Inbox) {
         let mut closing = self.closing.clone();
         let (wake, socket) = (Arc::clone(&self.wake), Arc::clone(&self.socket));
@@ -123,18 +129,21 @@ impl Post {
             }
             tokio::select! {
                 () = socket.readable() => {
-                    socket.receive(&mut inbox, &mut |from, datagram| self.handle(from, datagram));
+                    let now = self.door.now();
+                    socket.receive(now, &mut inbox, &mut |arrived, from, bytes| self.handle((arrived, from), bytes));
                 }
                 () = wake.wait() => {}
                 () = &mut alarm, if first.is_some() => {}
                 _ = closing.changed(), if !*self.closing.borrow() => {}
                 () = socket.drained(), if !socket.has_room() => self.awake.extend(self.stopped.drain()),
                 // Tasks that are awake do not delay other tasks of the runtime, or new datagrams.
-                () = yield_now(), if !self.turns.is_empty() || !self.awake.is_empty() => {}
+                () = yield_now(), if self.is_busy() => {}
             }
             wake.take(&mut self.awake);
             self.wake_due();
             self.turn_awake();
+            self.serve_strangers();
+            self.tell_outcomes();
         }
     }
 
@@ -142,112 +151,46 @@ impl Post {
         *self.closing.borrow() && self.peers.is_empty()
     }
 
-    fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
+    fn is_busy(&self) -> bool {
+        !self.turns.is_empty() || !self.awake.is_empty() || !self.strangers.is_empty()
+    }
+
+    fn handle(&mut self, (arrived, from): (Time, SocketAddr), datagram: &mut [u8]) {
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return;
         }
-        if let Some(seat) = move_seat(datagram) {
-            return self.handle_move(from, seat, datagram);
-        }
-        let is_response = is_response(datagram);
-        if is_response && self.peers.candidate_at(from).is_some() {
-            // An attempt to open a packet with the wrong key destroys it, and several connections may be meant.
-            let original = datagram.to_vec();
-            if self.finish_move(from, datagram) {
-                return;
-            }
-            datagram.copy_from_slice(&original);
-        }
-        let is_for_door = datagram.first() == Some(&0) || (is_response && self.handshake.is_pending(from));
-        let peer = self.peers.at(from).filter(|_| !is_for_door);
-        if let Some((id, peer)) = peer.and_then(|id| Some((id, self.peers.get_mut(id)?))) {
-            if !peer.handle(self.door.now(), datagram) {
-                self.door.counters().refuse(Reason::TooFast);
-            }
-            // Many datagrams may have come at once.
-            return match peer.is_answer_due() {
-                true => self.turn(id),
-                false => self.awake.push(id),
-            };
-        }
-        if !*self.closing.borrow() {
-            self.knock(from, datagram);
-        }
-    }
-
-    /// A stranger has sent a request, a response, or noise.
-    fn knock(&mut self, from: SocketAddr, datagram: &mut [u8]) {
-        let now = Now { unix_s: unix_s(), time: self.door.now() };
-        let held = |client| self.peers.held(client);
-        let seats = Seats { free: self.peers.free_seat(), max_clients: SEATS_MAX, held: &held };
-        match self.handshake.handle(now, from, datagram, &seats, &mut self.datagram) {
-            Outcome::Ignored(_) => return,
-            Outcome::Reply | Outcome::Denied { .. } => {}
-            Outcome::Accept(accepted) => {
-                if !self.welcome(from, *accepted) {
-                    return;
+        match self.peers.at(from) {
+            Some(id) if !self.is_for_door(from, datagram) => self.hear(id, arrived, datagram),
+            _ => {
+                if let Err(reason) = self.strangers.keep(from, datagram) {
+                    self.handshake.counters_mut().drop(reason);
                 }
             }
         }
-        self.socket.send_to(&self.datagram, from);
     }
 
-    /// A client has proved its address and its token. False if there is no place for it.
-    fn welcome(&mut self, from: SocketAddr, accepted: Accepted) -> bool {
-        if !self.door.may_arrive(from) {
-            return false;
-        }
-        let Some(pass) = self.door.enter(from) else { return false };
-        let Ok(session) = Session::new(Arc::clone(&self.sessions), self.door.now()) else { return false };
-        let (inbound, packets_in) = channel(WAITING_PACKETS);
-        let (packets_out, outbound) = channel(WAITING_PACKETS);
-        let id = self.peers.next_id();
-        let memory = self.door.memory();
-        let datagrams = DatagramQueue::new(id, Arc::clone(&self.wake), Holding::new(memory, Part::Queues, 0));
-        let received = Holding::new(memory, Part::Inbound, 0);
-        let movement = Movement::new(Arc::clone(&datagrams));
-        tokio::spawn(serve(pass, (packets_in, packets_out), datagrams, (Arc::clone(&self.wake), id)));
-        // Another peer has proved this address: the former peer is gone.
-        if let Some(former) = self.peers.at(from) {
-            self.forget(former);
-        }
-        let older =
-            self.peers.insert(id, Peer::new(accepted, from, (session, received), (inbound, outbound), movement));
-        if let Some((older, peer)) = older.and_then(|older| Some((older, self.peers.get_mut(older)?))) {
-            peer.close_replaced(self.door.now());
-            self.awake.push(older);
-        }
-        self.awake.push(id);
-        true
-    }
-
-    /// A connection may have moved to this address: asks it to prove that.
-    fn handle_move(&mut self, from: SocketAddr, seat: u32, datagram: &mut [u8]) {
-        let Some(id) = self.peers.in_seat(seat) else { return };
+    /// A datagram has come from a connection's address.
+    fn hear(&mut self, id: PeerId, arrived: Time, datagram: &mut [u8]) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let former = peer.candidate.map(|candidate| candidate.address);
         let now = self.door.now();
-        if self.handshake.handle_move(now, from, datagram, &mut peer.movable(), &mut self.datagram).is_ok() {
-            self.peers.note_candidate(id, former, from);
-            self.socket.send_to(&self.datagram, from);
+        match peer.handle((now, arrived), datagram) {
+            Ok(true) => {}
+            Ok(false) => self.door.counters().refuse(Reason::TooFast),
+            Err(reason) => return self.handshake.counters_mut().drop(reason),
         }
-    }
-
-    /// A connection may have proved its new address. Whether it has.
-    fn finish_move(&mut self, from: SocketAddr, datagram: &mut [u8]) -> bool {
-        let Some(id) = self.peers.candidate_at(from) else { return false };
-        let Some(peer) = self.peers.get_mut(id) else { return false };
-        let now = self.door.now();
-        let Ok(round_trip) = self.handshake.handle_move_response(now, from, datagram, &mut peer.movable()) else {
-            return false;
-        };
-        if self.peers.arrive(id, from)
-            && let Some(peer) = self.peers.get_mut(id)
-        {
-            peer.has_moved(now, round_trip);
+        // Many datagrams may have come at once.
+        if peer.is_answer_due() {
+            peer.answer(now, &self.socket, &mut self.datagram);
         }
         self.awake.push(id);
-        true
+    }
+
+    /// Adds to the counters what has become of datagrams.
+    fn tell_outcomes(&mut self) {
+        let outcomes = std::mem::take(self.handshake.counters_mut());
+        if outcomes != NetcodeCounters::default() {
+            self.door.counters().note_link(&outcomes);
+        }
     }
 
     fn forget(&mut self, id: PeerId) {
@@ -292,6 +235,9 @@ impl Post {
         let written = peer.take_written();
         self.door.counters().count_sent(written.sections, written.bytes);
         if goes_on {
+            if peer.has_more() {
+                self.awake.push(id);
+            }
             if let Some(deadline) = peer.next_deadline(now) {
                 self.agenda.appoint(id, &mut peer.appointed, deadline.max(now.after(TURN_MIN)));
             }
@@ -299,10 +245,6 @@ impl Post {
         }
         self.forget(id);
     }
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The life of a connection.
@@ -363,8 +305,8 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList
             wake.add(id);
         }
     }
-    // The session ends once all is delivered, and the queue with it.
-    if packets_out.send(Packet::End).await.is_ok() {
+    // The session ends once all is delivered, and the queue with it; at once if what waited was thrown away.
+    if out.queue.ended_now().is_none() && packets_out.send(Packet::End).await.is_ok() {
         wake.add(id);
         packets_out.closed().await;
     }
@@ -375,4 +317,27 @@ async fn write(packets_out: Sender<Packet>, out: Out<'_>, (wake, id): (&WakeList
 fn patient_session_options() -> SessionOptions {
     let options = session_options();
     SessionOptions { keep_alive_interval: options.keep_alive_interval * 3 / 2, ..options }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::port::Side;
+
+    #[tokio::test]
+    async fn strangers_wait_until_connections_were_served_and_for_each_other() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (socket, _inbox) = DatagramSocket::bind(any).expect("a free port");
+        let mut post = Post::new(Door::alone(Side::Client), socket, &LinkOptions::new([7; 32])).expect("it opens");
+        let looked_at = |post: &Post| post.handshake.counters().dropped_total();
+        for port in 1..=100 {
+            // A request, but for what is in it.
+            post.handle((Time(0), ([127, 0, 0, 1], port).into()), &mut [0; 1_078]);
+        }
+        assert_eq!((post.strangers.len(), looked_at(&post)), (100, 0));
+        post.serve_strangers();
+        assert_eq!((post.strangers.len(), looked_at(&post)), (36, 64));
+        post.serve_strangers();
+        assert_eq!((post.strangers.len(), looked_at(&post)), (0, 100));
+    }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throng_link::netcode::{Accepted, Candidate, Held, Movable, Opener, PacketKind, Sealer};
+use throng_link::netcode::{Accepted, Candidate, DropReason, Held, Movable, PacketKind, RationedOpener, Sealer};
 use throng_link::session::{CloseCode, CloseReason, Rest, Session};
 use throng_wire::{Tick, Time};
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
@@ -20,6 +20,11 @@ use super::table::SEATS_MAX;
 /// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round
 /// trip. They count as queued until they have arrived, so a client that reads slowly stops getting state long before.
 const SESSION_BYTES: usize = 256 << 10;
+/// Datagrams that one peer sends before others get a turn.
+pub(super) const DATAGRAMS_PER_TURN: usize = 48;
+/// Datagrams of one client that are opened in a second, and at once. A client that sends at the link's full rate sends
+/// fewer.
+const CLIENT_PACKETS_PER_S: u32 = 2_000;
 /// How long messages of a client are read after it has left. It comes no faster than its limits allow.
 const LEAVING_MAX: Duration = Duration::from_secs(5);
 /// Movement that the path has no room for now is looked at again after this time.
@@ -65,7 +70,7 @@ pub(super) struct Peer {
     /// Memory of what the session has received and the task has not.
     received: Holding,
     sealer: Sealer,
-    opener: Opener,
+    opener: RationedOpener,
     /// Packets for the connection's task. `None` once nothing more will come.
     inbound: Option<Sender<Received>>,
     /// A packet that the task had no room for. While it waits, no more are taken from the session.
@@ -75,8 +80,12 @@ pub(super) struct Peer {
     movement: Movement,
     /// Which room the next movement needs, when there is some.
     rest: Rest,
-    /// The task has said everything.
+    /// Its last turn was over before it had sent everything.
+    has_more: bool,
+    /// Nothing more comes from the task.
     is_finished: bool,
+    /// It has said that itself, and not been cut off.
+    has_said_all: bool,
     /// The client does not know yet that it is connected.
     is_keep_alive_due: bool,
     has_left: bool,
@@ -87,11 +96,13 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(
         accepted: Accepted,
-        address: SocketAddr,
-        (session, received): (Session, Holding),
+        (address, now): (SocketAddr, Time),
+        (mut session, received): (Session, Holding),
         (inbound, outbound): (Sender<Received>, Receiver<Packet>),
         movement: Movement,
     ) -> Peer {
+        // A client answers once per frame of its game: a shorter round trip would only be sent to too early.
+        session.follow_handshake(accepted.round_trip.max(Duration::from_millis(100)), accepted.timeout);
         Peer {
             client_id: accepted.client_id,
             appointed: None,
@@ -102,13 +113,15 @@ impl Peer {
             session,
             received,
             sealer: accepted.sealer,
-            opener: accepted.opener,
+            opener: RationedOpener::new(accepted.opener, CLIENT_PACKETS_PER_S, now),
             inbound: Some(inbound),
             held_up: None,
             outbound,
             movement,
             rest: Rest::Waiting,
+            has_more: false,
             is_finished: false,
+            has_said_all: false,
             is_keep_alive_due: false,
             has_left: false,
             over_since: None,
@@ -125,7 +138,7 @@ impl Peer {
         Movable {
             client_id: self.client_id,
             address: self.address,
-            opener: &mut self.opener,
+            opener: self.opener.opener_mut(),
             sealer: &self.sealer,
             candidate: &mut self.candidate,
         }
@@ -143,16 +156,20 @@ impl Peer {
             .close(now, CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client"));
     }
 
-    /// A datagram has come from its address. False if the task had no room for the movement in it.
-    pub(super) fn handle(&mut self, now: Time, datagram: &mut [u8]) -> bool {
+    /// A datagram has come from its address, to this machine at `arrived`. False if the task had no room for the movement
+    /// in it.
+    ///
+    /// # Errors
+    /// It is dropped, and has to be counted.
+    pub(super) fn handle(&mut self, (now, arrived): (Time, Time), datagram: &mut [u8]) -> Result<bool, DropReason> {
         if self.over_since.is_some() {
-            return true;
+            return Ok(true);
         }
-        let Ok(opened) = self.opener.open(datagram) else { return true };
+        let opened = self.opener.open(now, datagram)?;
         let mut has_room = true;
         match opened.kind {
             PacketKind::Payload => {
-                match self.session.handle_packet(now, opened.sequence, opened.body) {
+                match self.session.handle_packet_of(now, arrived, opened.sequence, opened.body) {
                     Ok(Some(packet)) => {
                         let entries = self.movement.read(opened.sequence, packet.rest);
                         // Movement that the task has no room for is lost, as on any other way.
@@ -172,12 +189,25 @@ impl Peer {
             PacketKind::Disconnect => self.has_left = true,
             _ => {}
         }
-        has_room
+        Ok(has_room)
     }
 
     /// Whether the session has to answer before it takes more in.
     pub(super) fn is_answer_due(&self) -> bool {
         self.over_since.is_none() && self.session.is_answer_due()
+    }
+
+    /// Sends one packet, with the acknowledgement that cannot wait for the next turn.
+    pub(super) fn answer(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
+        datagram.clear();
+        let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) else { return };
+        plan.begin(Tick(0), datagram).finish();
+        self.send(socket, datagram);
+    }
+
+    /// Whether it has more to send than one turn takes.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Does everything that can be done now. False once it has ended, and the task has what the client has said.
@@ -206,10 +236,21 @@ impl Peer {
         self.take_in();
         self.received.set_about(self.session.received_message_bytes());
         self.give_out();
-        if self.is_finished && self.session.pending_message_bytes() == 0 && !self.session.is_closing() {
-            self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
-        }
+        self.end_with_task(now);
         self.transmit(now, socket, datagram);
+    }
+
+    /// Ends the session when the task has nothing more to say and all of it has arrived. The task waits for that as long
+    /// as the last bytes of a connection may take. If it has ended, what has not arrived never will.
+    fn end_with_task(&mut self, now: Time) {
+        if self.session.is_closing() {
+            return;
+        }
+        if self.has_said_all && self.session.pending_message_bytes() == 0 {
+            self.session.close(now, CloseReason::new(CloseCode::DONE, ""));
+        } else if self.outbound.is_closed() {
+            self.session.close(now, CloseReason::new(CloseCode::OVERLOADED, "cut off: messages may be lost"));
+        }
     }
 
     /// Whether the task has not taken everything that came before the end. Then it ends too, unless it has ended the
@@ -277,7 +318,8 @@ impl Peer {
                 },
                 Ok(Packet::Dropped(entry_bytes)) => self.movement.skipped(entry_bytes),
                 Err(TryRecvError::Empty) => return,
-                Ok(Packet::End) | Err(TryRecvError::Disconnected) => self.is_finished = true,
+                Ok(Packet::End) => (self.is_finished, self.has_said_all) = (true, true),
+                Err(TryRecvError::Disconnected) => self.is_finished = true,
             }
         }
     }
@@ -289,8 +331,12 @@ impl Peer {
                 socket.send_to(datagram, self.address);
             }
         }
-        // A packet is only made if the kernel has room for it: otherwise it would count as sent.
-        while socket.has_room() {
+        self.has_more = false;
+        for _ in 0..DATAGRAMS_PER_TURN {
+            // A packet is only made if the kernel has room for it: otherwise it would count as sent.
+            if !socket.has_room() {
+                return;
+            }
             let rest = if self.movement.has_waiting() { self.rest } else { Rest::Empty };
             datagram.clear();
             let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return };
@@ -304,11 +350,127 @@ impl Peer {
                 self.rest = if is_written || !self.movement.has_waiting() { Rest::Waiting } else { Rest::Large };
             }
             packet.finish();
-            if self.sealer.seal_payload(datagram).is_err() {
-                self.has_left = true;
+            if !self.send(socket, datagram) {
                 return;
             }
-            socket.send_to(datagram, self.address);
         }
+        self.has_more = true;
+    }
+
+    /// False if the connection has used up its sequence numbers, and so has to end.
+    fn send(&mut self, socket: &DatagramSocket, datagram: &mut [u8]) -> bool {
+        if self.sealer.seal_payload(datagram).is_err() {
+            self.has_left = true;
+            return false;
+        }
+        socket.send_to(datagram, self.address);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+
+    use throng_channeld::link::session_options;
+    use throng_link::netcode::{
+        Admission, ClientHandshake, ConnectToken, ConnectTokenOptions, Key, Now, Outcome, Seats, ServerHandshake,
+        ServerOptions, USER_DATA_LEN,
+    };
+    use throng_link::session::SessionOptions;
+    use tokio::sync::mpsc::channel;
+
+    use super::super::super::door::Door;
+    use super::super::super::memory::{Memory, Part};
+    use super::super::datagrams::DatagramQueue;
+    use super::super::table::PeerId;
+    use super::*;
+    use crate::engine::port::Side;
+
+    /// What the door gives for a client at this address.
+    fn accepted(client: SocketAddr) -> Accepted {
+        let (server, key) = (SocketAddr::from(([127, 0, 0, 1], 9)), Key::new([7; 32]));
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut random = |bytes: &mut [u8]| rng.fill(bytes);
+        let options = ConnectTokenOptions {
+            protocol_id: 1,
+            client_id: 1,
+            create_unix_s: 1,
+            expire_unix_s: 100,
+            timeout_s: 10,
+            servers: vec![server],
+            user_data: [0; USER_DATA_LEN],
+        };
+        let token = ConnectToken::generate(&options, &key, &mut random).expect("good options");
+        let mut door = ServerHandshake::new(ServerOptions::new(1, key, vec![server]), &mut random);
+        let mut handshake = ClientHandshake::new(token, Time(0));
+        let seats = Seats { free: Some(0), max_clients: 1, held: &|_| None, admission: &|| Admission::Granted };
+        let (mut datagram, mut reply) = (Vec::new(), Vec::new());
+        loop {
+            handshake.poll_transmit(Time(0), &mut datagram).expect("a packet is due");
+            let now = Now { unix_s: 2, time: Time(0) };
+            if let Outcome::Accept(accepted) = door.handle(now, client, &mut datagram, &seats, &mut reply) {
+                return *accepted;
+            }
+            handshake.handle(Time(0), server, &mut reply);
+        }
+    }
+
+    /// A peer at `client` on a path that takes everything, which was given more than it may send at once.
+    fn peer(client: SocketAddr) -> (Peer, Receiver<Received>, Sender<Packet>) {
+        let rate_bytes_per_s = 1_000_000_000;
+        let options = SessionOptions {
+            rate_bytes_per_s,
+            initial_rate_bytes_per_s: rate_bytes_per_s,
+            max_in_flight: 1_024,
+            ..session_options()
+        };
+        let session = Session::new(Arc::new(options), Time(0)).expect("good options");
+        let memory: Arc<Memory> = Arc::clone(Door::alone(Side::Client).memory());
+        let (inbound, from_peer) = channel(16);
+        let (to_peer, outbound) = channel(16);
+        for _ in 0..5 {
+            let packet = Packet::Entries(vec![7; 60_000].into(), 60_000);
+            to_peer.try_send(packet).unwrap_or_else(|_| panic!("there is room"));
+        }
+        let datagrams = DatagramQueue::new(PeerId(1), Arc::default(), Holding::new(&memory, Part::Queues, 0));
+        let received = Holding::new(&memory, Part::Inbound, 0);
+        let ends = (inbound, outbound);
+        let peer = Peer::new(accepted(client), (client, Time(0)), (session, received), ends, Movement::new(datagrams));
+        (peer, from_peer, to_peer)
+    }
+
+    /// Datagrams that have come.
+    fn arrived(client: &UdpSocket) -> usize {
+        let mut bytes = [0; 2_000];
+        std::iter::from_fn(|| client.recv(&mut bytes).ok()).count()
+    }
+
+    #[tokio::test]
+    async fn a_turn_and_an_early_answer_send_no_more_than_their_share() {
+        let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        client.set_nonblocking(true).expect("it can be set");
+        let (socket, _inbox) = DatagramSocket::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let (mut peer, _from_peer, _to_peer) = peer(client.local_addr().expect("bound"));
+        // The runtime has to have seen that the socket takes something.
+        socket.send_to(b"first", peer.address);
+        socket.drained().await;
+        assert_eq!(arrived(&client), 1);
+        let mut datagram = Vec::new();
+        assert!(peer.turn(Time(1_000), &socket, &mut datagram));
+        assert_eq!((arrived(&client), peer.has_more()), (DATAGRAMS_PER_TURN, true));
+        peer.answer(Time(2_000), &socket, &mut datagram);
+        assert_eq!(arrived(&client), 1);
+    }
+
+    #[test]
+    fn packets_that_come_faster_than_a_client_sends_are_not_opened() {
+        let (mut peer, _from_peer, _to_peer) = peer(([127, 0, 0, 1], 9).into());
+        let mut forge = |ms: u64| peer.handle((Time(ms * 1_000), Time(ms * 1_000)), &mut [[0x15; 60]].concat()).err();
+        let opened = (0..100_000).take_while(|_| forge(0) == Some(DropReason::NotAuthentic)).count();
+        assert!(opened >= CLIENT_PACKETS_PER_S as usize && opened <= 20_000, "{opened} were opened");
+        assert_eq!(forge(0), Some(DropReason::TooManyPackets));
+        assert_eq!(forge(100), Some(DropReason::NotAuthentic), "a while later");
     }
 }

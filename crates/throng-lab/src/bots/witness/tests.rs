@@ -110,6 +110,8 @@ struct World {
     skew: Option<Skew>,
     /// The truth of this object is one bit off.
     wrong: Option<ObjectId>,
+    /// An object that the clients see and the snapshots leave out.
+    ghost: Option<ObjectId>,
     now: Time,
 }
 
@@ -165,6 +167,7 @@ impl World {
             snapshot_ticks: 1,
             tick_us: TICK_US,
             wrong: None,
+            ghost: None,
             now: start,
         }
     }
@@ -199,7 +202,8 @@ impl World {
             self.tell_time(tick);
         }
         self.server.tick(began);
-        let truth = self.characters.iter().map(|(id, owner, value)| {
+        let there = self.characters.iter().filter(|(id, ..)| self.ghost != Some(*id));
+        let truth = there.map(|(id, owner, value)| {
             let mut object = TrueObject::of(*id, Some(*owner), value);
             object.words[6] ^= u32::from(self.wrong == Some(*id));
             object
@@ -389,17 +393,28 @@ fn a_planted_wrong_state_is_found_in_play_and_at_rest() {
         assert!(in_play.objects > 100 && in_play.mismatches == 0, "{in_play:?}");
         assert_eq!(at_rest, Compared { objects: SEATS as u64, mismatches: 0 });
     }
-    let (id, owner, _) = world.characters[SEATS / 2];
-    world.wrong = Some(id);
+    world.wrong = Some(world.characters[SEATS / 2].0);
     for _ in 0..30 {
         world.step();
     }
     world.compare();
     for (number, seat) in world.seats.iter().enumerate() {
-        // While everything moves, a bot's own character is not compared.
-        let is_own = seat.connection == Some(owner);
-        assert_eq!(seat.witness.in_play().mismatches > 0, !is_own, "seat {number}");
+        assert!(seat.witness.in_play().mismatches > 0, "seat {number}");
         assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 1 }, "seat {number}");
+    }
+}
+
+#[test]
+fn an_object_that_the_game_does_not_have_is_a_mismatch_in_play() {
+    let mut world = World::play(&[]);
+    let (id, owner, _) = world.characters[SEATS / 2];
+    world.ghost = Some(id);
+    for _ in 0..30 {
+        world.step();
+    }
+    // A bot whose own character is not in the snapshot does not look.
+    for seat in world.seats.iter().filter(|seat| seat.connection != Some(owner)) {
+        assert!(seat.witness.in_play().mismatches > 0, "{:?}", seat.witness.in_play());
     }
 }
 

@@ -306,10 +306,6 @@ impl Lanes {
         self.inbox.pop()
     }
 
-    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        self.buffers.give_back(buffer);
-    }
-
     /// Gives up unreliable messages that have been unfinished for `patience`.
     pub(super) fn expire(&mut self, now: Time, patience: Duration) -> u64 {
         let mut expired = 0;

@@ -1,0 +1,97 @@
+//! `throng bake`: its arguments, and what they lead to.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use throng_map::{ReadOptions, read_mesh, save};
+use throng_sight::{Layers, Mesh, bake as bake_mesh, town};
+
+use crate::exit::{Failure, Outcome};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Bake a mesh, or a generated town, into a map file for ray queries
+
+  throng bake map.glb out.map
+  throng bake map.obj out.map --up z --layer glass=1 --layer leaves=2 --other-layers 7
+  throng bake --town 7 --triangles 240000 out.map
+
+A map has y up, in metres. Triangles belong to layers, given as a sum of powers of two; a query names the layers that it
+looks for. A town uses 1 for what blocks bodies, 2 for what blocks sight, and 4 for what blocks bullets; its marks are
+`spawn/a`, `spawn/b`, `site/a` and `site/b`. Nodes of a glTF file that have a name and no mesh become marks.";
+
+/// Arguments of `throng bake`.
+#[derive(Debug, Args)]
+pub(crate) struct BakeArguments {
+    /// The mesh (.obj, .gltf or .glb), then the map that is written; with --town only the map
+    #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Bake a generated town of this seed instead of a mesh
+    #[arg(long, value_name = "SEED")]
+    town: Option<u64>,
+    /// How many triangles the town has at least
+    #[arg(long, value_name = "N", default_value_t = 240_000, requires = "town")]
+    triangles: usize,
+    /// The axis that is up in the mesh
+    #[arg(long, value_enum, default_value_t = Up::Y, conflicts_with = "town")]
+    up: Up,
+    /// The layers of triangles whose object or material has this word in its name; can be repeated, the first counts
+    #[arg(long = "layer", value_name = "WORD=LAYERS", value_parser = layer, conflicts_with = "town")]
+    layers: Vec<(String, Layers)>,
+    /// The layers of all other triangles; without it, all layers
+    #[arg(long, value_name = "LAYERS", conflicts_with = "town")]
+    other_layers: Option<u16>,
+    /// Leave triangles without area out, instead of refusing the mesh
+    #[arg(long)]
+    drop_degenerate: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Up {
+    Y,
+    Z,
+}
+
+fn layer(text: &str) -> Result<(String, Layers), String> {
+    let (word, layers) = text.split_once('=').ok_or("write a word and its layers, for example glass=1")?;
+    let layers = layers.parse().map_err(|_| format!("{layers} is not a sum of layers: write a number below 65536"))?;
+    if word.is_empty() { Err("the word before = is empty".to_owned()) } else { Ok((word.to_owned(), Layers(layers))) }
+}
+
+/// Writes the map and says what it holds.
+pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
+    let (mut mesh, out) = match (arguments.town, arguments.files.as_slice()) {
+        (Some(seed), [out]) => (town::town(seed, arguments.triangles), out),
+        (None, [mesh, out]) => (read(arguments, mesh)?, out),
+        (Some(_), _) => return Err(Failure::Usage(anyhow!("--town takes one file: the map that is written"))),
+        (None, _) => {
+            return Err(Failure::Usage(anyhow!("name a mesh and the map that is written, or use --town SEED")));
+        }
+    };
+    if arguments.drop_degenerate {
+        let dropped = mesh.drop_degenerate();
+        eprintln!("{dropped} triangles without area left out");
+    }
+    let source = arguments.files[0].display();
+    let map = bake_mesh(&mesh).with_context(|| format!("{source} cannot be baked")).map_err(Failure::Usage)?;
+    save(&map, out).context("the map cannot be written")?;
+    println!(
+        "{}: {} triangles, {} marks, {:.1} MB, checksum {:016x}",
+        out.display(),
+        map.triangle_count(),
+        map.marks().count(),
+        map.as_bytes().len() as f64 / 1e6,
+        map.checksum()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(arguments: &BakeArguments, path: &std::path::Path) -> Result<Mesh, Failure> {
+    let options = ReadOptions {
+        layers: arguments.layers.clone(),
+        otherwise: arguments.other_layers.map(Layers),
+        z_is_up: arguments.up == Up::Z,
+    };
+    read_mesh(path, &options).map_err(|error| Failure::Usage(error.into()))
+}

@@ -1,0 +1,86 @@
+//! Map files: written whole or not at all, and read by mapping them into memory.
+
+#![allow(unsafe_code, reason = "a file becomes memory")]
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use throng_sight::{Map, MapError};
+
+/// Why a map file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file cannot be opened, mapped or written.
+    #[error("{}: {cause}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The file is not a map that can be used.
+    #[error("{}: {cause}", path.display())]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: MapError,
+    },
+}
+
+impl FileError {
+    /// A stable name for metrics.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            FileError::Io { .. } => "map_file_io",
+            FileError::Map { cause, .. } => cause.tag(),
+        }
+    }
+}
+
+/// Opens a map file. Its pages are shared, read only, by all who open it: matches, threads and processes.
+///
+/// The file must not be changed while it is open; [`save`] does not change files, it replaces them. A file that another
+/// program cuts short ends this process, as with every mapped file.
+///
+/// # Errors
+/// If the file cannot be read, or is not a whole, undamaged map of this version.
+pub fn open(path: &Path) -> Result<Map, FileError> {
+    let io = |cause| FileError::Io { path: path.to_owned(), cause };
+    let file = File::open(path).map_err(io)?;
+    // SAFETY: the mapping is private to readers: this process never writes to it, and `save` replaces map files by
+    // renaming instead of writing into them. That no other program writes into the file is the condition of this
+    // function, as it is for every mapped file. Of what the bytes say, nothing is believed before it is checked.
+    let bytes = unsafe { Mmap::map(&file) }.map_err(io)?;
+    Map::new(Arc::new(bytes)).map_err(|cause| FileError::Map { path: path.to_owned(), cause })
+}
+
+/// Writes a map to a file, which appears whole or not at all: it is written under another name and then renamed.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save(map: &Map, path: &Path) -> Result<(), FileError> {
+    let io = |cause| FileError::Io { path: path.to_owned(), cause };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".throng-map-").tempfile_in(folder).map_err(io)?;
+    file.write_all(map.as_bytes()).map_err(io)?;
+    file.as_file().sync_all().map_err(io)?;
+    make_readable(file.as_file()).map_err(io)?;
+    file.persist(path).map_err(|error| io(error.error))?;
+    Ok(())
+}
+
+/// Temporary files are for their owner alone; a map is for every match server of the machine.
+fn make_readable(file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    }
+    let _ = file;
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! Queries with one ray.
+
+use pulp::NullaryFnOnce;
+
+use crate::format::{BLOCK_LANES, Block, Child, DEPTH_MAX, WIDTH};
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{Avx2, Avx512};
+use crate::lanes::{Lanes, Plain, Prepared, Processor, SLACK};
+use crate::map::{Map, Parts};
+use crate::ray::{Hit, Layers, Ray, TriangleId};
+
+/// A node leaves at most seven children behind on each level, and what is taken from the stack was put there.
+const STACK: usize = DEPTH_MAX as usize * (WIDTH - 1) + 1;
+
+impl Map {
+    /// The nearest triangle of `layers` on the ray; of several at the same distance, the one with the lowest number.
+    pub fn closest(&self, ray: &Ray, layers: Layers) -> Option<Hit> {
+        let parts = self.parts();
+        if self.layers().0 & !layers.0 == 0 {
+            on(self.processor, Closest::<false> { parts, ray, layers })
+        } else {
+            on(self.processor, Closest::<true> { parts, ray, layers })
+        }
+    }
+
+    /// Whether a triangle of `layers` is on the ray. Faster than [`closest`](Map::closest), since any one will do.
+    pub fn is_blocked(&self, ray: &Ray, layers: Layers) -> bool {
+        self.blocker(ray, layers).is_some()
+    }
+
+    /// A triangle of `layers` that is on the ray, if there is one. Which one of several depends on the processor: only
+    /// whether there is one belongs into a game's state.
+    pub fn blocker(&self, ray: &Ray, layers: Layers) -> Option<TriangleId> {
+        let parts = self.parts();
+        if self.layers().0 & !layers.0 == 0 {
+            on(self.processor, Any::<false> { parts, ray, layers })
+        } else {
+            on(self.processor, Any::<true> { parts, ray, layers })
+        }
+    }
+}
+
+/// A query that runs in the instructions of any processor.
+pub(crate) trait Query {
+    type Answer;
+    fn run<L: Lanes>(self, lanes: L) -> Self::Answer;
+}
+
+/// Runs a query in the instructions of `processor`; in plain ones where they do not exist.
+#[inline(always)]
+pub(crate) fn on<Q: Query>(processor: Processor, query: Q) -> Q::Answer {
+    match processor {
+        #[cfg(target_arch = "x86_64")]
+        Processor::Avx512 => match pulp::x86::V4::try_new() {
+            Some(simd) => simd.vectorize(Inlined(query, Avx512(simd))),
+            None => query.run(Plain),
+        },
+        #[cfg(target_arch = "x86_64")]
+        Processor::Avx2 => match pulp::x86::V3::try_new() {
+            Some(simd) => simd.vectorize(Inlined(query, Avx2(simd))),
+            None => query.run(Plain),
+        },
+        _ => query.run(Plain),
+    }
+}
+
+struct Inlined<Q, L>(Q, L);
+
+impl<Q: Query, L: Lanes> NullaryFnOnce for Inlined<Q, L> {
+    type Output = Q::Answer;
+
+    #[inline(always)]
+    fn call(self) -> Q::Answer {
+        self.0.run(self.1)
+    }
+}
+
+struct Closest<'a, const MASKED: bool> {
+    parts: Parts<'a>,
+    ray: &'a Ray,
+    layers: Layers,
+}
+
+impl<const MASKED: bool> Query for Closest<'_, MASKED> {
+    type Answer = Option<Hit>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Option<Hit> {
+        let ray = Prepared::new(self.ray, self.parts.margin);
+        let mut nearest = Nearest { distance: ray.end, triangle: u32::MAX };
+        closest::<L, MASKED>(lanes, self.parts, &ray, self.layers.0, 0, &mut nearest);
+        (nearest.triangle != u32::MAX)
+            .then_some(Hit { distance_m: nearest.distance, triangle: TriangleId(nearest.triangle) })
+    }
+}
+
+struct Any<'a, const MASKED: bool> {
+    parts: Parts<'a>,
+    ray: &'a Ray,
+    layers: Layers,
+}
+
+impl<const MASKED: bool> Query for Any<'_, MASKED> {
+    type Answer = Option<TriangleId>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Option<TriangleId> {
+        any::<L, MASKED>(lanes, self.parts, &Prepared::new(self.ray, self.parts.margin), self.layers.0, 0)
+            .map(TriangleId)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Nearest {
+    pub(crate) distance: f32,
+    pub(crate) triangle: u32,
+}
+
+/// A child with its distance before it, so that sorting the numbers sorts by distance: both are at least zero.
+#[inline(always)]
+fn entry(near: f32, child: u32) -> u64 {
+    u64::from(near.to_bits()) << 32 | u64::from(child)
+}
+
+/// The nearest triangle in the part of the tree below the child `next`, if it is nearer than `nearest`.
+#[inline(always)]
+pub(crate) fn closest<L: Lanes, const MASKED: bool>(
+    lanes: L,
+    parts: Parts<'_>,
+    ray: &Prepared,
+    layers: u16,
+    mut next: u32,
+    nearest: &mut Nearest,
+) {
+    let mut stack = [0_u64; STACK];
+    let mut height = 0;
+    loop {
+        // Down to a leaf, always into the nearest child.
+        while let Child::Node(index) = Child::of(next) {
+            let Some(node) = parts.nodes.get(index as usize) else { break };
+            let (mut mask, near) = lanes.boxes(node, ray, nearest.distance);
+            if MASKED {
+                mask &= lanes.layers_of_children(node, layers);
+            }
+            if mask == 0 {
+                next = u32::MAX;
+                break;
+            }
+            let first = (mask.trailing_zeros() & 7) as usize;
+            mask &= mask - 1;
+            next = node.children[first];
+            if mask == 0 {
+                continue;
+            }
+            // The stack stays sorted above `base`, the nearest on top.
+            let base = height;
+            let mut best = entry(near[first], next);
+            while mask != 0 {
+                let child = (mask.trailing_zeros() & 7) as usize;
+                mask &= mask - 1;
+                let mut other = entry(near[child], node.children[child]);
+                if other < best {
+                    std::mem::swap(&mut other, &mut best);
+                }
+                let mut place = height;
+                while place > base && stack[place - 1] < other {
+                    stack[place] = stack[place - 1];
+                    place -= 1;
+                }
+                stack[place] = other;
+                height += 1;
+            }
+            next = best as u32;
+        }
+        if let Child::Leaf { first, count } = Child::of(next) {
+            leaf::<L, MASKED>(lanes, parts, ray, layers, (first, count), nearest);
+        }
+        loop {
+            if height == 0 {
+                return;
+            }
+            height -= 1;
+            let top = stack[height];
+            if f32::from_bits((top >> 32) as u32) <= nearest.distance * SLACK {
+                next = top as u32;
+                break;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn blocks_of(parts: Parts<'_>, (first, count): (u32, u32)) -> &[Block] {
+    parts.blocks.get(first as usize..(first + count) as usize).unwrap_or_default()
+}
+
+#[inline(always)]
+fn leaf<L: Lanes, const MASKED: bool>(
+    lanes: L,
+    parts: Parts<'_>,
+    ray: &Prepared,
+    layers: u16,
+    range: (u32, u32),
+    nearest: &mut Nearest,
+) {
+    for (place, block) in blocks_of(parts, range).iter().enumerate() {
+        let (mut mask, distances) = lanes.triangles(block, ray, nearest.distance);
+        if MASKED {
+            mask &= lanes.layers_of_triangles(block, layers);
+        }
+        while mask != 0 {
+            let lane = (mask.trailing_zeros() & 3) as usize;
+            mask &= mask - 1;
+            // Zero without its sign.
+            let distance = distances[lane] + 0.0;
+            let triangle = (range.0 + place as u32) * BLOCK_LANES as u32 + lane as u32;
+            if distance < nearest.distance || (distance == nearest.distance && triangle < nearest.triangle) {
+                *nearest = Nearest { distance, triangle };
+            }
+        }
+    }
+}
+
+/// A triangle on the ray, in the part of the tree below the child `next`.
+#[inline(always)]
+pub(crate) fn any<L: Lanes, const MASKED: bool>(
+    lanes: L,
+    parts: Parts<'_>,
+    ray: &Prepared,
+    layers: u16,
+    mut next: u32,
+) -> Option<u32> {
+    let mut stack = [0_u32; STACK];
+    let mut height = 0;
+    loop {
+        while let Child::Node(index) = Child::of(next) {
+            let Some(node) = parts.nodes.get(index as usize) else { break };
+            let (mut mask, near) = lanes.boxes(node, ray, ray.end);
+            if MASKED {
+                mask &= lanes.layers_of_children(node, layers);
+            }
+            if mask == 0 {
+                next = u32::MAX;
+                break;
+            }
+            // The nearest first: what blocks is more often near the beginning than in the order of children.
+            let first = (mask.trailing_zeros() & 7) as usize;
+            mask &= mask - 1;
+            let mut best = entry(near[first], node.children[first]);
+            while mask != 0 {
+                let child = (mask.trailing_zeros() & 7) as usize;
+                mask &= mask - 1;
+                let other = entry(near[child], node.children[child]);
+                stack[height] = best.max(other) as u32;
+                best = best.min(other);
+                height += 1;
+            }
+            next = best as u32;
+        }
+        if let Child::Leaf { first, count } = Child::of(next) {
+            for block in first..first + count {
+                if let Some(lane) = in_block::<L, MASKED>(lanes, parts, ray, layers, block) {
+                    return Some(block * BLOCK_LANES as u32 + lane);
+                }
+            }
+        }
+        if height == 0 {
+            return None;
+        }
+        height -= 1;
+        next = stack[height];
+    }
+}
+
+/// The place of a triangle on the ray in one block.
+#[inline(always)]
+pub(crate) fn in_block<L: Lanes, const MASKED: bool>(
+    lanes: L,
+    parts: Parts<'_>,
+    ray: &Prepared,
+    layers: u16,
+    block: u32,
+) -> Option<u32> {
+    let block = parts.blocks.get(block as usize)?;
+    let (mut mask, _) = lanes.triangles(block, ray, ray.end);
+    if MASKED {
+        mask &= lanes.layers_of_triangles(block, layers);
+    }
+    (mask != 0).then_some(mask.trailing_zeros())
+}

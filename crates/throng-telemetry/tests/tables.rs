@@ -1,0 +1,114 @@
+//! A Parquet file says what was recorded.
+
+use std::fs::File;
+use std::path::Path;
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use throng_telemetry::{Clock, FrameBudgets, Phase, Subsystem, Subsystems, Telemetry, TelemetryOptions};
+
+const PHASES: [Phase; 2] = [Phase::new("buy"), Phase::new("live")];
+
+/// A row: the columns with numbers, -1 for one that is empty, and those with text.
+type Row = (Vec<i64>, Vec<String>);
+
+fn read(path: &Path) -> (Vec<String>, Vec<Row>) {
+    let reader = SerializedFileReader::new(File::open(path).expect("a file")).expect("a Parquet file");
+    let columns = reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name().to_owned());
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| {
+        let (mut numbers, mut texts) = (Vec::new(), Vec::new());
+        for (_, field) in row.expect("a row").get_column_iter() {
+            match field {
+                Field::Long(number) => numbers.push(*number),
+                Field::Null => numbers.push(-1),
+                Field::Str(text) => texts.push(text.clone()),
+                other => panic!("{other:?} in a row"),
+            }
+        }
+        (numbers, texts)
+    });
+    (columns.collect(), rows.collect())
+}
+
+#[test]
+fn a_file_read_back_equals_what_was_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    throng_seeds::for_seeds(5, |seed| {
+        let path = folder.path().join(format!("{seed}.parquet"));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (clock, hand) = Clock::manual();
+        let mut subsystems = Subsystems::new();
+        let bullets = subsystems.add("bullets").expect("a new name");
+        let budgets =
+            FrameBudgets::parse("[subsystem_ms]\nbullets = 0.001\n", Path::new("b"), &subsystems).expect("budgets");
+        let options =
+            TelemetryOptions { subsystems, budgets, table: Some(path.clone()), ..TelemetryOptions::default() };
+        let telemetry = Telemetry::start_with_clock(options, clock).expect("a file");
+        let mut recorder = telemetry.recorder("match 1");
+        let mut expected: Vec<Row> = Vec::new();
+        // Enough for more than one group of rows.
+        for tick in 0..25_000_u64 {
+            hand.wait(random.u64(..1_000_000));
+            let phase = PHASES[random.usize(..2)];
+            let mut frame = recorder.begin(tick, phase);
+            hand.work(1);
+            let own: Vec<(Subsystem, u64, u64)> = [(Subsystem::AI, 1), (bullets, 2)]
+                .map(|(part, count)| (part, count, random.u64(..4_000)))
+                .into_iter()
+                .filter(|_| random.bool())
+                .collect();
+            for &(part, count, ns) in &own {
+                (0..count).for_each(|_| frame.time(part, |_| hand.work(ns)));
+            }
+            let stopped_ns = random.u64(..3);
+            hand.wait(stopped_ns);
+            frame.note_lateness_ns(tick % 7);
+            let times = frame.finish();
+            let cpu_ns = times.wall_ns - stopped_ns;
+            let mut row = |part: &str, self_ns: u64, scopes: u64, budget: i64| {
+                let around = [tick, times.start_ns, times.wall_ns, cpu_ns, stopped_ns, tick % 7, self_ns, scopes];
+                let numbers = around.iter().map(|&number| number as i64).chain([budget]).collect();
+                expected.push((numbers, ["match 1", phase.name(), part].map(str::to_owned).to_vec()));
+            };
+            for &(part, count, ns) in &own {
+                let budget = if part == bullets { 1_000 } else { -1 };
+                row(telemetry.subsystems().name(part), count * ns, count, budget);
+            }
+            row("other", 1 + stopped_ns, 0, -1);
+            if tick % 100 == 0 {
+                telemetry.collect();
+            }
+        }
+        telemetry.finish().expect("written");
+        let (columns, rows) = read(&path);
+        let page = include_str!("../../../docs/telemetry.md");
+        for column in &columns {
+            assert!(page.contains(&format!("| `{column}` |")), "docs/telemetry.md does not explain {column}");
+        }
+        assert_eq!(columns.len(), 12);
+        assert_eq!(rows.len(), expected.len(), "seed {seed}");
+        assert!(rows == expected, "seed {seed}: {:?}", rows.iter().zip(&expected).find(|(a, b)| a != b));
+    });
+}
+
+#[test]
+fn a_file_that_is_dropped_can_be_read_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("frames.parquet");
+    let options = TelemetryOptions { table: Some(path.clone()), ..TelemetryOptions::default() };
+    let telemetry = Telemetry::start_with_clock(options, Clock::system()).expect("a file");
+    let mut recorder = telemetry.recorder("m");
+    drop(recorder.begin(3, PHASES[0]));
+    drop((recorder, telemetry));
+    assert_eq!(read(&path).1[0].0[0], 3);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_found_at_the_start() {
+    let path = Path::new("/no/folder/frames.parquet");
+    let options = TelemetryOptions { table: Some(path.to_owned()), ..TelemetryOptions::default() };
+    let error = Telemetry::start_with_clock(options, Clock::system()).expect_err("there is no such folder");
+    assert_eq!(error.tag(), "table");
+    let expected = "/no/folder/frames.parquet: cannot be written: No such file or directory (os error 2)";
+    assert_eq!(error.to_string(), expected);
+}
