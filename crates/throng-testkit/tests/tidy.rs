@@ -11,7 +11,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
     ("core", &["throng-replica"]),
     ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map"]),
     ("edge", &["throng"]),
-    ("top", &["throng-gateway", "throng-models"]),
+    ("top", &["throng-gateway", "throng-match", "throng-models"]),
     ("top", &["throng-lab"]),
     ("top", &["throng-cli"]),
     ("dev", &["throng-seeds"]),

@@ -1,0 +1,3 @@
+//! The contracts of the match runtime, each in a module of its own.
+
+mod seats;
