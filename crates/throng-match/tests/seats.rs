@@ -19,10 +19,7 @@ fn players_take_free_seats_in_order_and_keep_them() {
     assert_eq!(seats.join(40, connection(9, 0)), None, "all seats have players");
     assert_eq!(seats.join(70, connection(9, 0)), Some(Seat(0)));
     let connected: Vec<_> = seats.connected().collect();
-    assert_eq!(
-        connected,
-        [(Seat(0), connection(9, 0)), (Seat(1), connection(2, 0)), (Seat(2), connection(5, 1))]
-    );
+    assert_eq!(connected, [(Seat(0), connection(9, 0)), (Seat(1), connection(2, 0)), (Seat(2), connection(5, 1))]);
     assert_eq!((seats.count(), seats.connected_count(), seats.client_id(Seat(0))), (3, 3, Some(70)));
 }
 
