@@ -45,6 +45,7 @@
 
 mod bake;
 mod batch;
+pub mod fog;
 mod format;
 mod lanes;
 mod map;
