@@ -113,7 +113,7 @@ pub struct FogCounts {
     pub remembered: u64,
 }
 
-/// Who may see whom in one match.
+/// The state of one match: which viewers may see which targets.
 ///
 /// ```
 /// use glam::{Vec3, vec3};

@@ -83,7 +83,7 @@ impl Walker {
         let ground = self.feet + way + 0.5 * Vec3::Y;
         let next = floor(map, ground).filter(|next| (next.y - (self.feet.y - self.air_m)).abs() < 0.25);
         match next.map(|next| next + self.air_m * Vec3::Y).filter(|next| self.fits(map, *next)) {
-            Some(next) => self.feet = vec3(next.x, self.feet.y + (next.y - self.feet.y).clamp(-0.05, 0.05), next.z),
+            Some(next) => self.feet = vec3(next.x, self.feet.y + (next.y - self.feet.y).clamp(-0.03, 0.03), next.z),
             None => {
                 self.heading += 2.0 * random.f32();
                 (self.air_m, self.rise_mps) = (0.0, 0.0);
