@@ -1,0 +1,164 @@
+//! The rules of a match, as numbers.
+
+use thiserror::Error;
+
+/// Most players of a team.
+pub const TEAM_SIZE_MAX: u16 = 8;
+
+/// Most players of a match.
+pub const SEATS_MAX: usize = 2 * TEAM_SIZE_MAX as usize;
+
+/// What can be chosen for a match.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Ticks per second, 10 to 1,000.
+    pub tick_hz: u32,
+    /// Players of a team, 1 to [`TEAM_SIZE_MAX`].
+    pub team_size: u16,
+    /// A team that has won so many rounds has won the match; 1 to 100.
+    pub rounds_to_win: u8,
+    /// Length of the buy phase in seconds; at least a tenth.
+    pub buy_s: f32,
+    /// Length of the live phase in seconds, if the bomb is not planted.
+    pub live_s: f32,
+    /// Length of the end phase in seconds.
+    pub end_s: f32,
+    /// Time from the planting to the explosion, in seconds.
+    pub fuse_s: f32,
+    /// Time to plant, in seconds.
+    pub plant_s: f32,
+    /// Time to defuse without a kit, in seconds; with a kit it takes half of it.
+    pub defuse_s: f32,
+    /// Money of everybody at the beginning.
+    pub money: u32,
+    /// How far the clients show the world behind its newest state, in ticks. Part of the estimate of what a shooter saw.
+    pub interpolation_ticks: u8,
+    /// Whether shots, moves and abilities are possible in the buy phase too: for practice and tests.
+    pub is_practice: bool,
+}
+
+impl Default for Rules {
+    /// 5 against 5 at 128 Hz, to 5 rounds of at most 100 s.
+    fn default() -> Rules {
+        Rules {
+            tick_hz: 128,
+            team_size: 5,
+            rounds_to_win: 5,
+            buy_s: 8.0,
+            live_s: 100.0,
+            end_s: 3.0,
+            fuse_s: 40.0,
+            plant_s: 3.5,
+            defuse_s: 7.0,
+            money: 800,
+            interpolation_ticks: 1,
+            is_practice: false,
+        }
+    }
+}
+
+/// A number of the rules is out of its range. The caller is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("`{field}` of the rules of the match is out of the range that its documentation names")]
+pub struct RulesError {
+    /// The field.
+    pub field: &'static str,
+}
+
+impl RulesError {
+    /// A short stable name, for metric labels.
+    pub fn tag(&self) -> &'static str {
+        "rules_range"
+    }
+}
+
+impl Rules {
+    /// Whether every number is in its range.
+    ///
+    /// # Errors
+    /// The first one that is not.
+    pub fn check(&self) -> Result<(), RulesError> {
+        let is_time = |seconds: f32| (0.1..=3_600.0).contains(&seconds);
+        let fields = [
+            ("tick_hz", (10..=1_000).contains(&self.tick_hz)),
+            ("team_size", (1..=TEAM_SIZE_MAX).contains(&self.team_size)),
+            ("rounds_to_win", (1..=100).contains(&self.rounds_to_win)),
+            ("buy_s", is_time(self.buy_s)),
+            ("live_s", is_time(self.live_s)),
+            ("end_s", is_time(self.end_s)),
+            ("fuse_s", is_time(self.fuse_s)),
+            ("plant_s", is_time(self.plant_s)),
+            ("defuse_s", is_time(self.defuse_s)),
+            ("money", self.money <= MONEY_MAX),
+            ("interpolation_ticks", u32::from(self.interpolation_ticks) * 4 <= self.tick_hz),
+        ];
+        match fields.iter().find(|(_, is_right)| !is_right) {
+            Some((field, _)) => Err(RulesError { field }),
+            None => Ok(()),
+        }
+    }
+
+    /// Players of the match.
+    pub fn seats(&self) -> usize {
+        2 * usize::from(self.team_size)
+    }
+
+    /// Seconds as ticks, rounded, at least one.
+    pub fn ticks(&self, seconds: f32) -> u32 {
+        ((seconds * self.tick_hz as f32).round() as u32).max(1)
+    }
+
+    /// The length of a tick in seconds.
+    pub fn tick_s(&self) -> f32 {
+        1.0 / self.tick_hz as f32
+    }
+}
+
+/// Most money that somebody can have.
+pub const MONEY_MAX: u32 = 9_000;
+/// Money of the winners of a round.
+pub(crate) const WIN_MONEY: u32 = 3_000;
+/// Money of the losers of a round.
+pub(crate) const LOSS_MONEY: u32 = 1_900;
+/// Money for a kill.
+pub(crate) const KILL_MONEY: u32 = 300;
+/// Money for planting or defusing.
+pub(crate) const OBJECTIVE_MONEY: u32 = 300;
+
+/// Prices of what is no weapon.
+pub(crate) const ARMOUR_PRICE: u32 = 650;
+pub(crate) const SMOKE_PRICE: u32 = 200;
+pub(crate) const WALL_PRICE: u32 = 400;
+pub(crate) const DASH_PRICE: u32 = 200;
+pub(crate) const KIT_PRICE: u32 = 400;
+
+/// Most charges of one ability.
+pub(crate) const CHARGES_MAX: u8 = 2;
+/// What bought armour is worth.
+pub(crate) const ARMOUR: u8 = 50;
+/// Health of a new life.
+pub(crate) const HEALTH: u8 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_right_and_wrong_rules_are_refused_by_name() {
+        assert_eq!(Rules::default().check(), Ok(()));
+        let refused = |rules: Rules| rules.check().unwrap_err().field;
+        assert_eq!(refused(Rules { tick_hz: 0, ..Rules::default() }), "tick_hz");
+        assert_eq!(refused(Rules { team_size: 9, ..Rules::default() }), "team_size");
+        assert_eq!(refused(Rules { rounds_to_win: 0, ..Rules::default() }), "rounds_to_win");
+        assert_eq!(refused(Rules { live_s: f32::NAN, ..Rules::default() }), "live_s");
+        assert_eq!(refused(Rules { fuse_s: 1e9, ..Rules::default() }), "fuse_s");
+        assert_eq!(refused(Rules { money: 9_001, ..Rules::default() }), "money");
+        assert_eq!(refused(Rules { interpolation_ticks: 33, ..Rules::default() }), "interpolation_ticks");
+    }
+
+    #[test]
+    fn seconds_become_ticks() {
+        let rules = Rules { tick_hz: 60, ..Rules::default() };
+        assert_eq!((rules.ticks(1.5), rules.ticks(0.0), rules.seats()), (90, 1, 10));
+    }
+}
