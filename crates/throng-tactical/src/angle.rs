@@ -50,7 +50,7 @@ pub fn sine_cosine(yaw: u16) -> (f32, f32) {
 }
 
 /// The direction to the right of a yaw.
-pub(crate) fn right_of(sine: f32, cosine: f32) -> Vec3 {
+pub fn right_of(sine: f32, cosine: f32) -> Vec3 {
     Vec3::new(-cosine, 0.0, sine)
 }
 

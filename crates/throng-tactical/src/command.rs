@@ -232,8 +232,7 @@ impl Command {
     /// # Errors
     /// Bytes that [`Command::encode`] never gives. The client is at fault.
     pub fn decode(bytes: &[u8]) -> Result<Command, CommandError> {
-        let bytes: [u8; COMMAND_BYTES] =
-            bytes.try_into().map_err(|_| CommandError::Length { found: bytes.len() })?;
+        let bytes: [u8; COMMAND_BYTES] = bytes.try_into().map_err(|_| CommandError::Length { found: bytes.len() })?;
         let [t0, t1, t2, t3, view_fraction, choice, y0, y1, p0, p1, forward, right, b0, b1, x, z] = bytes;
         let pitch = i16::from_le_bytes([p0, p1]);
         let (forward, right) = (forward.cast_signed(), right.cast_signed());

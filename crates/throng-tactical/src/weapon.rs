@@ -222,14 +222,14 @@ impl Carried {
     }
 
     /// Takes it into the hand.
-    pub(crate) fn draw(&mut self, now_us: u64) {
+    pub fn draw(&mut self, now_us: u64) {
         self.ready_us = self.ready_us.max(now_us + u64::from(self.weapon.facts().draw_us));
         self.reload_ends_us = 0;
         self.burst = 0;
     }
 
     /// Begins to reload, if that makes sense.
-    pub(crate) fn reload(&mut self, now_us: u64) {
+    pub fn reload(&mut self, now_us: u64) {
         let facts = self.weapon.facts();
         if !self.is_reloading() && self.reserve > 0 && self.loaded < facts.magazine && now_us >= self.ready_us {
             self.reload_ends_us = now_us + u64::from(facts.reload_us);
@@ -237,7 +237,7 @@ impl Carried {
     }
 
     /// Ends a reload that is due, and cools the burst down.
-    pub(crate) fn settle(&mut self, now_us: u64) {
+    pub fn settle(&mut self, now_us: u64) {
         if self.is_reloading() && now_us >= self.reload_ends_us {
             let rounds = (self.weapon.facts().magazine - self.loaded).min(self.reserve);
             self.loaded += rounds;
@@ -259,7 +259,7 @@ impl Carried {
 
     /// Takes a shot out of the magazine; its place in the burst. `tick_us` is the length of a tick: a weapon that became
     /// ready within the last tick has its full rate.
-    pub(crate) fn fire(&mut self, now_us: u64, tick_us: u64) -> u16 {
+    pub fn fire(&mut self, now_us: u64, tick_us: u64) -> u16 {
         let facts = self.weapon.facts();
         self.loaded -= 1;
         self.ready_us = self.ready_us.max(now_us.saturating_sub(tick_us)) + u64::from(facts.interval_us);
@@ -270,13 +270,13 @@ impl Carried {
     }
 
     /// How far the shot at a place of a burst goes up and to the right.
-    pub(crate) fn recoil(&self, place: u16) -> [f32; 2] {
+    pub fn recoil(&self, place: u16) -> [f32; 2] {
         let pattern = self.weapon.facts().recoil;
         pattern[usize::from(place).min(pattern.len() - 1)]
     }
 
     /// Half the angle of the cone of a shot. `pace` is the speed as a part of full speed.
-    pub(crate) fn spread(&self, place: u16, pace: f32, is_grounded: bool, is_crouched: bool) -> f32 {
+    pub fn spread(&self, place: u16, pace: f32, is_grounded: bool, is_crouched: bool) -> f32 {
         let facts = self.weapon.facts();
         // The first quarter of the speed costs nothing: so a player who stops can shoot at once.
         let moving = ((pace - 0.25) / 0.75).clamp(0.0, 1.0);

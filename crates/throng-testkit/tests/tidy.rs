@@ -12,7 +12,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
     ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map"]),
     ("edge", &["throng"]),
     ("top", &["throng-gateway", "throng-match", "throng-models"]),
-    ("top", &["throng-lab"]),
+    ("top", &["throng-lab", "throng-tactical"]),
     ("top", &["throng-cli"]),
     ("dev", &["throng-seeds"]),
     ("dev", &["throng-testkit"]),
