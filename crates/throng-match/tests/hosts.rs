@@ -1,0 +1,190 @@
+//! Many matches on real threads and sockets. Time is real here, so the tests wait for what must happen, and never for how
+//! long it takes.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use throng::{Client, ClientOptions, Server, Time};
+use throng_match::{Host, HostError, HostOptions, Match, MatchOptions, Overrun, Pinning, Scheduling};
+use throng_telemetry::{Telemetry, TelemetryOptions};
+
+use crate::balls::{BALLS, Ball, Balls, Fault, RATE_HZ, schema, server_options};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Place {
+    telemetry: Telemetry,
+    began: Instant,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { telemetry: Telemetry::start(TelemetryOptions::default()).expect("no files"), began: Instant::now() }
+    }
+
+    fn host(&self, options: HostOptions) -> Host {
+        Host::start(options, self.telemetry.clock().clone()).expect("threads")
+    }
+
+    fn game(&self, name: &str, balls: Balls) -> (Match, SocketAddr) {
+        let server = Server::bind("127.0.0.1:0".parse().expect("an address"), schema(), server_options());
+        let server = server.expect("a free port");
+        let address = server.local_address();
+        let options =
+            MatchOptions { rate_hz: RATE_HZ, farewell: Duration::from_millis(200), ..MatchOptions::new(name) };
+        let game = Match::new(options, Box::new(balls), server, self.telemetry.recorder(name)).expect("no log");
+        (game, address)
+    }
+
+    fn client(&self, address: SocketAddr, client_id: u64) -> Client {
+        let token = server_options().token_issuer().issue(client_id, &[address]).expect("a token");
+        Client::connect(token, schema(), ClientOptions::default(), self.now()).expect("a socket")
+    }
+
+    fn now(&self) -> Time {
+        Time::from(self.began.elapsed())
+    }
+
+    /// Calls `done` every millisecond until it says so.
+    fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        while !done() {
+            assert!(self.began.elapsed() < PATIENCE, "not within a minute: {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn two_workers() -> HostOptions {
+    HostOptions { workers: 2, pinning: Pinning::None, ..HostOptions::default() }
+}
+
+#[test]
+fn one_broken_match_ends_alone_and_the_others_are_played_to_their_results() {
+    let place = Place::new();
+    let mut host = place.host(HostOptions { migrates: false, ..two_workers() });
+    let mut clients = Vec::new();
+    for number in 0..8_u64 {
+        let fault = (number == 3).then_some((30, Fault::Panic));
+        let (game, address) = place.game(&format!("match {number}"), Balls { fault, ..Balls::new(number, 150) });
+        assert_eq!(host.add(game).0, number);
+        clients.push(place.client(address, 1));
+    }
+    let (mut ends, mut most_seen) = (Vec::new(), [0; 8]);
+    place.until("all have ended", || {
+        for (client, most) in clients.iter_mut().zip(&mut most_seen) {
+            let _ = client.update(place.now());
+            while client.poll_event().is_some() {}
+            *most = client.objects::<Ball>().count().max(*most);
+        }
+        ends.extend(host.poll_end());
+        ends.len() == 8
+    });
+    ends.sort_by_key(|(id, _)| *id);
+    for (id, end) in &ends {
+        let line = end.to_string();
+        assert_eq!(end.error.is_some(), id.0 == 3, "{line}");
+        assert_eq!(line.lines().count(), 1);
+        assert_eq!(most_seen[id.0 as usize], if id.0 == 3 { most_seen[3] } else { BALLS }, "{line}");
+    }
+    assert!(ends[3].1.to_string().starts_with("match 3, tick 30: the game panicked: ball 30 is nowhere"));
+    let figures = host.figures();
+    assert_eq!(figures.iter().map(|worker| worker.matches).sum::<usize>(), 0);
+    let frames: u64 = figures.iter().map(|worker| worker.frames).sum();
+    assert!(frames >= 7 * 150 + 30, "{frames}");
+    assert_eq!(figures.iter().map(|worker| worker.late_ns.count).sum::<u64>(), frames, "every frame has a lateness");
+    assert!(figures.iter().all(|worker| worker.frames > 100), "both workers play: {figures:?}");
+    assert!(figures.iter().all(|worker| worker.deaths == 0));
+    let shutdown = host.shut_down("closing", Duration::from_secs(10));
+    assert!(shutdown.ends.is_empty() && shutdown.stuck.is_empty(), "{shutdown:?}");
+}
+
+#[test]
+fn shutting_down_ends_all_matches_and_tells_their_clients() {
+    let place = Place::new();
+    let mut host = place.host(two_workers());
+    let (game, address) = place.game("long", Balls::new(1, 1_000_000));
+    host.add(game);
+    let mut client = place.client(address, 1);
+    place.until("it sees the game", || {
+        client.update(place.now()).expect("a socket");
+        client.objects::<Ball>().count() == BALLS
+    });
+    let shutdown = std::thread::scope(|scope| {
+        let ending = scope.spawn(|| host.shut_down("the machine is needed", Duration::from_secs(10)));
+        place.until("it is told", || {
+            let _ = client.update(place.now());
+            while client.poll_event().is_some() {}
+            client.end_reason().is_some()
+        });
+        ending.join().expect("no panic")
+    });
+    assert!(client.end_reason().is_some_and(|reason| reason.to_string().contains("the machine is needed")));
+    assert!(shutdown.stuck.is_empty());
+    let lines: Vec<String> = shutdown.ends.iter().map(|(_, end)| end.to_string()).collect();
+    assert!(lines.len() == 1 && lines[0].ends_with("stopped: the machine is needed"), "{lines:?}");
+}
+
+#[test]
+fn a_game_that_hangs_is_named_and_does_not_stop_the_end() {
+    let place = Place::new();
+    let mut host = place.host(two_workers());
+    let (game, _) = place.game("stuck", Balls { fault: Some((5, Fault::Hang)), ..Balls::new(1, 1_000) });
+    host.add(game);
+    let (game, _) = place.game("sound", Balls::new(1, 1_000_000));
+    host.add(game);
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    let shutdown = host.shut_down("closing", Duration::from_millis(1_500));
+    assert!(began.elapsed() < Duration::from_secs(20), "it is bounded");
+    assert_eq!(shutdown.stuck, ["stuck"]);
+    assert_eq!(shutdown.ends.iter().map(|(_, end)| &end.name[..]).collect::<Vec<_>>(), ["sound"]);
+}
+
+#[test]
+fn a_match_moves_whole_to_an_idle_worker_and_is_played_on() {
+    let place = Place::new();
+    let mut host = place.host(two_workers());
+    // The matches go to the workers in turn. The even ones work hard, so the first worker is much busier.
+    for number in 0..4_u64 {
+        let work = if number % 2 == 0 { 300_000 } else { 0 };
+        let (game, _) = place.game(&format!("match {number}"), Balls { work, ..Balls::new(number, 1_000_000) });
+        host.add(game);
+    }
+    place.until("a match has moved", || host.figures().iter().any(|worker| worker.migrated > 0));
+    host.reset_figures();
+    place.until("all are played", || {
+        host.figures().iter().map(|worker| worker.frames).sum::<u64>() > 4 * u64::from(RATE_HZ)
+    });
+    let snapshot = place.telemetry.snapshot();
+    assert_eq!(snapshot.recorders.len(), 4, "their records went with them");
+    assert_eq!(host.figures().iter().map(|worker| worker.matches).sum::<usize>(), 4);
+    let shutdown = host.shut_down("closing", Duration::from_secs(10));
+    assert_eq!((shutdown.ends.len(), shutdown.stuck.len()), (4, 0));
+}
+
+#[test]
+fn settings_that_are_not_possible_are_refused_with_the_reason() {
+    let clock = || throng_match::Clock::system();
+    let refused = |options| Host::start(options, clock()).expect_err("not possible").to_string();
+    assert_eq!(refused(HostOptions { workers: 0, ..HostOptions::default() }), "a host has 1 to 256 workers, and not 0");
+    let line = refused(HostOptions { pinning: Pinning::Cores(vec![70_000]), ..HostOptions::default() });
+    assert!(line.starts_with("there is no core 70000 for a worker: this process may use ["), "{line}");
+    assert!(matches!(
+        Host::start(HostOptions { workers: 999, ..HostOptions::default() }, clock()),
+        Err(HostError::Workers(999))
+    ));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_takes_the_timer_slack_that_it_is_given() {
+    let scheduling = Scheduling { timer_slack_ns: std::num::NonZeroU64::new(1) };
+    let slack = std::thread::spawn(move || {
+        scheduling.apply().expect("Linux has it");
+        rustix::thread::current_timer_slack().expect("Linux has it")
+    });
+    assert_eq!(slack.join().expect("no panic"), 1);
+    let place = Place::new();
+    let host = place.host(HostOptions { scheduling, overrun: Overrun::CatchUp { at_most: 2 }, ..two_workers() });
+    assert!(host.figures().iter().all(|worker| worker.refused.is_none()));
+}
