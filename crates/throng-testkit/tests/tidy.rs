@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const FLOORS: [(&str, &[&str]); 10] = [
     ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
-    ("core", &["throng-replica"]),
+    ("core", &["throng-replica", "throng-agent"]),
     ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map"]),
     ("edge", &["throng"]),
     ("top", &["throng-gateway", "throng-match", "throng-models"]),
