@@ -3,7 +3,7 @@
 //! ```text
 //!   column (x, z)          a column holds its cells, lowest first: ground, first floor, roof ...
 //!   +-----+-----+
-//!   | o   |  o  |          o: the point of a cell where a body can stand. It is the middle if that is free,
+//!   | o   |  o  |          o: the point of a cell where a body can stand. It is the middle if there is room
 //!   +-----+--o--+             else the free one of 25 places that is nearest to it
 //!   |  o -> o   |          ->: a link to one of eight neighbours: the body was moved along it, step by step
 //!   +-----+-----+
@@ -162,6 +162,7 @@ struct Cell {
     part: u32,
     links: [u8; 8],
     spot: u8,
+    room: u8,
     is_open: bool,
 }
 

@@ -17,6 +17,10 @@ const MEET_M: f32 = 0.05;
 /// Places of one column whose heights differ by less than this, plus a step, share a cell.
 const APART_M: f32 = 0.2;
 
+/// A place is better than another one of its cell if a body that is so much wider fits there: up to so many times.
+const WIDER_M: f32 = 0.05;
+const ROOM_MAX: u8 = 4;
+
 /// The triangles near the columns of a row.
 #[derive(Default)]
 struct Row {
@@ -65,6 +69,12 @@ fn spots() -> [u8; SPOTS * SPOTS] {
     spots
 }
 
+/// How much room a place has: 0 if the body does not fit, else one more than the number of wider bodies that fit.
+fn room(faces: Faces<'_>, place: Vec2, [low, high]: [f32; 2], radius: f32) -> u8 {
+    let fits = |wider: &u8| faces.is_free(place, low, high, radius + f32::from(*wider) * WIDER_M);
+    (0..ROOM_MAX).take_while(fits).count() as u8
+}
+
 struct Survey<'a> {
     grid: &'a mut Grid,
     work: u64,
@@ -85,7 +95,7 @@ impl Survey<'_> {
         for x in 0..self.grid.columns {
             let corner = self.grid.origin + vec2(x as f32, row as f32) * options.cell_m;
             // A little more, for places on a border that rounding puts on its other side.
-            let reach = options.body.radius_m + 0.01 * options.cell_m;
+            let reach = options.body.radius_m + f32::from(ROOM_MAX) * WIDER_M + 0.01 * options.cell_m;
             let (low, high) = (corner - reach, corner + options.cell_m + reach);
             let height = 2.0 * COORDINATE_MAX_M;
             let faces = &mut self.rows[1].faces;
@@ -117,17 +127,26 @@ impl Survey<'_> {
                 let count = faces.all.len();
                 let Some(height_m) = faces.floor_below(place, top) else { break };
                 top = height_m - MEET_M;
-                let is_new = |cell: &Cell| (cell.height_m - height_m).abs() >= body.step_m + APART_M;
-                let cells = &self.grid.cells[first..];
-                let is_new = cells.len() < FLOORS_MAX && cells.iter().all(is_new);
-                let (low, high) = (height_m + body.step_m, height_m + body.height_m);
-                if is_new && faces.is_free(place, low, high, body.radius_m) {
-                    let is_open = self.is_open(column, height_m);
-                    let links = [NO_LINK; 8];
-                    let cell = Cell { height_m, column: column as u32, part: 0, links, spot: *spot, is_open };
-                    self.grid.cells.push(cell);
+                let is_same = |cell: &Cell| (cell.height_m - height_m).abs() < body.step_m + APART_M;
+                let known = self.grid.cells[first..].iter().position(is_same).map(|place| first + place);
+                if known.is_some_and(|known| self.grid.cells[known].is_open) {
+                    continue;
                 }
-                self.count(2 * count)?;
+                let heights = [height_m + body.step_m, height_m + body.height_m];
+                let room = room(faces, place, heights, body.radius_m);
+                match known {
+                    Some(known) if room > self.grid.cells[known].room => {
+                        let cell = &mut self.grid.cells[known];
+                        (cell.height_m, cell.spot, cell.room) = (height_m, *spot, room);
+                    }
+                    None if room > 0 && self.grid.cells.len() - first < FLOORS_MAX => {
+                        let (is_open, links) = (self.is_open(column, height_m), [NO_LINK; 8]);
+                        let column = column as u32;
+                        self.grid.cells.push(Cell { height_m, column, part: 0, links, spot: *spot, room, is_open });
+                    }
+                    _ => {}
+                }
+                self.count(4 * count)?;
             }
         }
         if self.grid.cells.len() > CELLS_MAX {
@@ -196,7 +215,7 @@ impl Survey<'_> {
         if climb > strides * body.step_m || -climb > body.drop_m + strides * body.step_m {
             return Ok(None);
         }
-        let (mut height, mut has_dropped) = (start.height_m, false);
+        let (mut height, mut has_dropped, mut hovers) = (start.height_m, false, 0);
         for stride in 1..=strides as usize {
             let place = from + (to - from) * (stride as f32 / strides);
             let Some(faces) = self.faces_at(place) else { return Ok(None) };
@@ -206,12 +225,19 @@ impl Survey<'_> {
             if falls && (has_dropped || height - floor > body.drop_m) {
                 return Ok(None);
             }
-            let top = height.max(floor) + body.height_m;
-            if !faces.is_free(place, floor + body.step_m, top, body.radius_m) {
+            let is_free = |feet: f32| {
+                let top = height.max(floor) + body.height_m;
+                faces.is_free(place, feet + body.step_m, top, body.radius_m)
+            };
+            if is_free(floor) {
+                (height, has_dropped) = (floor, has_dropped || falls);
+            } else if falls && hovers as f32 * STRIDE_M <= body.radius_m && is_free(height) {
+                // The edge still carries the body: its middle is beyond, and a part of it is not.
+                hovers += 1;
+            } else {
                 return Ok(None);
             }
-            (height, has_dropped) = (floor, has_dropped || falls);
-            self.count(2 * count)?;
+            self.count(3 * count)?;
         }
         let arrives = (height - end.height_m).abs() <= MEET_M;
         Ok(arrives.then_some(if has_dropped { DROP } else { 0 }))
