@@ -1,4 +1,4 @@
-//! Who sees whom, with a budget of rays per tick.
+//! Sight between pairs of a viewer and a target, with a budget of rays per tick.
 //!
 //! Each tick the pairs of a viewer and a target that need rays are put in order, and the first ones are looked at:
 //!
