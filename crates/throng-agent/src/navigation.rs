@@ -138,7 +138,8 @@ pub struct CellId(pub u32);
 pub struct Link {
     /// The neighbour.
     pub to: CellId,
-    /// The length in millimetres, rounded up. A fall counts as the way through the air.
+    /// The length in millimetres, rounded up, and half as much again if the neighbour is not open: ways keep off walls
+    /// where they can. A fall counts as the way through the air.
     pub cost_mm: u32,
     /// Whether the body falls by more than a step on the way, so that there may be no way back.
     pub is_drop: bool,
@@ -345,7 +346,8 @@ impl Grid {
 
     fn link(&self, from: &Cell, direction: usize) -> Option<Link> {
         let to = self.target(from, direction)?;
-        let cost_mm = length_mm(self.point(from), self.point(&self.cells[to])).ceil() as u32 + 1;
+        let length_mm = length_mm(self.point(from), self.point(&self.cells[to])).ceil() as u32 + 1;
+        let cost_mm = if self.cells[to].is_open { length_mm } else { length_mm + length_mm / 2 };
         Some(Link { to: CellId(to as u32), cost_mm, is_drop: from.links[direction] & DROP != 0 })
     }
 

@@ -1,7 +1,7 @@
 //! Paths: A* over the cells of a grid (Hart, Nilsson and Raphael 1968), a bounded number of nodes per call.
 //!
 //! Costs are whole millimetres and the estimate is the straight distance, rounded down. So the path that is found is a
-//! shortest one over the links, and each cell is expanded once.
+//! cheapest one over the links, and each cell is expanded once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,7 +39,7 @@ impl Path {
         &self.points
     }
 
-    /// The sum of the links of the shortest way over the cells, before it was straightened.
+    /// The sum of the costs of the links of the cheapest way over the cells, before it was straightened.
     pub fn cost_mm(&self) -> u32 {
         self.cost_mm
     }

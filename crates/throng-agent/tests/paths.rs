@@ -24,7 +24,7 @@ fn costs(navigation: &Navigation, start: CellId) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn a_path_costs_as_much_as_the_shortest_one() {
+fn a_path_costs_as_much_as_the_cheapest_one() {
     for_seeds(3, |seed| {
         let navigation = survey(&town_map(seed, 8_000));
         let mut finder = PathFinder::new(&navigation);
