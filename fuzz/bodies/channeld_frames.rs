@@ -7,9 +7,9 @@ use throng_channeld::{
 
 use super::choices::Choices;
 
-/// What a payload may unpack to.
+/// Most bytes of an unpacked payload.
 const UNPACKED_BYTES: usize = 100_000;
-/// What a reader may hold: two of the longest frames.
+/// Most bytes that a reader may hold: two of the longest frames.
 const HELD_BYTES: usize = 2 * (5 + 65_535);
 
 pub(crate) fn run(input: &[u8]) {

@@ -16,7 +16,7 @@ pub(crate) fn run(input: &[u8]) {
     cut(&payload, max_bytes);
 }
 
-/// What a protobuf decoder accepts, we accept and read the same, but for groups, which nobody sends.
+/// We accept and read all bytes that a protobuf decoder accepts, except groups, which nobody sends.
 fn read(payload: &Bytes) {
     let ours: Result<Vec<Message>, _> = Messages::new(payload.clone()).collect();
     match (&ours, Messages::check(payload)) {

@@ -18,7 +18,7 @@ static GENUINE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// Any bytes; or a genuine map in which the input's bytes replace some, four bytes each: three for the place, one for the
-/// value. The checksum is made to fit, so that the checks behind it are reached. What is accepted answers queries.
+/// value. The checksum is made to fit, so that the checks behind it are reached. Maps that are accepted answer queries.
 pub(crate) fn run(input: &[u8]) {
     let Some((choice, rest)) = input.split_first() else { return };
     let mut bytes = if choice % 4 == 0 { rest.to_vec() } else { GENUINE.clone() };

@@ -6,7 +6,7 @@ use throng_gateway::serve::ProxyHeader;
 
 use super::choices::Choices;
 
-/// What a reader may be made to hold: the header of version 2 and what may follow it.
+/// Most bytes that a reader may hold: the header of version 2 and the fields behind it.
 const HELD_BYTES: usize = 16 + 4_096;
 
 pub(crate) fn run(input: &[u8]) {

@@ -26,7 +26,7 @@ static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| {
 /// Steps for each byte of an update and for each value that it may throw away.
 const STEPS_PER_BYTE: u64 = 8;
 
-/// What a merge may take beside that: one look at the fields of each message, and a full map that gives way.
+/// Further steps that a merge may take: one look at the fields of each message, and removals from a full map.
 const STEPS_MORE: u64 = 20_000;
 
 pub(crate) fn run(input: &[u8]) {

@@ -107,7 +107,7 @@ fn an_interrupted_run_still_writes_its_report() {
         assert!(Instant::now() < until, "the run does not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The bots are there. Whatever the run does a second later, it is interrupted in it.
+    // The bots are there. The run is interrupted a second later, at any point of its work.
     std::thread::sleep(Duration::from_secs(1));
     // As a terminal does: to the whole group, the bots' process included if it is one of it.
     let group = format!("-{}", child.id());

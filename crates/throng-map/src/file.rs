@@ -19,7 +19,7 @@ pub enum FileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// The file is not a map that can be used.
@@ -27,7 +27,7 @@ pub enum FileError {
     Map {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in the file.
         cause: MapError,
     },
 }
@@ -54,7 +54,7 @@ pub fn open(path: &Path) -> Result<Map, FileError> {
     let file = File::open(path).map_err(io)?;
     // SAFETY: the mapping is private to readers: this process never writes to it, and `save` replaces map files by
     // renaming instead of writing into them. That no other program writes into the file is the condition of this
-    // function, as it is for every mapped file. Of what the bytes say, nothing is believed before it is checked.
+    // function, as it is for every mapped file. Each value in the bytes is checked before it is used.
     let bytes = unsafe { Mmap::map(&file) }.map_err(io)?;
     Map::new(Arc::new(bytes)).map_err(|cause| FileError::Map { path: path.to_owned(), cause })
 }

@@ -29,7 +29,7 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// The name ends in none of the known endings.
@@ -43,7 +43,7 @@ pub enum ReadError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The fault in the file.
         reason: String,
     },
 }

@@ -24,7 +24,7 @@ pub struct TickMeter {
     section_start_ns: u64,
     /// Scopes that are open, those without room included.
     depth: usize,
-    /// What ran before each open scope.
+    /// For each open scope, the subsystem that ran before it.
     interrupted: [Subsystem; MAX_DEPTH],
     has_claims: bool,
     /// The time claimed by others in this section.
@@ -140,8 +140,8 @@ impl TickMeter {
         self.record.subsystem_ns[self.running.index()] += left_ns;
     }
 
-    /// Gives the claims their parts of a section of `length_ns`, and returns how much that is together. What rounding
-    /// leaves goes to the running subsystem: fewer nanoseconds than there are subsystems.
+    /// Gives the claims their parts of a section of `length_ns`, and returns the sum of these parts. The remainder of
+    /// rounding goes to the running subsystem: fewer nanoseconds than there are subsystems.
     #[cold]
     fn grant_claims(&mut self, length_ns: u64) -> u64 {
         let total_claimed_ns: u128 = self.claimed_ns.iter().map(|&ns| u128::from(ns)).sum();

@@ -30,7 +30,7 @@ pub struct ReplicaObject {
     aside: Option<Box<Known>>,
     public: Option<HomeView>,
     others: Option<HomeView>,
-    /// Tick of the newest introduction of its public facet. What is older tells of a home that it has left.
+    /// Tick of the newest introduction of its public facet. Older records belong to a home that it has left.
     settled: Option<Tick>,
     /// Its place among the client's own objects.
     own: Option<u32>,

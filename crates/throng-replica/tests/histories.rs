@@ -1,4 +1,4 @@
-//! What a client sees in the course of time, while packets are lost and overtake each other.
+//! The order of the states that a client sees, while packets are lost and overtake each other.
 //!
 //! Versions and names are counted by the test itself, and the server's store is not asked: every field of a [`Stamp`]
 //! follows from the number of its changes.
@@ -254,7 +254,7 @@ impl Play {
         }
     }
 
-    /// What the client shows of an object, as far as it is told.
+    /// The state of an object at the client: the fields that the client knows, and defaults for the others.
     fn seen(&self, id: ObjectId) -> Option<Stamp> {
         let object = self.client.object(id)?;
         let mut stamp = Stamp::default();

@@ -1,4 +1,4 @@
-//! What comes late, and tells where an object was before, does not show it again.
+//! A late record that names a former home of an object does not show the object again.
 
 use std::sync::Arc;
 

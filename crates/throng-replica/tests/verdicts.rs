@@ -166,7 +166,7 @@ fn play(schema: &Arc<Schema>, patterns: &[Changes; PACKETS], lost: u32, order: &
     }
 }
 
-/// What is on its way in the mixed play.
+/// A packet of the mixed play whose verdict is not known yet.
 struct Sent {
     sequence: u64,
     tick: Tick,

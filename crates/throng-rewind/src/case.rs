@@ -15,7 +15,7 @@ use throng_wire::Tick;
 /// The longest shot, and the largest coordinate of its origin, in metres.
 pub const MAX_RANGE_M: f64 = 1e6;
 
-/// What `f32` arithmetic on coordinates of a body may be off, in metres, with much to spare.
+/// More than the largest error of `f32` arithmetic on coordinates of a body, in metres.
 const SLACK_M: f32 = 1e-3;
 
 /// Bones that are bounded at a time. [`MAX_BONES`] is a multiple of it.
@@ -141,7 +141,7 @@ pub struct Escape {
     pub ability: u32,
 }
 
-/// What the game knows and a rewind does not.
+/// Facts of the game that a rewind does not know: the static world, and escapes.
 ///
 /// A closure `|origin_m, direction, range_m| -> Option<WorldHit>` is a world in which nobody escapes.
 pub trait Surroundings {
@@ -211,7 +211,7 @@ pub struct Case {
     pub(crate) positions: Vec<f32>,
     pub(crate) rotations: Vec<[i16; 4]>,
     pub(crate) parts: Vec<NearPart>,
-    /// What the static world answered.
+    /// The answer of the static world.
     pub(crate) world: Option<WorldHit>,
 }
 

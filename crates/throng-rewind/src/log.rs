@@ -209,7 +209,7 @@ fn split_entry(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), LogError> {
     Ok((head[0], &entry[ENTRY_HEAD..], rest))
 }
 
-/// What judging a whole log again gave.
+/// The result of judging a whole log again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSummary {
     /// Shots in the log.

@@ -1,4 +1,4 @@
-//! What never changes during a match: skeletons and the shapes of world parts.
+//! The constants of a match: skeletons and the shapes of world parts.
 
 use crate::capsule::{Capsule, CapsuleError};
 use crate::convex::Convex;

@@ -110,7 +110,7 @@ impl HistoryOptions {
     }
 }
 
-/// What became of a pose.
+/// The result of recording a pose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// It is stored.

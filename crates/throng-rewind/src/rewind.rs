@@ -51,7 +51,7 @@ impl RewindError {
     }
 }
 
-/// What happened so far.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewindCounters {
     /// Shots that were judged.
@@ -130,7 +130,7 @@ impl Rewind {
         &mut self.models
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> &RewindCounters {
         &self.counters
     }

@@ -13,7 +13,7 @@ pub struct BodyId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartId(pub u16);
 
-/// What was special about a verdict: a set.
+/// The set of special conditions of a verdict.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u16);
 
@@ -153,7 +153,7 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// The moment at which it was judged.
     pub view: View,
-    /// What was special: of the view, and of the target that the outcome names.
+    /// Special conditions of the view, and of the target that the outcome names.
     pub flags: Flags,
     /// Where the world stopped the shot. None if it hit, or met nothing within its range.
     pub blocked: Option<Block>,

@@ -10,7 +10,7 @@ pub const MAX_REWIND_MS: f64 = 1_000.0;
 /// Most ticks per second.
 pub const MAX_TICKS_PER_S: u32 = 1_000;
 
-/// What the server knows of a shooter's delays by its own measurements.
+/// The delays of a shooter, as the server measured them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// Round trip time in microseconds.
@@ -88,7 +88,7 @@ impl ViewRules {
 
     /// The moment at which a shot is judged that is handled in the tick `now`. `claim` is a valid moment.
     ///
-    /// A claim farther than the tolerance from the estimate gives way to the estimate. What remains is never in the
+    /// A claim farther than the tolerance from the estimate is replaced by the estimate. The result is never in the
     /// future, and never farther back than the limit.
     pub fn decide(&self, claim: Moment, now: Tick, latency: Latency) -> View {
         let estimate_ms = latency.age_when_handled_ms();

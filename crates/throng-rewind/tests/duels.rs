@@ -16,7 +16,7 @@ const PEEKER: BodyId = BodyId(0);
 const HOLDER: BodyId = BodyId(1);
 const STEP_MS: f64 = 0.125;
 
-/// What hides the one from the other.
+/// The wall that hides one player from the other.
 fn wall(origin_m: [f64; 3], direction: [f64; 3], range_m: f64) -> Option<WorldHit> {
     let distance_m = (5.0 - origin_m[0]) / direction[0];
     let is_wall = origin_m[1] + direction[1] * distance_m < 0.0;

@@ -1,4 +1,4 @@
-//! Whatever a client claims is refused and counted, or judged within the limits.
+//! Each claim of a client is refused and counted, or judged within the limits.
 
 use crate::support::{pose, skeleton};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Whatever the bytes of a map are, nothing panics, and every query ends.
+//! With any bytes as a map, nothing panics, and every query ends.
 
 use std::sync::Arc;
 

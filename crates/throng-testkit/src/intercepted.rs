@@ -16,7 +16,7 @@ where
     D: Driver,
     F: FnMut(&mut D, Time, &Transmit<'_>) -> Result<usize, SendError> + Send,
 {
-    /// Puts a function before the sends of a driver. What it returns is the result of the send.
+    /// Puts a function before the sends of a driver. Its return value is the result of the send.
     pub fn new(driver: D, send: F) -> Intercepted<D, F> {
         Intercepted { driver, send }
     }

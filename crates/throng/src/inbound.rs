@@ -402,7 +402,7 @@ impl Inbound {
         self.replies.push((from, reply));
     }
 
-    /// A connection may have proved its new address. Whether it has.
+    /// Checks the answer to a challenge. Returns whether a connection has proved its new address with it.
     fn finish_move(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8], peers: &mut Peers) -> bool {
         let Some(&index) = peers.by_candidate.get(&AddressKey::new(from)) else { return false };
         let Some(peer) = &mut peers.slots[index as usize] else {

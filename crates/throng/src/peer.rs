@@ -88,7 +88,7 @@ impl Waiting {
     }
 }
 
-// Whatever replication has to say fits into a packet of its own, on every path.
+// The longest piece of replication fits into a packet of its own, on every path.
 const _: () = assert!(throng_replica::PIECE_MAX_BYTES <= throng_link::session::MIN_REST_BYTES);
 
 /// Where one sealed datagram lies in the worker's buffer.

@@ -1,4 +1,4 @@
-//! What stays behind after storms of coming and going, and what a change that is taken back costs.
+//! Nothing is left after all clients and objects have gone. A change that is taken back within a tick is not sent.
 
 use std::collections::BTreeMap;
 

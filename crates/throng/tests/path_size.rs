@@ -236,7 +236,7 @@ fn chat_bytes(number: u32) -> usize {
     20 + (number as usize * 37) % 880
 }
 
-/// What full datagrams should be on a path, at least and at most.
+/// The least and the greatest length that full datagrams should have on a path.
 fn best(mtu: u16) -> std::ops::RangeInclusive<usize> {
     let carried = (usize::from(mtu) - HEADER_BYTES).min(MAX_DATAGRAM_BYTES);
     match carried {
@@ -284,7 +284,7 @@ fn a_path_that_becomes_shorter_stops_the_data_for_less_than_three_seconds() {
             assert!(is_best(bytes, mtu), "{bytes:?}, not {:?}", best(mtu));
             assert!(statistics.iter().all(|statistics| statistics.counters.path_shrinks <= 1));
             assert!(talk.longest_pause.iter().all(|pause| *pause < 3 * SECOND), "{:?}", talk.longest_pause);
-            // What was lost for its length is no reason to send less.
+            // Datagrams that were lost because they were too long do not lower the rate.
             assert!(rates[0] > 48_000 && rates[1] > 24_000, "{rates:?}");
             talk.come_to_rest();
         }

@@ -9,7 +9,7 @@ use crate::harness::{World, WorldOptions};
 const PLAYERS: usize = 120;
 const TICKS: u32 = 200;
 
-/// What was encoded for one tick.
+/// Frames and bytes that were encoded for one tick.
 #[derive(Debug)]
 struct Encoded {
     /// Frames for each channel of which anything was encoded.

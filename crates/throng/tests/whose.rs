@@ -19,7 +19,7 @@ fn all_objects_of_a_type_and_of_an_owner_are_found_through_births_and_deaths() {
     for_seeds(20, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 2);
         let mut rng = fastrand::Rng::with_seed(seed);
-        // What the game itself believes: number and owner of each beacon, and the scores.
+        // The truth of the game: number and owner of each beacon, and the scores.
         let mut beacons: Vec<(ObjectId, u32, Option<usize>)> = Vec::new();
         let mut scores: Vec<ObjectId> = Vec::new();
         for number in 0..200 {

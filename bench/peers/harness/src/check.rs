@@ -103,7 +103,7 @@ mod tests {
     use crate::arguments::Workload;
     use crate::packets::Packets;
 
-    /// What each client holds, put there by hand.
+    /// The state that each client holds, set by the test.
     struct Held(Vec<Vec<(u32, Value)>>);
 
     impl Clients for Held {

@@ -43,7 +43,7 @@ pub struct Terms {
     pub peer: &'static str,
     /// Of the library.
     pub version: String,
-    /// What a reader of the table must know.
+    /// Notes for readers of the table.
     pub notes: &'static str,
     /// It reads the real clock for its resends and pings, so its ticks must be 33 ms apart in real time.
     pub is_paced: bool,

@@ -19,7 +19,7 @@ struct Span {
 pub struct Packet<'a> {
     /// To or from which client.
     pub client: u32,
-    /// What the peer's own transport would know: 0 where it needs none.
+    /// The number of the channel in the peer's own transport; 0 if it needs none.
     pub channel: u32,
     /// The contents.
     pub bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! What a peer's program prints: one line of JSON for each row.
+//! The output of a peer's program: one line of JSON for each row.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct Row {
     client_us_per_client: f64,
     /// Of "values written" to "packets ready".
     allocations_per_tick: Option<f64>,
-    /// What the peer hands to its network.
+    /// Bytes that the peer hands to its network.
     bytes_per_client_tick: f64,
     packets_per_client_tick: f64,
     state_age_ticks: f64,
@@ -37,7 +37,7 @@ pub struct Row {
     notes: String,
 }
 
-/// What a run measured.
+/// Measurements of a run.
 pub(crate) struct Measured {
     pub(crate) laps: Vec<Lap>,
     pub(crate) bytes: u64,

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// cause it.
 const TICKS_PER_DISCARDED: usize = 100;
 
-/// What the ticks of a run took.
+/// Times of the ticks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// Over all ticks but the slowest hundredth: work that is done in every second tick only counts by half.

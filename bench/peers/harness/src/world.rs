@@ -98,8 +98,8 @@ impl Character {
         }
     }
 
-    /// What a careful user of a library without quantisers writes by hand, who knows the world's bounds: as few whole bytes as
-    /// hold it, [`DENSE_BYTES`] or [`SPARSE_BYTES`]. The plane gets the bits that the rest leaves:
+    /// Packs the state as a careful user of a library without quantisers does by hand. The user knows the world's bounds and
+    /// takes as few whole bytes as possible: [`DENSE_BYTES`] or [`SPARSE_BYTES`]. x and y get all bits that are left:
     ///
     /// ```text
     /// bits   8   9   9   9   9    8     2    (8 × BYTES − 54) / 2 each
@@ -125,7 +125,7 @@ impl Character {
         packed
     }
 
-    /// What [`pack`](Self::pack) made.
+    /// Reads the output of [`pack`](Self::pack).
     pub fn unpack<const BYTES: usize>(packed: &[u8; BYTES]) -> Character {
         let mut bytes = [0; 16];
         bytes[..BYTES].copy_from_slice(packed);

@@ -96,7 +96,7 @@ macro_rules! readable {
 readable!(&Objects);
 readable!(&mut Objects);
 
-/// What only client authority and prediction need.
+/// The reason why the functions for client authority and prediction are not reached.
 const UNUSED: &str = "clients of this workload neither own nor predict anything";
 
 impl WorldMutType<u32> for &mut Objects {

@@ -48,13 +48,13 @@ impl ServerPort {
         lock(&self.shared).knocks.push_back(client);
     }
 
-    /// What clients sent.
+    /// Queues the packets that clients sent.
     pub(crate) fn fill(&self, packets: &Packets) {
         let incoming = packets.iter().map(|packet| (packet.client, packet.bytes.to_vec()));
         lock(&self.shared).incoming.extend(incoming);
     }
 
-    /// What the server sent.
+    /// Takes the packets that the server sent.
     pub(crate) fn swap_outgoing(&self, packets: &mut Packets) {
         std::mem::swap(packets, &mut lock(&self.shared).outgoing);
     }
@@ -128,12 +128,12 @@ impl ClientPort {
         ClientPort { number, tokens: Arc::clone(&server.tokens), queues: Arc::default(), current: Vec::new() }
     }
 
-    /// What the server sent.
+    /// Queues a packet that the server sent.
     pub(crate) fn fill(&self, bytes: &[u8]) {
         lock(&self.queues).incoming.push_back(bytes.to_vec());
     }
 
-    /// What the client sent.
+    /// Takes the packets that the client sent.
     pub(crate) fn drain(&self, mut sink: impl FnMut(&[u8])) {
         lock(&self.queues).outgoing.drain(..).for_each(|bytes| sink(&bytes));
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// One program, or one way of running it.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// What `--only` may also say.
+    /// A second name that `--only` accepts.
     pub(crate) group: &'static str,
     /// Colyseus' ways.
     views: Option<&'static str>,

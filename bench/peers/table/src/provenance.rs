@@ -18,7 +18,7 @@ pub(crate) struct Report<'a> {
     rows: &'a [Row],
 }
 
-/// What is needed besides the rows, taken when the runs begin.
+/// Facts about machine and sources, taken when the runs begin.
 pub(crate) struct Provenance {
     machine: Machine,
     revision: String,
@@ -72,7 +72,7 @@ impl Machine {
     }
 }
 
-/// What a program prints, in one line; `unknown` if it cannot.
+/// The output of a program in one line; `unknown` if the program fails.
 fn said(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output().ok().filter(|output| output.status.success());
     output.map_or(UNKNOWN.to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -251,7 +251,7 @@ impl LinkClient {
         since(self.began)
     }
 
-    /// Takes one datagram in. Whether one has come.
+    /// Receives one datagram. Returns whether one has come.
     fn receive(&mut self, wait: Duration) -> Result<bool, LinkClientError> {
         let mut bytes = [0; DATAGRAM_BYTES_MAX];
         self.socket.set_read_timeout(Some(wait))?;

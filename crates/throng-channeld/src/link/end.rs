@@ -243,7 +243,7 @@ impl LinkEnd {
             Err(error) => return Err(error.into()),
         };
         if let Some(movement) = rest.and_then(|rest| Section::read(rest).movement) {
-            // Earlier messages come first. What is left of them is what this packet brought.
+            // Earlier messages come first. After them only the messages of this packet are left.
             while self.take_next_packet()? {}
             self.take_movement(sequence, movement.after, movement.entries)?;
         }

@@ -66,7 +66,8 @@ impl Book {
         shut_out.map(move |(&(address, _), failures)| (address, failures.until.since(now)))
     }
 
-    /// Forgets everything about an address. Whether there was anything. An operator's call: it looks at all.
+    /// Forgets everything about an address. Returns whether there was anything. For operators only, because it looks at
+    /// all entries.
     pub(crate) fn forgive(&mut self, address: IpAddr) -> bool {
         let place = place_of(address);
         let all: Vec<Guesser> =

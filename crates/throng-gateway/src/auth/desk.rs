@@ -209,7 +209,7 @@ impl Desk {
         self.book.bans(now)
     }
 
-    /// Forgives an address. Whether there was anything to forgive.
+    /// Forgives an address. Returns whether there was anything to forgive.
     pub(crate) fn unban(&mut self, address: IpAddr) -> bool {
         self.book.forgive(address)
     }

@@ -74,8 +74,8 @@ impl Blocked {
         refused.map(move |(who, until)| (who, until.since(now)))
     }
 
-    /// Refuses a name at a door no longer, wherever it comes from. Of longer names the first 64 characters count. Whether it
-    /// was refused.
+    /// Lifts the refusal of a name at a door, for all addresses. Only the first 64 characters of a name count. Returns
+    /// whether it was refused.
     pub(super) fn forgive(&mut self, side: Side, name: &str) -> bool {
         let before = self.until.len();
         self.until.retain(|who, _| who.side != side || *who.name != *beginning(name));

@@ -107,7 +107,8 @@ pub(crate) struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Puts a frame off if there is no room for it now, to be sent in slices before anything newer. Whether it did.
+    /// Puts a frame off if there is no room for it now, to be sent in slices before anything newer. Returns whether it
+    /// did.
     pub(crate) fn puts_off(&mut self, channel: ChannelIndex, frame: &Arc<Frame>) -> bool {
         let is_late = !self.backlog.is_empty() || self.out.len() + frame.bytes.len() > self.room_bytes;
         if is_late {
@@ -223,7 +224,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts one. Whether that makes `limit` within `window`; 0 is no limit. In a whole window as many are forgotten.
+    /// Counts one. Returns whether the count has reached `limit` within `window`; 0 means no limit. In a whole window
+    /// `limit` counts are forgotten.
     pub(crate) fn add(&mut self, now: Time, limit: u32, window: Duration) -> bool {
         let per_window = u64::from(limit) * 1_000_000;
         let elapsed_us = u128::from(now.micros_since(self.since));

@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Looks at one who was behind, and feeds it with state that waits, if it can take some. Whether it is to be looked at
+    /// Looks at a connection that was behind, and sends it waiting state, if it has room. Returns whether to look at it
     /// again.
     fn stays_behind(&mut self, index: Place) -> bool {
         let limits = self.settings.limits;

@@ -30,7 +30,7 @@ impl Lost {
     }
 }
 
-/// What a loss takes without its name and its belongings: its places in all tables.
+/// Memory of a loss without its name and its belongings: its entries in all tables.
 const LOSS_BYTES: usize = 384;
 
 /// A subscription that waits.

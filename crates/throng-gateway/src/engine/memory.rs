@@ -38,9 +38,9 @@ impl Pressure {
 
 /// The memory of a channel without its state.
 const CHANNEL_BYTES: u64 = 1_024;
-/// What an entity costs beside its channel: its places in the tables of entities, of cells and of those without a channel.
+/// Memory of an entity without its channel: its entries in the tables of entities, of cells and of those without a channel.
 const ENTITY_BYTES: u64 = 192;
-/// The memory of a subscription: its cursor, its place in the channel's list, its slot in the hub's tables.
+/// The memory of a subscription: its cursor, its entry in the channel's list, its slot in the hub's tables.
 const SUBSCRIPTION_BYTES: u64 = 128;
 /// How often subscriptions and frames that wait are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);

@@ -470,7 +470,7 @@ impl Engine {
     fn dispatch(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         self.check_fsm(from, message.msg_type)?;
         if message.msg_type != message_type::AUTH && !self.connection(from).is_member() {
-            // Whatever a state machine allows: nobody may act before login.
+            // Nobody may act before login, even if a state machine allows it.
             return Err(Refusal::StateMachine);
         }
         self.check_memory(from, message.msg_type)?;

@@ -98,7 +98,7 @@ impl Movement {
 
 impl MovementTurn<'_> {
     /// Decides about a frame for subscription `id` whose entries were appended to `out` from `start` on: leaves them there
-    /// for the reliable way, or takes them off. Whether they are on their way.
+    /// for the reliable lane, or takes them off. Returns whether they are sent now.
     pub(super) fn take(
         &mut self,
         id: SubscriptionId,

@@ -69,7 +69,7 @@ impl NewsList {
         (self.0.capacity() * size_of::<News>()) as u64
     }
 
-    /// Appends a notice, if the list then has at most `most_bytes`. Whether it did.
+    /// Appends a notice, if the list then has at most `most_bytes`. Returns whether it did.
     fn push(&mut self, news: News, most_bytes: usize) -> bool {
         let most = most_bytes / size_of::<News>();
         if self.0.len() >= most {

@@ -89,7 +89,7 @@ impl<N: Number, T> Table<N, T> {
         self.slots.len()
     }
 
-    /// What is at the place of this number.
+    /// The thing at this index, if there is one.
     pub(super) fn nth(&self, number: usize) -> Option<&T> {
         self.slots.get(number)?.as_deref()
     }

@@ -36,7 +36,7 @@ impl Unborn {
         self.in_order.insert((end, id));
     }
 
-    /// Waits no longer. Whether it did.
+    /// Waits no longer for this entity. Returns whether it did so far.
     pub(super) fn remove(&mut self, id: u32) -> bool {
         let Some(end) = self.ends.remove(&id) else { return false };
         self.in_order.remove(&(end, id))

@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Makes room for what is known of an object whose channel does not exist yet. Whether there is room.
+    /// Makes room for the data of an object whose channel does not exist yet. Returns whether there is room.
     fn expect_entity(&mut self, entity: u32) -> bool {
         // As many as there may be channels for.
         if self.unborn.len() >= self.settings.limits.max_channels as usize {

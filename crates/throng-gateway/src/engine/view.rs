@@ -167,7 +167,7 @@ impl Engine {
         slice
     }
 
-    /// Ends a connection because an operator wants it. Whether there is one of that number.
+    /// Ends a connection because an operator wants it. Returns whether there is one of that number.
     pub fn kick(&mut self, now: Time, connection: u32) -> bool {
         self.now = now;
         let Some(index) = self.connection_by_id(connection) else { return false };
@@ -183,7 +183,7 @@ impl Engine {
         names.map(|(who, left)| BlockedName { side: who.side, player: who.name.to_string(), left }).collect()
     }
 
-    /// Forgives a name at a door. Whether there was anything to forgive.
+    /// Forgives a name at a door. Returns whether there was anything to forgive.
     pub fn unblock(&mut self, side: Side, player: &str) -> bool {
         self.blocked.forgive(side, player)
     }

@@ -12,7 +12,7 @@ pub(crate) trait Count {
     fn add(&mut self, bytes: usize) -> io::Result<()>;
 }
 
-/// A stream with its count. What is written goes through.
+/// A stream that counts the bytes that are read. Writes pass unchanged.
 pub(crate) struct Counted<S, C> {
     pub(crate) stream: S,
     pub(crate) count: C,

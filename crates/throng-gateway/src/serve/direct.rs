@@ -55,7 +55,7 @@ impl Direct {
         self.rest.len()
     }
 
-    /// What it takes in memory to write.
+    /// Memory of the buffers for writing, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         pieces::held_bytes(&self.rest) + self.packets_out.held_bytes()
     }

@@ -343,7 +343,7 @@ impl Door {
         self.gate().ban_count(self.now())
     }
 
-    /// Forgives an address. Whether there was anything to forgive.
+    /// Forgives an address. Returns whether there was anything to forgive.
     pub(crate) fn unban(&self, address: IpAddr) -> bool {
         self.gate().unban(address)
     }

@@ -128,7 +128,7 @@ impl Gate {
         Ok(Some(Claim { place, members: Arc::clone(&inside.members) }))
     }
 
-    /// A connection with this claim has misbehaved, before or after login. Whether its address is banned now.
+    /// A connection with this claim has misbehaved, before or after login. Returns whether its address is banned now.
     pub(crate) fn strike(&mut self, now: Time, claim: Option<&Claim>, is_member: bool) -> bool {
         let Some(&Claim { place, .. }) = claim else { return false };
         if self.limits.strikes == 0 || self.members(place) > usize::from(is_member) {
@@ -156,7 +156,7 @@ impl Gate {
         self.bans(now).count()
     }
 
-    /// Forgives an address. Whether there was anything to forgive.
+    /// Forgives an address. Returns whether there was anything to forgive.
     pub(crate) fn unban(&mut self, address: IpAddr) -> bool {
         let place = place_of(address);
         self.strikes.remove(&place).is_some() | self.bans.remove(&place).is_some()

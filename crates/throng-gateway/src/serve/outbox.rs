@@ -58,7 +58,7 @@ struct State {
     direct: Option<Direct>,
 }
 
-/// What the task has.
+/// Entries that the task has taken and not yet written, and its memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     /// Bytes of entries that it is not done with.

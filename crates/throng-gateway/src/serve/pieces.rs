@@ -8,7 +8,7 @@
 //! ```
 //! One buffer that doubles as it grows would take up to twice what is in it, and as much again while it is copied. Long
 //! pieces of the heap would leave holes between what lives longer: a third more was measured. Pages leave none, and those that
-//! nobody has touched are no memory. What is pushed at once stays in one piece, so a piece holds whole entries.
+//! nobody has touched use no memory. The bytes of one push stay in one piece, so a piece holds whole entries.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -25,18 +25,18 @@ const PAGES_BYTES_MIN: usize = 64 << 10;
 const PAGES_BYTES_MAX: usize = 256 << 10;
 /// A new piece has room for this part of what waits already.
 const ROOM_PARTS: usize = 4;
-/// What the kernel gives out. Where pages are larger, a little more is used than is counted.
+/// The size of a page of memory. On machines with larger pages, slightly more memory is used than is counted.
 const PAGE_BYTES: usize = 4 << 10;
-/// What the allocator takes for an allocation beside its bytes.
+/// Memory that the allocator uses for its own records of an allocation.
 pub(crate) const ALLOCATION_BYTES: usize = 16;
 
-/// What waits, oldest first.
+/// Entries that wait to be sent, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
     /// Bytes of entries.
     bytes: usize,
-    /// What the pieces take.
+    /// Memory of the pieces.
     held_bytes: usize,
 }
 
@@ -137,7 +137,7 @@ impl Piece {
         }
     }
 
-    /// What it takes.
+    /// Memory of the piece, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.0 {
             Memory::Heap(bytes) => held_bytes(bytes),
@@ -157,7 +157,7 @@ impl Deref for Piece {
     }
 }
 
-/// What a buffer takes.
+/// Memory of a buffer, in bytes.
 pub(crate) fn held_bytes(buffer: &Vec<u8>) -> usize {
     match buffer.capacity() {
         0 => 0,

@@ -42,7 +42,7 @@ impl Budget {
         Budget { events: Budget::EVENTS, messages: Budget::MESSAGES, until: begin.after(Budget::TIME) }
     }
 
-    /// Notes an event with this many messages. Whether there is room for another one at `now`.
+    /// Notes an event with this many messages. Returns whether there is room for another one at `now`.
     fn spend(&mut self, messages: usize, now: Time) -> bool {
         self.events = self.events.saturating_sub(1);
         self.messages = self.messages.saturating_sub(messages);

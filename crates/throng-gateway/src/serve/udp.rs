@@ -135,7 +135,7 @@ impl DatagramSocket {
         }
     }
 
-    /// Sends what waits. Whether all of it is gone.
+    /// Sends the datagrams that wait. Returns whether all of them are gone.
     fn flush(&self) -> bool {
         let mut held = self.held();
         while let Some((datagram, to)) = held.front() {

@@ -28,7 +28,7 @@ use super::stream::Out;
 /// A message longer than a frame with the longest payload is refused by its header.
 const MESSAGE_BYTES: usize = frame::HEADER_BYTES + frame::MAX_PAYLOAD_BYTES;
 const READ_BYTES: usize = 4 << 10;
-/// What a message that a server sends has before its payload at most.
+/// Most bytes before the payload of a message that a server sends.
 const MESSAGE_HEAD_BYTES: usize = 10;
 
 /// The life of a connection.

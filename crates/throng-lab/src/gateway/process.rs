@@ -75,7 +75,7 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
         kill(&mut self.process);
     }
 
-    /// Reads what it has said. Whether there was new progress.
+    /// Reads the output of the process so far. Returns whether there was new progress.
     pub(super) fn listen(&mut self) -> Result<bool> {
         let mut is_new = false;
         loop {

@@ -65,7 +65,7 @@ impl Character {
         self.input = BotInput { jump, ..input };
     }
 
-    /// One tick on. Whether the state changed.
+    /// Plays one tick. Returns whether the state changed.
     pub(super) fn step(&mut self, room: &Room, pillars: &Pillars) -> bool {
         let before = self.state;
         self.steer(room);

@@ -75,7 +75,8 @@ const AFTER_LOSS_SHARE: f64 = 0.8;
 /// A queue that did not become shorter for so long, and for so many round trips, does not become shorter by our doing.
 const MIN_PATIENCE_MICROS: u64 = 1_000_000;
 const PATIENCE_ROUND_TRIPS: u64 = 2;
-/// A drain that leaves no more than this is over. What is left counts as a part of the path for [`RESIDUE_MICROS`].
+/// A drain that leaves no more than this is over. The delay that is left counts as a part of the path for
+/// [`RESIDUE_MICROS`].
 const SHORT_RESIDUE_MICROS: u32 = 60_000;
 const RESIDUE_MICROS: u64 = 15_000_000;
 /// A longer queue slows the stream at once.

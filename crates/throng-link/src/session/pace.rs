@@ -104,7 +104,7 @@ impl Pacer {
         self.rate
     }
 
-    /// Goes by the control's rate from now on. What was saved up at the former one has been entered.
+    /// Uses the control's rate from now on. The tokens saved at the former rate have been added before.
     fn take_rate(&mut self) {
         let packet = self.cost_bytes(MAX_PAYLOAD_BYTES) * MICROS_PER_S;
         self.rate = self.control.rate().min(self.limit);

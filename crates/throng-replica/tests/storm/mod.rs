@@ -86,7 +86,7 @@ pub(crate) struct Storm {
     history: Vec<(BTreeMap<ObjectId, Walker>, bool)>,
 }
 
-/// What the storm chose for a walker.
+/// The owner and the channels that the storm chose for a walker.
 struct Role {
     owner: Option<ConnectionId>,
     /// It has a channel of its own, and no cell.

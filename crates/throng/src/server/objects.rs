@@ -31,8 +31,9 @@ impl<R: Replication> Server<R> {
         self.values.all()
     }
 
-    /// All objects of a type, to be changed: marks each one that the iterator comes to as touched. What really differs,
-    /// after quantisation, is sent. Where few of many change, [`get_mut`](Self::get_mut) of those few costs less.
+    /// All objects of a type, to be changed. Marks each object that the iterator returns as touched. Only fields that
+    /// differ after quantisation are sent. If few of many objects change, [`get_mut`](Self::get_mut) of those few costs
+    /// less.
     pub fn objects_mut<T: Replicate>(&mut self) -> impl Iterator<Item = (ObjectId, &mut T)> {
         self.values.touch_all()
     }

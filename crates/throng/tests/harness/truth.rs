@@ -1,5 +1,5 @@
-//! The world as the test made it: the values that it set, and the placement and the owner that it chose. What a client
-//! should hold follows from that alone; the server is not asked.
+//! The world as the test made it: the values that it set, and the placement and the owner that it chose. The state that
+//! a client should hold follows from that alone; the server is not asked.
 
 use std::collections::BTreeMap;
 use std::f32::consts::TAU;

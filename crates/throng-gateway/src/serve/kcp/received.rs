@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::segment::Segment;
 use super::session::WINDOW_IN;
 
-/// What a segment takes in the machine and here, beside its data.
+/// Memory of a segment in the state machine and here, without its data.
 const SEGMENT_BYTES: usize = 160;
 
 /// A segment as it is counted: its bytes of data, and whether it is the last one of its message.
@@ -111,7 +111,7 @@ mod tests {
                 received.note(&datagram);
             }
             let next = received.next;
-            // What is missing comes, and everything can be read.
+            // The missing segments arrive, and everything can be read.
             for number in next.saturating_sub(1)..next + 600 {
                 machine.input(&push(number, 1 - (number % 2) as u8)).expect("sound");
                 received.note(&push(number, 1 - (number % 2) as u8));

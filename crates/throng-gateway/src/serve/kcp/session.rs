@@ -24,7 +24,7 @@ pub(super) const WINDOW_IN: u16 = 256;
 const WAITING_MAX: usize = 64;
 /// Segments that a peer has room for before it reports its window: the smallest initial window of any KCP.
 const PEER_WINDOW: u16 = 32;
-/// What the machine keeps of a segment beside its data.
+/// Memory of a segment in the state machine, without its data.
 const SEGMENT_BYTES: usize = 96;
 /// How often the machine looks for what has to be sent again.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);

@@ -127,7 +127,7 @@ impl Post {
         }
     }
 
-    /// A connection may have proved its new address. Whether it has.
+    /// Checks the answer to a challenge. Returns whether a connection has proved its new address with it.
     fn finish_move(&mut self, from: SocketAddr, datagram: &mut [u8]) -> bool {
         let Some(id) = self.peers.candidate_at(from) else { return false };
         let Some(peer) = self.peers.get_mut(id) else { return false };

@@ -388,7 +388,7 @@ mod tests {
     use super::*;
     use crate::engine::port::Side;
 
-    /// What the door gives for a client at this address.
+    /// The session that the door accepts for a client at this address.
     fn accepted(client: SocketAddr) -> Accepted {
         let (server, key) = (SocketAddr::from(([127, 0, 0, 1], 9)), Key::new([7; 32]));
         let mut rng = fastrand::Rng::with_seed(7);

@@ -107,7 +107,7 @@ impl Peers {
         self.by_candidate.insert(address, id);
     }
 
-    /// A connection has proved that it is here. Whether it was elsewhere before.
+    /// A connection has proved that it is at `address`. Returns whether its address has changed.
     pub(super) fn arrive(&mut self, id: PeerId, address: SocketAddr) -> bool {
         forget(&mut self.by_candidate, &address, id);
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.address != address) else { return false };
@@ -119,7 +119,7 @@ impl Peers {
     }
 }
 
-/// Removes an entry, unless it is somebody else's by now. Whether it did.
+/// Removes an entry, unless it belongs to another peer by now. Returns whether it was removed.
 fn forget<K: std::hash::Hash + Eq>(table: &mut HashMap<K, PeerId>, key: &K, id: PeerId) -> bool {
     let is_its = table.get(key) == Some(&id);
     if is_its {
