@@ -15,17 +15,17 @@
 //!
 //! The name travels with every piece until a packet that carried it is acknowledged, so no piece depends on another.
 //!
-//! # Turns
+//! # Shares
 //!
 //! Each subscription with data is in a queue, in order of priority: the intervals that it has waited, times its weight.
-//! At the front it has its *turn*: up to [`TURN_BYTES`], first what was lost, then its frame. A longer frame continues
-//! at its next turn, for which it waits like all others. So what fills a connection for a second delays what stands
-//! beside it by one packet at a time.
+//! The first one in the queue writes its *share* of the packet: up to [`SHARE_BYTES`], lost segments first, then its
+//! frame. A longer frame continues with the next share, for which the subscription waits in the queue again. So data
+//! that fill a connection for a second delay other data by one packet at a time.
 //!
 //! ```text
 //! queue       own cell | join of 70 kB | near cell | near cell | far cell
 //! packet 1    own, join .............................
-//! packet 2    near, near, far, join ................     room is left: another turn for who has more to say
+//! packet 2    near, near, far, join ................     room is left: another share for data that wait
 //! ```
 //!
 //! A lost segment is sent again as it was only if it is a part of a long frame, or if another frame was sent since. Else
@@ -34,8 +34,8 @@
 //!
 //! A segment that does not fit into the rest of a packet lets smaller ones pass, and goes first in the next packet.
 //!
-//! **The longest wait.** Let `r = weight / interval` be the rate of a subscription, `s` the bytes of one turn (its
-//! frame, at most [`TURN_BYTES`] and the rest of a segment), and `B` the bytes per tick. When the sum of `s * r` over
+//! **The longest wait.** Let `r = weight / interval` be the rate of a subscription, `s` the bytes of one share (its
+//! frame, at most [`SHARE_BYTES`] and the rest of a segment), and `B` the bytes per tick. When the sum of `s * r` over
 //! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. No subscription waits much
 //! longer than `p / r` ticks.
 
@@ -84,7 +84,7 @@ pub struct Connection {
     due_at: Vec<Tick>,
     free: Vec<u16>,
     limit: usize,
-    /// The subscriptions that have a turn this tick, in the order of writing.
+    /// The subscriptions that may write in this tick, in the order of writing.
     due: VecDeque<Due>,
     /// Those of `due` that did not fit into the packet at hand; empty between packets.
     passed: Vec<Due>,
@@ -94,10 +94,10 @@ pub struct Connection {
     needs_full_packet: bool,
     /// The last plan did not ask for everything that was due.
     is_cut: bool,
-    /// The usual size of a turn, in sixteenths of a byte. The connection's own experience, so that what one client is
-    /// sent does not depend on what others are.
+    /// The usual size of a share, in sixteenths of a byte. Measured for this connection alone, so that the data sent to
+    /// one client do not depend on other clients.
     usual_sixteenths: u32,
-    /// The frames of the subscriptions in [`Stage::Sending`]: few, since only a full packet or a turn's end leaves one
+    /// The frames of the subscriptions in [`Stage::Sending`]: few, since only a full packet or a share's end leaves one
     /// behind.
     sending: Vec<Sending>,
     /// Lost segments that have to be sent again, by subscription.
@@ -135,7 +135,7 @@ pub struct ConnectionCounters {
     pub longest_wait_ticks: u32,
 }
 
-/// A subscription that has its turn.
+/// A subscription that may write in this tick.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     /// Known when the order counts.
@@ -146,12 +146,12 @@ struct Due {
     late_ticks: u16,
 }
 
-/// The result of a turn.
+/// The result of writing a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Share {
     /// Everything is written.
     Done,
-    /// There is more, for the next turn.
+    /// There is more, for the next share.
     Over,
     /// Something is written, and more does not fit into the rest of the packet.
     Full,
@@ -159,9 +159,9 @@ enum Turn {
     NoRoom,
 }
 
-/// The most bytes of one turn: half of a packet, so that a full packet has room for others beside a long frame. A
-/// segment that is begun within it is written whole.
-const TURN_BYTES: u32 = 580;
+/// The most bytes of one share: half of a packet, so that a full packet has room for others beside a long frame. A
+/// segment that begins within the share is written whole.
+const SHARE_BYTES: u32 = 580;
 
 /// This many are passed over, in the search for something that fits into the rest of a packet, before it is sent as it is.
 const PASSED_MAX: usize = 4;
@@ -201,10 +201,10 @@ const NOTHING: u32 = u32::MAX - 1;
 struct Sending {
     subscription: u16,
     next_segment: u32,
-    /// Since when it waits for its next turn.
+    /// The tick since which it waits for its next share.
     waits_since: Tick,
-    /// The part of it that was written in this turn.
-    turn_bytes: u32,
+    /// Bytes of it that were written in this share.
+    share_bytes: u32,
     frame: Arc<Frame>,
 }
 
@@ -214,7 +214,7 @@ struct Resend {
     subscription: u16,
     /// `None` once it is written.
     piece: Option<Piece>,
-    /// Since when it waits for its turn.
+    /// The tick since which it waits for its share.
     waits_since: Tick,
 }
 
@@ -417,7 +417,7 @@ impl Connection {
         ranks.clear();
         ranks.extend(planner.candidates.iter().map(|&number| (self.score(number, planner.now), Reverse(number))));
         let mut ranks = BinaryHeap::from(ranks);
-        // Sizes are guessed from those of the last turns, so a little more is asked for than is likely to fit.
+        // Sizes are guessed from those of the last shares, so a little more is asked for than is likely to fit.
         let reach = planner.allowance_bytes.saturating_add(planner.allowance_bytes / 4);
         let mut asked_bytes = 0;
         while asked_bytes < reach
@@ -436,7 +436,7 @@ impl Connection {
         let subscription = &mut self.subscriptions[number];
         let (mut request, mut bytes) = (NOTHING, 0);
         if self.due_at[number].is_newer_than(now) {
-            // Only what was lost has its turn.
+            // It is not due, and only lost segments are written.
         } else if !matches!(subscription.stage, Stage::Fresh | Stage::Open | Stage::Sending) {
             self.due_at[number] = now.after(NO_TURN_TICKS);
         } else {
@@ -444,7 +444,7 @@ impl Connection {
                 Next::Frame(next) => {
                     request = next;
                     bytes = match request {
-                        CONTINUE => TURN_BYTES as usize,
+                        CONTINUE => SHARE_BYTES as usize,
                         _ => (self.usual_sixteenths / 16) as usize + 1,
                     };
                 }
@@ -465,7 +465,7 @@ impl Connection {
         }
         let late_ticks = now.since(self.due_at[number]).min(u16::MAX.into()) as u16;
         self.due.push_back(Due { score: 0, request, subscription: number as u16, late_ticks });
-        bytes + lost_bytes.min(TURN_BYTES as usize)
+        bytes + lost_bytes.min(SHARE_BYTES as usize)
     }
 
     /// The priority of a subscription that has something to be sent.
@@ -591,10 +591,10 @@ impl Connection {
         let mut out = PieceWriter { buffer: room, len: 0, missed_bytes: 0 };
         let first = self.records.end();
         if self.closes.is_empty() {
-            self.write_turns(outgoing, &mut out);
+            self.write_shares(outgoing, &mut out);
         } else {
             self.write_closes(&mut out, CLOSES_FIRST);
-            self.write_turns(outgoing, &mut out);
+            self.write_shares(outgoing, &mut out);
             self.write_closes(&mut out, usize::MAX);
         }
         if out.len > 0 {
@@ -626,7 +626,7 @@ impl Connection {
         }
     }
 
-    fn write_turns<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
+    fn write_shares<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) {
         loop {
             if self.first == 0 && self.passed.is_empty() && self.resends.is_empty() {
                 self.write_plain(outgoing, out);
@@ -636,21 +636,21 @@ impl Connection {
             }
             let Some(due) = self.due.pop_front() else { break };
             let is_first = self.first == due.subscription || out.len == 0 && self.passed.is_empty();
-            let turn = match self.is_too_long(due, outgoing, out) {
-                true => Turn::NoRoom,
-                false => self.write_turn(due, outgoing, out),
+            let share = match self.is_too_long(due, outgoing, out) {
+                true => Share::NoRoom,
+                false => self.write_share(due, outgoing, out),
             };
-            if turn == Turn::NoRoom && self.passed.is_empty() {
+            if share == Share::NoRoom && self.passed.is_empty() {
                 (self.first, self.needs_full_packet) =
                     (due.subscription, is_first || out.missed_bytes > HALF_PACKET_BYTES);
-            } else if turn != Turn::NoRoom && self.first == due.subscription {
+            } else if share != Share::NoRoom && self.first == due.subscription {
                 (self.first, self.needs_full_packet) = (0, false);
             }
-            match turn {
-                Turn::Done => continue,
-                // When everybody has had a turn and there is room left, it has another.
-                Turn::Over => self.due.push_back(due),
-                Turn::Full | Turn::NoRoom => self.passed.push(due),
+            match share {
+                Share::Done => continue,
+                // When all others have written their shares and there is room left, it writes another.
+                Share::Over => self.due.push_back(due),
+                Share::Full | Share::NoRoom => self.passed.push(due),
             }
             if self.passed.len() == PASSED_MAX {
                 break;
@@ -661,8 +661,7 @@ impl Connection {
         }
     }
 
-    /// Whether a turn consists of one segment that does not fit, as far as that can be told without a look at the
-    /// subscription.
+    /// Whether a share consists of one segment that does not fit. Does not look at the subscription, so it may miss some.
     fn is_too_long<S: ChannelState>(&self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> bool {
         if due.request >= NOTHING || !self.resends.is_empty() {
             return false;
@@ -706,7 +705,7 @@ impl Connection {
                 parity: subscription.flight.depart(),
                 named: false,
             });
-            self.usual_sixteenths += bytes.min(TURN_BYTES);
+            self.usual_sixteenths += bytes.min(SHARE_BYTES);
             self.usual_sixteenths -= self.usual_sixteenths / 16;
             let phase = outgoing.channels[subscription.channel as usize].turns.phase;
             subscription.end_frame(now);
@@ -717,16 +716,21 @@ impl Connection {
         }
     }
 
-    /// Writes what one subscription may write in its turn.
-    fn write_turn<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> Turn {
+    /// Writes the share of one subscription.
+    fn write_share<S: ChannelState>(
+        &mut self,
+        due: Due,
+        outgoing: Outgoing<'_, S>,
+        out: &mut PieceWriter<'_>,
+    ) -> Share {
         if !self.resends.is_empty() {
-            let turn = self.write_resends(due.subscription, outgoing, out);
-            if turn != Turn::Done {
-                return turn;
+            let share = self.write_resends(due.subscription, outgoing, out);
+            if share != Share::Done {
+                return share;
             }
         }
         if due.request == NOTHING || !self.subscriptions[usize::from(due.subscription)].is_open() {
-            return Turn::Done;
+            return Share::Done;
         }
         self.write_frame(due, outgoing, out)
     }
@@ -736,7 +740,7 @@ impl Connection {
         number: u16,
         outgoing: Outgoing<'_, S>,
         out: &mut PieceWriter<'_>,
-    ) -> Turn {
+    ) -> Share {
         let from = self.resends.partition_point(|resend| resend.subscription < number);
         let mut lost = self.resends[from..].iter_mut().take_while(|resend| resend.subscription == number);
         let mut is_written = false;
@@ -748,12 +752,12 @@ impl Connection {
             let name = name_of(subscription, outgoing, &mut self.name);
             if !out.put_segment(number, frame, piece.segment, name, piece.opened, outgoing.now) {
                 if is_written {
-                    // It has had its turn: what is left of it, lost or new, waits for the next.
+                    // This was its share: the rest of its data, lost or new, waits for the next.
                     std::iter::once(resend).chain(lost).for_each(|resend| resend.waits_since = outgoing.now);
                     self.wait_again(number, outgoing.now);
-                    return Turn::Full;
+                    return Share::Full;
                 }
-                return Turn::NoRoom;
+                return Share::NoRoom;
             }
             piece.named = !subscription.flight.is_announced();
             self.counters.resent_segments += 1;
@@ -761,13 +765,13 @@ impl Connection {
             self.records.extend(resend.piece.take());
             is_written = true;
         }
-        Turn::Done
+        Share::Done
     }
 
-    /// The subscription has had a turn without its frame.
+    /// The subscription has had a share without its frame.
     fn wait_again(&mut self, number: u16, now: Tick) {
         for sending in self.sending.iter_mut().filter(|sending| sending.subscription == number) {
-            (sending.waits_since, sending.turn_bytes) = (now, 0);
+            (sending.waits_since, sending.share_bytes) = (now, 0);
         }
         let due_at = &mut self.due_at[usize::from(number)];
         if now.is_newer_than(*due_at) {
@@ -775,7 +779,12 @@ impl Connection {
         }
     }
 
-    fn write_frame<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> Turn {
+    fn write_frame<S: ChannelState>(
+        &mut self,
+        due: Due,
+        outgoing: Outgoing<'_, S>,
+        out: &mut PieceWriter<'_>,
+    ) -> Share {
         let (number, index) = (due.subscription, usize::from(due.subscription));
         let subscription = &mut self.subscriptions[index];
         let begun = match subscription.stage {
@@ -785,13 +794,13 @@ impl Connection {
             }
             _ => None,
         };
-        let (frame, mut next_segment, mut turn_bytes, mut waits_since) = match &begun {
-            Some(begun) => (&begun.frame, begun.next_segment, begun.turn_bytes, begun.waits_since),
+        let (frame, mut next_segment, mut share_bytes, mut waits_since) = match &begun {
+            Some(begun) => (&begun.frame, begun.next_segment, begun.share_bytes, begun.waits_since),
             None => (outgoing.frame(due.request), 0, 0, self.due_at[index]),
         };
         let before_all = out.len;
         while let Some(segment) = frame.segments.get(next_segment as usize) {
-            let is_over = turn_bytes >= TURN_BYTES;
+            let is_over = share_bytes >= SHARE_BYTES;
             let before = out.len;
             let name = name_of(subscription, outgoing, &mut self.name);
             // A use of a number begins with its first frame.
@@ -802,20 +811,20 @@ impl Connection {
             };
             if is_over || !out.put_segment(number, frame, next_segment, name, opened, outgoing.now) {
                 if is_over {
-                    (waits_since, turn_bytes) = (outgoing.now, 0);
+                    (waits_since, share_bytes) = (outgoing.now, 0);
                 }
                 if next_segment > 0 {
                     let frame = Arc::clone(frame);
                     subscription.stage = Stage::Sending;
-                    self.sending.push(Sending { subscription: number, next_segment, waits_since, turn_bytes, frame });
+                    self.sending.push(Sending { subscription: number, next_segment, waits_since, share_bytes, frame });
                 }
                 return match is_over {
-                    true => Turn::Over,
+                    true => Share::Over,
                     false => {
                         if out.len > before_all {
-                            Turn::Full
+                            Share::Full
                         } else {
-                            Turn::NoRoom
+                            Share::NoRoom
                         }
                     }
                 };
@@ -837,15 +846,15 @@ impl Connection {
                 parity: subscription.flight.depart(),
                 named: !subscription.flight.is_announced(),
             });
-            turn_bytes += (out.len - before) as u32;
+            share_bytes += (out.len - before) as u32;
             next_segment += 1;
         }
-        self.usual_sixteenths += turn_bytes.min(TURN_BYTES);
+        self.usual_sixteenths += share_bytes.min(SHARE_BYTES);
         self.usual_sixteenths -= self.usual_sixteenths / 16;
         let phase = outgoing.channels[subscription.channel as usize].turns.phase;
         subscription.end_frame(frame.tick);
         self.due_at[index] = self.ticks.from(subscription.next_turn(outgoing.now, phase));
-        Turn::Done
+        Share::Done
     }
 
     pub(crate) fn delivered(&mut self, sequence: u64) {
@@ -897,8 +906,8 @@ impl Connection {
                 return;
             }
             if !is_overtaken(&piece, subscription.channel, &mut is_superseded) {
-                // A lost short frame waits as if it had not been sent; what is lost of a long one takes turns like the
-                // rest of it.
+                // A lost short frame waits as if it had not been sent. Lost segments of a long one wait for shares like
+                // the rest of it.
                 let is_short = piece.frame.as_ref().is_some_and(|frame| frame.segments.len() == 1);
                 let basis = subscription.flight.oldest_basis().filter(|_| is_short);
                 let waits_since = basis.map_or(now, |basis| basis.until(now));
