@@ -1,6 +1,6 @@
 //! Which messages a connection may send in which of its states.
 //!
-//! A [`Machine`] is read from a file and shared by all connections of a side; an [`Fsm`] is one connection's place in
+//! A [`Machine`] is read from a file and shared by all connections of a side; an [`Fsm`] is one connection's state in
 //! it, 16 bytes. The file is channeld's:
 //!
 //! ```json
@@ -26,7 +26,7 @@ const SHIPPED_SERVER: &str = include_str!("../config/server_authoratative_fsm.js
 const SHIPPED_CLIENT: &str = include_str!("../config/client_non_authoratative_fsm.json");
 const SHIPPED_CLIENT_AUTHORITATIVE: &str = include_str!("../config/client_authoratative_fsm.json");
 
-/// One connection's place in a [`Machine`].
+/// One connection's state in a [`Machine`].
 #[derive(Clone, Debug)]
 pub struct Fsm {
     machine: Arc<Machine>,

@@ -8,10 +8,10 @@
 //! | `packets_in`, `packets_out`, `packets_frag`, `packets_comb`, `packets_drop` | counter | `connType` | frames; channeld's names |
 //! | `bytes_in`, `bytes_out` | counter | `connType` | bytes on the wire below TLS; channeld's names |
 //! | `connection_closed` | counter | `connType` | connections that ended; channeld's name |
-//! | `channel_tick_duration` | gauge | `type` | ms of the last turn of a channel of this type; channeld's name |
-//! | `gateway_channel_tick_seconds` | histogram | `type` | how long turns of channels took: one encoding of what has changed |
+//! | `channel_tick_duration` | gauge | `type` | ms of the last encoding of a channel of this type; channeld's name |
+//! | `gateway_channel_tick_seconds` | histogram | `type` | how long it took to encode a channel's changes once |
 //! | `gateway_channel_lag_seconds` | histogram | `type` | time from the arrival of an update until it is sent to the first subscribers |
-//! | `gateway_channel_queue_depth` | histogram | `type` | updates that waited when a channel's turn came |
+//! | `gateway_channel_queue_depth` | histogram | `type` | updates that waited when a channel was encoded |
 //! | `logs` | counter | `level` | lines of the log; channeld's name |
 //! | `gateway_step_seconds` | histogram | | how long a step of the engine took: all channels, all that had come |
 //! | `gateway_last_step_seconds` | gauge | | how long the last one took |
@@ -82,9 +82,9 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
 fn write_channels(report: &Report, text: &mut String) {
     type Read = fn(&TypeMeters) -> &Histogram;
     let histograms: [(&str, &str, Read); 3] = [
-        ("gateway_channel_tick_seconds", "How long turns of channels took.", |meters| &meters.tick),
-        ("gateway_channel_lag_seconds", "From an update's coming to its going out.", |meters| &meters.lag),
-        ("gateway_channel_queue_depth", "Updates that waited for a channel's turn.", |meters| &meters.depth),
+        ("gateway_channel_tick_seconds", "How long it took to encode a channel's changes once.", |meters| &meters.tick),
+        ("gateway_channel_lag_seconds", "Time from the arrival of an update until it is sent.", |meters| &meters.lag),
+        ("gateway_channel_queue_depth", "Updates that waited when a channel was encoded.", |meters| &meters.depth),
     ];
     for (name, help, read) in histograms {
         write_head(name, help, text);
@@ -164,7 +164,8 @@ impl Page {
                 counter.with_label_values(&[side.tag()]).inc_by(read(report, shell, side));
             }
         }
-        let duration = self.gauge_of("channel_tick_duration", "Milliseconds of the last turn of a channel.", "type");
+        let duration =
+            self.gauge_of("channel_tick_duration", "Milliseconds of the last encoding of a channel.", "type");
         for (kind, meters) in report.counters.channels.iter().filter(|&(kind, _)| is_there(report, kind)) {
             duration.with_label_values(&[kind.as_str_name()]).set(meters.tick.last_s() * 1_000.0);
         }
@@ -200,7 +201,7 @@ impl Page {
             ),
             ("gateway_renewed_total", "Subscriptions made anew for a removal that was forgotten.", counters.renewed),
             ("gateway_too_slow_total", "Connections ended because they did not read.", counters.too_slow),
-            ("gateway_paused_total", "Turns at which a slow connection was given nothing.", counters.paused),
+            ("gateway_paused_total", "How often a slow connection was sent no state.", counters.paused),
         ];
         for (name, help, count) in totals {
             self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(count);

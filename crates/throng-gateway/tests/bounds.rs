@@ -158,7 +158,7 @@ fn a_server_whose_cells_cannot_all_be_made_has_none() {
     assert_eq!(stage.refused("channels"), 1);
     let cells: BTreeSet<(u32, Option<u32>)> = stage.engine.cells().map(|cell| (cell.channel, cell.owner)).collect();
     assert_eq!(cells, [(FIRST, Some(servers[0].id)), (FIRST + 1, Some(servers[0].id))].into());
-    // Its place is free again.
+    // Another connection has room again.
     stage.engine.reload(Arc::new(world_settings(TWO, &["-limit", "max_channels=4"])));
     assert_eq!(ask_with(&mut stage, &servers[1], None).len(), 1);
     assert_eq!(stage.engine.cells().count(), 4);

@@ -63,7 +63,7 @@ fn a_spawn_goes_to_the_cell_where_it_happens_and_keeps_every_byte() {
     let object = cell[0].entities[&ENTITY].obj_ref.clone().expect("its reference");
     assert_eq!((object.net_guid(), object.class_path(), object.net_guid_bunch().len()), (ENTITY, "/Game/Pawn", 3));
     stage.audit();
-    // Without a place it goes where it was sent, and is listed there if that is a cell.
+    // Without a position it goes where it was sent, and is listed there if that is a cell.
     stage.create_entity(&servers[0], FIRST, ENTITY + 1, None);
     let sent = spawn(ENTITY + 1, None).encode_to_vec();
     say_spawn(&mut stage, &servers[0], FIRST + 1, sent.clone());

@@ -24,7 +24,7 @@ fn threads() -> impl Iterator<Item = PathBuf> {
     tasks.filter(|task| ["engine", "io"].contains(&fs::read_to_string(task.join("comm")).unwrap_or_default().trim()))
 }
 
-/// How often they went to sleep. How often others took their place is a matter of the machine's load.
+/// How often the threads went to sleep. Involuntary switches are left out: they depend on the machine's load.
 fn switches() -> u64 {
     let of_thread = |task: PathBuf| {
         let status = fs::read_to_string(task.join("status")).unwrap_or_default();

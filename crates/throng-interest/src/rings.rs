@@ -73,7 +73,7 @@ impl RingsError {
 
 /// 1 to [`MAX_RINGS`] rings, nearest first.
 ///
-/// A ring is named by its place in the list, as `u8`. Radii grow strictly and intervals never shrink, so a smaller
+/// A ring is named by its index in the list, as `u8`. Radii grow strictly and intervals never shrink, so a smaller
 /// number always means nearer and at least as often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rings {

@@ -152,7 +152,7 @@ fn a_client_that_the_door_has_forgotten_asks_again_within_a_second() {
     let mut client = ClientHandshake::new(token(1), START);
     let challenge = server.handle(START, client_address(1), &poll(&mut client, START)).unwrap();
     deliver(&mut client, START, challenge);
-    server.handle(START, client_address(2), &request(&token(2))).unwrap(); // takes the only place
+    server.handle(START, client_address(2), &request(&token(2))).unwrap(); // takes the only seat
     for at_ms in 0..10 {
         let response = poll(&mut client, at(100 * at_ms));
         assert_eq!(server.handle(START, client_address(1), &response), Err(DropReason::UnknownAddress));

@@ -88,7 +88,7 @@ fn a_packet_is_only_planned_when_it_can_be_sent() {
     let options = SessionOptions { max_in_flight: 16, ..SessionOptions::default() };
     let mut session = Session::new(Arc::new(options), Time(0)).expect("good options");
     let mut sequence = 0;
-    // For what waits there are 14 places, and 2 more for what is urgent.
+    // Waiting data may fill 14 of the 16 packets in flight. The last 2 are for urgent data.
     for _ in 0..14 {
         packet(&mut session, Time(0), sequence, 1);
         sequence += 1;

@@ -103,7 +103,7 @@ impl Subsystem {
         BUILT_IN.get(self.index()).unwrap_or(&"unknown")
     }
 
-    /// Its place in the arrays of a record: less than [`MAX_SUBSYSTEMS`].
+    /// Its index in the arrays of a record: less than [`MAX_SUBSYSTEMS`].
     #[inline]
     pub const fn index(self) -> usize {
         // The remainder changes nothing, and spares every use a check of bounds.

@@ -196,7 +196,7 @@ impl RecordDecoder {
         }
     }
 
-    /// The place of an index, made if there is none and the limit allows.
+    /// The entry of an index, made if there is none and the limit allows.
     fn place(&mut self, index: u32, now: Tick) -> Result<&mut Place, RecordError> {
         if !self.places.contains_key(&index) && self.places.len() >= self.limit {
             let is_needed = |place: &Place| {

@@ -168,7 +168,7 @@ fn consider(world: &World, seat: &mut Seat<Own>, object: u32) {
     put(world, seat, object, known, place);
 }
 
-/// The connection sees an object, from so far if it has a place: its turn may have come.
+/// The connection sees an object, from this distance if it has a position. Its turn may have come.
 #[inline]
 fn put(world: &World, seat: &mut Seat<Own>, object: u32, known: Option<u32>, place: Option<(u8, f32)>) {
     let channel = match known {

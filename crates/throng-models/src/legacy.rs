@@ -65,7 +65,7 @@ struct Considered {
     object: u32,
     /// Index of the connection that owns it.
     owner: u32,
-    /// The grid in which it has its place; `None` if it is found by name.
+    /// The grid in which it has a position; `None` if it is found by name.
     grid: Option<u8>,
     position_m: [f32; 3],
 }

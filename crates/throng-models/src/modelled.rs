@@ -63,7 +63,7 @@ pub trait Model: Send + Sync + Sized {
     fn freed(&self, _own: &mut Self::Own, _channel: u32, _state: &Channel) {}
 }
 
-/// The place of one connection.
+/// The slot of one connection.
 pub struct Place<O> {
     generation: u32,
     pub(crate) seat: Option<Box<Seat<O>>>,

@@ -56,7 +56,7 @@ impl Viewer {
         }
     }
 
-    /// The same for an object at a place that has another owner, or none.
+    /// The same for an object with a position that has another owner, or none.
     ///
     /// Most of what a legacy model does in an empty world is this, so what hardly ever happens is kept out of it.
     #[inline]

@@ -125,7 +125,7 @@ pub struct ConnectionCounters {
     pub resent_bytes: u64,
     /// Segments lost and not sent again because later frames say all they said.
     pub superseded_segments: u64,
-    /// Frames lost before another was sent, in whose place the next one says more.
+    /// Frames that were lost before another was sent. The next frame contains their data.
     pub frames_taken_back: u64,
     /// Bytes that end subscriptions.
     pub control_bytes: u64,

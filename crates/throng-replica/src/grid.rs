@@ -24,7 +24,7 @@ pub enum Up {
 }
 
 impl Up {
-    /// The place of the height in a position: 1 or 2.
+    /// The index of the height in a position: 1 or 2.
     pub fn axis(self) -> usize {
         match self {
             Up::Y => 1,

@@ -94,7 +94,7 @@ impl Executor for Inline {
 pub struct ChannelIndex(pub(crate) u32);
 
 impl ChannelIndex {
-    /// The place of the channel in a table beside the hub's. Numbers are small, and used again after a removal.
+    /// The index of the channel, for tables beside the hub's. Indices are small, and used again after a removal.
     pub fn number(self) -> usize {
         self.0 as usize
     }
@@ -186,7 +186,7 @@ pub(crate) struct Due {
     pub(crate) request: u32,
 }
 
-/// The place of one connection.
+/// The slot of one connection, with or without a connection in it.
 #[derive(Debug)]
 pub struct ConnectionSlot<C = Connection> {
     generation: u32,

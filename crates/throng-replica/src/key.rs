@@ -17,7 +17,7 @@ use throng_wire::{BitReader, BitWriter, ConnectionId, ObjectId, ReadError};
 /// The purpose of a channel. Together with who subscribes, this decides who sees what lives in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChannelKey {
-    /// A channel that belongs to no place. The number tells several of them apart.
+    /// A channel without a position. The number tells several of them apart.
     Global(u16),
     /// One cell of a grid.
     Cell {

@@ -97,7 +97,7 @@ pub(crate) const MOVE_MAX_CELLS: u8 = 3;
 pub(crate) const MOVE_BITS: u32 = 3;
 
 impl ObjectLog {
-    /// An empty log. `cell` is the place it stands for, if positions in it are written relative to one.
+    /// An empty log. `cell` is the cell of the channel, if positions in it are written relative to one.
     pub fn new(cell: Option<(u8, [i32; 3])>, retention_ticks: u32, now: Tick) -> ObjectLog {
         ObjectLog {
             slots: Vec::new(),

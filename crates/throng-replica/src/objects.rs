@@ -46,7 +46,7 @@ pub struct ReplicaObject {
     wait: Option<Wait>,
     /// The state of it that polled events have reported.
     pub(crate) told: Told,
-    /// Slots of all subscriptions and places that point here.
+    /// Slots of all subscriptions, and places of own objects, that point here.
     references: u32,
 }
 
@@ -353,7 +353,7 @@ impl Objects {
         self.slab[from as usize] = Some(nameless);
     }
 
-    /// A facet was introduced at this place.
+    /// A facet was introduced in this channel.
     pub(crate) fn settle(&mut self, index: u32, facet: Facet, home: HomeView) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
         let was_in_sight = object.is_in_sight();
@@ -373,7 +373,7 @@ impl Objects {
         self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
     }
 
-    /// A facet is no longer at this place. Without effect if it lives elsewhere by now, unless the object has ended.
+    /// A facet is no longer in this channel. Without effect if it lives elsewhere by now, unless the object has ended.
     pub(crate) fn leave(&mut self, index: u32, facet: usize, place: HomeView, departure: Departure) {
         if departure == Departure::Ended {
             return self.end(index, place.tick);

@@ -1,7 +1,7 @@
 //! The server's half of a connection's own records: the state of the objects that the client owns.
 //!
 //! A client predicts what it owns, so it has to know exactly which of its inputs are in the state that it holds. The
-//! objects' cells cannot tell it: their frames are shared, cut, sent in turns and lost one by one. So each connection has a
+//! objects' cells cannot tell it: their frames are shared, cut, sent in parts and lost one by one. So each connection has a
 //! *own record* beside its subscriptions, as Quake III's snapshots have a player state:
 //!
 //! ```text

@@ -166,8 +166,8 @@ impl ReplicaClient {
         Ok(())
     }
 
-    /// Whether an entry is about a place at which the object stood before the present one: it was given away and back, and
-    /// a record from before that is late.
+    /// Whether an entry is about a former place of the object: the object was given away and back, and a record from
+    /// before that is late.
     fn is_of_a_former_place(&self, object: u32, place: usize, introduced: bool, tick: Tick) -> bool {
         let present = self.objects.get(object).and_then(ReplicaObject::own_place);
         let Some(present) = present.filter(|&present| present as usize != place) else { return false };

@@ -175,7 +175,7 @@ impl PacketRecords {
         self.packets.push_back(PacketRecord { sequence, first, end, settled: false });
     }
 
-    /// The place of a packet whose fate is not known.
+    /// The index of a packet that is neither acknowledged nor lost so far.
     pub(crate) fn find(&self, sequence: u64) -> Option<usize> {
         if self.packets.front().is_some_and(|packet| packet.sequence == sequence && !packet.settled) {
             return Some(0);

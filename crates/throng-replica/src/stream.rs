@@ -69,7 +69,7 @@ pub enum StreamStart {
     Everything,
     /// Only later changes.
     Changes,
-    /// Nothing, ever: the subscription is a place and no more.
+    /// Nothing, ever: the subscription only takes a number.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! The guarantees of the packet writers: a place in the packet for every subscription, and nothing twice without need.
+//! The guarantees of the packet writers: a share of the packet for every subscription, and nothing twice without need.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ impl Scene {
         Scene { rewind, targets, players, random: fastrand::Rng::with_seed(1) }
     }
 
-    /// From a place 20 m away at a player, `spread_m` off.
+    /// From a position 20 m away at a player, `spread_m` off.
     fn shots(&mut self, spread_m: f64) -> Vec<Shot> {
         (0..1_024)
             .map(|_| {

@@ -15,7 +15,7 @@ pub struct Comparison {
     pub equal: u64,
     /// Of these, pairs that also name the same bone.
     pub same_bone: u64,
-    /// The largest distance between the places of one bone in the two rewinds, in metres.
+    /// The largest distance between the positions of one bone in the two rewinds, in metres.
     pub largest_bone_error_m: f64,
 }
 

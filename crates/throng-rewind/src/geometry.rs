@@ -1,4 +1,4 @@
-//! Vectors, rotations and places, with a fixed order of operations.
+//! Vectors, rotations and transforms, with a fixed order of operations.
 //!
 //! Only addition, multiplication, division and square roots are used, each rounded as IEEE 754 says, and nothing is
 //! fused. So the same inputs give the same bits on every processor, which a library with a path for each instruction
@@ -13,7 +13,7 @@ pub(crate) type Rotation = [f64; 4];
 /// How far the length of a given rotation may be from 1.
 const ROTATION_TOLERANCE: f64 = 0.01;
 
-/// A place and a direction in the world: of a body's root, or of a part of the world.
+/// A position and a rotation in the world: of a body's root, or of a part of the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transform {
     /// Metres.
@@ -26,17 +26,17 @@ impl Transform {
     /// No rotation.
     pub const UNTURNED: [f32; 4] = [0.0, 0.0, 0.0, 1.0];
 
-    /// A place and a rotation. Vectors of mathematics libraries convert: `glam::DVec3`, `glam::Quat`.
+    /// A position and a rotation. Vectors of mathematics libraries convert: `glam::DVec3`, `glam::Quat`.
     pub fn new(position_m: impl Into<[f64; 3]>, rotation: impl Into<[f32; 4]>) -> Transform {
         Transform { position_m: position_m.into(), rotation: rotation.into() }
     }
 
-    /// A place, not rotated.
+    /// A position, not rotated.
     pub fn at(position_m: impl Into<[f64; 3]>) -> Transform {
         Transform::new(position_m, Transform::UNTURNED)
     }
 
-    /// A point that is given in this place's own coordinates, in those of the world.
+    /// Converts a point from the coordinates of this transform to those of the world.
     pub fn point(&self, local_m: [f64; 3]) -> [f64; 3] {
         add(self.position_m, rotate(self.rotation.map(f64::from), local_m))
     }

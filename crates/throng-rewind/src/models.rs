@@ -15,7 +15,7 @@ pub const MAX_NAME_BYTES: usize = 64;
 
 /// A bone that can be hit.
 ///
-/// Parents are not needed: poses give the place of each bone in the coordinates of the body.
+/// Parents are not needed: poses give the transform of each bone in the coordinates of the body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bone {
     /// For people: at most [`MAX_NAME_BYTES`] bytes without control characters.

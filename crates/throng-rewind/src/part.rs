@@ -7,7 +7,7 @@ use crate::pose::{Break, HistoryOptions, RecordError};
 use crate::track::{Cadence, Found, Gaps, Place, Track, between};
 use throng_wire::Tick;
 
-/// The places of one part of the world.
+/// The stored transforms of one part of the world.
 ///
 /// A part is recorded when it moves. A tick without a record means that it stood still.
 ///
@@ -21,7 +21,7 @@ pub struct PartHistory {
 }
 
 impl PartHistory {
-    /// No places yet: the part is nowhere. `reach_m` is that of the shape.
+    /// No transforms yet: the part is nowhere. `reach_m` is that of the shape.
     pub(crate) fn new(shape: ShapeId, mask: u32, reach_m: f64, options: HistoryOptions) -> PartHistory {
         let cadence = Cadence { every_ticks: options.every_ticks, places: options.poses, gaps: Gaps::Rest };
         PartHistory { track: Track::new(cadence), shape, mask, reach_m: (reach_m as f32).next_up() }
@@ -74,7 +74,7 @@ impl PartHistory {
         Some(Transform { position_m: position, rotation: rotation.map(|value| value as f32) })
     }
 
-    /// The places around the moment, if the part was there and the ray comes near it.
+    /// The transforms around the moment, if the part was there and the ray comes near it.
     #[inline]
     pub(crate) fn near(&self, ray: &Ray, moment: Moment) -> Option<(Found, &Place, &Place)> {
         let found = self.track.find(moment)?;

@@ -20,7 +20,7 @@ const ROTATION_STEPS: f32 = 32_767.0;
 /// How far the length of a bone's rotation may be from 1.
 const ROTATION_TOLERANCE: f32 = 0.01;
 
-/// The place of a bone in the coordinates of its body.
+/// The position and rotation of a bone in the coordinates of its body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BonePose {
     /// Metres, each coordinate within [`MAX_BODY_M`].
@@ -30,12 +30,12 @@ pub struct BonePose {
 }
 
 impl BonePose {
-    /// A place and a rotation. Vectors of mathematics libraries convert: `glam::Vec3`, `glam::Quat`.
+    /// A position and a rotation. Vectors of mathematics libraries convert: `glam::Vec3`, `glam::Quat`.
     pub fn new(position_m: impl Into<[f32; 3]>, rotation: impl Into<[f32; 4]>) -> BonePose {
         BonePose { position_m: position_m.into(), rotation: rotation.into() }
     }
 
-    /// A place, not rotated.
+    /// A position, not rotated.
     pub fn at(position_m: impl Into<[f32; 3]>) -> BonePose {
         BonePose::new(position_m, Transform::UNTURNED)
     }
@@ -58,7 +58,7 @@ pub enum Break {
     Spawn,
 }
 
-/// How a place between two stored poses is found.
+/// How a pose between two stored poses is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interpolation {
     /// Positions are mixed, rotations are mixed and normalised.
@@ -121,7 +121,7 @@ pub enum Recorded {
     StoredAfterBreak,
 }
 
-/// Why a pose or place is not recorded. The caller is at fault; nothing has changed.
+/// Why a pose or transform is not recorded. The caller is at fault; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -191,7 +191,7 @@ pub struct PoseHistory {
     /// For each slot the x of the middles of all bones, then the y, then the z: the order in which several bones at a time are read.
     positions: Box<[f32]>,
     rotations: Box<[[i16; 4]]>,
-    /// Holds the body in all its places.
+    /// Contains the body in all its poses.
     bounds: Bounds,
     breaks: u64,
 }
@@ -345,7 +345,7 @@ impl PoseHistory {
         Err(RecordError::Order { tick, newest: Tick(newest) })
     }
 
-    /// The slot for the bones of a new place.
+    /// The slot for the bones of a new pose.
     fn place(&mut self, tick: Tick, root: &Transform) -> (usize, Recorded) {
         let written = self.track.record(tick, *root, 0.0);
         if let Some(slot) = written.promoted {
@@ -361,7 +361,7 @@ impl PoseHistory {
         (written.slot, recorded)
     }
 
-    /// Notes that no part of the body is farther than `reach_m` from its root at the newest place.
+    /// Notes that no part of the body is farther than `reach_m` from its root in the newest pose.
     fn bound(&mut self, slot: usize, reach_m: f32) {
         self.track.set_reach(slot, reach_m);
         if slot == self.track_head() {
@@ -385,7 +385,7 @@ impl PoseHistory {
         self.rotations.copy_within(from * n..(from + 1) * n, to * n);
     }
 
-    /// A box that holds the body in all its stored places and between them.
+    /// A box that contains the body in all its stored poses and between them.
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }

@@ -80,7 +80,7 @@ pub struct RewindCounters {
     pub refused_direction: u64,
     /// Shots refused for their range or targets: misuse by the game.
     pub refused_misuse: u64,
-    /// Poses and places refused: misuse by the game.
+    /// Poses and transforms refused: misuse by the game.
     pub refused_records: u64,
 }
 
@@ -180,7 +180,7 @@ impl Rewind {
         Some(&self.bodies.get(usize::from(body.0))?.as_ref()?.history)
     }
 
-    /// The places of a part.
+    /// The stored transforms of a part.
     pub fn part(&self, part: PartId) -> Option<&PartHistory> {
         self.parts.get(usize::from(part.0))?.as_ref()
     }
@@ -336,7 +336,7 @@ impl Rewind {
 }
 
 impl Body {
-    /// Adds the body to the case if the ray comes near it: first near the box that holds all its stored places, then
+    /// Adds the body to the case if the ray comes near it: first near the box that contains all its stored poses, then
     /// near the ball that holds it at the moment of the view.
     #[inline]
     fn gather(&self, id: BodyId, ray: &Ray, moment: Moment, surroundings: &impl Surroundings, case: &mut Case) {
@@ -383,7 +383,7 @@ impl Case {
     }
 }
 
-/// Puts something into the lowest free place.
+/// Puts something into the lowest free slot.
 fn put<T>(list: &mut Vec<Option<T>>, new: T, most: usize) -> Result<u16, RewindError> {
     let place = list.iter().position(Option::is_none).unwrap_or(list.len());
     if place == most {

@@ -1,4 +1,4 @@
-//! The stored places of one thing, oldest first, and which of them lie around a moment.
+//! The stored transforms of one thing with their ticks (its *places*), oldest first, and those around a moment.
 //!
 //! ```text
 //! tick      96     100    104    108    112   114        stored every 4th tick, in a ring;
@@ -34,7 +34,7 @@ pub(crate) enum Gaps {
     Break { max_ticks: u32, max_step_m: f64 },
 }
 
-/// One stored place.
+/// A stored transform with its tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) tick: u64,

@@ -32,7 +32,7 @@ impl Flags {
     pub const HISTORY_SHORT: Flags = Flags(1 << 4);
     /// The target was held at a pose, because no later one that belongs to the same way was there.
     pub const HELD: Flags = Flags(1 << 5);
-    /// A shot that missed, near the stored places of a named target that was not there at the moment of the view: it had
+    /// A shot that missed, near the stored poses of a named target that was not there at the moment of the view: it had
     /// not spawned yet, or was gone.
     pub const ABSENT: Flags = Flags(1 << 6);
     /// A nearer target would have been hit, and had escaped.
@@ -82,14 +82,14 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// A place at which a shot meets a body.
+/// A point at which a shot meets a body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Struck {
     /// The body.
     pub body: BodyId,
     /// Its skeleton.
     pub skeleton: SkeletonId,
-    /// The bone whose capsule is met first, as a place in the skeleton.
+    /// The bone whose capsule is met first, as an index in the skeleton.
     pub bone: u8,
     /// The zone of that bone.
     pub zone: u8,
@@ -104,7 +104,7 @@ pub struct NearMiss {
     pub body: BodyId,
     /// Its skeleton.
     pub skeleton: SkeletonId,
-    /// The bone, as a place in the skeleton.
+    /// The bone, as an index in the skeleton.
     pub bone: u8,
     /// Between the line of the shot and the capsule, in metres.
     pub missed_by_m: f64,

@@ -17,7 +17,7 @@ pub enum Mode {
     Flying,
 }
 
-/// Somebody with a place, and fields for every audience.
+/// Somebody with a position, and fields for every audience.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Walker {
     /// Where, in metres.
@@ -55,7 +55,7 @@ pub struct Walker {
     pub server_only: Vec<u8>,
 }
 
-/// Something without a place.
+/// Something without a position.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Score {
     /// For everybody.
@@ -66,7 +66,7 @@ pub struct Score {
     pub open: bool,
 }
 
-/// The smallest thing with a place: a crowd of these is cheap to make.
+/// The smallest thing with a position: a crowd of these is cheap to make.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Beacon {
     /// Where, in metres.

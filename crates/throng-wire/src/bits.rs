@@ -41,7 +41,7 @@ pub struct BitWriter<'a> {
     pending_bits: u32,
 }
 
-/// A place in a [`BitWriter`] to which it can be rewound.
+/// A position in a [`BitWriter`] to which it can be rewound.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
@@ -128,7 +128,7 @@ impl<'a> BitWriter<'a> {
         self.bit_len().div_ceil(8)
     }
 
-    /// The present place.
+    /// The present position.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark { len: self.bytes.len(), pending: self.pending, pending_bits: self.pending_bits }

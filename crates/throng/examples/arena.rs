@@ -23,7 +23,7 @@ const SIDE_M: f32 = 80.0;
 const LANE: u8 = 0;
 /// The range of an explosion.
 const BLAST_M: f64 = 15.0;
-/// The channel of public objects without a place.
+/// The channel of public objects without a position.
 const SCOREBOARD: ChannelKey = ChannelKey::Global(0);
 
 #[derive(Clone, Default, Replicate)]

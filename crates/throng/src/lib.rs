@@ -67,9 +67,9 @@
 //!
 //! | you have | use |
 //! |---|---|
-//! | things in a world with places, in crowds | [`Placement::Cell`], and [`GridOptions::rings`] for how far and how often |
+//! | things with a position, in crowds | [`Placement::Cell`], and [`GridOptions::rings`] for how far and how often |
 //! | a thing that only chosen clients may see | [`Placement::Entity`], and [`Server::subscribe`] for each of them |
-//! | state without a place: score, weather | [`Placement::Channel`] with [`ChannelKey::Global`], and [`Server::subscribe`] |
+//! | state without a position: score, weather | [`Placement::Channel`] with [`ChannelKey::Global`], and [`Server::subscribe`] |
 //! | state of a team or room | [`Placement::Channel`] with [`ChannelKey::Custom`], and [`Server::subscribe`] for its members |
 //! | fields for the owner alone | `owner_only` on the field, and [`Server::spawn_owned`] |
 //! | fields that the owner predicts itself | `skip_owner` on the field; the owner's client skips it, and keeps the values of [`ClientCore::predict`] |
@@ -77,10 +77,10 @@
 //! | "which one is me?" | [`ClientEvent::Owned`], [`ClientCore::owned`], [`ClientCore::is_mine`]; [`Server::owner`] |
 //! | all objects of a type, or of an owner | [`Server::objects`], [`Server::owned`]; [`ClientCore::objects`], [`ClientCore::owned`] |
 //! | something that happened, for one client | [`Server::send`] on a lane: it is delivered or the connection ends |
-//! | the same for all, for a team, for those near a place | [`Server::broadcast`], [`Server::send_to_channel`], [`Server::send_near`]: encoded once |
+//! | the same for all, for a team, for those near a position | [`Server::broadcast`], [`Server::send_to_channel`], [`Server::send_near`]: encoded once |
 //! | messages of several types on a lane | [`Received::kind`], [`Received::get`] |
 //! | a split screen, a camera beside the player | [`Server::set_viewpoints`] |
-//! | a scope, a room, a place that a player watches | [`Server::set_shapes`] |
+//! | a scope, a room, an area that a player watches | [`Server::set_shapes`] |
 //! | what a player does | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
 //! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`]; see below |
 //! | a loop that keeps time | [`Server::run`], or [`Server::step`] in a loop of your own |

@@ -28,7 +28,7 @@ pub trait Replication: Send + Sized {
     type Outgoing<'a>: Copy + Send + Sync
     where
         Self: 'a;
-    /// The place of one connection, by its index; empty or not.
+    /// The data of one connection. Slots have the index of the connection, and may be empty.
     type Slot: Send;
 
     /// The schema of all objects.
@@ -62,16 +62,16 @@ pub trait Replication: Send + Sized {
     /// Moves an object to where `placement` says.
     fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached>;
 
-    /// Takes the place `index` for a connection, which cannot read anything yet.
+    /// Takes the slot `index` for a connection, which cannot read anything yet.
     ///
     /// # Panics
-    /// May panic if the place is taken.
+    /// May panic if the slot is taken.
     fn connect(&mut self, index: usize) -> ConnectionId;
 
     /// The connection can read everything from now on.
     fn admit(&mut self, id: ConnectionId);
 
-    /// Frees the place of a connection.
+    /// Frees the slot of a connection.
     fn disconnect(&mut self, id: ConnectionId);
 
     /// Where the connection looks from, in metres.
@@ -103,7 +103,7 @@ pub trait Replication: Send + Sized {
         false
     }
 
-    /// Whether the connection looks from within `radius_m` of a place, in metres. Never in models that keep no viewpoints.
+    /// Whether the connection looks from within `radius_m` of a position, in metres. Never in models that keep no viewpoints.
     fn is_near(&self, id: ConnectionId, place: [f64; 3], radius_m: f64) -> bool {
         let _ = (id, place, radius_m);
         false
@@ -124,7 +124,7 @@ pub trait Replication: Send + Sized {
     /// Encodes the updates that connections share. A model without a [`plan`](Self::plan) decides here what is due.
     fn encode(&mut self, executor: &impl Executor);
 
-    /// The shared data of the writers, and the places of all connections, to divide among threads.
+    /// The shared data of the writers, and the slots of all connections, to divide among threads.
     fn writers(&mut self) -> (Self::Outgoing<'_>, &mut [Self::Slot]);
 
     /// Decides the order of a connection's due updates, in a tick in which `budget_bytes` may be written.

@@ -364,7 +364,7 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// Adds an object that lives in the place that `placement` says.
+    /// Adds an object to the channel that `placement` names.
     ///
     /// # Errors
     /// The fields of the type that go to the same audience can be longer together than a packet holds (such a type is

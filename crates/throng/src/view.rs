@@ -117,7 +117,7 @@ impl View {
         self.explicit.contains_key(&key) || matches!(key, ChannelKey::Cell { grid, cell } if is_held(grid, cell))
     }
 
-    /// Whether the client looks from within `radius_m` of a place.
+    /// Whether the client looks from within `radius_m` of a position.
     pub(crate) fn looks_from_within(&self, place: [f64; 3], radius_m: f64) -> bool {
         let is_near = |from: &[f64; 3]| {
             let squared: f64 = from.iter().zip(place).map(|(from, to)| (from - to) * (from - to)).sum();
@@ -352,7 +352,7 @@ impl Views {
     }
 }
 
-/// A place beyond the world's end is shown at the border, so a viewer there looks from the border.
+/// An object outside of the world's bounds is shown at the border, so a viewer there looks from the border.
 fn within(viewpoint: [f64; 3], bounds_m: Option<[[f64; 3]; 2]>) -> [f64; 3] {
     let Some([low, high]) = bounds_m else { return viewpoint };
     std::array::from_fn(|axis| viewpoint[axis].min(high[axis]).max(low[axis]))

@@ -1,4 +1,4 @@
-//! Messages to many: to all, to the readers of a channel, to whoever looks at a place. Each is encoded once.
+//! Messages to many: to all, to the readers of a channel, to clients near a position. Each is encoded once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

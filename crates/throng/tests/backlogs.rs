@@ -49,7 +49,7 @@ fn a_backlog_of_messages_and_a_facet_that_fills_a_packet_do_not_block_each_other
         }
         let got = world.guests[0].events.iter().filter(|event| matches!(event, ClientEvent::Message { .. })).count();
         println!("{rate} B/s: the board is up to {board_age} ticks old, the beacon {beacon_age}; {got} messages");
-        // A packet takes 5 ticks at 8,000 B/s, and three take turns: messages, the board, and what is small.
+        // A packet takes 5 ticks at 8,000 B/s, and three kinds share the packets: messages, the board, and small objects.
         let packet_ticks = 1_248 * 30 / rate + 1;
         assert!(board_age <= 12 * packet_ticks, "{rate} B/s: the board is {board_age} ticks old");
         assert!(beacon_age <= 12 * packet_ticks, "{rate} B/s: the beacon is {beacon_age} ticks old");

@@ -1,4 +1,4 @@
-//! No client gets more than the budget, headers included, and every client has its turn.
+//! No client gets more than the budget, headers included, and every client gets its share.
 //!
 //! The storms of `convergence.rs` are audited in the same way.
 

@@ -93,7 +93,7 @@ fn a_full_server_says_so() {
     assert_eq!(end_of(&world, guest), EndReason::Connect(ConnectError::Denied(throng::Denial::Full)));
     assert_eq!(world.server.connection_count(), 2);
 
-    // A place that becomes free is given away.
+    // A seat that becomes free is given to the next client.
     let now = world.now;
     world.guests[0].client.close(now, "bye");
     world.steps(20);

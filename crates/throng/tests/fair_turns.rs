@@ -1,4 +1,4 @@
-//! Inside one connection everybody has a turn: what is large does not keep what is small waiting, and the own character
+//! Inside one connection every subscription gets a share: large frames do not delay small ones, and the own character
 //! comes first. Ages are those of the numbers that a client holds, against what the test wrote at the server.
 
 use crate::harness::{World, WorldOptions};
@@ -203,8 +203,8 @@ fn r12_nobody_waits_longer_than_the_configuration_says() {
                 watched.push((id, u32::from(interval_ticks)));
             }
             world.server.subscribe(connection, key, interval_ticks).expect("room");
-            // A turn takes at most a packet and the rest of a segment: 3 bytes and a bit for each number that changes,
-            // with what stands before it; a turn that begins a frame has its first introductions behind it.
+            // A share takes at most a packet and the rest of a segment: 3 bytes and a bit for each number that changes,
+            // with its head; the first introductions follow the share that begins a frame.
             let turn_bytes = f64::from(objects * 5 + 8).min(1_160.0 + 384.0);
             wanted_bytes += turn_bytes / f64::from(interval_ticks);
         };
@@ -228,7 +228,7 @@ fn r12_nobody_waits_longer_than_the_configuration_says() {
             }
             for (number, &(id, interval)) in watched.iter().enumerate() {
                 let seen = world.guests[0].client.get::<Beacon>(id).ok_or_else(|| format!("{id} was never sent"))?;
-                // A frame of several turns is as old as all of them.
+                // A frame of several shares is as old as all of them.
                 let turns = if number < 1_000 { 2.0 * large_turns } else { 1.0 };
                 let bound = 2.0 * intervals * f64::from(interval) * turns + 30.0;
                 let age = f64::from(tick - seen.number);

@@ -84,7 +84,7 @@ fn r29_a_value_that_returns_within_a_tick_is_not_sent_and_between_two_turns_it_i
     }
     assert_eq!(updates(&world), before, "nothing has changed at the end of any tick");
 
-    // The two ticks lie between two turns of the channel, wherever the turn is: it is tried at each place.
+    // The two ticks lie between two turns of the channel, in whichever tick the turn lies: all ticks are tried.
     for _ in 0..10 {
         let before = updates(&world);
         for points in [8, 7] {

@@ -44,7 +44,7 @@ enum Place {
 const SITES: [f32; 2] = [0.0, 500.0];
 const ROOM: ChannelKey = ChannelKey::Custom(1);
 
-/// The time between two changes of an object's owner or place. The markers change with them.
+/// The time between two changes of an object's owner or placement. The markers change with them.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     owner: Option<ConnectionId>,
@@ -185,7 +185,7 @@ impl Play {
         }
     }
 
-    /// An object changes, and now and then its owner or its place as well.
+    /// An object changes, and now and then its owner or its placement as well.
     fn change_object(&mut self, is_new_epoch: bool) {
         let object = self.rng.usize(..OBJECTS);
         let id = self.marked[object].id;

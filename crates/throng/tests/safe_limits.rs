@@ -98,7 +98,7 @@ fn cells_that_were_refused_come_nearest_first_when_there_is_room() {
     };
     let near = lamps(13.0, &mut spawn);
     let far = lamps(42.0, &mut spawn);
-    // The game has taken all places but a few.
+    // The game has taken all seats but a few.
     let mut taken: Vec<ChannelKey> = (0..limit as u32 - 4).map(ChannelKey::Custom).collect();
     taken.iter().for_each(|&key| world.server.subscribe(connection, key, 1).expect("room"));
     world.server.set_viewpoint(connection, [0.0; 3]);

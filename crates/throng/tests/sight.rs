@@ -65,7 +65,7 @@ fn centimetres(position: [f32; 3]) -> [i32; 3] {
     position.map(|axis| (f64::from(axis) * 100.0).round() as i32)
 }
 
-/// Whether the places are the same, but for how a number halfway between two steps is rounded.
+/// Whether the positions are the same, except for the rounding of numbers halfway between two steps.
 fn is_same_place(a: [f32; 3], b: [f32; 3]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() < 0.006)
 }
@@ -163,7 +163,7 @@ fn nobody_sees_an_object_at_a_place_where_it_never_was() {
             }
         }
         assert!(looked_at > 10_000, "{looked_at}");
-        // The own hero does not wait for its turn behind 600 neighbours.
+        // The own hero does not wait in the queue behind 600 neighbours.
         assert!(first_seen.is_some_and(|step| step < 20), "{first_seen:?}");
     });
 }
@@ -179,7 +179,7 @@ fn ends(seed: u64, rings: &[(f64, u32)], weather: &str, shots: usize) -> Vec<u32
     world.set_condition(preset(weather));
     world.steps(10);
     world.guests[0].events.clear();
-    // Shots that fly: place, speed in metres per tick, ticks to go. Ends, and the tick of each.
+    // Shots that fly: position, speed in metres per tick, ticks to go. Ends, and the tick of each.
     let mut flying: Vec<(ObjectId, [f32; 2], u32)> = Vec::new();
     let mut ended: BTreeMap<ObjectId, u32> = BTreeMap::new();
     let mut told: BTreeMap<ObjectId, Vec<ClientEvent>> = BTreeMap::new();

@@ -25,7 +25,7 @@ pub(super) struct Figures {
     pub(super) encodings_per_s: Option<f64>,
     pub(super) handovers_per_s: Option<f64>,
     pub(super) recovered_per_s: Option<f64>,
-    /// Turns at which slow connections were given nothing.
+    /// How often slow connections were sent no state.
     pub(super) paused_per_s: Option<f64>,
     /// Connections that were ended for being slow.
     pub(super) too_slow_per_s: Option<f64>,

@@ -377,7 +377,7 @@ impl Peer {
     }
 }
 
-/// The channel of the cell at a place of the ground.
+/// The channel of the cell at a position on the ground.
 fn cell_at(x: f64, y: f64) -> u32 {
     let number = |at: f64| ((at / CELL_CM).floor().max(0.0) as u32).min(CELLS - 1);
     FIRST_SPATIAL_CHANNEL + number(x) + number(y) * CELLS

@@ -95,7 +95,7 @@ pub(crate) struct Desk {
     held_bytes: u64,
 }
 
-/// Memory of a question beside what the peer says: its places in the tables, and the provider's task.
+/// Memory of a question without the peer's texts: its entries in the tables, and the provider's task.
 const QUESTION_BYTES: usize = 1_024;
 
 impl Desk {
@@ -214,7 +214,7 @@ impl Desk {
         self.book.forgive(address)
     }
 
-    /// Whether an address may have one more question. The fewer places are free, the fewer of them one address may
+    /// Whether an address may have one more question. The fewer entries are free, the fewer of them one address may
     /// have: so a new address always finds one, however many logins of other addresses wait (Choudhury and Hahne,
     /// Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, 1998).
     fn has_share(&self, place: IpAddr) -> bool {
@@ -254,7 +254,7 @@ impl Desk {
     }
 }
 
-/// One address gets at most one of this many parts of the places that are free.
+/// One address gets at most this part of the free entries: one eighth.
 const SHARE_PARTS: usize = 8;
 
 /// Waiting logins, address by address: a single login does not wait behind a thousand of another address.

@@ -19,9 +19,9 @@ pub(crate) struct Channel {
     pub(crate) kind: ChannelType,
     pub(crate) metadata: String,
     pub(crate) settings: Arc<ChannelSettings>,
-    /// Place of the connection that decides over it.
+    /// The connection that controls the channel.
     pub(crate) owner: Option<Place>,
-    /// By place of the connection.
+    /// By index of the connection.
     pub(crate) subscribers: Subscribers,
     pub(crate) merge: ChannelDataMergeOptions,
     /// The connection that created it and has it counted; it may be gone.
@@ -37,7 +37,7 @@ pub(crate) struct Creator {
     pub(crate) side: Side,
 }
 
-/// The subscriptions of one channel by place of the connection: a sorted list, 16 bytes each, where a hash map would
+/// The subscriptions of one channel by index of the connection: a sorted list, 16 bytes each, where a hash map would
 /// take twice that. A thousand channels with a thousand subscribers each are a million of them.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers(Vec<(Place, Subscriber)>);

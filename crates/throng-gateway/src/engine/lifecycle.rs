@@ -208,7 +208,7 @@ impl Engine {
             creator.created = creator.created.saturating_sub(1);
             creator.state_bytes = creator.state_bytes.saturating_sub(bytes);
         }
-        // Its memory is free now, and not when another channel takes the place.
+        // Its memory is free now, and not only when another channel takes the slot.
         let state = self.hub.state_mut(index);
         let bytes = state.size_bytes() as u64 + channel.beside_bytes();
         state.clear();

@@ -52,7 +52,7 @@ pub(crate) struct Forms {
     /// By the name of the schema, then by paths; without the first, which is everything. Peers choose the paths: std's
     /// keyed hash.
     known: HashMap<String, HashMap<Vec<String>, Variant>>,
-    /// Unused places.
+    /// Unused numbers.
     free: Vec<u16>,
     /// Memory of the paths.
     bytes: u64,
@@ -269,7 +269,7 @@ impl ChannelLog {
         Ok(merged)
     }
 
-    /// Counts a turn that serves a subscriber at `since`: the updates that have waited for it.
+    /// Counts an encoding for subscribers at `since`: the updates that have waited for it.
     fn count_waiting(&self, meters: &ChannelMeters, since: Tick, now: Tick) {
         let waiting = self.waiting.swap(0, Ordering::Relaxed);
         if waiting == 0 {

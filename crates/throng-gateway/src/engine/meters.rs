@@ -1,6 +1,6 @@
-//! Metrics of channels, by type: time of their turns, waiting time of updates, and number of waiting updates.
+//! Metrics of channels, by type: time of their encodings, waiting time of updates, and number of waiting updates.
 //!
-//! A channel's *turn* is one encoding of its changes, for all subscribers at the same point. Types are few and fixed,
+//! One encoding serves all subscribers at the same point. Types are few and fixed,
 //! so these are all the labels that there will ever be.
 
 use std::fmt;
@@ -29,12 +29,12 @@ const TYPES: [ChannelType; 11] = [
 /// Figures of all channels of one type, since the start.
 #[derive(Debug)]
 pub struct TypeMeters {
-    /// How long turns took. Nothing without a [`Stopwatch`].
+    /// How long encodings took. Nothing without a [`Stopwatch`].
     pub tick: Histogram,
-    /// How long updates waited until the first subscribers were served with them: no update longer, and the oldest of its
-    /// turn as long. In steps of a millisecond.
+    /// How long updates waited for the first subscribers that get them: the wait of the oldest update of each encoding.
+    /// In steps of a millisecond.
     pub lag: Histogram,
-    /// How many updates waited when a turn came.
+    /// How many updates waited when the channel was encoded.
     pub depth: Histogram,
 }
 

@@ -119,7 +119,7 @@ pub struct Engine {
     forms: Forms,
     threads: Threads,
     buffers: Buffers,
-    /// By place in the hub; so are `channels`.
+    /// By index in the hub; so are `channels`.
     connections: Table<Place, Connection>,
     by_connection_id: FxHashMap<u32, Place>,
     next_connection_id: u32,
@@ -254,7 +254,7 @@ impl Engine {
         engine
     }
 
-    /// From now on it is known how long channels' turns take.
+    /// From now on the time of encodings is measured.
     pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.forms.stopwatch = stopwatch;
     }
@@ -294,7 +294,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Places that are kept free of clients, because servers may need them: without servers there is no world.
+    /// Connections that are reserved for servers: without servers there is no world.
     fn reserved_for_servers(&self) -> usize {
         let limits = &self.settings.limits;
         let servers = self.counters.of(Side::Server);

@@ -1,8 +1,8 @@
 //! Where the engine keeps its connections and channels.
 //!
-//! A connection has several numbers: its key, its id in the protocol, its number as a writer, and its place in the engine's
+//! A connection has several numbers: its key, its id in the protocol, its number as a writer, and its index in the engine's
 //! table. A channel has its id and its index. Each kind of number has a type of its own, so that none is taken for
-//! another, and a table is asked by the type of its own places alone.
+//! another, and a table takes only the type of its own index.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use throng_replica::ChannelIndex;
 
 use super::port::Key;
 
-/// The place of a connection: the same as in the hub. It belongs to somebody else once the connection has ended.
+/// The index of a connection, the same as in the hub. It belongs to another connection once this one has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(u32);
 
@@ -39,7 +39,7 @@ impl Number for ChannelIndex {
     }
 }
 
-/// Things by their places. Some places are empty. Nothing that it is asked panics.
+/// A table of things by index. Some slots are empty. No call panics.
 pub(super) struct Table<N, T> {
     slots: Vec<Option<Box<T>>>,
     numbers: PhantomData<N>,
@@ -79,12 +79,12 @@ impl<N: Number, T> Table<N, T> {
         self.slots.iter_mut().flatten().map(|thing| &mut **thing)
     }
 
-    /// All places in their order, the empty ones as well.
+    /// All slots in their order, the empty ones as well.
     pub(super) fn slots_mut(&mut self) -> impl Iterator<Item = Option<&mut T>> {
         self.slots.iter_mut().map(|slot| slot.as_deref_mut())
     }
 
-    /// Places so far.
+    /// Number of slots so far.
     pub(super) fn slot_count(&self) -> usize {
         self.slots.len()
     }

@@ -16,7 +16,7 @@ use crate::settings::PositionSetting;
 use crate::spatial::Position;
 use crate::state::{DataState, VectorPath, message_name};
 
-/// The position's place for each type of entities. Hashed with the standard library's keyed hash: peers name types.
+/// The path of the position for each type of entities. Hashed with the standard library's keyed hash: peers name types.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     types: HashMap<String, Known>,
@@ -100,7 +100,7 @@ impl Engine {
         self.entities.get(&self.channel(channel).id).is_some_and(|entity| !entity.object.is_empty())
     }
 
-    /// An entity has changed and does not say where it is. If the position's place in its type is unknown, the log says
+    /// An entity has changed and does not say where it is. If the path of the position in its type is unknown, the log says
     /// that once for each type, and once if there are too many types.
     pub(super) fn miss_position(&mut self, channel: ChannelIndex) {
         let is_spawned = self.is_spawned(channel);

@@ -88,8 +88,8 @@ impl Engine {
         entities
     }
 
-    /// A world server announces itself: it gets the next free place and the cells that belong to it. One that has a
-    /// place, because it asks twice or has come back, gets the same answer again.
+    /// A world server announces itself: it gets the next free server slot and its cells. A server that has a
+    /// slot, because it asks twice or has come back, gets the same answer again.
     pub(super) fn create_spatial(
         &mut self,
         from: Place,

@@ -338,7 +338,7 @@ impl Engine {
         let subscription =
             StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant: wanted.variant };
         let subscription = match wanted.access {
-            // A subscriber without read access holds a place and gets nothing.
+            // A subscriber without read access takes a number and gets nothing.
             Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
             _ => subscription,
         };

@@ -1,6 +1,6 @@
 //! The messages of Unreal's plugin about objects, as far as the gateway has to understand them.
 //!
-//! `SPAWN` with a place in the world goes to the cell there, whatever channel it was sent on, and puts the object on
+//! `SPAWN` with a position in the world goes to the cell there, whatever channel it was sent on, and puts the object on
 //! the cell's list; `DESTROY` takes it off, and removes its channel. Only servers' messages have this effect: a
 //! client's message with these numbers goes to the channel's owner like any other.
 
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Writes the reference of an object into the state of its channel, if that has a place for it: `objRef`.
+    /// Writes the reference of an object into the state of its channel, if that has a field for it: `objRef`.
     pub(super) fn tell_object(&mut self, entity: u32) {
         let object = self.object_of(entity);
         let Some(&channel) = self.by_channel_id.get(&entity).filter(|_| !object.is_empty()) else { return };

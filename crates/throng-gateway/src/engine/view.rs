@@ -129,7 +129,7 @@ pub struct BlockedName {
     pub left: Duration,
 }
 
-/// Places that are looked at for one slice: a fraction of a millisecond.
+/// Slots of a table that are looked at for one slice: a fraction of a millisecond.
 const PLACES_PER_SLICE: usize = 4_096;
 /// Entities that are counted for one slice, and those of one cell.
 const COUNTED_PER_SLICE: usize = 20_000;
@@ -137,7 +137,7 @@ const COUNTED_PER_SLICE: usize = 20_000;
 const TEXT_CHARS: usize = 64;
 
 impl Engine {
-    /// Up to `rows` rows of a table, from a place on: 0, or where the last slice said.
+    /// Up to `rows` rows of a table. `from` is 0, or the `next` of the slice before.
     pub fn slice(&self, subject: Subject, from: usize, rows: usize) -> Slice {
         let places = match subject {
             Subject::Connections => self.connections.slot_count(),

@@ -367,7 +367,7 @@ impl Door {
     }
 }
 
-/// A connection that was let through the door. Its place is free again when this is dropped.
+/// A connection that was let through the door. It no longer counts when this is dropped.
 pub(crate) struct Pass {
     pub(crate) door: Arc<Door>,
     /// The client's, if a proxy said it.
@@ -381,7 +381,8 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Takes a place of an address, which may be banned or have none left. A proxy that speaks for itself needs none.
+    /// Counts the connection for its address. Fails if the address is banned or may have no more connections. A connection
+    /// that a proxy opens for itself counts for no address.
     pub(crate) fn claim(&mut self, address: SocketAddr) -> Result<(), Reason> {
         self.address = address;
         let claimed = self.door.gate().claim(self.door.now(), address.ip());

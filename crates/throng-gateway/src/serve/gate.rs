@@ -42,7 +42,7 @@ struct Inside {
 /// uncounts itself when it ends.
 pub(crate) type Members = Arc<AtomicUsize>;
 
-/// A connection's place among those of its address.
+/// A connection that counts for its address.
 #[derive(Debug)]
 pub(crate) struct Claim {
     place: IpAddr,
@@ -86,7 +86,7 @@ impl Gate {
         self.open < self.limits.connections
     }
 
-    /// Takes a place for a connection whose address counts for nothing yet. Each has to [`leave`](Gate::leave).
+    /// Admits a connection whose address does not count yet. Each has to [`leave`](Gate::leave).
     pub(crate) fn enter(&mut self) -> Result<(), Reason> {
         if !self.has_room() {
             return Err(Reason::TooManyConnections);
@@ -107,7 +107,7 @@ impl Gate {
         }
     }
 
-    /// Takes one of the places of an address, or says why there is none. `None`: this address is not counted.
+    /// Counts a connection for its address, or says why the address may have no more. `None`: this address is not counted.
     pub(crate) fn claim(&mut self, now: Time, address: IpAddr) -> Result<Option<Claim>, Reason> {
         let place = place_of(address);
         if !self.counts(place) {
@@ -162,7 +162,7 @@ impl Gate {
         self.strikes.remove(&place).is_some() | self.bans.remove(&place).is_some()
     }
 
-    /// The number of logged-in connections from a place.
+    /// The number of logged-in connections from an address.
     fn members(&self, place: IpAddr) -> usize {
         self.inside.get(&place).map_or(0, |inside| inside.members.load(Ordering::Relaxed))
     }

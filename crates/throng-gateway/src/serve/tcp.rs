@@ -138,7 +138,7 @@ async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
     };
     match said {
         Said::Client(Some(client)) => pass.claim(client).is_ok(),
-        // A connection that a proxy opens for itself has no share of places to use up, and cannot be banned.
+        // A connection that a proxy opens for itself counts for no address, and cannot be banned.
         Said::Client(None) => {
             pass.accept();
             true

@@ -29,10 +29,10 @@ struct Budget {
 }
 
 impl Budget {
-    /// Events of a turn. Most are cheap: a connection that opens, one that closes.
+    /// Events of an engine step. Most are cheap: a connection that opens, one that closes.
     const EVENTS: usize = 4_096;
 
-    /// Messages of a turn, at some microseconds each.
+    /// Messages of an engine step, at some microseconds each.
     const MESSAGES: usize = 4_096;
 
     /// How long they may take together: a step of the fan-out.
@@ -53,7 +53,7 @@ impl Budget {
 /// Closed connections give their memory back within this time.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
-/// Turns do not begin closer to each other than this.
+/// The least time between the beginnings of two engine steps.
 const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// The engine and what it needs around it.
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(batches * 64, Budget::MESSAGES);
     }
 
-    /// A turn on a clock that goes on by 20 µs whenever somebody looks at it, and the way to its queue.
+    /// An engine loop on a clock that moves by 20 µs whenever it is read, and the way to its queue.
     fn turn_on_virtual_time() -> (Turn, Events, Runtime) {
         let counters = Arc::new(ShellCounters::new(Memory::new(1 << 30)));
         let (events, inlet) = events(1 << 20, Arc::clone(&counters.memory));

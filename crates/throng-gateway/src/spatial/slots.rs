@@ -32,7 +32,7 @@ impl SlotsError {
     }
 }
 
-/// The servers of a grid, each a place for one connection. `C` is what the caller knows connections by.
+/// The server slots of a grid, one for each server, each for one connection. `C` is the caller's id of a connection.
 #[derive(Clone, Debug)]
 pub struct Slots<C> {
     places: Vec<Option<C>>,
@@ -40,15 +40,15 @@ pub struct Slots<C> {
 }
 
 impl<C: Copy + PartialEq> Slots<C> {
-    /// All places free.
+    /// All slots are free.
     pub fn new(grid: &Grid) -> Slots<C> {
         Slots { places: vec![None; grid.servers() as usize], is_ready: false }
     }
 
-    /// Gives the first free place to a connection, and says which server it is.
+    /// Gives the first free slot to a connection, and says which server it is.
     ///
     /// # Errors
-    /// There is none, or the connection has one. channeld gives a connection that asks twice two places; then one
+    /// There is none, or the connection has one. channeld gives a connection that asks twice two slots; then one
     /// server too few suffices for the world to count as complete.
     pub fn take(&mut self, connection: C) -> Result<u32, SlotsError> {
         if let Some(server) = self.server_of(connection) {
@@ -60,7 +60,7 @@ impl<C: Copy + PartialEq> Slots<C> {
         Ok(free as u32)
     }
 
-    /// The connection is gone and will not come back: its place is free again. Says which one it was.
+    /// The connection is gone and will not come back: its slot is free again. Returns which one it was.
     pub fn free(&mut self, connection: C) -> Option<u32> {
         let server = self.server_of(connection)?;
         self.places[server as usize] = None;
@@ -68,21 +68,21 @@ impl<C: Copy + PartialEq> Slots<C> {
         Some(server)
     }
 
-    /// Another connection takes a place over: a server that has come back.
+    /// Another connection takes a slot over: a server that has come back.
     pub fn replace(&mut self, old: C, new: C) -> Option<u32> {
         let server = self.server_of(old)?;
         self.places[server as usize] = Some(new);
         Some(server)
     }
 
-    /// Whether the last place has just been taken. True once, until a place becomes free: now the servers are to be
+    /// Whether the last slot has just been taken. True once, until a slot becomes free: now the servers are to be
     /// subscribed to their borders and told that all are there.
     pub fn poll_complete(&mut self) -> bool {
         let is_complete = self.places.iter().all(Option::is_some);
         is_complete && !std::mem::replace(&mut self.is_ready, true)
     }
 
-    /// Whether all places are taken.
+    /// Whether all slots are taken.
     pub fn is_complete(&self) -> bool {
         self.places.iter().all(Option::is_some)
     }

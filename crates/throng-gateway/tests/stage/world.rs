@@ -105,7 +105,7 @@ impl Stage {
         Stage::new(world_settings(cut, more))
     }
 
-    /// A server under a name that takes the next free place in the world. Its messages are left to be read.
+    /// A server under a name that takes the next free server slot. Its messages are left to be read.
     pub(crate) fn spatial_server(&mut self, name: &str) -> Peer {
         let server = self.join_as(Side::Server, name);
         self.ask_for_cells(&server);
@@ -162,7 +162,7 @@ impl Stage {
 
     /// The invariants at every moment; returns the number of entities.
     ///
-    /// Every entity has one owner, present or awaited, unless the place of its cell's server is free; it is on the list
+    /// Every entity has one owner, present or awaited, unless the slot of its cell's server is free; it is on the list
     /// of the cell of its position, if that exists, and on no other; and the owner of an entity owns its cell.
     pub(crate) fn audit(&self) -> usize {
         let cells: BTreeMap<u32, _> = self.engine.cells().map(|cell| (cell.channel, cell)).collect();

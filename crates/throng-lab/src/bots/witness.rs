@@ -35,7 +35,7 @@ pub(super) struct Eyes<'a, D> {
 
 /// Samples that wait until the time of their tick is known.
 const WAITING_MAX: usize = 1 << 16;
-/// A character that is faster than this, in metres per second, changes its place in every tick: its state is as old as
+/// A character that is faster than this, in metres per second, changes its position in every tick: its state is as old as
 /// its newest update. Of one that stands still, the state may be up to date however long ago the last update was.
 const MOVING_M_PER_S: f64 = 0.5;
 

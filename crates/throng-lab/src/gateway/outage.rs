@@ -40,7 +40,7 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
     }
 }
 
-/// Further arguments of the gateway: keep the place of a lost server, or accept no clients while GLOBAL has no owner.
+/// Further arguments of the gateway: wait for a lost server, or accept no clients while GLOBAL has no owner.
 pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
     match victim {
         None => Vec::new(),

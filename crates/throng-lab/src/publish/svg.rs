@@ -146,7 +146,7 @@ fn colour(number: usize) -> &'static str {
     COLOURS[number % COLOURS.len()]
 }
 
-/// Moves names down until none covers another, in the order of their places.
+/// Moves names down until none covers another, in the order of their positions.
 fn apart(mut names: Vec<(f64, usize)>) -> Vec<(f64, usize)> {
     names.sort_by(|a, b| a.0.total_cmp(&b.0));
     for place in 1..names.len() {

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(tally.sum().replicated.segments, 150);
         tally.take_all([connection(1, 1, 2_060)].into_iter());
         assert_eq!((tally.sum().replicated.segments, tally.sum().packets_sent), (160, 160));
-        // Another client in the same place counts from its own beginning.
+        // Another client in the same seat counts from its own beginning.
         tally.take_all([connection(0, 2, 7), connection(1, 1, 2_060)].into_iter());
         assert_eq!((tally.sum().replicated.segments, tally.sum().replicated.object_bytes), (167, 1_670));
         tally.take_all(std::iter::empty());

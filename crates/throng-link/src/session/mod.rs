@@ -221,7 +221,7 @@ impl Session {
         message
     }
 
-    /// Says whether this end has no place for the rest of packets for now. Then a packet with a rest is not acknowledged, and
+    /// Says whether this end has no room for the rest of packets for now. Then a packet with a rest is not acknowledged, and
     /// gives out neither rest nor messages: the peer takes it for lost. Everything else in it takes effect.
     pub fn refuse_rest(&mut self, is_refused: bool) {
         self.refuses_rest = is_refused;

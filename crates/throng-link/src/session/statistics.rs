@@ -30,7 +30,7 @@ pub struct Counters {
     pub packets_duplicate: u64,
     /// Packets so old that it is unknown whether they were received before, dropped.
     pub packets_too_old: u64,
-    /// Packets whose messages were refused because the inbox was full, or their rest because its owner had no place
+    /// Packets whose messages were refused because the inbox was full, or their rest because its owner had no room
     /// ([`Session::refuse_rest`](super::Session::refuse_rest)). The peer counts them as lost.
     pub packets_refused: u64,
     /// Packets that ended in an error that is the peer's.

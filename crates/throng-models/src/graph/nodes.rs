@@ -150,7 +150,7 @@ impl Nodes {
         }
     }
 
-    /// The objects that are visible from a place.
+    /// The objects that are visible from the cell of a position.
     pub(super) fn cell(&self, grid: u8, position_m: [f32; 3]) -> Option<&Cell> {
         let grid = &self.grids[usize::from(grid)];
         grid.cells.get(&[0, 1].map(|axis| grid.cell_at(position_m[axis])))

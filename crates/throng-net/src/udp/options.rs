@@ -45,7 +45,7 @@ impl UdpOptions {
     }
 }
 
-/// The place where a batch is cut into datagrams.
+/// The part of the system that cuts a batch into datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
     /// The kernel or the network card, where they can (UDP GSO); one call per batch.

@@ -152,7 +152,7 @@ pub(crate) struct Scene {
     /// Lost packets of ten thousand.
     loss: u32,
     packet: Vec<u8>,
-    /// The packets of the observed connections in this tick, by the observer's place.
+    /// The packets of the observed connections in this tick, by the observer's index.
     last_packets: Vec<(usize, Vec<u8>)>,
     /// The clients of the first connections.
     observers: Vec<ReplicaClient>,
@@ -224,7 +224,7 @@ impl Scene {
         self.look(id, position);
     }
 
-    /// Subscribes a connection to the cells around a place.
+    /// Subscribes a connection to the cells around a position.
     fn look(&mut self, id: ConnectionId, [x, y, _]: [f32; 3]) {
         let size = self.shape.cell_m;
         let cells = (self.shape.area_m / 2.0 / size).ceil() as i32;

@@ -37,7 +37,7 @@ pub(crate) struct Walker {
     pub rumour: u32,
 }
 
-/// A kind that has no place.
+/// A kind without a position.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Score {
     #[replicate(integer(min = 0, max = 100_000))]

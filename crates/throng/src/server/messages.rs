@@ -1,4 +1,4 @@
-//! Messages of a server: to one client, to all, to the readers of a channel, to clients near a place.
+//! Messages of a server: to one client, to all, to the readers of a channel, to clients near a position.
 
 use thiserror::Error;
 use throng_link::session::{Input, LaneId, SendError};
@@ -76,7 +76,7 @@ impl<R: Replication> Server<R> {
         self.send_where(lane, message, |replication, connection| replication.is_reader(connection, channel))
     }
 
-    /// Sends a message to every client that looks from within `radius_m` of a place, in metres: an explosion, a shout.
+    /// Sends a message to every client that looks from within `radius_m` of a position, in metres: an explosion, a shout.
     /// The viewpoint ([`set_viewpoint`](Self::set_viewpoint)) counts, not the client's objects. It is encoded once.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ impl<R: Replication> Server<R> {
         self.replication.set_viewpoint(connection, position);
     }
 
-    /// The same for a client that looks from several places at once, as with a split screen, a camera beside the
+    /// The same for a client that looks from several positions at once, as with a split screen, a camera beside the
     /// player, or the minimap of a scout: it sees the surroundings of each, at the rate of the nearest one. Without a
     /// viewpoint it sees only the cells of its [shapes](Self::set_shapes).
     ///

@@ -76,7 +76,7 @@ pub trait Contender: Replication {
     /// Whether a client forgets the fields that it may not know any more, after a change of the owner.
     const FORGETS: bool;
 
-    /// Whether an object that is placed in a grid has to be seen: by its place, or by the cells in which it may live.
+    /// Whether an object that is placed in a grid has to be seen: by its position, or by the cells in which it may live.
     fn hears_place(
         grid: (u8, &GridOptions),
         audience: &oracle::Audience,

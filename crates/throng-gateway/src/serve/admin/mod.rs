@@ -43,7 +43,7 @@ use crate::engine::{BlockedName, Row, Slice, Subject};
 
 /// Rows of one page.
 const ROWS: usize = 100;
-/// Slices that the engine is asked for to fill one page. Empty places are skipped quickly; a page may be short.
+/// Slices that the engine is asked for to fill one page. Empty slots are skipped quickly; a page may be short.
 const SLICES: usize = 256;
 /// Bans of each kind on the page.
 const BANS: usize = 200;

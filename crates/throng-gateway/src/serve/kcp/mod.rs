@@ -5,7 +5,7 @@
 //! while nothing is in flight.
 //!
 //! Anybody can send a datagram with a false address. So a new peer has to repeat a number that was sent to its address
-//! ([challenge]); until then it takes no place and replaces no connection. Then it costs a place at the door like any
+//! ([challenge]); until then it does not count as a connection and replaces none. Then it counts like any
 //! other connection, and another conversation from the same address and port is over. Anybody who forges the address of
 //! a conversation can add data to it, because the protocol has no authentication. But only a peer that reads the
 //! answers can acknowledge data ([segment::tame]). If you need protection from peers that know the port and the

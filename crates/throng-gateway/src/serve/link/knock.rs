@@ -88,7 +88,7 @@ impl Post {
         self.socket.send_to(&self.datagram, from);
     }
 
-    /// A client has proved its address and its token, and there is a place for it.
+    /// A client has proved its address and its token, and the gateway has room for it.
     fn welcome(&mut self, from: SocketAddr, accepted: Accepted, pass: Pass) {
         let now = self.door.now();
         let session = Session::new(Arc::clone(&self.sessions), now).expect("the options were checked at the start");
