@@ -1,4 +1,4 @@
-//! Movement sections: what may get lost, behind the messages of a session's packet.
+//! Movement sections: state that may be lost, after the messages of a session's packet.
 //!
 //! ```text
 //! [flags u8]
@@ -22,7 +22,7 @@ pub const MAX_ENTRY_BYTES: usize = 1_000;
 const MOVEMENT: u8 = 1;
 const WANTED: u8 = 2;
 
-/// The content behind the messages of a packet.
+/// The content after the messages of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section<'a> {
     /// The client understands movement.
@@ -34,14 +34,14 @@ pub struct Section<'a> {
 /// Movement in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Movement<'a> {
-    /// Messages of lane 0 that were under way before.
+    /// Number of messages on lane 0 that were sent before the entries were made.
     pub after: u32,
     /// Entries, as in the payload of a frame.
     pub entries: &'a [u8],
 }
 
 impl<'a> Section<'a> {
-    /// Reads what a session handed out as the rest of a packet. Every sequence of bytes means something, if only nothing.
+    /// Reads the rest of a packet, as a session hands it out. Every sequence of bytes is valid; it may hold nothing.
     pub fn read(rest: &'a [u8]) -> Section<'a> {
         let Some((&flags, rest)) = rest.split_first() else { return Section::default() };
         if flags & !(MOVEMENT | WANTED) != 0 {
