@@ -18,25 +18,26 @@ Bake a mesh, or a generated town, into a map file for ray queries
   throng bake --town 7 --triangles 240000 out.map
 
 A map has y up, in metres. Triangles belong to layers, given as a sum of powers of two; a query names the layers that it
-looks for. A town uses 1 for what blocks bodies, 2 for what blocks sight, and 4 for what blocks bullets; its marks are
+looks for. In a town, triangles of layer 1 block bodies, layer 2 blocks sight, and layer 4 blocks bullets. Its marks are
 `spawn/a`, `spawn/b`, `site/a` and `site/b`. Nodes of a glTF file that have a name and no mesh become marks.";
 
 /// Arguments of `throng bake`.
 #[derive(Debug, Args)]
 pub(crate) struct BakeArguments {
-    /// The mesh (.obj, .gltf or .glb), then the map that is written; with --town only the map
+    /// The mesh file to read (.obj, .gltf or .glb), then the map file to write; with --town only the map file
     #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Bake a generated town of this seed instead of a mesh
     #[arg(long, value_name = "SEED")]
     town: Option<u64>,
-    /// How many triangles the town has at least
+    /// Least number of triangles of the town
     #[arg(long, value_name = "N", default_value_t = 240_000, requires = "town")]
     triangles: usize,
-    /// The axis that is up in the mesh
+    /// The axis of the mesh that points up
     #[arg(long, value_enum, default_value_t = Up::Y, conflicts_with = "town")]
     up: Up,
-    /// The layers of triangles whose object or material has this word in its name; can be repeated, the first counts
+    /// The layers of triangles whose object or material has this word in its name; may be repeated, the first match
+    /// counts
     #[arg(long = "layer", value_name = "WORD=LAYERS", value_parser = layer, conflicts_with = "town")]
     layers: Vec<(String, Layers)>,
     /// The layers of all other triangles; without it, all layers

@@ -37,8 +37,9 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "dense")]
     workload: Vec<String>,
     /// Models to compare: legacy, legacy-push, graph, shared-state, shared-state:per-connection,
-    /// shared-state:baselines, throng [default: all without `:`]. To check the comparison itself, add `:again` (the same
-    /// model once more, which must not differ) or `:slower` (its send calls take 25 % longer, which must be found)
+    /// shared-state:baselines, throng [default: all without `:`]. To check the comparison itself, add `:again` (runs the
+    /// same model again; the comparison must find no difference) or `:slower` (send calls take 25 % longer; the comparison
+    /// must find the difference)
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Contestant>,
     /// Number of runs of each workload with each model
@@ -66,7 +67,7 @@ pub(crate) struct CompareArguments {
     /// Print compare.json instead of the table
     #[arg(long)]
     json: bool,
-    /// No progress output
+    /// Show no progress
     #[arg(long)]
     quiet: bool,
 }

@@ -33,7 +33,7 @@ To put another gateway that speaks channeld's protocol under the identical load:
 
   throng gateway-bench single --gateway-servers 127.0.0.1:11288 --gateway-clients 127.0.0.1:12108 --gateway-pid PID
 
-It has to be started anew for each run, with -mcb=13; the folder of any run has the settings that fit a scene.";
+Start that gateway again before each run, with -mcb=13. The folder of each run has settings files that fit the scene.";
 
 /// Arguments of `throng gateway-bench`.
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ enum KillName {
 enum Traffic {
     /// Each client writes its own actor
     Relay,
-    /// Clients call their server, which writes all actors once a frame
+    /// Clients send calls to the server, which writes all actors once per frame
     Unreal,
 }
 

@@ -16,8 +16,8 @@ page are relative to that.
 
   throng publish runs/20260131-120000-compare --peers bench/peers/results/results.json
 
-The page has every measurement and names missing ones. A separate list repeats every measurement in which Throng is
-behind.";
+The page has every measurement and names missing ones. A separate list repeats every measurement in which another model
+or library is better.";
 
 /// Arguments of `throng publish`.
 #[derive(Debug, Args)]

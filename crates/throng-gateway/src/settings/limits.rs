@@ -209,9 +209,9 @@ limits! {
     /// Never more than half.
     reserved_server_connections: u32 = 256, 0..=1_048_576;
     /// How long a TCP peer may be unreachable before its connection counts as lost, in ms; 0: the system's setting,
-    /// which may be hours. If a peer's machine fails, no close message arrives, and until the connection counts as
-    /// lost, a server that restarts elsewhere does not get its place back. A peer may also read nothing for this time
-    /// at most.
+    /// which may be hours. If a peer's machine fails, no close message arrives. Until the connection counts as lost, a
+    /// server that restarts elsewhere does not get its channels back. A peer may also read nothing for this time at
+    /// most.
     max_unreachable_ms: u32 = 30_000, 0..=7_200_000;
     /// Client connections from one address; 0: any number. A whole school may share one address.
     max_connections_per_address: u32 = 64, 0..=1_048_576;
@@ -230,8 +230,8 @@ limits! {
     queue_hard_bytes: u32 = 4_194_304, 65_536..=1_073_741_824;
     /// Bytes that wait for a server before it gets no more state.
     server_queue_soft_bytes: u32 = 4_194_304, 4_096..=1_073_741_824;
-    /// Bytes that wait for a server before it is disconnected. Notices about subscribers of its channels that wait
-    /// beside them have a list of this size; more is left out.
+    /// Bytes that wait for a server before it is disconnected. Notices about subscribers of its channels wait in a
+    /// separate list of this size; further notices are left out.
     server_queue_hard_bytes: u32 = 67_108_864, 65_536..=1_073_741_824;
     /// Bytes of clients' messages, and of notices about clients, that wait for one server. Above this, clients'
     /// messages to it are dropped: a server is never disconnected because of its clients.
@@ -290,7 +290,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Limits that contradict each other: the names of a lower and an upper bound that have changed places.
+    /// Limits that contradict each other: the names of a lower bound and an upper bound, if the lower one is higher.
     pub(crate) fn contradiction(&self) -> Option<(&'static str, &'static str)> {
         if self.min_interval_ms > self.max_interval_ms {
             return Some(("min_interval_ms", "max_interval_ms"));
