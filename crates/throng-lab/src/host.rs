@@ -30,8 +30,8 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
 /// has cooled down.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// Clients that are told the server's time, in turn: those that are served first in a tick, so that a pulse leaves soon
-/// after its time was read.
+/// Number of clients that get the server's time, one after the other. They are served first in a tick, so that a pulse
+/// leaves soon after its time was read.
 const TOLD: usize = 8;
 
 /// A server with a world behind it. `R` is its replication model.
@@ -207,7 +207,7 @@ impl<R: Replication> Host<R> {
         self.is_moving
     }
 
-    /// From now on clients are told the server's time, for bots that do not share its clock.
+    /// From now on the server sends its time to clients, for bots that do not share its clock.
     pub(crate) fn tell_time(&mut self) {
         self.tells_time = true;
     }

@@ -523,7 +523,7 @@ impl Split {
         }
     }
 
-    /// All but what is left over.
+    /// The value of a subsystem; `None` for those that count as other.
     fn part_mut(&mut self, subsystem: Subsystem) -> Option<&mut f64> {
         let part = match subsystem {
             Subsystem::SIMULATE => &mut self.simulate,

@@ -1,14 +1,14 @@
 //! The server's truth, for the bots to compare with: a file in memory, written beside the server's work.
 //!
 //! ```text
-//! header   [version: u64][place of the newest snapshot: u64][ticks begun: u64]
+//! header   [version: u64][index of the newest snapshot: u64][ticks begun: u64]
 //! ticks    the last TICKS, each at its number modulo TICKS: [tick + 1: u64][time of its beginning in µs: u64]
 //! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][count: u32][final: u32]
 //!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 9 x u32]
 //! ```
 //!
-//! A tick is written before its packets are sent, so that whoever has them finds it here.
-//! The version is written before and after: a reader that finds the same in header and place has a whole snapshot.
+//! A tick is written before its packets are sent, so that every reader of a packet finds its tick here.
+//! The version is written before and after: a reader that finds the same in header and snapshot has a whole snapshot.
 
 use std::fs::File;
 use std::io;

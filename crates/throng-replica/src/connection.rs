@@ -28,9 +28,9 @@
 //! packet 2    near, near, far, join ................     room is left: another share for data that wait
 //! ```
 //!
-//! A lost segment is sent again as it was only if it is a part of a long frame, or if another frame was sent since. Else
-//! the subscription stands again where it stood before, and is given the next frame of those who are as late: that says
-//! the same and what is newer.
+//! A lost segment is sent again unchanged only if it is a part of a long frame, or if another frame was sent since. If
+//! not, the subscription goes back to its point before the loss. It gets the next frame for subscriptions at that point,
+//! which holds the lost changes and newer ones.
 //!
 //! A segment that does not fit into the rest of a packet lets smaller ones pass, and goes first in the next packet.
 //!
@@ -535,8 +535,8 @@ impl Connection {
         !self.resends.is_empty()
     }
 
-    /// Puts what is due in order for a tick in which `budget_bytes` may be written. In order of priority if that is
-    /// not enough for all, else in the order in which it was planned, which costs nothing.
+    /// Sorts the due subscriptions for a tick in which `budget_bytes` may be written: by priority if the budget may be
+    /// too small for all. If not, they keep the order of the plan, which costs nothing.
     pub fn begin_write<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, budget_bytes: usize) {
         if self.due.len() < 2 || !self.is_its_tick {
             return;

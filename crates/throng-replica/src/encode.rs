@@ -10,7 +10,7 @@
 //!                        [slot: slot_bits][fate: 2][has_id: 1], zero bits to the byte after the last
 //!                        fate 0 left, 1 ended; 2 moved to another cell of the grid, and [x + 3: 3][y + 3: 3][z + 3: 3]
 //!                        follow before has_id, in cells
-//!                        has_id: [index: varint][generation: varint], where the reader may not know who is meant
+//!                        has_id: [index: varint][generation: varint], if the reader may not know the occupant
 //!           runs until the segment's end
 //! run       [kind << 2 | facet: varint][count - 1: 8] then entries, zero bits to the byte
 //! entry     [slot: slot_bits][introduced: 1]

@@ -1,7 +1,7 @@
-//! Which ticks are turns of a channel, and at which of them frames begin.
+//! The ticks that are turns of a channel, and the ticks at which frames begin.
 //!
-//! All subscriptions of one interval have their turns in the same ticks, so that they share frames. Where the turns lie
-//! is the channel's own: see [`ChannelKey::phase`](crate::ChannelKey).
+//! All subscriptions of one interval have their turns in the same ticks, so that they share frames. Each
+//! channel shifts its turns by a phase of its own: see [`ChannelKey::phase`](crate::ChannelKey).
 //!
 //! **A subscription can use every frame that begins at or before its own point.** Receiving a change twice does no
 //! harm, because a field keeps the newest tick. So a channel does not need a frame for every possible point of a
@@ -17,13 +17,13 @@
 //! frames       1 each        4 or 5       4 or 5       4 or 5        one for 32 ticks
 //! ```
 //!
-//! Those who are served under the same conditions are late by about the same. So a channel has five frames in a tick
-//! where the budget is short, and eight where a tenth of the packets is lost too, however many readers it has. A
+//! Subscriptions under the same conditions are late by about the same time. So with any number of readers, a channel has
+//! five frames in a tick if the budget is short, and eight if a tenth of the packets is lost too. A
 //! subscription that keeps up with its class is at the last turn of the class, and receives nothing twice.
 
 use throng_wire::Tick;
 
-/// The coarsest points of the lattice are 2^5 ticks apart: for who is 2^7 ticks late and more.
+/// The coarsest points of the lattice are 2^5 ticks apart: for subscriptions that are 2^7 ticks late or more.
 const COARSEST_LOG2: u32 = 5;
 
 /// A subscription that is late by less gets exactly the missed changes.

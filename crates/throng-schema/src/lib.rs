@@ -1,6 +1,6 @@
 //! Kinds, fields, quantisers, change masks and the schema hash.
 //!
-//! A game declares what is sent where it declares its structs. From that follows everything the replication core
+//! A game declares the data to send with its structs. The declaration gives the replication core everything that it
 //! needs: a row of numbers per object that can be compared, copied and written without knowing the struct.
 //!
 //! ```text

@@ -38,7 +38,7 @@ impl Homes {
         self.cells.iter().copied()
     }
 
-    /// It is placed anew at this position: it may go to the cell in which it stands, or stay.
+    /// The object is placed again at this position: it may move to the cell of the position, or stay.
     pub fn settle(&mut self, position_m: [f32; 3]) {
         let mut cells = vec![[0; 3]];
         for (axis, (&at_m, &cell_m)) in position_m.iter().zip(&self.cell_m).enumerate().take(self.axes) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use throng_net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
 use throng_wire::Time;
 
-/// A driver that hands what is sent to a function, which sends it on as it likes. All else is the driver's own.
+/// A driver that hands sent datagrams to a function, which decides what to send. All other calls go to the inner driver.
 pub struct Intercepted<D, F> {
     driver: D,
     send: F,

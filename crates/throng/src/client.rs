@@ -828,7 +828,7 @@ impl<D: Decoder> Client<D> {
         received.map(|_| ())
     }
 
-    /// Sends what is due; part of [`update`](Self::update), to be called again where an input should not wait.
+    /// Sends all packets that are due. [`update`](Self::update) does this too; call it again if an input should not wait.
     pub fn flush(&mut self, now: Time) {
         while self.core.poll_transmit(now, &mut self.out) {
             let Some(to) = self.core.server() else { return };

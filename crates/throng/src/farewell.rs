@@ -30,7 +30,7 @@ impl Farewells {
         }
     }
 
-    /// Gives out what is due.
+    /// Sends the packets that are due.
     pub(crate) fn drain(&mut self, now: Time, mut send: impl FnMut(SocketAddr, &[u8])) {
         self.waiting.retain(|(at, to, packet)| {
             let is_due = *at <= now;

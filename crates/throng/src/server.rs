@@ -433,7 +433,7 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// Ends the tick: quantises what was touched, encodes what is due, and sends it.
+    /// Ends the tick: quantises the touched objects, encodes the due updates, and sends them.
     pub fn tick(&mut self, now: Time) {
         self.begin_metering();
         self.quantise();

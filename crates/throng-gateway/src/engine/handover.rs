@@ -54,7 +54,7 @@ const ACTIONS_PER_REQUEST: u64 = 32;
 /// Handovers whose actions have no room in this second.
 const TOO_MANY_ACTIONS: Refusal = Refusal::Limit("handover_actions_per_s");
 
-/// How many handovers there were in the present second, and who has to wait for the next one.
+/// Number of handovers in the present second, and the entities that wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     second: u64,

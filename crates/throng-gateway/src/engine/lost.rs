@@ -59,7 +59,7 @@ struct Loss {
 pub(super) struct LostOnes {
     /// Hashed with the standard library's keyed hash: peers choose their names.
     by_name: HashMap<LostKey, Loss>,
-    /// Those who are given up one day, by that day and the number of their loss.
+    /// The losses that have an end of their wait, by that end and the number of the loss.
     by_end: BTreeMap<(Time, u64), LostKey>,
     /// All, in the order in which they were lost.
     by_age: BTreeMap<u64, LostKey>,
@@ -127,7 +127,7 @@ impl LostOnes {
         self.by_end.first_key_value().map(|(&(until, _), _)| until)
     }
 
-    /// One who has not come back in time.
+    /// Takes a peer that has not come back in time.
     pub(super) fn take_late(&mut self, now: Time) -> Option<(LostKey, Lost)> {
         let (&(until, _), key) = self.by_end.first_key_value()?;
         if until > now {

@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due: patience that ends, fan-out, and hands everything that is queued to the outboxes.
+    /// Does all due work: ends waits that are over, fans out state, and hands all queued entries to the outboxes.
     pub fn advance(&mut self, now: Time) {
         self.now = now;
         match std::mem::take(self.absences.get_mut()) {

@@ -106,7 +106,7 @@ impl Queue {
         })
     }
 
-    /// From now on, what is sent goes to the socket at once if it can. The task is [`write_behind`](super::direct); it
+    /// From now on, sent entries go to the socket at once if it has room. The task is [`write_behind`](super::direct); it
     /// gives the socket back in this way when it has written a backlog.
     pub(crate) fn attach(&self, direct: Direct) {
         let mut state = self.lock();

@@ -79,7 +79,7 @@ impl Axis {
         self.cells.div_ceil(self.servers)
     }
 
-    /// The cells of one server. The last ones get what is left, which may be nothing.
+    /// The cells of one server. The last server gets the rest, which may be empty.
     fn cells_of(&self, server: u32) -> Range<u32> {
         let first = u64::from(server) * u64::from(self.cells_per_server());
         let end = first + u64::from(self.cells_per_server());

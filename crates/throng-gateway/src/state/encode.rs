@@ -114,7 +114,7 @@ enum Label {
     Nobody,
     One(u32),
     Several,
-    /// For everybody, whoever the writer was.
+    /// For all subscribers, with any writer.
     Everybody,
 }
 

@@ -99,7 +99,7 @@ pub(super) struct Message {
     pub(super) left: Stamp,
     /// Tag of a field.
     pub(super) left_for: u32,
-    /// Fields that its schema does not know. `None`: they have to be counted anew.
+    /// Fields that its schema does not know. `None`: they have to be counted again.
     pub(super) unknown: Option<u32>,
 }
 

@@ -99,7 +99,7 @@ pub struct ConnectTokenOptions {
 
 /// The right to connect, as the client holds it.
 ///
-/// Contains the keys of the connection: anybody who has the bytes can take the player's place. Good for one
+/// Contains the keys of the connection: anybody who has the bytes can connect as the player. Good for one
 /// [`ClientHandshake`](super::ClientHandshake): a second one with the same token would use nonces twice. That is why it
 /// cannot be cloned.
 pub struct ConnectToken {

@@ -319,7 +319,7 @@ impl Flight {
         spurious
     }
 
-    /// Declares lost what is lost by now.
+    /// Finds the packets that count as lost by now.
     pub(super) fn detect_losses(&mut self, now: Time, patience: Patience, settle: &mut impl Settle) {
         self.deadline = None;
         for index in 0..self.sent.len() {

@@ -103,7 +103,7 @@ use round_trip::RoundTrip;
 use settle::Concerned;
 use transmit::Closing;
 
-/// Probes in a row; then only what is sent anyway can bring the peer back.
+/// Probes in a row. After them, only other packets can bring the peer back.
 const MAX_PROBES: u32 = 4;
 
 /// One end of a connection, above the sealed packet.
@@ -333,7 +333,7 @@ impl Session {
         self.path_size.on_refused(datagram_bytes, now)
     }
 
-    /// Does what is due by time alone: verdicts, the end of unfinished messages, the idle timeout.
+    /// Does the work that is due at `now`: verdicts, the end of unfinished messages, the idle timeout.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_closed() {
             return;

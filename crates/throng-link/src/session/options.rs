@@ -120,8 +120,8 @@ pub struct SessionOptions {
     /// Inputs that each packet carries: the newest, and those before it that may not have arrived. 1 to
     /// [`MAX_INPUT_REDUNDANCY`].
     pub input_redundancy: usize,
-    /// Bytes of received messages that may wait to be polled. From half of it on, the peer is told to send no messages for
-    /// now. Beyond all of it, the messages in a packet are refused, and come again; everything else in it is taken.
+    /// Bytes of received messages that may wait to be polled. From half of it on, the peer is asked to send no messages for
+    /// now. Above the limit, the messages in a packet are refused, and come again; all other sections take effect.
     pub inbox_bytes: usize,
     /// Received messages that may wait to be polled, with the same consequences.
     pub inbox_messages: usize,

@@ -92,7 +92,7 @@ impl<D: Driver> Conditioned<D> {
 }
 
 impl<D: Driver> Driver for Conditioned<D> {
-    /// Puts the datagrams on their way, and hands over what is due. All are taken.
+    /// Queues the datagrams, and sends those that are due. Accepts all of them.
     fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         if self.outgoing.is_idle_and_perfect() {
             return self.driver.send(now, transmit);

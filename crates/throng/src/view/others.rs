@@ -25,7 +25,7 @@ impl Others {
         self.homes.len().max(self.by_channel.len())
     }
 
-    /// Takes over who has come and gone. [`Others::changed`] then returns the channels in which somebody has.
+    /// Reads which objects have entered and left channels. [`Others::changed`] then returns these channels.
     pub(crate) fn note(&mut self, replicator: &Replicator) {
         for placed in replicator.placed() {
             if let Placed::Entered { object, facet: Facet::Public, .. }
