@@ -146,9 +146,9 @@ struct Due {
     late_ticks: u16,
 }
 
-/// The result of writing a share.
+/// The end of a share: why no more was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+enum End {
     /// Everything is written.
     Done,
     /// There is more, for the next share.
@@ -636,21 +636,21 @@ impl Connection {
             }
             let Some(due) = self.due.pop_front() else { break };
             let is_first = self.first == due.subscription || out.len == 0 && self.passed.is_empty();
-            let share = match self.is_too_long(due, outgoing, out) {
-                true => Share::NoRoom,
+            let end = match self.is_too_long(due, outgoing, out) {
+                true => End::NoRoom,
                 false => self.write_share(due, outgoing, out),
             };
-            if share == Share::NoRoom && self.passed.is_empty() {
+            if end == End::NoRoom && self.passed.is_empty() {
                 (self.first, self.needs_full_packet) =
                     (due.subscription, is_first || out.missed_bytes > HALF_PACKET_BYTES);
-            } else if share != Share::NoRoom && self.first == due.subscription {
+            } else if end != End::NoRoom && self.first == due.subscription {
                 (self.first, self.needs_full_packet) = (0, false);
             }
-            match share {
-                Share::Done => continue,
+            match end {
+                End::Done => continue,
                 // When all others have written their shares and there is room left, it writes another.
-                Share::Over => self.due.push_back(due),
-                Share::Full | Share::NoRoom => self.passed.push(due),
+                End::Over => self.due.push_back(due),
+                End::Full | End::NoRoom => self.passed.push(due),
             }
             if self.passed.len() == PASSED_MAX {
                 break;
@@ -717,20 +717,15 @@ impl Connection {
     }
 
     /// Writes the share of one subscription.
-    fn write_share<S: ChannelState>(
-        &mut self,
-        due: Due,
-        outgoing: Outgoing<'_, S>,
-        out: &mut PieceWriter<'_>,
-    ) -> Share {
+    fn write_share<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> End {
         if !self.resends.is_empty() {
-            let share = self.write_resends(due.subscription, outgoing, out);
-            if share != Share::Done {
-                return share;
+            let end = self.write_resends(due.subscription, outgoing, out);
+            if end != End::Done {
+                return end;
             }
         }
         if due.request == NOTHING || !self.subscriptions[usize::from(due.subscription)].is_open() {
-            return Share::Done;
+            return End::Done;
         }
         self.write_frame(due, outgoing, out)
     }
@@ -740,7 +735,7 @@ impl Connection {
         number: u16,
         outgoing: Outgoing<'_, S>,
         out: &mut PieceWriter<'_>,
-    ) -> Share {
+    ) -> End {
         let from = self.resends.partition_point(|resend| resend.subscription < number);
         let mut lost = self.resends[from..].iter_mut().take_while(|resend| resend.subscription == number);
         let mut is_written = false;
@@ -755,9 +750,9 @@ impl Connection {
                     // This was its share: the rest of its data, lost or new, waits for the next.
                     std::iter::once(resend).chain(lost).for_each(|resend| resend.waits_since = outgoing.now);
                     self.wait_again(number, outgoing.now);
-                    return Share::Full;
+                    return End::Full;
                 }
-                return Share::NoRoom;
+                return End::NoRoom;
             }
             piece.named = !subscription.flight.is_announced();
             self.counters.resent_segments += 1;
@@ -765,7 +760,7 @@ impl Connection {
             self.records.extend(resend.piece.take());
             is_written = true;
         }
-        Share::Done
+        End::Done
     }
 
     /// The subscription has had a share without its frame.
@@ -779,12 +774,7 @@ impl Connection {
         }
     }
 
-    fn write_frame<S: ChannelState>(
-        &mut self,
-        due: Due,
-        outgoing: Outgoing<'_, S>,
-        out: &mut PieceWriter<'_>,
-    ) -> Share {
+    fn write_frame<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> End {
         let (number, index) = (due.subscription, usize::from(due.subscription));
         let subscription = &mut self.subscriptions[index];
         let begun = match subscription.stage {
@@ -819,12 +809,12 @@ impl Connection {
                     self.sending.push(Sending { subscription: number, next_segment, waits_since, share_bytes, frame });
                 }
                 return match is_over {
-                    true => Share::Over,
+                    true => End::Over,
                     false => {
                         if out.len > before_all {
-                            Share::Full
+                            End::Full
                         } else {
-                            Share::NoRoom
+                            End::NoRoom
                         }
                     }
                 };
@@ -854,7 +844,7 @@ impl Connection {
         let phase = outgoing.channels[subscription.channel as usize].turns.phase;
         subscription.end_frame(frame.tick);
         self.due_at[index] = self.ticks.from(subscription.next_turn(outgoing.now, phase));
-        Share::Done
+        End::Done
     }
 
     pub(crate) fn delivered(&mut self, sequence: u64) {
