@@ -1,20 +1,21 @@
 //! State replication for crowded worlds: the server and client that a game embeds.
 //!
-//! A game keeps its objects as plain structs in a [`Server`] and changes them there. Each [`Client`] holds a copy of
-//! what it may see: near things often, far things seldom, private things only if they are its own. Data that many
-//! clients need is encoded once and shared, so a thousand players in one place are an ordinary case.
+//! A game keeps its objects as plain structs in a [`Server`] and changes them there. Each [`Client`] holds a copy of the
+//! objects that it may see. Near objects are updated often, and far objects seldom. Private fields go to the owner only.
+//! Data that many clients need is encoded once and shared, so a thousand players in one place are an ordinary case.
 //!
 //! ```text
 //!   your loop, once per tick                                                 your loop, once per frame
 //!
 //!   server.receive(now)        datagrams in: inputs, messages, acknowledgements
-//!   server.poll_event()        who came, who left, what was said             client.update(now)
-//!   server.poll_input()        what players did                <~~~ UDP ~~~> client.poll_event()
+//!   server.poll_event()        connections, messages                         client.update(now)
+//!   server.poll_input()        actions of players              <~~~ UDP ~~~> client.poll_event()
 //!   server.get_mut::<Player>() your game                                     client.get::<Player>(id)
 //!   server.tick(now)           quantise, encode, write, seal, send           client.send_typed_input(&input)
 //! ```
 //!
-//! No engine, entity system or async runtime is needed, and none is in the way: `now` comes from you, and nothing blocks.
+//! The library works with or without an engine, an entity system or an async runtime: `now` comes from you, and nothing
+//! blocks.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,12 +32,12 @@
 //!
 //! let schema = Arc::new(Schema::builder().kind::<Player>().build()?);
 //! // A number for your game and its version, and a key that you share with the program that issues tokens.
-//! // Positions are cut into cells; which axis points up is yours to say.
+//! // A grid divides space into cells. You choose the axis that points up.
 //! let grids = vec![GridOptions::new(Up::Y)];
 //! let options = ServerOptions { grids, ..ServerOptions::new(0x6D79_6761_6D65_0001, random_key()) };
 //! let issuer = options.token_issuer();
 //!
-//! // A network in memory, where time is what we say. `Server::bind` and `Client::connect` take UDP instead.
+//! // A network in memory, in virtual time. `Server::bind` and `Client::connect` take UDP instead.
 //! let network = MemoryNetwork::new("wifi".parse::<Condition>()?, 7)?;
 //! let address = "10.0.0.1:40000".parse()?;
 //! let mut server = Server::new(Box::new(network.endpoint(address)?), Arc::clone(&schema), options)?;
@@ -67,8 +68,8 @@
 //!
 //! | you have | use |
 //! |---|---|
-//! | things with a position, in crowds | [`Placement::Cell`], and [`GridOptions::rings`] for how far and how often |
-//! | a thing that only chosen clients may see | [`Placement::Entity`], and [`Server::subscribe`] for each of them |
+//! | objects with a position, in crowds | [`Placement::Cell`], and [`GridOptions::rings`] for distances and rates |
+//! | an object that only chosen clients may see | [`Placement::Entity`], and [`Server::subscribe`] for each of them |
 //! | state without a position: score, weather | [`Placement::Channel`] with [`ChannelKey::Global`], and [`Server::subscribe`] |
 //! | state of a team or room | [`Placement::Channel`] with [`ChannelKey::Custom`], and [`Server::subscribe`] for its members |
 //! | fields for the owner alone | `owner_only` on the field, and [`Server::spawn_owned`] |
@@ -76,60 +77,60 @@
 //! | a secret from the owner | `hide_from_owner` on the field: costs a subscription for each viewer of each such object |
 //! | "which one is me?" | [`ClientEvent::Owned`], [`ClientCore::owned`], [`ClientCore::is_mine`]; [`Server::owner`] |
 //! | all objects of a type, or of an owner | [`Server::objects`], [`Server::owned`]; [`ClientCore::objects`], [`ClientCore::owned`] |
-//! | something that happened, for one client | [`Server::send`] on a lane: it is delivered or the connection ends |
-//! | the same for all, for a team, for those near a position | [`Server::broadcast`], [`Server::send_to_channel`], [`Server::send_near`]: encoded once |
+//! | an event for one client | [`Server::send`] on a lane: it is delivered or the connection ends |
+//! | an event for all clients, for a team, for clients near a position | [`Server::broadcast`], [`Server::send_to_channel`], [`Server::send_near`]: encoded once |
 //! | messages of several types on a lane | [`Received::kind`], [`Received::get`] |
 //! | a split screen, a camera beside the player | [`Server::set_viewpoints`] |
 //! | a scope, a room, an area that a player watches | [`Server::set_shapes`] |
-//! | what a player does | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
+//! | actions of a player | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
 //! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`]; see below |
 //! | a loop that keeps time | [`Server::run`], or [`Server::step`] in a loop of your own |
-//! | an end after everything has arrived | [`Server::disconnect_after_flush`], [`ClientCore::close_after_flush`] |
+//! | a connection to close after everything has arrived | [`Server::disconnect_after_flush`], [`ClientCore::close_after_flush`] |
 //! | a backend's data about a player | [`TokenIssuer::issue_with`]; [`ServerEvent::Connected`] has it |
 //! | a test, or a world in one process | [`net::MemoryNetwork`] with [`Server::new`] and [`Client::new`] |
 //! | thousands of clients in one process | [`ClientCore`] with [`net::LightUdpSocket`], and [`Decode::Nothing`] |
-//! | to know where the time went | [`Server::last_tick`] |
+//! | a question about the time of a tick's parts | [`Server::last_tick`] |
 //!
-//! # What a client sees and receives
+//! # Objects in sight
 //!
 //! An object is *in sight* while its state reaches the client. Then, and only then, [`ClientCore::get`] and
-//! [`ClientCore::objects`] return it, with all fields that this client may know: never a part of it, never a place where it
-//! was not. In sight is
+//! [`ClientCore::objects`] return it, with all fields that this client may know. The object is always complete, and its
+//! position is always one that it really had. These objects are in sight:
 //!
-//! - what the client owns, wherever it is. Its state comes in a separate record, in each send tick of the client,
-//!   before anything else and whatever the rings say, with public and owner's fields;
-//! - what lives in a channel that the client is subscribed to, by its viewpoint or by [`Server::subscribe`];
-//! - what has moved from such a channel into a neighbouring cell that the client is sent as well, until that cell's
-//!   next turn. [`ClientCore::is_stale`] is true then. That lasts as long as the cell's interval, and at most as long
-//!   as the slowest ring's, which the server tells in its welcome, and
-//!   [`LIMBO_SLACK_TICKS`](replica::LIMBO_SLACK_TICKS) more.
+//! - The client's own objects, wherever they are. Their state comes in a separate record, in each send tick of the
+//!   client, before all other data and independent of rings, with public and owner's fields.
+//! - Objects in a channel that the client is subscribed to, by its viewpoint or by [`Server::subscribe`].
+//! - Objects that have moved from such a channel into a neighbouring cell that the client is sent too, until that cell's
+//!   next turn. [`ClientCore::is_stale`] is true then. The wait takes at most the interval of the slowest ring, which is
+//!   in the server's welcome, and [`LIMBO_SLACK_TICKS`](replica::LIMBO_SLACK_TICKS) more.
 //!
-//! An object that goes anywhere else, or whose channel the client is no longer sent, is out of sight at once. One that
-//! ends is gone as soon as any channel in which the client has known it tells so.
+//! An object that moves elsewhere, or whose channel the client is no longer sent, goes out of sight at once. An object
+//! that ends is gone as soon as the client learns of it from any channel in which it has known the object.
 //!
-//! Events tell the difference to what was polled before. For one object they come in this order:
+//! Events report the changes since the last poll. For one object they come in this order:
 //!
 //! | event | means |
 //! |---|---|
 //! | [`Spawned`](ClientEvent::Spawned) | it is in sight, whole |
 //! | [`Owned`](ClientEvent::Owned) | it belongs to this client from now on; right after `Spawned` if it did from the start |
-//! | [`Changed`](ClientEvent::Changed) | fields have other values, or are no longer known; all changes since the last in one |
-//! | [`Disowned`](ClientEvent::Disowned) | it is still in sight, and not this client's. Owner's fields are forgotten, as the next `Changed` says |
+//! | [`Changed`](ClientEvent::Changed) | fields have other values, or are no longer known; one event for all changes since the last |
+//! | [`Disowned`](ClientEvent::Disowned) | it is still in sight, but no longer this client's. Owner's fields are forgotten; the next `Changed` lists them |
 //! | [`Despawned`](ClientEvent::Despawned) | it is gone: *destroyed* is for ever; after *out of sight* it may be `Spawned` again |
 //!
 //! Events of different objects come in the order of their first unreported change. Objects that come and go between two
-//! polls cause no event. However long the game does not poll, nothing is dropped: the queue is bounded by the objects.
-//! Messages are not in order with the state: one may name an object that is not there yet, or has gone.
+//! polls cause no event. If the game does not poll for a long time, nothing is dropped: the queue is bounded by the
+//! number of objects. Messages and state have no common order: a message may name an object that is not there yet, or has
+//! gone.
 //!
 //! # Prediction
 //!
-//! The server calls [`Server::acknowledge_input`] in the tick in which an input takes effect, also if it has none. At the
-//! client, [`ClientCore::input_acked`] and the state of the objects that it owns change together: what `get` returns is
-//! the state after exactly that input. Each frame: take it, play the inputs after that number on it once more, and
-//! show the result. The example `prediction` does.
+//! The game calls [`Server::acknowledge_input`] in the tick that processes an input, also if the input has no effect. At
+//! the client, [`ClientCore::input_acked`] and the state of its own objects change together: `get` returns the state after
+//! exactly that input. In each frame, take this state, apply the inputs after that number again, and show the result. The
+//! example `prediction` shows this.
 //!
-//! Kinds, quantisers and conditions are described in [`schema`], drivers and network conditions in [`net`], what happens
-//! underneath in [`replica`]. The folder `examples` has one idea per file.
+//! [`schema`] describes kinds, quantisers and conditions, [`net`] drivers and network conditions, and [`replica`] the
+//! replication core. The folder `examples` has one idea per file.
 #![forbid(unsafe_code)]
 
 mod arena;
