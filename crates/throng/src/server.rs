@@ -112,7 +112,7 @@ pub enum StartError {
 /// A server: objects, and the clients that see them.
 ///
 /// The game's loop calls, once per tick: [`receive`](Self::receive), then [`poll_event`](Self::poll_event) and
-/// [`poll_input`](Self::poll_input) until `None`, then whatever it wants to do with its objects, then
+/// [`poll_input`](Self::poll_input) until `None`, then changes its objects, then
 /// [`tick`](Self::tick). `now` never falls.
 ///
 /// `R` is the replication model; games leave it as it is.
@@ -264,7 +264,7 @@ impl<R: Replication> Server<R> {
     /// packets for a client whose path is congested are spread over the time to the next tick, which loses fewer of them
     /// and lets several streams share a path equally. All other clients are sent all packets of a tick at once.
     ///
-    /// Waiting is not work: announce it with [`wait`](Self::wait).
+    /// If the game only waits, call [`wait`](Self::wait) before, so that the time does not count as work.
     ///
     /// # Errors
     /// The socket is broken.
@@ -323,7 +323,7 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// The game has nothing to do until its next call: that time counts for no subsystem.
+    /// Declares that the game waits until its next call: that time counts for no subsystem.
     pub fn wait(&mut self) {
         self.stopwatch.stop();
     }
@@ -414,12 +414,12 @@ impl<R: Replication> Server<R> {
         self.replication.despawn(id);
     }
 
-    /// Moves an object to where `placement` says.
+    /// Moves an object to the channel that `placement` names.
     ///
     /// # Errors
-    /// The placement names a grid that does not exist or needs a position that the type has not: the object stays where it
-    /// is. Or there is no room for another channel: the object stays where it is until there is, and is tried again each
-    /// tick.
+    /// The placement names a grid that does not exist or needs a position that the type does not have: the
+    /// object stays in its channel. Or there is no room for another channel: the object stays in its channel, and the
+    /// move is tried again each tick.
     pub fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
         self.replication.set_placement(id, placement)
     }
@@ -466,7 +466,7 @@ impl<R: Replication> Server<R> {
         &self.last_record
     }
 
-    /// Clients whose connection is open, or not yet quite closed.
+    /// Number of clients whose connection is open or closing.
     pub fn connection_count(&self) -> usize {
         self.peers.len()
     }
@@ -476,7 +476,7 @@ impl<R: Replication> Server<R> {
         self.peers.slots.iter().flatten().filter(|peer| peer.stage == Stage::Live).map(|peer| peer.id)
     }
 
-    /// Where a client sends from.
+    /// The address from which a client sends.
     pub fn address(&self, connection: ConnectionId) -> Option<SocketAddr> {
         self.peers.get(connection).map(|peer| peer.address)
     }
@@ -515,8 +515,8 @@ impl<R: Replication> Server<R> {
         total
     }
 
-    /// Datagrams that the kernel dropped because the socket's receive buffer was full; `None` where the system does not
-    /// tell. Costs a look at all sockets of the machine: ask once per second, not once per tick.
+    /// Datagrams that the kernel dropped because the socket's receive buffer was full; `None` if the system does not
+    /// report it. Looks at all sockets of the machine: ask once per second, not once per tick.
     pub fn kernel_dropped(&self) -> Option<u64> {
         self.driver.kernel_dropped()
     }
@@ -528,7 +528,7 @@ impl<R: Replication> Server<R> {
         self.driver.buffer_shortfall()
     }
 
-    /// Counters of dropped data because of limits, by name.
+    /// Counters of data that was dropped because of a limit, by name.
     pub fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let own = [
             ("events_dropped", self.events_dropped),
@@ -549,8 +549,8 @@ impl<R: Replication> Server<R> {
     }
 
     /// How many entries each table holds, by name. Once all clients and objects have gone they return to 0, channels after
-    /// the retention; but used tokens and pending addresses are remembered until others take their places. Walks through the tables of the replication:
-    /// ask now and then, not in each tick.
+    /// the retention; but used tokens and pending addresses are remembered until newer ones replace them. Walks through the
+    /// tables of the replication: ask now and then, not in each tick.
     pub fn records_held(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let [addresses, candidates, clients] = self.peers.table_lens();
         let mut held = vec![
@@ -578,7 +578,7 @@ impl<R: Replication> Server<R> {
         }
     }
 
-    /// Quantises what was touched, and compares.
+    /// Quantises the touched objects, and compares.
     fn quantise(&mut self) {
         self.meter.enter(Subsystem::QUANTISE, self.stopwatch.ns());
         let (replication, counters) = (&mut self.replication, self.meter.counters());
@@ -630,7 +630,7 @@ impl<R: Replication> Server<R> {
         let _ = self.driver.flush(now);
     }
 
-    /// Everything that sessions want to tell, and the end of those that are over.
+    /// Takes the events of all sessions, and ends those that are over.
     fn settle_sessions(&mut self, now: Time) {
         self.close_flushed(now);
         for index in 0..self.peers.slots.len() {
