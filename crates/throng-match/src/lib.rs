@@ -23,6 +23,7 @@
 
 mod balance;
 mod deadline;
+mod digest;
 mod game;
 mod host;
 mod inbox;
@@ -34,6 +35,7 @@ mod seats;
 mod worker;
 
 pub use deadline::{Deadlines, Due, Overrun, RATE_MAX_HZ};
+pub use digest::Digest;
 pub use game::{Flow, Game, GameError, Seat, SeatCommand, SeatLatency, TickInput};
 pub use host::{Host, HostError, HostOptions, MatchId, Pinning, Scheduling, Shutdown, WORKERS_MAX, WorkerFigures};
 pub use inbox::{COMMANDS_PER_TICK_MAX, CommandCounters, CommandLimits, Inbox, Refusal};

@@ -2,6 +2,7 @@
 
 mod balls;
 mod commands;
+mod examples;
 mod frames;
 mod hosts;
 mod isolation;

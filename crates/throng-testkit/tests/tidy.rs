@@ -196,14 +196,20 @@ fn files_are_short_and_finished() {
 }
 
 #[test]
-fn the_code_of_getting_started_is_the_example() {
-    let page = read(&root().join("docs/getting-started.md"));
-    let blocks: Vec<&str> =
-        page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
-    assert!(blocks.len() >= 5, "only {} blocks of code", blocks.len());
-    let example = read(&root().join("crates/throng/examples/getting_started.rs"));
-    let code = example.split_once("\n\n").expect("a head, then code").1.replace("pub(crate) fn main", "fn main");
-    assert_eq!(blocks.join("\n"), code, "docs/getting-started.md is not examples/getting_started.rs");
+fn the_code_of_pages_in_steps_is_their_example() {
+    let pages = [
+        ("docs/getting-started.md", "crates/throng/examples/getting_started.rs"),
+        ("docs/match.md", "crates/throng-match/examples/hill.rs"),
+    ];
+    for (page, example) in pages {
+        let text = read(&root().join(page));
+        let blocks: Vec<&str> =
+            text.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+        assert!(blocks.len() >= 5, "{page} has only {} blocks of code", blocks.len());
+        let code = read(&root().join(example));
+        let code = code.split_once("\n\n").expect("a head, then code").1.replace("pub(crate) fn main", "fn main");
+        assert_eq!(blocks.join("\n"), code, "{page} is not {example}");
+    }
 }
 
 #[test]
