@@ -5,16 +5,15 @@ mod occluder;
 mod reach;
 mod search;
 mod shaft;
+mod walls;
 
 use glam::Vec3;
-
-use crate::map::Map;
-use crate::ray::Layers;
 
 pub use occluder::Occluder;
 use reach::Walls;
 use search::{Answer, Memory, Search};
 use shaft::{Shaft, Space};
+pub use walls::FogWalls;
 
 /// Added to the speed of a fall for each second, in m/s: no game's gravity is stronger.
 const FALL_MPS2: f32 = 30.0;
@@ -26,10 +25,6 @@ pub struct FogOptions {
     pub tick_hz: f32,
     /// Each pair is looked at every so many ticks; at least 1. Different viewers have their turn in different ticks.
     pub interval_ticks: u32,
-    /// Layers of the map that block sight.
-    pub sight: Layers,
-    /// Layers of the map that bodies cannot pass.
-    pub bodies: Layers,
     /// The fastest that anybody moves up or down without falling, in m/s: a jump, or standing up.
     pub climb_mps: f32,
     /// A latency above this counts as this, in milliseconds: so nobody sees more with a latency that is made up.
@@ -40,17 +35,15 @@ pub struct FogOptions {
     pub linger_ticks: u32,
 }
 
-impl FogOptions {
-    /// For a match of 128 ticks per second, and a map with these layers.
-    pub fn new(sight: Layers, bodies: Layers) -> FogOptions {
+impl Default for FogOptions {
+    /// For a match of 128 ticks per second.
+    fn default() -> FogOptions {
         FogOptions {
             tick_hz: 128.0,
             interval_ticks: 4,
-            sight,
-            bodies,
             climb_mps: 4.0,
             latency_max_ms: 250.0,
-            rays_max: 48,
+            rays_max: 40,
             linger_ticks: 8,
         }
     }
@@ -90,8 +83,8 @@ pub struct Target {
 /// What blocks sight.
 #[derive(Clone, Copy, Debug)]
 pub struct FogWorld<'a> {
-    /// The map.
-    pub map: &'a Map,
+    /// The walls of the map.
+    pub walls: &'a FogWalls,
     /// Smokes and walls of this tick.
     pub occluders: &'a [Occluder],
 }
@@ -117,18 +110,19 @@ pub struct FogCounts {
 ///
 /// ```
 /// use glam::{Vec3, vec3};
-/// use throng_sight::fog::{Fog, FogOptions, FogWorld, Target, Viewer};
+/// use throng_sight::fog::{Fog, FogOptions, FogWalls, FogWorld, Target, Viewer};
 /// use throng_sight::{bake, town};
 ///
 /// let map = bake(&town::town(7, 5_000))?;
-/// let mut fog = Fog::new(FogOptions::new(town::SIGHT, town::BODIES), 1, 1);
+/// let walls = FogWalls::new(&map, town::SIGHT, town::BODIES)?;
+/// let mut fog = Fog::new(FogOptions::default(), 1, 1);
 ///
 /// // In each tick, after the step:
 /// let eye = vec3(-17.0, 1.6, 0.0);
 /// let viewer = Viewer { group: 0, eye, velocity: Vec3::ZERO, speed_max_mps: 6.0, latency_ms: 60.0 };
 /// let (lowest, highest) = (vec3(16.6, 0.0, -0.4), vec3(17.4, 1.8, 0.4));
 /// let target = Target { group: 1, lowest, highest, velocity: Vec3::ZERO, speed_max_mps: 6.0 };
-/// fog.update(1, &FogWorld { map: &map, occluders: &[] }, &[Some(viewer)], &[Some(target)]);
+/// fog.update(1, &FogWorld { walls: &walls, occluders: &[] }, &[Some(viewer)], &[Some(target)]);
 ///
 /// // Before sending: subscribe the viewer's connection to the target's channel, or end the subscription.
 /// assert!(!fog.may_see(0, 0), "there is a house between them");
@@ -216,14 +210,14 @@ impl Fog {
                 let space = Space::around(viewer.eye, Vec3::ZERO);
                 (space, viewer.velocity, viewer.speed_max_mps, self.window_s(&viewer))
             });
-            self.follow(true, place, motion, world.map, is_turn(place));
+            self.follow(true, place, motion, world.walls, is_turn(place));
         }
         for (place, target) in targets.iter().enumerate() {
             let motion = target.map(|target| {
                 let space = Space { lowest: target.lowest, highest: target.highest };
                 (space, target.velocity, target.speed_max_mps, longest_s)
             });
-            self.follow(false, place, motion, world.map, is_turn(place));
+            self.follow(false, place, motion, world.walls, is_turn(place));
         }
         for (from, viewer) in viewers.iter().enumerate() {
             for (to, target) in targets.iter().enumerate() {
@@ -279,7 +273,7 @@ impl Fog {
         is_viewer: bool,
         place: usize,
         motion: Option<(Space, Vec3, f32, f32)>,
-        map: &Map,
+        walls: &FogWalls,
         is_turn: bool,
     ) {
         let mover = if is_viewer { &mut self.viewers[place] } else { &mut self.targets[place] };
@@ -300,7 +294,7 @@ impl Fog {
         }
         if is_turn || has_jumped {
             let far = reach(&self.options, velocity, speed_max_mps, window_s);
-            self.counts.rays += mover.walls.look(space, far, (map, self.options.bodies), self.search.cover());
+            self.counts.rays += mover.walls.look(space, far, walls);
         }
     }
 
@@ -321,8 +315,7 @@ impl Fog {
         let pair = &mut self.pairs[from * self.targets.len() + to];
         let answer = match (eye, body) {
             (Some(from), Some(to)) if is_sound(from) && is_sound(to) => {
-                let sight = (world.map, self.options.sight);
-                self.search.run(Shaft { from, to }, sight, &self.occluders, &mut pair.memory)
+                self.search.run(Shaft { from, to }, world.walls, &self.occluders, &mut pair.memory)
             }
             _ => Answer::Doubt,
         };

@@ -2,15 +2,17 @@
 
 use glam::Vec3;
 
-use super::cover::{Cover, Patch};
+use super::cover::Patch;
 use super::shaft::{Plane, Rect, Space};
-use crate::map::Map;
-use crate::ray::{Layers, Ray};
+use super::walls::FogWalls;
+use crate::ray::Ray;
 
 /// Down and up first: with floor and ceiling found, walls need to reach no farther.
 const SIDES: [(usize, bool); 6] = [(1, false), (1, true), (0, false), (0, true), (2, false), (2, true)];
 /// Things that stand before a wall are passed by so many rays.
 const HITS_MAX: usize = 2;
+/// Nobody's eye comes nearer to a wall, in metres.
+const APART_M: f32 = 0.02;
 /// How far behind a hit the next one is looked for, in metres.
 const BEHIND_M: f32 = 0.01;
 
@@ -28,9 +30,9 @@ impl Walls {
         for ((axis, is_up), patch) in SIDES.into_iter().zip(&self.0) {
             if let Some(place) = patch.and_then(|patch| stops(&patch, grown, space.middle(), (axis, is_up))) {
                 if is_up {
-                    grown.highest[axis] = grown.highest[axis].min(place.max(space.highest[axis]));
+                    grown.highest[axis] = grown.highest[axis].min((place - APART_M).max(space.highest[axis]));
                 } else {
-                    grown.lowest[axis] = grown.lowest[axis].max(place.min(space.lowest[axis]));
+                    grown.lowest[axis] = grown.lowest[axis].max((place + APART_M).min(space.lowest[axis]));
                 }
             }
         }
@@ -38,7 +40,7 @@ impl Walls {
     }
 
     /// Looks for the walls again, where those that are remembered do not serve. Returns the number of rays.
-    pub(super) fn look(&mut self, space: Space, reach: Vec3, (map, bodies): (&Map, Layers), cover: &mut Cover) -> u64 {
+    pub(super) fn look(&mut self, space: Space, reach: Vec3, walls: &FogWalls) -> u64 {
         let mut rays = 0;
         let middle = space.middle();
         for (side, (axis, is_up)) in SIDES.into_iter().enumerate() {
@@ -54,15 +56,12 @@ impl Walls {
             for _ in 0..HITS_MAX {
                 let Ok(rest) = line.between_distances(start_m, length_m) else { break };
                 rays += 1;
-                let Some(hit) = map.closest(&rest, bodies) else { break };
+                let Some(hit) = walls.map.closest(&rest, walls.body_layers) else { break };
                 start_m = hit.distance_m + BEHIND_M;
-                let plane = map.corners(hit.triangle).and_then(Plane::of);
-                let Some(plane) = plane.filter(|plane| plane.is_upright && plane.axis == axis) else { continue };
-                let rect = section(&plane, grown).grown(2e-3);
-                let roomy = rect.grown(0.3);
-                let held = [roomy, rect].into_iter().find(|rect| cover.is_covered(map, bodies, plane, *rect));
-                if let Some(rect) = held {
-                    self.0[side] = Some(Patch { plane, rect });
+                let mut panels = walls.bodies.holding(hit.triangle).filter_map(|panel| walls.bodies.panel(panel));
+                let held = panels.find(|panel| stops(panel, grown, middle, (axis, is_up)).is_some());
+                if held.is_some() {
+                    self.0[side] = held.copied();
                     break;
                 }
             }
@@ -84,5 +83,5 @@ fn stops(patch: &Patch, grown: Space, middle: Vec3, (axis, is_up): (usize, bool)
     } else {
         grown.lowest[axis] < place && place < middle[axis]
     };
-    (is_between && patch.rect.holds(section(&patch.plane, grown))).then_some(place)
+    (patch.plane.axis == axis && is_between && patch.rect.holds(section(&patch.plane, grown))).then_some(place)
 }

@@ -33,6 +33,23 @@ impl Space {
         })
     }
 
+    /// Where the line through two points is in this box: shares of the way from the first to the second.
+    pub(super) fn meets_line(self, from: Vec3, to: Vec3) -> Option<[f32; 2]> {
+        let way = to - from;
+        let (mut enter, mut leave) = (f32::NEG_INFINITY, f32::INFINITY);
+        for axis in 0..3 {
+            if way[axis].abs() < 1e-9 {
+                if from[axis] < self.lowest[axis] || from[axis] > self.highest[axis] {
+                    return None;
+                }
+                continue;
+            }
+            let (a, b) = ((self.lowest[axis] - from[axis]) / way[axis], (self.highest[axis] - from[axis]) / way[axis]);
+            (enter, leave) = (enter.max(a.min(b)), leave.min(a.max(b)));
+        }
+        (enter <= leave).then_some([enter, leave])
+    }
+
     /// The parts below and above `place` on an axis.
     fn split(self, axis: usize, place: f32) -> [Space; 2] {
         let (mut below, mut above) = (self, self);
@@ -118,6 +135,21 @@ impl Rect {
         self.low.cmple(other.low).all() && other.high.cmple(self.high).all()
     }
 
+    /// What of this rectangle lies outside of another one: at most four rectangles.
+    pub(super) fn without(self, other: Rect) -> impl Iterator<Item = Rect> {
+        let Rect { low, high } = self;
+        let (inner_low, inner_high) = (low.max(other.low), high.min(other.high));
+        let is_apart = inner_low.cmpge(inner_high).any();
+        let parts = [
+            Rect { low, high: vec2(inner_low.x, high.y) },
+            Rect { low: vec2(inner_high.x, low.y), high },
+            Rect { low: vec2(inner_low.x, low.y), high: vec2(inner_high.x, inner_low.y) },
+            Rect { low: vec2(inner_low.x, inner_high.y), high: vec2(inner_high.x, high.y) },
+        ];
+        let whole = std::iter::once(self).filter(move |_| is_apart);
+        whole.chain(parts.into_iter().filter(move |part| !is_apart && part.low.cmplt(part.high).all()))
+    }
+
     pub(super) fn corners(self) -> [Vec2; 4] {
         [self.low, vec2(self.high.x, self.low.y), self.high, vec2(self.low.x, self.high.y)]
     }
@@ -165,6 +197,11 @@ impl Plane {
         };
         point[self.axis] = ((self.distance - self.normal.dot(point.as_dvec3())) / self.normal[self.axis]) as f32;
         point
+    }
+
+    /// A part of the plane as a box without thickness. Only for a plane across an axis.
+    pub(super) fn flat(&self, rect: Rect) -> Space {
+        Space { lowest: self.point(rect.low), highest: self.point(rect.high) }
     }
 
     /// How far a point is from the plane, on the side of the normal.

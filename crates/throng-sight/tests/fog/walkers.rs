@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use glam::{Vec3, vec3};
-use throng_sight::fog::{Target, Viewer};
+use throng_sight::fog::{FogWalls, FogWorld, Occluder, Target, Viewer};
 use throng_sight::{Map, Ray, bake, town};
 
 pub(super) const SPEED_MPS: f32 = 6.0;
@@ -12,11 +12,18 @@ const EYE_M: f32 = 1.65;
 
 pub(super) struct Town {
     pub(super) map: Map,
+    pub(super) walls: FogWalls,
 }
 
 impl Town {
     pub(super) fn new(seed: u64, triangles: usize) -> Town {
-        Town { map: bake(&town::town(seed, triangles)).unwrap() }
+        let map = bake(&town::town(seed, triangles)).unwrap();
+        let walls = FogWalls::new(&map, town::SIGHT, town::BODIES).unwrap();
+        Town { map, walls }
+    }
+
+    pub(super) fn world<'a>(&'a self, occluders: &'a [Occluder]) -> FogWorld<'a> {
+        FogWorld { walls: &self.walls, occluders }
     }
 
     /// Somebody who stands on a floor or in a street.
