@@ -1,13 +1,19 @@
 //! A session is recorded by one gateway and played against another.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::lines::NOBODY;
+use prost::Message as _;
 use throng_channeld::client::{Client, ClientOptions};
+use throng_channeld::proto::unrealpb::{FVector, SpawnObjectMessage};
+use throng_channeld::proto::{
+    Any, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage,
+    SubscribedToChannelMessage,
+};
 use throng_channeld::replay::ReplayWriter;
 use throng_channeld::{Header, message_type, put_message};
 use throng_gateway::engine::port::Side;
@@ -15,7 +21,9 @@ use throng_gateway::serve::Gateway;
 use throng_gateway::settings;
 
 fn gateway(more: &[&str]) -> Gateway {
-    let words = [&["-dev", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http="], more].concat();
+    let words =
+        [&["-dev", "-cfsm=client_authoratative_fsm.json", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http="], more]
+            .concat();
     Gateway::from_settings(settings::load(&words).expect("sound"), 7, 0).expect("loopback has free ports")
 }
 
@@ -29,37 +37,110 @@ fn replay(file: &Path, to: &str, more: &[&str]) -> (Option<i32>, String, String)
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Records a client that logs in and says ten things, 20 ms apart.
-fn record(folder: &Path) -> PathBuf {
+/// The room that the recorded client opens: the first channel after GLOBAL.
+const ROOM: u32 = 1;
+
+const UPDATES: u32 = 10;
+
+/// One update of the room. Each has the number; only some have a place, and not always all of it.
+fn update(number: u32) -> SpawnObjectMessage {
+    let location = FVector {
+        x: (number % 2 == 0).then_some(number as f32),
+        y: (number % 3 == 0).then_some(-0.5 * number as f32),
+        z: (number == 4).then_some(0.25),
+    };
+    let location = (location != FVector::default()).then_some(location);
+    SpawnObjectMessage { channel_id: Some(number), location, ..Default::default() }
+}
+
+/// The room after all updates, without any help of a gateway: the rules of protobuf's merge.
+fn expected() -> SpawnObjectMessage {
+    let mut state = SpawnObjectMessage::default();
+    for number in 1..=UPDATES {
+        state.merge(update(number).encode_to_vec().as_slice()).expect("a message of that type");
+    }
+    state
+}
+
+/// The room as a client sees it who comes to the gateway and reads until the last update is there.
+fn read_room(gateway: SocketAddr) -> SpawnObjectMessage {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut reader = Client::connect(gateway, ClientOptions::default()).expect("open");
+    reader.authenticate("eve", "secret", deadline).expect("let in");
+    let mut state = SpawnObjectMessage::default();
+    let mut ask_at = Instant::now();
+    let mut is_in = false;
+    while state.channel_id != Some(UPDATES) {
+        assert!(Instant::now() < deadline, "the room stays at {state:?}");
+        if !is_in && Instant::now() >= ask_at {
+            // A channel that is not there yet is refused in silence.
+            let options = ChannelSubscriptionOptions { fan_out_interval_ms: Some(20), ..Default::default() };
+            let subscribe = SubscribedToChannelMessage { conn_id: reader.connection_id(), sub_options: Some(options) };
+            reader.send(Header::new(ROOM, message_type::SUB_TO_CHANNEL), &subscribe).expect("connected");
+            ask_at += Duration::from_millis(50);
+        }
+        let Some(message) = reader.poll(Instant::now() + Duration::from_millis(20)).expect("connected") else {
+            continue;
+        };
+        if message.channel_id == ROOM && message.msg_type == message_type::SUB_TO_CHANNEL {
+            is_in = true;
+        } else if message.channel_id == ROOM && message.msg_type == message_type::CHANNEL_DATA_UPDATE {
+            let update: ChannelDataUpdateMessage = message.decode().expect("an update");
+            let data = update.data.expect("it has data");
+            state.merge(&*data.value).expect("a message of that type");
+        }
+    }
+    state
+}
+
+/// Records a client that logs in, opens a room and writes to it, 20 ms apart. Returns the room as another client saw it.
+fn record(folder: &Path) -> (PathBuf, SpawnObjectMessage) {
     let gateway = gateway(&["-erp", &format!("-rspd={}", folder.display())]);
     let mut client = Client::connect(gateway.addresses()[1], ClientOptions::default()).expect("open");
     client.authenticate("ada", "secret", Instant::now() + Duration::from_secs(20)).expect("let in");
-    for number in 0..10u8 {
+    let create = CreateChannelMessage { channel_type: ChannelType::Subworld.into(), ..Default::default() };
+    client.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
+    for number in 1..=UPDATES {
         std::thread::sleep(Duration::from_millis(20));
-        client.send_bytes(Header::new(0, message_type::UNREAL_RPC), &[number]).expect("connected");
+        let data = Some(Any::pack(&update(number)));
+        let update = ChannelDataUpdateMessage { data, context_conn_id: 0 };
+        client.send(Header::new(ROOM, message_type::CHANNEL_DATA_UPDATE), &update).expect("connected");
     }
-    while gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in < 11 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let seen = read_room(gateway.addresses()[1]);
     client.close();
     gateway.shut_down();
-    let files: Vec<PathBuf> = fs::read_dir(folder).expect("there").flatten().map(|entry| entry.path()).collect();
-    assert_eq!(files.len(), 1, "{files:?}");
-    files[0].clone()
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).expect("there").flatten().map(|entry| entry.path()).collect();
+    // The second connection is the reader's.
+    files.sort_by_key(|file| fs::metadata(file).expect("there").len());
+    (files.pop().expect("a recording"), seen)
 }
 
 #[test]
-fn r22_what_one_gateway_recorded_another_one_hears() {
+fn r22_a_recording_leads_to_the_same_state_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = record(folder.path());
-    let gateway = Arc::new(gateway(&[]));
-    let to = gateway.addresses()[1].to_string();
-    let (code, said, progress) = replay(&file, &to, &["--connections", "5", "--speed", "2"]);
+    let (file, seen) = record(folder.path());
+    assert_eq!(seen, expected(), "at the gateway that recorded it");
+    let gateway = gateway(&[]);
+    let to = gateway.addresses()[1];
+    let reader = std::thread::spawn(move || read_room(to));
+    let (code, said, progress) = replay(&file, &to.to_string(), &["--speed", "2"]);
     assert_eq!(code, Some(0), "{said}\n{progress}");
-    assert!(progress.contains("11 packets, 11 messages"), "{progress}");
+    assert!(progress.contains("12 packets, 12 messages"), "{progress}");
+    assert!(said.contains("12 packets, 12 messages sent"), "{said}");
+    assert_eq!(reader.join().expect("it read the room"), expected(), "at the gateway that heard the recording");
+}
+
+#[test]
+fn a_recording_is_played_by_many_connections_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, _) = record(folder.path());
+    let gateway = gateway(&[]);
+    let (code, said, progress) =
+        replay(&file, &gateway.addresses()[1].to_string(), &["--connections", "5", "--speed", "4"]);
+    assert_eq!(code, Some(0), "{said}\n{progress}");
     assert!(said.contains("5 connections") && said.contains("0 ended early") && said.contains("5 let in"), "{said}");
-    assert!(said.contains("55 packets, 55 messages sent"), "{said}");
-    assert_eq!(gateway.report().expect("it answers").counters.of(Side::Client).messages_in, 55);
+    assert!(said.contains("60 packets, 60 messages sent"), "{said}");
+    assert_eq!(gateway.report().expect("it answers").counters.of(Side::Client).messages_in, 60);
 }
 
 #[test]

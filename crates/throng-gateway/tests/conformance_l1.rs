@@ -308,7 +308,7 @@ fn tokens_are_bounded_and_the_refusal_is_answered() {
 
 #[test]
 fn no_bytes_from_anybody_end_the_gateway() {
-    throng_seeds::for_seeds(40, |seed| {
+    throng_seeds::for_seeds(400, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-clientrights=create,write,own-global,entity"];
         let grid = crate::stage::grid_file((4, 4), (2, 1));

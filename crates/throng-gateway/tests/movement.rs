@@ -440,7 +440,7 @@ impl World {
 #[test]
 fn everybody_ends_with_the_state_and_sees_nothing_old_and_nothing_that_never_was() {
     let (mut shown, mut stale, mut lost, mut delivered) = (0, 0, 0, 0);
-    throng_seeds::for_seeds(40, |seed| {
+    throng_seeds::for_seeds(400, |seed| {
         let world = World::play(seed, false);
         for client in &world.clients {
             assert!(client.faults.is_empty(), "client {}: {:?}", client.peer.id, client.faults);

@@ -12,7 +12,7 @@ use throng_wire::Time;
 #[test]
 fn the_reason_of_a_close_arrives_even_when_half_of_the_packets_do_not() {
     let (mut arrived, mut played) = (0, 0);
-    throng_seeds::for_seeds(100, |seed| {
+    throng_seeds::for_seeds(1_000, |seed| {
         played += 1;
         let mut pair =
             Pair::new(seed, SessionOptions::default(), Link { delay_ms: 30, loss_percent: 50, ..Link::default() });

@@ -28,7 +28,7 @@ fn received(pair: &Pair, end: usize, lane: LaneId) -> Vec<&[u8]> {
 
 #[test]
 fn r10_reliable_messages_arrive_exactly_once_through_a_storm() {
-    throng_seeds::for_seeds(12, |seed| {
+    throng_seeds::for_seeds(120, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = SessionOptions { first_message: u32::MAX - 20, ..fast() };
         let mut pair = Pair::starting_at(seed, options, STORM, 65_500);
@@ -66,7 +66,7 @@ fn r10_reliable_messages_arrive_exactly_once_through_a_storm() {
 
 #[test]
 fn unreliable_messages_arrive_at_most_once() {
-    throng_seeds::for_seeds(10, |seed| {
+    throng_seeds::for_seeds(100, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = SessionOptions { first_message: u32::MAX - 20, ..fast() };
         let mut pair = Pair::new(seed, options, STORM);

@@ -13,7 +13,7 @@ fn count(pair: &Pair, end: usize, delivery: Delivery) -> usize {
 
 #[test]
 fn every_packet_gets_its_verdict_through_a_storm() {
-    throng_seeds::for_seeds(20, |seed| {
+    throng_seeds::for_seeds(200, |seed| {
         let link = Link { delay_ms: 30, jitter_ms: 50, loss_percent: 30, duplicate_percent: 20, ..Link::default() };
         let mut pair = Pair::starting_at(seed, SessionOptions::default(), link, 65_536 * 3 - 100);
         pair.ends[SERVER].offered_bytes = 2000;
@@ -36,15 +36,16 @@ fn every_packet_gets_its_verdict_through_a_storm() {
 #[test]
 fn nothing_is_lost_on_a_good_link_even_when_it_reorders_within_a_burst() {
     let link = Link { delay_ms: 20, jitter_ms: 3, ..Link::default() };
-    throng_seeds::for_seeds(20, |seed| {
+    throng_seeds::for_seeds(200, |seed| {
         let options = SessionOptions { rate_bytes_per_s: 1_000_000, ..SessionOptions::default() };
         let mut pair = Pair::new(seed, options, link);
         pair.ends[SERVER].offered_bytes = 2500;
         pair.run(20);
         let counters = pair.ends[SERVER].session.statistics().counters;
         // An acknowledgement that is written while a burst arrives can leave out a packet of it that the next one names.
-        assert_eq!(counters.packets_lost, counters.packets_spurious, "seed {seed}");
-        assert!(counters.packets_spurious <= 2, "seed {seed}: {counters:?}");
+        // At the end of the run that next one may still be under way.
+        assert!(counters.packets_lost - counters.packets_spurious <= 1, "seed {seed}: {counters:?}");
+        assert!(counters.packets_spurious <= counters.packets_sent / 1_000, "seed {seed}: {counters:?}");
         assert!(counters.packets_delivered > 2000, "seed {seed}: {counters:?}");
     });
 }

@@ -11,7 +11,7 @@ use throng_seeds::for_seeds;
 
 /// The same storms for one model: ordinary ones, those with little budget, and those across the wrap of the tick.
 fn weather<R: Contender>(model: impl Fn(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>) {
-    for_seeds(60, |seed| {
+    for_seeds(600, |seed| {
         let mut options = WorldOptions::new(seed);
         let mut calm_ticks = 900;
         match seed % 3 {

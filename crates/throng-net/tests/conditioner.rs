@@ -9,7 +9,7 @@ use throng_wire::Time;
 
 const DATAGRAMS: u32 = 100_000;
 const INTERVAL_US: u64 = 1_000;
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 30;
 
 /// Number and time of arrival of what came out, in the order in which it came out.
 type Arrivals = Vec<(u32, Time)>;

@@ -8,7 +8,8 @@
 //! 4. a segment older than the channel's newest complete segment introduces nothing;
 //! 5. a subscription number has a tick of opening: pieces from before it are of a former use, and ignored;
 //! 6. an update for a slot that is not introduced yet is kept until it is;
-//! 7. what the client owns it knows from its own records alone, of which the newest says everything;
+//! 7. what the client owns it knows from its own records alone, of which the newest says everything. The first of them
+//!    may be some ticks older than the state that the channel has told: state and input number belong together;
 //! 8. an object that has ended never comes back, whatever late packets say.
 //!
 //! An object that moves to a neighbouring cell which the client is sent as well stays in sight until that cell's next
@@ -69,7 +70,8 @@ impl Default for ClientOptions {
 pub enum ClientEvent {
     /// It is in sight, with all fields that this client may know.
     Spawned(ObjectId),
-    /// It belongs to this client from now on.
+    /// It belongs to this client from now on, and has the state of the client's own record. If packets overtake each
+    /// other, the first such state may be some ticks older than the state before.
     Owned(ObjectId),
     /// It is still in sight, and belongs to this client no longer: the fields for its owner are forgotten.
     Disowned(ObjectId),

@@ -58,7 +58,7 @@ fn those_who_see_a_cell_are_the_readers_of_its_channel() {
 
 #[test]
 fn whoever_looks_from_near_a_place_hears_it_and_nobody_else() {
-    for_seeds(20, |seed| {
+    for_seeds(200, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 6);
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut place = || [0.0; 3].map(|_: f64| rng.f64() * 40.0);

@@ -7,12 +7,12 @@ use throng_seeds::for_seeds;
 
 #[test]
 fn r01_clients_converge_after_any_storm() {
-    for_seeds(200, |seed| Storm::new(WorldOptions::new(seed), StormOptions::default()).run().map(drop));
+    for_seeds(2_000, |seed| Storm::new(WorldOptions::new(seed), StormOptions::default()).run().map(drop));
 }
 
 #[test]
 fn clients_converge_with_little_budget_and_short_memory() {
-    for_seeds(60, |seed| {
+    for_seeds(600, |seed| {
         let mut options = WorldOptions::new(seed);
         options.server.client_bytes_per_s = [3_000, 6_000, 12_000][seed as usize % 3];
         options.server.replicator.retention_ticks = [4, 16, 64][seed as usize / 3 % 3];
@@ -22,7 +22,7 @@ fn clients_converge_with_little_budget_and_short_memory() {
 
 #[test]
 fn clients_converge_across_the_wrap_of_the_tick() {
-    for_seeds(60, |seed| {
+    for_seeds(600, |seed| {
         let mut options = WorldOptions::new(seed);
         options.server.replicator.first_tick = Tick((1 << 32) - 80);
         Storm::new(options, StormOptions::default()).run().map(drop)

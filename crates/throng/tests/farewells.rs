@@ -26,7 +26,7 @@ fn limit(world: &World, name: &str) -> u64 {
 
 #[test]
 fn what_a_server_said_before_it_disconnected_after_flush_arrives_in_any_weather() {
-    for_seeds(20, |seed| {
+    for_seeds(200, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 2);
         world.set_condition(storm(&mut fastrand::Rng::with_seed(seed)));
         let connection = world.connection(0);
@@ -54,7 +54,7 @@ fn what_a_server_said_before_it_disconnected_after_flush_arrives_in_any_weather(
 
 #[test]
 fn what_a_client_said_before_it_closed_after_flush_arrives_in_any_weather() {
-    for_seeds(20, |seed| {
+    for_seeds(200, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 1);
         world.set_condition(storm(&mut fastrand::Rng::with_seed(seed)));
         let (client, now) = (&mut world.guests[0].client, world.now);

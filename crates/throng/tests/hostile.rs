@@ -76,7 +76,7 @@ fn request(token: &ConnectToken, world: &World) -> Vec<u8> {
 
 #[test]
 fn noise_from_nowhere_is_counted_and_not_answered() {
-    for_seeds(20, |seed| {
+    for_seeds(200, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         let mut driver = stranger(&town.world, 1);
@@ -188,7 +188,7 @@ fn more_clients_than_allowed_are_turned_away_and_cost_nothing() {
 
 #[test]
 fn replayed_and_altered_packets_of_a_connection_change_nothing() {
-    for_seeds(10, |seed| {
+    for_seeds(100, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         town.world.client_tap.open();
@@ -274,7 +274,7 @@ impl<D: Driver> Crook<D> {
 
 #[test]
 fn any_payload_of_an_admitted_client_is_survived() {
-    for_seeds(60, |seed| {
+    for_seeds(600, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         for number in 0..5u8 {
@@ -310,7 +310,7 @@ fn any_control_message_is_survived() {
         rate_bytes_per_s: 1_000_000,
         ..SessionOptions::default()
     });
-    for_seeds(40, |seed| {
+    for_seeds(400, |seed| {
         let mut town = Town::new(seed);
         let mut rng = Rng::with_seed(seed);
         let driver = stranger(&town.world, 1);

@@ -34,7 +34,7 @@ fn text_of(number: u32) -> String {
 #[test]
 fn r09_every_lane_keeps_its_promise_both_ways() {
     let mut unreliable = 0;
-    for_seeds(60, |seed| {
+    for_seeds(600, |seed| {
         let mut options = WorldOptions::new(seed);
         options.client.bytes_per_s = 200_000;
         options.server.client_bytes_per_s = 200_000;
@@ -159,7 +159,7 @@ fn inputs_arrived(seed: u64, redundancy: usize, count: u32) -> usize {
 
 #[test]
 fn inputs_survive_losses_by_being_sent_again() {
-    for_seeds(10, |seed| {
+    for_seeds(100, |seed| {
         let (once, often) = (inputs_arrived(seed, 1, 300), inputs_arrived(seed, 4, 300));
         // With four chances each, one in 625 is lost; with one, one in five.
         if !(once < 275 && often >= 292) {

@@ -14,7 +14,7 @@ fn distance_m(a: [f64; 3], b: [f32; 3]) -> f64 {
 
 #[test]
 fn everything_within_the_radius_is_seen_though_it_lives_in_the_cell_that_it_has_just_left() {
-    for_seeds(12, |seed| {
+    for_seeds(120, |seed| {
         let mut options = WorldOptions::new(seed);
         // 64 steps to a cell and 7 bits: there is room to stray by a quarter of a cell.
         let shape = GridShape::stacked([[8.0; 3], [0.64, 0.64, 8.0], [5.0, 11.0, 8.0]][seed as usize % 3]);
@@ -151,7 +151,7 @@ fn check_sight(
 
 #[test]
 fn a_client_that_looks_from_several_places_sees_what_is_around_each_of_them() {
-    for_seeds(8, |seed| {
+    for_seeds(80, |seed| {
         let mut world = short_sighted(seed);
         let connection = world.connection(0);
         let beacons = field_of_beacons(&mut world);

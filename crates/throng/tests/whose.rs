@@ -16,7 +16,7 @@ fn sorted(ids: impl Iterator<Item = ObjectId>) -> Vec<ObjectId> {
 
 #[test]
 fn all_objects_of_a_type_and_of_an_owner_are_found_through_births_and_deaths() {
-    for_seeds(20, |seed| {
+    for_seeds(200, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 2);
         let mut rng = fastrand::Rng::with_seed(seed);
         // The truth of the game: number and owner of each beacon, and the scores.
