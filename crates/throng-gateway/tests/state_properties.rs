@@ -158,14 +158,14 @@ fn run(seed: u64, replaces: bool) {
 
 #[test]
 fn every_subscriber_ends_with_the_state_of_the_owner() {
-    throng_seeds::for_seeds(4_000, |seed| {
+    throng_seeds::for_seeds(400, |seed| {
         run(seed, false);
     });
 }
 
 #[test]
 fn every_subscriber_ends_with_the_state_of_the_owner_where_entries_are_replaced() {
-    throng_seeds::for_seeds(4_000, |seed| {
+    throng_seeds::for_seeds(400, |seed| {
         run(seed, true);
     });
 }
@@ -173,7 +173,7 @@ fn every_subscriber_ends_with_the_state_of_the_owner_where_entries_are_replaced(
 #[test]
 fn cutting_out_a_writer_is_the_same_as_not_encoding_it() {
     let mut cut_out = 0;
-    throng_seeds::for_seeds(2_000, |seed| {
+    throng_seeds::for_seeds(200, |seed| {
         let mut rng = Rng::with_seed(seed);
         let mut state = world(removable());
         for tick in 1..40 {
@@ -205,7 +205,7 @@ fn cutting_out_a_writer_is_the_same_as_not_encoding_it() {
 #[test]
 fn a_state_without_a_schema_parses_as_the_one_with_a_schema() {
     let mix = Mix { removals: false, oneofs: false, ambiguous: false };
-    throng_seeds::for_seeds(2_000, |seed| {
+    throng_seeds::for_seeds(200, |seed| {
         let mut rng = Rng::with_seed(seed);
         let limits = StateLimits { verbatim_occurrences: 500, ..StateLimits::default() };
         let mut state = DataState::new(None, &url("World"), MergeOptions::default(), limits, Tick(0));
@@ -243,7 +243,7 @@ fn any_bytes_are_merged_or_refused_and_a_refusal_changes_nothing() {
     // Containers that grow, and what a state takes without content.
     let most_bytes = limits.state_bytes / 4 * 5 + 2_048;
     let mut refused = 0;
-    throng_seeds::for_seeds(3_000, |seed| {
+    throng_seeds::for_seeds(300, |seed| {
         let mut rng = Rng::with_seed(seed);
         let mut with_schema = world_within(removable(), limits);
         let mut without = DataState::new(None, &url("World"), removable(), limits, Tick(0));
