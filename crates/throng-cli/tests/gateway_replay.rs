@@ -45,8 +45,8 @@ const UPDATES: u32 = 10;
 /// One update of the room. Each has the number; only some have a place, and not always all of it.
 fn update(number: u32) -> SpawnObjectMessage {
     let location = FVector {
-        x: (number % 2 == 0).then_some(number as f32),
-        y: (number % 3 == 0).then_some(-0.5 * number as f32),
+        x: number.is_multiple_of(2).then_some(number as f32),
+        y: number.is_multiple_of(3).then_some(-0.5 * number as f32),
         z: (number == 4).then_some(0.25),
     };
     let location = (location != FVector::default()).then_some(location);
