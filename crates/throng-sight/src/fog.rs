@@ -1,5 +1,7 @@
 //! Fog of war: which enemies a player may see, within the player's latency. See docs/sight.md.
 
+mod audit;
+mod cells;
 mod cover;
 mod occluder;
 mod reach;
@@ -9,6 +11,8 @@ mod walls;
 
 use glam::Vec3;
 
+pub use audit::{AuditCounts, FogAudit};
+pub use cells::{CellError, CellOptions, CellVisibility};
 pub use occluder::Occluder;
 use reach::Walls;
 use search::{Answer, Memory, Search};
@@ -98,6 +102,8 @@ pub struct FogCounts {
     pub free: u64,
     /// Looks that proved a target hidden.
     pub hidden: u64,
+    /// Looks that the cells of the map answered alone: hidden.
+    pub by_cells: u64,
     /// Looks without an answer within their rays: such a target may be seen.
     pub doubts: u64,
     /// Rays.
@@ -315,7 +321,11 @@ impl Fog {
         let pair = &mut self.pairs[from * self.targets.len() + to];
         let answer = match (eye, body) {
             (Some(from), Some(to)) if is_sound(from) && is_sound(to) => {
-                self.search.run(Shaft { from, to }, world.walls, &self.occluders, &mut pair.memory)
+                let shaft = Shaft { from, to };
+                let is_far = world.walls.cells.as_ref().is_some_and(|cells| cells.hides(&shaft));
+                self.counts.by_cells += u64::from(is_far);
+                let hidden = is_far.then_some(Answer::Hidden { by_occluder: false });
+                hidden.unwrap_or_else(|| self.search.run(shaft, world.walls, &self.occluders, &mut pair.memory))
             }
             _ => Answer::Doubt,
         };

@@ -1,11 +1,12 @@
 //! Fog hides nobody who is seen, and hides those behind walls.
 
+mod cells;
 mod walkers;
 
 use fastrand::Rng;
 use glam::{Quat, Vec3, vec3};
 use throng_seeds::for_seeds;
-use throng_sight::fog::{Fog, FogOptions, FogWalls, Occluder, Target, Viewer};
+use throng_sight::fog::{Fog, FogAudit, FogOptions, FogWalls, Occluder, Target, Viewer};
 use throng_sight::{Layers, Map, Mesh, Ray, bake, town};
 
 use crate::support::push;
@@ -228,6 +229,30 @@ fn teams_the_absent_and_those_who_jump_are_decided_in_the_same_tick() {
     assert_eq!(update(6, Vec3::NAN, there), [true, true], "on doubt it is shown");
     fog.update(7, &world, &[None], &[target(there), mate]);
     assert_eq!([fog.may_see(0, 0), fog.may_see(0, 1)], [false, false]);
+}
+
+#[test]
+fn an_audit_finds_what_is_hidden_although_it_is_seen_and_what_is_sent_needlessly() {
+    let (map, walls) = wall(5.0);
+    let world = throng_sight::fog::FogWorld { walls: &walls, occluders: &[] };
+    let watch = |enemy: Vec3, fog: &Fog| {
+        let mut audit = FogAudit::new(fog, 1);
+        for tick in 0..20 {
+            let viewers = [viewer(vec3(-10.0, 1.6, 0.0), 50.0)];
+            audit.watch(tick, fog, (&map, Layers::ALL), &viewers, &[target(enemy)]);
+        }
+        audit.counts()
+    };
+    let (seen, hidden) = (vec3(10.0, 0.0, 0.0), vec3(10.0, 0.0, 15.0));
+    // This one has never been updated: it hides everybody. A screen shows a tick six ticks later.
+    let mut fog = Fog::new(FogOptions::default(), 1, 1);
+    let counts = watch(seen, &fog);
+    assert_eq!((counts.hidden, counts.hidden_but_visible, counts.sent), (14, 14, 0));
+    assert_eq!(watch(hidden, &fog).hidden_but_visible, 0);
+    fog.update(0, &world, &[viewer(vec3(-10.0, 1.6, 0.0), 50.0)], &[target(seen)]);
+    let counts = watch(hidden, &fog);
+    assert_eq!((counts.sent, counts.sent_needlessly, counts.sent_needlessly_share()), (14, 14, 1.0));
+    assert_eq!(watch(seen, &fog).sent_needlessly, 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use glam::{Vec2, Vec3};
 
-use super::shaft::{FLAT_M, Plane, Rect, Shaft};
+use super::shaft::{EDGE_M, FLAT_M, Plane, Rect, Shaft};
 use crate::map::Map;
 use crate::ray::Layers;
 
@@ -24,7 +24,7 @@ pub(super) struct Patch {
 impl Patch {
     /// Whether each line of the shaft goes through the rectangle.
     pub(super) fn covers(&self, shaft: &Shaft) -> bool {
-        self.plane.crossing(shaft).is_some_and(|rect| self.rect.holds(rect))
+        self.plane.crossing(shaft).is_some_and(|rect| self.rect.grown(EDGE_M).holds(rect))
     }
 }
 

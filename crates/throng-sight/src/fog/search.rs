@@ -17,7 +17,7 @@ use glam::Vec3;
 
 use super::cover::{Cover, Patch};
 use super::occluder::Occluder;
-use super::shaft::{Plane, Rect, Shaft, Space};
+use super::shaft::{EDGE_M, Plane, Rect, Shaft, Space};
 use super::walls::{FogWalls, NONE};
 use crate::ray::{Hit, Ray};
 
@@ -43,6 +43,10 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) const NOTHING: Memory = Memory { panels: [NONE; PANELS], patches: [None; PATCHES], free: None };
+
+    pub(super) fn forget_the_free_line(&mut self) {
+        self.free = None;
+    }
 
     fn covers(&mut self, shaft: &Shaft, walls: &FogWalls) -> bool {
         let covers = |panel: &u32| walls.sight.panel(*panel).is_some_and(|panel| panel.covers(shaft));
@@ -289,7 +293,8 @@ impl Search {
         for wall in walls {
             self.next_holes.clear();
             for hole in &self.holes {
-                self.next_holes.extend(hole.without(wall.rect));
+                let is_open = |hole: &Rect| (hole.high - hole.low).min_element() > 2.0 * EDGE_M;
+                self.next_holes.extend(hole.without(wall.rect).filter(is_open));
             }
             std::mem::swap(&mut self.holes, &mut self.next_holes);
             if self.holes.len() > HOLES_MAX {

@@ -70,6 +70,8 @@ pub(super) struct Shaft {
 const APART_M: f32 = 1e-4;
 /// Triangles at most so far from a plane count as lying in it, in metres; and gaps of twice this between them as closed.
 pub(super) const FLAT_M: f32 = 5e-4;
+/// A gap of at most twice this beside a wall counts as closed, in metres.
+pub(super) const EDGE_M: f32 = 2e-3;
 /// More than rounding moves the place in which a line crosses a plane, in metres.
 const ROUNDING_M: f32 = 1e-3;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cells::CellVisibility;
 use super::cover::{Cover, Patch};
 use super::shaft::{Plane, Rect};
 use crate::bake::bake;
@@ -30,6 +31,7 @@ pub struct FogWalls {
     pub(super) bodies: Panels,
     pub(super) sight_layers: Layers,
     pub(super) body_layers: Layers,
+    pub(super) cells: Option<CellVisibility>,
 }
 
 /// Rectangles on planes across an axis, as large as may be, that triangles cover.
@@ -53,7 +55,19 @@ impl FogWalls {
     pub fn new(map: &Map, sight: Layers, bodies: Layers) -> Result<FogWalls, MeshError> {
         let map = bake(&large(map, sight | bodies))?;
         let (sight_panels, body_panels) = (Panels::of(&map, sight), Panels::of(&map, bodies));
-        Ok(FogWalls { map, sight: sight_panels, bodies: body_panels, sight_layers: sight, body_layers: bodies })
+        Ok(FogWalls {
+            map,
+            sight: sight_panels,
+            bodies: body_panels,
+            sight_layers: sight,
+            body_layers: bodies,
+            cells: None,
+        })
+    }
+
+    /// The same walls with cells: a pair whose cells cannot see each other costs no ray.
+    pub fn with_cells(self, cells: CellVisibility) -> FogWalls {
+        FogWalls { cells: Some(cells), ..self }
     }
 
     /// The number of triangles of the walls.
