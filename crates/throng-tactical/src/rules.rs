@@ -33,8 +33,6 @@ pub struct Rules {
     pub money: u32,
     /// How far the clients show the world behind its newest state, in ticks. Part of the estimate of what a shooter saw.
     pub interpolation_ticks: u8,
-    /// Whether shots, moves and abilities are possible in the buy phase too: for practice and tests.
-    pub is_practice: bool,
 }
 
 impl Default for Rules {
@@ -52,7 +50,6 @@ impl Default for Rules {
             defuse_s: 7.0,
             money: 800,
             interpolation_ticks: 1,
-            is_practice: false,
         }
     }
 }

@@ -1,0 +1,83 @@
+//! The bomb: carried, dropped, planted, defused, exploded.
+
+use glam::Vec3;
+use throng::Tick;
+use throng_match::Seat;
+
+use crate::digest::Digest;
+
+/// The bomb is picked up within this distance.
+pub(crate) const REACH_M: f32 = 1.2;
+/// It is defused within this distance.
+pub(crate) const DEFUSE_REACH_M: f32 = 1.6;
+/// An explosion kills within this distance, and hurts up to three times as far.
+pub(crate) const BLAST_M: f32 = 9.0;
+/// Damage of the explosion near it.
+pub(crate) const BLAST_DAMAGE: f32 = 250.0;
+
+/// Where the bomb is, and in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Bomb {
+    /// It is not there yet.
+    #[default]
+    Nowhere,
+    Carried(Seat),
+    Dropped(Vec3),
+    Planted {
+        at: Vec3,
+        by: Seat,
+        explodes: Tick,
+    },
+    Defused(Vec3),
+    Exploded(Vec3),
+}
+
+impl Bomb {
+    pub(crate) fn is_carried_by(&self, seat: Seat) -> bool {
+        *self == Bomb::Carried(seat)
+    }
+
+    pub(crate) fn is_planted(&self) -> bool {
+        matches!(self, Bomb::Planted { .. })
+    }
+
+    /// Damage of the explosion at a distance.
+    pub(crate) fn blast(distance_m: f32) -> f32 {
+        BLAST_DAMAGE * (1.0 - ((distance_m - BLAST_M) / (2.0 * BLAST_M)).clamp(0.0, 1.0))
+    }
+
+    pub(crate) fn digest(&self, hash: &mut Digest) {
+        match *self {
+            Bomb::Nowhere => hash.put(0),
+            Bomb::Carried(seat) => hash.put(1 | u64::from(seat.0) << 8),
+            Bomb::Dropped(at) => {
+                hash.put(2);
+                hash.vector(at);
+            }
+            Bomb::Planted { at, by, explodes } => {
+                hash.put(3 | u64::from(by.0) << 8);
+                hash.vector(at);
+                hash.put(explodes.0);
+            }
+            Bomb::Defused(at) => {
+                hash.put(4);
+                hash.vector(at);
+            }
+            Bomb::Exploded(at) => {
+                hash.put(5);
+                hash.vector(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explosion_kills_near_and_fades() {
+        assert_eq!((Bomb::blast(0.0), Bomb::blast(9.0)), (250.0, 250.0));
+        assert_eq!((Bomb::blast(18.0), Bomb::blast(27.0), Bomb::blast(90.0)), (125.0, 0.0, 0.0));
+    }
+}
