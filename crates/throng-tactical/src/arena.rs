@@ -40,7 +40,9 @@ pub enum ArenaError {
         name: &'static str,
     },
     /// Not enough free ground for a team.
-    #[error("only {found} players can stand at `{name}`, and {TEAM_SIZE_MAX} should: the box is too small, or not on ground")]
+    #[error(
+        "only {found} players can stand at `{name}`, and {TEAM_SIZE_MAX} should: the box is too small, or not on ground"
+    )]
     NoRoom {
         /// The name of the box.
         name: &'static str,

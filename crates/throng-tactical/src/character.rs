@@ -297,7 +297,10 @@ mod tests {
         assert_eq!((character.carried().loaded, character.charges.smoke, character.health), (25, 1, 100));
         character.is_alive = false;
         character.spawn(Vec3::X, 0);
-        assert_eq!((character.carried().weapon, character.charges.smoke, character.weapons[0]), (Weapon::Pistol, 0, None));
+        assert_eq!(
+            (character.carried().weapon, character.charges.smoke, character.weapons[0]),
+            (Weapon::Pistol, 0, None)
+        );
     }
 
     #[test]

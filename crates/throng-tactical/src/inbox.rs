@@ -113,6 +113,11 @@ impl Inbox {
         self.repeated = REPEATED_MAX;
     }
 
+    /// The player looks somewhere else from now on, without having said so.
+    pub(crate) fn turn(&mut self, yaw: u16) {
+        (self.last.yaw, self.last.pitch) = (yaw, 0);
+    }
+
     pub(crate) fn leave(&mut self) {
         self.is_joined = false;
         self.count = 0;

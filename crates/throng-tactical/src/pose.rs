@@ -189,7 +189,13 @@ mod tests {
     #[test]
     fn looking_up_moves_the_head_back_and_down_moves_it_forwards() {
         let head = |aim: f32| pose(&Motion { aim, way: [1.0, 0.0], ..Motion::default() })[HEAD].position_m[2];
-        assert!(head(1.0) < head(0.0) - 0.1 && head(-1.0) > head(0.0) + 0.1, "{} {} {}", head(1.0), head(0.0), head(-1.0));
+        assert!(
+            head(1.0) < head(0.0) - 0.1 && head(-1.0) > head(0.0) + 0.1,
+            "{} {} {}",
+            head(1.0),
+            head(0.0),
+            head(-1.0)
+        );
     }
 
     #[test]

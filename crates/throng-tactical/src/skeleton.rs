@@ -117,9 +117,8 @@ pub(crate) const FACTS: [BoneFacts; BONES] = [
 
 /// The skeleton as rewinding needs it.
 pub(crate) fn skeleton() -> Result<Skeleton, ModelError> {
-    let bone = |facts: &BoneFacts| {
-        Bone::new(facts.name, facts.zone as u8, Capsule::new(facts.from, facts.to, facts.radius))
-    };
+    let bone =
+        |facts: &BoneFacts| Bone::new(facts.name, facts.zone as u8, Capsule::new(facts.from, facts.to, facts.radius));
     Skeleton::new(FACTS.iter().map(bone).collect())
 }
 

@@ -1,0 +1,78 @@
+//! A second rewinding with a pose for each tick, to compare verdicts.
+
+use throng::Tick;
+use throng_rewind::{
+    BodyId, BonePose, Break, Case, Comparison, PartId, Rewind, RewindOptions, ShapeId, Shot, SkeletonId, Surroundings,
+    Transform, Verdict,
+};
+
+use crate::tactical::TacticalError;
+
+/// How many shots apart the places of all bones are compared, which allocates.
+const BONES_EVERY: u64 = 8;
+
+#[derive(Debug)]
+pub(crate) struct Twin {
+    rewind: Rewind,
+    case: Case,
+    comparison: Comparison,
+}
+
+impl Twin {
+    /// With the same bodies, and without parts: before the first step.
+    pub(crate) fn new(of: &Rewind, bodies: usize, skeleton: SkeletonId) -> Result<Twin, TacticalError> {
+        let options = RewindOptions { history: of.options().history.full_rate(), ..*of.options() };
+        let mut rewind = Rewind::new(options, of.models().clone())?;
+        for _ in 0..bodies {
+            rewind.add_body(skeleton)?;
+        }
+        Ok(Twin { rewind, case: Case::new(), comparison: Comparison::default() })
+    }
+
+    pub(crate) fn comparison(&self) -> &Comparison {
+        &self.comparison
+    }
+
+    pub(crate) fn record(&mut self, body: BodyId, tick: Tick, root: &Transform, bones: &[BonePose]) {
+        // Refused for wrong numbers only, which the other rewinding counts.
+        let _ = self.rewind.record(body, tick, root, bones);
+    }
+
+    pub(crate) fn break_body(&mut self, body: BodyId, tick: Tick, cause: Break) {
+        self.rewind.break_body(body, tick, cause);
+    }
+
+    /// Parts are added and removed in the same order as in the other rewinding, so they have the same numbers.
+    pub(crate) fn add_part(&mut self, shape: ShapeId) {
+        let _ = self.rewind.add_part(shape, u32::MAX);
+    }
+
+    pub(crate) fn remove_part(&mut self, part: PartId) {
+        self.rewind.remove_part(part);
+    }
+
+    pub(crate) fn record_part(&mut self, part: PartId, tick: Tick, transform: &Transform) {
+        let _ = self.rewind.record_part(part, tick, transform);
+    }
+
+    pub(crate) fn break_part(&mut self, part: PartId, tick: Tick, cause: Break) {
+        self.rewind.break_part(part, tick, cause);
+    }
+
+    /// Judges a shot once more, and compares.
+    pub(crate) fn judge(
+        &mut self,
+        (of, verdict): (&Rewind, &Verdict),
+        shot: &Shot,
+        targets: &[BodyId],
+        surroundings: &impl Surroundings,
+    ) {
+        let Ok(other) = self.rewind.judge(shot, targets, surroundings, &mut self.case) else { return };
+        self.comparison.add(verdict, &other);
+        if self.comparison.shots % BONES_EVERY == 1 {
+            for target in targets {
+                self.comparison.add_bones(of, &self.rewind, *target, verdict.view.moment);
+            }
+        }
+    }
+}
