@@ -30,8 +30,8 @@ pub(crate) const WALL_RISE_S: f32 = 0.25;
 pub(crate) const WALL_DISTANCE_M: f32 = 2.2;
 /// A fallen wall is kept so long for those who still see it, in seconds.
 pub(crate) const WALL_KEPT_S: f32 = 1.0;
-/// Walls at a time.
-pub(crate) const WALLS_MAX: usize = 32;
+/// Walls at a time, with those that have just fallen.
+pub(crate) const WALLS_MAX: usize = 16;
 
 /// Speed of a dash in m/s.
 pub(crate) const DASH_SPEED: f32 = 13.0;

@@ -19,12 +19,19 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    /// With the same bodies, and without parts: before the first step.
-    pub(crate) fn new(of: &Rewind, bodies: usize, skeleton: SkeletonId) -> Result<Twin, TacticalError> {
+    /// With the same bodies and parts, before the first step.
+    pub(crate) fn new(
+        of: &Rewind,
+        (bodies, skeleton): (usize, SkeletonId),
+        (parts, shape): (usize, ShapeId),
+    ) -> Result<Twin, TacticalError> {
         let options = RewindOptions { history: of.options().history.full_rate(), ..*of.options() };
         let mut rewind = Rewind::new(options, of.models().clone())?;
         for _ in 0..bodies {
             rewind.add_body(skeleton)?;
+        }
+        for _ in 0..parts {
+            rewind.add_part(shape, u32::MAX)?;
         }
         Ok(Twin { rewind, case: Case::new(), comparison: Comparison::default() })
     }
@@ -40,15 +47,6 @@ impl Twin {
 
     pub(crate) fn break_body(&mut self, body: BodyId, tick: Tick, cause: Break) {
         self.rewind.break_body(body, tick, cause);
-    }
-
-    /// Parts are added and removed in the same order as in the other rewinding, so they have the same numbers.
-    pub(crate) fn add_part(&mut self, shape: ShapeId) {
-        let _ = self.rewind.add_part(shape, u32::MAX);
-    }
-
-    pub(crate) fn remove_part(&mut self, part: PartId) {
-        self.rewind.remove_part(part);
     }
 
     pub(crate) fn record_part(&mut self, part: PartId, tick: Tick, transform: &Transform) {

@@ -87,7 +87,7 @@ pub(crate) fn height_at(corners: &[Vec3; 3], x: f32, z: f32) -> Option<f32> {
     let for_b = ((x - a.x) * (c.z - a.z) - (c.x - a.x) * (z - a.z)) / area;
     let for_c = ((b.x - a.x) * (z - a.z) - (x - a.x) * (b.z - a.z)) / area;
     let is_inside = for_b >= -SLACK && for_c >= -SLACK && for_b + for_c <= 1.0 + SLACK;
-    is_inside.then(|| a.y + for_b * (b.y - a.y) + for_c * (c.y - a.y))
+    is_inside.then_some(a.y + for_b * (b.y - a.y) + for_c * (c.y - a.y))
 }
 
 /// After "closest point on triangle to point" in C. Ericson, Real-Time Collision Detection, 5.1.5.

@@ -6,7 +6,7 @@ use throng_sight::{Ray, town};
 
 use crate::ability::{
     Barrier, DASH_ABILITY, DASH_S, DASH_SPEED, Dash, SMOKE_DELAY_S, SMOKE_RANGE_M, SMOKE_S, SMOKES_MAX, Smoke,
-    WALL_DISTANCE_M, WALL_KEPT_S, WALL_RISE_S, WALL_S, WALLS_MAX,
+    WALL_DISTANCE_M, WALL_KEPT_S, WALL_RISE_S, WALL_S,
 };
 use crate::angle::{direction, level, sine_cosine, sine_cosine_of, yaw_rad};
 use crate::bomb::Bomb;
@@ -50,7 +50,7 @@ impl Tactical {
         self.round.begin(&self.rules, self.now);
         self.smokes.clear();
         while let Some(barrier) = self.barriers.pop().or_else(|| self.fallen.pop()) {
-            self.remove_part(&barrier);
+            self.free_parts.push(barrier.part);
         }
         let yaws = Team::BOTH.map(|team| self.arena.spawn_yaw(team));
         let team_size = usize::from(self.rules.team_size);
@@ -109,7 +109,7 @@ impl Tactical {
         if pressed.contains(Buttons::SMOKE) && charges.smoke > 0 && self.smokes.len() < SMOKES_MAX {
             self.throw_smoke(seat, command);
         }
-        if pressed.contains(Buttons::WALL) && charges.wall > 0 && self.barriers.len() < WALLS_MAX {
+        if pressed.contains(Buttons::WALL) && charges.wall > 0 {
             self.raise_wall(seat, command);
         }
         if pressed.contains(Buttons::DASH) && charges.dash > 0 {
@@ -157,9 +157,11 @@ impl Tactical {
         if self.characters.iter().any(is_in_the_way) {
             return;
         }
-        let Ok(part) = self.rewind.add_part(self.wall_shape, u32::MAX) else { return };
+        let Some(part) = self.free_parts.pop() else { return };
+        // Nothing is left of the wall that had this part before.
+        self.rewind.break_part(part, self.now, Break::Spawn);
         if let Some(twin) = &mut self.twin {
-            twin.add_part(self.wall_shape);
+            twin.break_part(part, self.now, Break::Spawn);
         }
         barrier.part = part;
         self.made = barrier.number;
@@ -247,14 +249,7 @@ impl Tactical {
         let kept = self.rules.ticks(WALL_KEPT_S);
         while let Some(barrier) = self.fallen.first().copied().filter(|barrier| now >= barrier.until.after(kept)) {
             self.fallen.remove(0);
-            self.remove_part(&barrier);
-        }
-    }
-
-    fn remove_part(&mut self, barrier: &Barrier) {
-        self.rewind.remove_part(barrier.part);
-        if let Some(twin) = &mut self.twin {
-            twin.remove_part(barrier.part);
+            self.free_parts.push(barrier.part);
         }
     }
 

@@ -8,8 +8,8 @@ use thiserror::Error;
 use throng::Tick;
 use throng_match::{Flow, Phase, Scopes, Seat, Subsystem, TickInput};
 use throng_rewind::{
-    BodyId, Case, ConvexError, Escape, HistoryOptions, JudgeRules, Latency, ModelError, Models, Rewind, RewindCounters,
-    RewindError, RewindOptions, ShapeId, SkeletonId, ViewRules,
+    BodyId, Case, ConvexError, Escape, HistoryOptions, JudgeRules, Latency, ModelError, Models, PartId, Rewind,
+    RewindCounters, RewindError, RewindOptions, ShapeId, SkeletonId, ViewRules,
 };
 use throng_sight::fog::FogCounts;
 
@@ -113,7 +113,9 @@ pub struct Tactical {
     pub(crate) fallen: Vec<Barrier>,
     /// Smokes and walls so far.
     pub(crate) made: u32,
-    pub(crate) wall_shape: ShapeId,
+    /// Parts of the world that no wall has.
+    pub(crate) free_parts: Vec<PartId>,
+    wall_shape: ShapeId,
     pub(crate) rewind: Rewind,
     /// The same with a pose for each tick, to compare.
     pub(crate) twin: Option<Box<Twin>>,
@@ -149,6 +151,8 @@ impl Tactical {
             Ok(Character::new(Seat(seat as u16), team, body, rules.money))
         };
         let characters = (0..seats).map(character).collect::<Result<Vec<Character>, RewindError>>()?;
+        let part = |_| rewind.add_part(wall_shape, u32::MAX);
+        let free_parts = (0..WALLS_MAX).map(part).collect::<Result<Vec<PartId>, RewindError>>()?;
         Ok(Tactical {
             random: Rng::with_seed(seed),
             now: Tick(0),
@@ -162,6 +166,7 @@ impl Tactical {
             barriers: Vec::with_capacity(WALLS_MAX),
             fallen: Vec::with_capacity(WALLS_MAX),
             made: 0,
+            free_parts,
             wall_shape,
             rewind,
             twin: None,
@@ -193,7 +198,7 @@ impl Tactical {
     /// # Errors
     /// None that [`Tactical::new`] has not reported.
     pub fn with_comparison(self) -> Result<Tactical, TacticalError> {
-        let twin = Twin::new(&self.rewind, self.characters.len(), self.person)?;
+        let twin = Twin::new(&self.rewind, (self.characters.len(), self.person), (WALLS_MAX, self.wall_shape))?;
         Ok(Tactical { twin: Some(Box::new(twin)), ..self })
     }
 

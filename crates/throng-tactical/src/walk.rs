@@ -34,6 +34,11 @@ const SLACK_M: f32 = 0.15;
 /// The height of eyes above the feet, standing and crouched.
 const EYES_M: [f32; 2] = [1.62, 1.08];
 
+/// The height of eyes above the feet; 0 stands, 1 crouches.
+pub(crate) fn eye_height_of(crouch: f32) -> f32 {
+    EYES_M[0] + (EYES_M[1] - EYES_M[0]) * crouch
+}
+
 /// A body that moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mover {
@@ -74,7 +79,7 @@ impl Mover {
     }
 
     pub(crate) fn eye_height(&self) -> f32 {
-        EYES_M[0] + (EYES_M[1] - EYES_M[0]) * self.crouch
+        eye_height_of(self.crouch)
     }
 
     pub(crate) fn eye(&self) -> Vec3 {
@@ -98,10 +103,10 @@ impl Mover {
         let has_asked = ground.solids.gather(ground.map, low, high);
         self.stand(intent.crouches, seconds, ground);
         for _ in 0..parts {
-            let is_falling = part.y < 0.0;
-            if !self.part(part, intent.is_dash, ground)
-                && !(is_falling && self.part(Vec3::new(0.0, part.y, 0.0), intent.is_dash, ground))
-            {
+            let falls = Vec3::new(0.0, part.y.min(0.0), 0.0);
+            let is_done =
+                self.part(part, intent.is_dash, ground) || (falls.y < 0.0 && self.part(falls, intent.is_dash, ground));
+            if !is_done {
                 break;
             }
         }
