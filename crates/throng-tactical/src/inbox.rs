@@ -153,7 +153,7 @@ impl Inbox {
                 self.last = Command { yaw, pitch, ..Command::default() };
             } else {
                 self.repeated += 1;
-                self.debt += 1;
+                self.debt = (self.debt + 1).min(REPEATED_MAX);
             }
             return Order { command: self.last, is_fresh: false };
         };
@@ -169,7 +169,10 @@ impl Inbox {
             choose(next.choice);
             command = merged(command, next);
         }
-        self.debt = if self.count == 0 { self.debt.min(REPEATED_MAX) } else { self.debt };
+        if self.count == 0 {
+            // Nothing is late any more: what did not come was lost.
+            self.debt = self.debt.saturating_sub(1);
+        }
         self.last = command;
         Order { command, is_fresh: true }
     }

@@ -31,6 +31,8 @@ pub struct Rules {
     pub defuse_s: f32,
     /// Money of everybody at the beginning.
     pub money: u32,
+    /// Whether fog of war hides enemies. Without it, everybody is sent everybody: to compare costs.
+    pub has_fog: bool,
     /// How far the clients show the world behind its newest state, in ticks. Part of the estimate of what a shooter saw.
     pub interpolation_ticks: u8,
 }
@@ -49,6 +51,7 @@ impl Default for Rules {
             plant_s: 3.5,
             defuse_s: 7.0,
             money: 800,
+            has_fog: true,
             interpolation_ticks: 1,
         }
     }

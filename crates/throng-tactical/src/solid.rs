@@ -29,7 +29,7 @@ pub const STEP_M: f32 = 0.4;
 /// A body may reach so far into something, because of rounding.
 pub(crate) const SKIN_M: f32 = 0.005;
 /// Triangles are kept within this distance of a body, so that they serve for several steps.
-const MARGIN_M: f32 = 0.75;
+const MARGIN_M: f32 = 0.6;
 /// Around a part of a step, triangles are looked at within this distance.
 const NEAR_M: f32 = 0.12;
 /// Ground is steeper than this nowhere: the upward part of its normal.
@@ -37,7 +37,7 @@ const WALKABLE: f32 = 0.64;
 /// How far from the middle the four outer lines stand.
 const FOOT_M: f32 = 0.2;
 const PASSES: usize = 5;
-const KEPT: usize = 256;
+const KEPT: usize = 512;
 
 /// The size of an upright body.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +78,7 @@ pub(crate) enum Push {
 }
 
 /// The triangles near one body. What it answers does not depend on what it keeps.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Solids {
     kept: Vec<Solid>,
     /// Numbers of those near the present part of a step.

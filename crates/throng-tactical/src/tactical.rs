@@ -161,7 +161,7 @@ impl Tactical {
             characters,
             inboxes: vec![Inbox::default(); seats],
             orders: vec![(Order::default(), Buttons::NONE); seats],
-            solids: vec![Solids::new(); seats],
+            solids: (0..seats).map(|_| Solids::new()).collect(),
             smokes: Vec::with_capacity(SMOKES_MAX),
             barriers: Vec::with_capacity(WALLS_MAX),
             fallen: Vec::with_capacity(WALLS_MAX),

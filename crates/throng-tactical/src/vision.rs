@@ -80,6 +80,13 @@ impl Vision {
     }
 
     pub(crate) fn update(&mut self, now: Tick, scene: &Scene<'_>) {
+        if scene.rules.has_fog {
+            self.look(now, scene);
+        }
+        self.settle(now, scene);
+    }
+
+    fn look(&mut self, now: Tick, scene: &Scene<'_>) {
         self.occluders.clear();
         self.occluders.extend(scene.smokes.iter().filter(|smoke| smoke.is_thick(now)).map(of_smoke));
         let rise = scene.rules.ticks(WALL_RISE_S);
@@ -113,7 +120,6 @@ impl Vision {
         }
         let world = FogWorld { map: scene.map, occluders: &self.occluders };
         self.fog.update(now.0, &world, &self.viewers, &self.targets);
-        self.settle(now, scene);
     }
 
     /// Notes who came into sight, and remembers those who went out of it.
@@ -122,7 +128,8 @@ impl Vision {
             for (to, target) in scene.characters.iter().enumerate() {
                 let place = from * self.seats + to;
                 let is_mate = viewer.team == target.team;
-                let may_see = is_mate || (viewer.is_alive && target.is_alive && self.fog.may_see(from, to));
+                let is_in_sight = !scene.rules.has_fog || self.fog.may_see(from, to);
+                let may_see = is_mate || (viewer.is_alive && target.is_alive && is_in_sight);
                 if self.is_seen[place] && !may_see && !is_mate && target.is_alive {
                     self.remembered[place] = Some(seen(target, now));
                 }

@@ -139,7 +139,7 @@ impl Mover {
             let taller = Mover { crouch: (self.crouch - change).max(0.0), ..*self };
             let (mut feet, mut velocity) = (self.feet, self.velocity);
             let push = ground.solids.push_out(ground.barriers, taller.body(), &mut feet, &mut velocity);
-            if push != Push::Stuck && feet.y >= self.feet.y - 0.01 {
+            if push != Push::Stuck && feet.distance_squared(self.feet) < 1e-6 {
                 self.crouch = taller.crouch;
             }
         }

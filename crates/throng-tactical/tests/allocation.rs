@@ -35,7 +35,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn steps_with_everything_on_allocate_nothing() {
-    let rules = Rules { buy_s: 0.5, live_s: 8.0, end_s: 0.3, rounds_to_win: 100, money: 9_000, ..Rules::default() };
+    let rules = Rules { buy_s: 0.5, live_s: 4.0, end_s: 0.3, rounds_to_win: 100, money: 9_000, ..Rules::default() };
     let mut game = Tactical::new(support::small_town(), rules, 3).unwrap();
     let joined: Vec<Seat> = (0..10).map(Seat).collect();
     let latencies: Vec<SeatLatency> = joined.iter().map(|seat| SeatLatency { seat: *seat, rtt_us: 40_000 }).collect();
@@ -46,7 +46,7 @@ fn steps_with_everything_on_allocate_nothing() {
     let mut bytes = [[0u8; 16]; 10];
     let (mut shots, mut walls, mut rounds) = (0, 0, 0);
     let mut before = None;
-    for tick in 1..6_000u64 {
+    for tick in 1..1_800u64 {
         for (seat, heading) in headings.iter_mut().enumerate() {
             if random.u8(..40) == 0 {
                 *heading = random.u16(..);
@@ -74,13 +74,13 @@ fn steps_with_everything_on_allocate_nothing() {
         });
         let joined = if tick == 1 { &joined[..] } else { &[] };
         let input = TickInput { tick: Tick(tick), joined, left: &[], commands: &commands, latencies: &latencies };
-        if tick == 3_000 {
+        if tick == 900 {
             before = Some((ALLOCATIONS.load(Ordering::Relaxed), game.counters().shots, game.round()));
         }
         game.step(&input, &mut Scopes::off());
         log.clear();
         game.take_verdicts(&mut log);
-        if tick == 5_999 {
+        if tick == 1_799 {
             let (allocations, shots_before, round) = before.unwrap();
             assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - allocations, 0);
             (shots, rounds) = (game.counters().shots - shots_before, game.round() - round);

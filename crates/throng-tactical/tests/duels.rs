@@ -54,7 +54,8 @@ impl Duel {
         let shown = (self.play.tick + 1) as f64 - self.delay_ticks;
         let (tick, part) = (shown.floor() as u64, (shown.fract() * 256.0) as u8);
         let at = |tick: u64| self.way.iter().find(|(known, _)| *known == tick).map(|(_, at)| *at).unwrap();
-        (at(tick).lerp(at(tick + 1), f32::from(part) / 256.0), tick as u32, part)
+        let place = if part == 0 { at(tick) } else { at(tick).lerp(at(tick + 1), f32::from(part) / 256.0) };
+        (place, tick as u32, part)
     }
 
     fn shot_at(&mut self, feet: Vec3, (view_tick, view_fraction): (u32, u8)) -> Command {

@@ -45,7 +45,8 @@ fn shots_from_the_future_are_refused() {
 #[test]
 fn views_that_are_older_than_everything_are_refused_and_other_lies_are_bounded() {
     let mut play = range();
-    assert!(!shot(&mut play, |command| command.view_tick = command.view_tick.wrapping_sub(130)));
+    play.hold(0, 200, |_| ());
+    assert!(!shot(&mut play, |command| command.view_tick -= 130));
     assert!(!shot(&mut play, |command| command.view_tick = command.view_tick.wrapping_sub(1 << 30)));
     assert_eq!(play.game.refusals().view_too_old, 2);
     // Half a second is within the history, far from the measured latency, and replaced by it.
@@ -113,7 +114,13 @@ fn any_bytes_of_anybody_harm_no_match() {
     for tick in 0..1_200u64 {
         for _ in 0..random.usize(..6) {
             let length = if random.bool() { 16 } else { random.usize(..40) };
-            let bytes: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
+            let mut bytes: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
+            if length == 16 && random.bool() {
+                (bytes[5], bytes[13]) = (random.u8(..3), random.u8(..2));
+                if random.bool() {
+                    bytes[..4].copy_from_slice(&(tick as u32).to_le_bytes());
+                }
+            }
             let seat = random.u16(..14);
             play.send_numbered(seat, random.u32(..), bytes);
         }
@@ -135,7 +142,7 @@ fn any_bytes_of_anybody_harm_no_match() {
 fn nonsense_of_the_runtime_harms_no_match() {
     let mut game = Tactical::new(course(), Rules::default(), 1).unwrap();
     let bytes = [0; 16];
-    for tick in [1, 1, 2, 1 << 40, u64::MAX - 1] {
+    for tick in [1, 1, 2, 3, 1 << 40] {
         let input = TickInput {
             tick: Tick(tick),
             joined: &[Seat(3), Seat(3), Seat(999)],

@@ -42,19 +42,21 @@ fn eliminate(play: &mut Play, team: Team) {
         play.put(by, vec3(-50.0, 0.0, 20.0), Vec3::X);
         play.put(seat, vec3(-44.0, 0.0, 20.0), Vec3::X);
         play.hold(by, 20, |_| ());
-        for _ in 0..8 {
-            if !play.me(seat).is_alive {
-                break;
-            }
+        let dead = |play: &Play| play.count(|event| matches!(event, Event::Died { .. }));
+        let before = dead(play);
+        for _ in 0..16 {
             let target = play.me(seat).position + vec3(0.0, 1.3, 0.0);
             let eye = play.me(by).eye();
             play.hold(by, 1, |command| {
                 command.look_along(target - eye);
                 command.buttons = Buttons::FIRE;
             });
+            if dead(play) > before {
+                break;
+            }
             play.hold(by, 40, |command| command.buttons = Buttons::NONE);
         }
-        assert!(!play.me(seat).is_alive, "seat {seat} lives");
+        assert_eq!(dead(play), before + 1, "seat {seat} lives");
     }
 }
 

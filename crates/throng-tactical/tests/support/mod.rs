@@ -1,5 +1,5 @@
 //! Maps that are shared by all tests, and a match that is played by scripts.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
 use std::sync::OnceLock;
 
