@@ -1,9 +1,11 @@
 //! The map of a match, and the places on it that the rules need.
 
+use std::fmt;
 use std::sync::Arc;
 
 use glam::{Vec3, vec3};
 use thiserror::Error;
+use throng_sight::fog::FogWalls;
 use throng_sight::{Map, Ray, town};
 
 use crate::rules::TEAM_SIZE_MAX;
@@ -16,14 +18,14 @@ const SPAWN_DISTANCE_M: f32 = 1.0;
 const SPAWN_STEP_M: f32 = 0.5;
 
 /// A map with its sites and the places where players begin. Shared by all matches on it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Arena {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     map: Map,
+    walls: Option<FogWalls>,
     sites: Vec<Site>,
     spawns: [Vec<Vec3>; 2],
     lowest_m: f32,
@@ -62,7 +64,8 @@ impl ArenaError {
 }
 
 impl Arena {
-    /// Looks for the named places of a map, and for free ground where the teams begin.
+    /// Looks for the named places of a map, for free ground where the teams begin, and for the walls that hide players.
+    /// Takes about a second for a town: share the arena.
     ///
     /// # Errors
     /// A place is missing, or has no room.
@@ -75,12 +78,19 @@ impl Arena {
         let sites = vec![site("site/a")?, site("site/b")?];
         let spawns = [spawns(&map, "spawn/a")?, spawns(&map, "spawn/b")?];
         let lowest_m = map.bounds()[0].y;
-        Ok(Arena { inner: Arc::new(Inner { map, sites, spawns, lowest_m }) })
+        // A map without walls hides nobody.
+        let walls = FogWalls::new(&map, town::SIGHT, town::BODIES).ok();
+        Ok(Arena { inner: Arc::new(Inner { map, walls, sites, spawns, lowest_m }) })
     }
 
     /// The map.
     pub fn map(&self) -> &Map {
         &self.inner.map
+    }
+
+    /// The walls that hide players; none if nothing hides anybody.
+    pub fn walls(&self) -> Option<&FogWalls> {
+        self.inner.walls.as_ref()
     }
 
     /// Where the bomb can be planted.
@@ -111,6 +121,12 @@ impl Arena {
     /// Whether nothing that blocks bullets is between two points.
     pub fn is_open(&self, from: Vec3, to: Vec3) -> bool {
         Ray::between(from, to).is_ok_and(|ray| !self.map().is_blocked(&ray, town::BULLETS))
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena").field("map", &self.inner.map).field("sites", &self.inner.sites).finish_non_exhaustive()
     }
 }
 

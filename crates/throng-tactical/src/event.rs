@@ -37,9 +37,9 @@ pub enum Event {
     WentLive,
     /// Somebody bought something.
     Bought {
-        /// Who.
+        /// The player.
         seat: Seat,
-        /// What.
+        /// The item.
         item: Item,
     },
     /// A shot was fired.
@@ -55,9 +55,9 @@ pub enum Event {
     },
     /// A shot hit somebody.
     Hit {
-        /// Who fired.
+        /// The shooter.
         by: Seat,
-        /// Who was hit.
+        /// The target.
         target: Seat,
         /// Where.
         zone: Zone,
@@ -66,7 +66,7 @@ pub enum Event {
     },
     /// Somebody died.
     Died {
-        /// Who.
+        /// The player.
         seat: Seat,
         /// By whose shot; none for the bomb and falls.
         by: Option<Seat>,
@@ -93,14 +93,14 @@ pub enum Event {
     },
     /// A dash began.
     Dash {
-        /// Whose.
+        /// The player.
         by: Seat,
     },
     /// A shot came too late for a dash.
     Escaped {
-        /// Who fired.
+        /// The shooter.
         by: Seat,
-        /// Who dashed.
+        /// The player who dashed.
         target: Seat,
     },
     /// The bomb was planted.
@@ -129,12 +129,12 @@ pub enum Event {
     },
     /// Somebody picked the bomb up.
     BombTaken {
-        /// Who.
+        /// The player.
         by: Seat,
     },
     /// A round is decided.
     RoundEnded {
-        /// Who won it.
+        /// The winners.
         winner: Team,
         /// How.
         ending: Ending,

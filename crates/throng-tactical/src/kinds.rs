@@ -151,7 +151,7 @@ pub struct BombNote {
     /// Where it is.
     #[replicate(enumeration)]
     pub place: BombPlace,
-    /// Who carries it.
+    /// The carrier.
     #[replicate(integer(min = 0, max = 15))]
     pub carrier: u8,
     /// Where it lies or stood.
@@ -216,7 +216,7 @@ pub struct WallNote {
 /// A shot, for those who see the shooter.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct ShotFired {
-    /// Who fired.
+    /// The shooter.
     #[replicate(integer(min = 0, max = 15))]
     pub by: u8,
     /// With what.
@@ -230,10 +230,10 @@ pub struct ShotFired {
 /// A hit, for the shooter and the target.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct HitMark {
-    /// Who fired.
+    /// The shooter.
     #[replicate(integer(min = 0, max = 15))]
     pub by: u8,
-    /// Who was hit.
+    /// The target.
     #[replicate(integer(min = 0, max = 15))]
     pub target: u8,
     /// Whether it was the head.
@@ -268,10 +268,10 @@ pub struct Feed {
     /// What happened.
     #[replicate(enumeration)]
     pub news: News,
-    /// Who did it.
+    /// The seat that did it.
     #[replicate(integer(min = 0, max = 15))]
     pub by: Option<u8>,
-    /// To whom.
+    /// The seat to which it happened.
     #[replicate(integer(min = 0, max = 15))]
     pub about: Option<u8>,
     /// With which weapon.

@@ -409,7 +409,7 @@ impl Tactical {
             return;
         }
         let scene = Scene {
-            map: self.arena.map(),
+            walls: self.arena.walls(),
             rules: &self.rules,
             characters: &self.characters,
             inboxes: &self.inboxes,

@@ -1,9 +1,8 @@
-//! Who may see whom: fog of war, and what players remember of enemies.
+//! Viewers and whom they may see: fog of war, and what players remember of enemies.
 
 use glam::{Quat, Vec3};
 use throng::Tick;
-use throng_sight::fog::{Fog, FogCounts, FogOptions, FogWorld, Occluder, Target, Viewer};
-use throng_sight::{Map, town};
+use throng_sight::fog::{Fog, FogCounts, FogOptions, FogWalls, FogWorld, Occluder, Target, Viewer};
 
 use crate::ability::{Barrier, DASH_SPEED, SMOKE_RADIUS_M, SMOKES_MAX, Smoke, WALL_RISE_S, WALL_SIZE_M, WALLS_MAX};
 use crate::angle::{sine_cosine_of, yaw_rad};
@@ -36,7 +35,7 @@ pub(crate) struct Vision {
 
 /// Everything of a match that decides who may see whom.
 pub(crate) struct Scene<'a> {
-    pub(crate) map: &'a Map,
+    pub(crate) walls: Option<&'a FogWalls>,
     pub(crate) rules: &'a Rules,
     pub(crate) characters: &'a [Character],
     pub(crate) inboxes: &'a [Inbox],
@@ -47,8 +46,7 @@ pub(crate) struct Scene<'a> {
 impl Vision {
     pub(crate) fn new(rules: &Rules) -> Vision {
         let seats = rules.seats();
-        let options =
-            FogOptions { tick_hz: rules.tick_hz as f32, climb_mps: 6.0, ..FogOptions::new(town::SIGHT, town::BODIES) };
+        let options = FogOptions { tick_hz: rules.tick_hz as f32, climb_mps: 6.0, ..FogOptions::default() };
         Vision {
             fog: Fog::new(options, seats, seats),
             seats,
@@ -80,13 +78,14 @@ impl Vision {
     }
 
     pub(crate) fn update(&mut self, now: Tick, scene: &Scene<'_>) {
-        if scene.rules.has_fog {
-            self.look(now, scene);
+        let walls = scene.walls.filter(|_| scene.rules.has_fog);
+        if let Some(walls) = walls {
+            self.look(now, scene, walls);
         }
-        self.settle(now, scene);
+        self.settle(now, scene, walls.is_some());
     }
 
-    fn look(&mut self, now: Tick, scene: &Scene<'_>) {
+    fn look(&mut self, now: Tick, scene: &Scene<'_>, walls: &FogWalls) {
         self.occluders.clear();
         self.occluders.extend(scene.smokes.iter().filter(|smoke| smoke.is_thick(now)).map(of_smoke));
         let rise = scene.rules.ticks(WALL_RISE_S);
@@ -118,17 +117,17 @@ impl Vision {
                 speed_max_mps,
             });
         }
-        let world = FogWorld { map: scene.map, occluders: &self.occluders };
+        let world = FogWorld { walls, occluders: &self.occluders };
         self.fog.update(now.0, &world, &self.viewers, &self.targets);
     }
 
     /// Notes who came into sight, and remembers those who went out of it.
-    fn settle(&mut self, now: Tick, scene: &Scene<'_>) {
+    fn settle(&mut self, now: Tick, scene: &Scene<'_>, has_fog: bool) {
         for (from, viewer) in scene.characters.iter().enumerate() {
             for (to, target) in scene.characters.iter().enumerate() {
                 let place = from * self.seats + to;
                 let is_mate = viewer.team == target.team;
-                let is_in_sight = !scene.rules.has_fog || self.fog.may_see(from, to);
+                let is_in_sight = !has_fog || self.fog.may_see(from, to);
                 let may_see = is_mate || (viewer.is_alive && target.is_alive && is_in_sight);
                 if self.is_seen[place] && !may_see && !is_mate && target.is_alive {
                     self.remembered[place] = Some(seen(target, now));

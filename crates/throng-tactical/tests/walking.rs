@@ -156,7 +156,7 @@ fn nobody_moves_or_is_posed_in_the_buy_phase() {
 
 /// Random runs, jumps, crouches and dashes of everybody, on a seed.
 fn wander(random: &mut fastrand::Rng, command: &mut Command, tick: u64) {
-    if tick % 96 == 0 || random.u8(..200) == 0 {
+    if tick.is_multiple_of(96) || random.u8(..200) == 0 {
         command.yaw = random.u16(..);
         command.forward = if random.u8(..6) == 0 { random.i8(-127..=127) } else { 127 };
         command.right = if random.bool() { 0 } else { random.i8(-127..=127) };
@@ -201,7 +201,7 @@ fn nobody_ever_goes_through_a_wall_or_out_of_the_town() {
         for seat in 0..10 {
             play.put(seat, free_place(map, &mut random), Vec3::X);
         }
-        let mut commands = vec![Command::default(); 10];
+        let mut commands = [Command::default(); 10];
         let mut before: Vec<Vec3> = (0..10).map(|seat| play.me(seat).position).collect();
         for tick in 0..1_500 {
             for seat in 0..10 {
