@@ -165,6 +165,8 @@ pub struct PhaseFigures {
     pub frames: u64,
     /// Mean wall time of a frame, in nanoseconds.
     pub mean_frame_ns: f64,
+    /// Wall time of frames, in nanoseconds.
+    pub frame_ns: Percentiles,
     /// Mean time in a frame of each of [`Snapshot::subsystems`], in nanoseconds.
     pub mean_ns: Vec<f64>,
 }
@@ -223,6 +225,7 @@ struct PhaseSums {
     phase: Phase,
     frames: u64,
     frame_ns: u64,
+    frame: Histogram,
     parts_ns: Vec<u64>,
 }
 
@@ -321,11 +324,13 @@ impl Figures {
         }
         if known.is_none() {
             let parts_ns = vec![0; parts_ns.len()];
-            self.phases.push(PhaseSums { phase: frame.phase, frames: 0, frame_ns: 0, parts_ns });
+            let (phase, histogram) = (frame.phase, Histogram::new());
+            self.phases.push(PhaseSums { phase, frames: 0, frame_ns: 0, frame: histogram, parts_ns });
         }
         let sums = &mut self.phases[place];
         sums.frames += 1;
         sums.frame_ns += frame.wall_ns;
+        sums.frame.record(frame.wall_ns);
         sums.parts_ns.iter_mut().zip(parts_ns).for_each(|(sum_ns, ns)| *sum_ns += ns);
         place
     }
@@ -347,6 +352,7 @@ impl Figures {
             phase: sums.phase,
             frames: sums.frames,
             mean_frame_ns: sums.frame_ns as f64 / sums.frames as f64,
+            frame_ns: sums.frame.percentiles(),
             mean_ns: shown.iter().map(|part| sums.parts_ns[part.index()] as f64 / sums.frames as f64).collect(),
         };
         let [slow_frames, not_running_frames] = self.slow_frames;

@@ -94,6 +94,8 @@ fn frames_in_which_a_subsystem_does_not_run_count_as_zero() {
         .map(|phase| (phase.phase, phase.frames, phase.mean_ns[animation], phase.mean_frame_ns))
         .collect();
     assert_eq!(phases, [(BUY, 40, 0.0, 1_000.0), (LIVE, 60, 15_000.0, 16_000.0)]);
+    let times: Vec<_> = snapshot.phases.iter().map(|phase| (phase.frame_ns.p50, phase.frame_ns.max)).collect();
+    assert_eq!(times, [(1_000, 1_000), (1_000, 61_000)]);
     assert_eq!(
         (snapshot.late_ns.max, snapshot.recorders[0].frames, snapshot.recorders[0].max_frame_ns),
         (99, 100, 61_000)
