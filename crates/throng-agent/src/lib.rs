@@ -55,6 +55,6 @@ pub use navigation::{
 };
 pub use path::{Path, PathFinder, Progress};
 pub use perception::{
-    Look, PAIRS_MAX, POINTS_MAX, Pair, Perception, PerceptionCounters, PerceptionError, PerceptionOptions, Scene,
+    Look, PAIRS_MAX, POINTS_MAX, Pair, Perception, PerceptionCounters, PerceptionError, PerceptionOptions, Rays, Scene,
     Sighting,
 };

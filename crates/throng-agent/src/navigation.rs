@@ -185,7 +185,7 @@ struct Grid {
 }
 
 impl Navigation {
-    /// Surveys a map: about a second for 200,000 triangles. Needs 4 bytes for each column and 24 for each cell, and
+    /// Surveys a map: a few seconds for 200,000 triangles. Needs 4 bytes for each column and 24 for each cell, and
     /// while it works the triangles of two rows of columns.
     ///
     /// # Errors

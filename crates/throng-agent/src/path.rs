@@ -12,6 +12,8 @@ use crate::navigation::{CellId, Navigation, Reach, length_mm};
 
 /// How far ahead a straight way is tried, in cells.
 const AHEAD_CELLS: usize = 48;
+/// Room for a path of so many cells is there from the beginning.
+const TRAIL_CELLS: usize = 1 << 13;
 /// Borders that such a way may cross.
 const CROSSED_MAX: usize = 3 * AHEAD_CELLS;
 
@@ -34,6 +36,11 @@ pub struct Path {
 }
 
 impl Path {
+    /// A path that has room for so many points.
+    pub fn with_capacity(points: usize) -> Path {
+        Path { points: Vec::with_capacity(points), cost_mm: 0 }
+    }
+
     /// Where the feet go, from the point of the first cell to the point of the last.
     pub fn points(&self) -> &[Vec3] {
         &self.points
@@ -99,7 +106,7 @@ impl PathFinder {
             to: CellId(0),
             progress: Progress::Unreachable,
             expanded: 0,
-            trail: Vec::with_capacity(1024),
+            trail: Vec::with_capacity(navigation.cell_count().min(TRAIL_CELLS)),
         }
     }
 

@@ -11,7 +11,7 @@
 //! ticks. From then on at most N - 1 pairs are older, and k of them are looked at per tick. So no pair is older than W.
 
 use glam::Vec3;
-use throng_sight::{Layers, Map, Ray};
+use throng_sight::{Hit, Layers, Map, Ray};
 
 /// The most points of a target that are looked at.
 pub const POINTS_MAX: usize = 6;
@@ -93,7 +93,7 @@ pub enum Look {
     },
 }
 
-/// The world beside the map.
+/// What moves in the world.
 pub trait Scene {
     /// The question about a pair in this tick. Is called for each pair in each tick.
     fn look(&self, pair: Pair) -> Look;
@@ -101,6 +101,32 @@ pub trait Scene {
     /// Whether anything but the map blocks the ray: smoke, a wall that a player has built. Is called for rays that the map
     /// lets pass.
     fn blocks(&self, ray: &Ray) -> bool;
+}
+
+/// What answers rays: a [`Map`], or another engine with the same triangles, for comparison.
+pub trait Rays {
+    /// Whether each ray is blocked by a triangle of `layers`, in the order of the rays. Both lists are equally long.
+    fn are_blocked(&self, rays: &[Ray], layers: Layers, is_blocked: &mut [bool]);
+
+    /// How far each ray is free of triangles of `layers`: the distance of the nearest one, or the ray's end.
+    fn free_distances(&self, rays: &[Ray], layers: Layers, distances_m: &mut [f32]);
+}
+
+impl Rays for Map {
+    fn are_blocked(&self, rays: &[Ray], layers: Layers, is_blocked: &mut [bool]) {
+        self.is_blocked_batch(rays, layers, is_blocked);
+    }
+
+    fn free_distances(&self, rays: &[Ray], layers: Layers, distances_m: &mut [f32]) {
+        const CHUNK: usize = 64;
+        for (rays, distances_m) in rays.chunks(CHUNK).zip(distances_m.chunks_mut(CHUNK)) {
+            let mut hits = [None; CHUNK];
+            self.closest_batch(rays, layers, &mut hits[..rays.len()]);
+            for ((ray, distance_m), hit) in rays.iter().zip(distances_m).zip(hits) {
+                *distance_m = hit.map_or(ray.end_m(), |hit: Hit| hit.distance_m);
+            }
+        }
+    }
 }
 
 /// The newest knowledge about a pair. Ticks are those of [`Perception::update`].
@@ -250,10 +276,10 @@ impl Perception {
 
     /// Looks at the pairs whose turn it is. `now` counts ticks and goes up by one from call to call: the promised time
     /// holds for calls. Does not allocate.
-    pub fn update(&mut self, now: u64, map: &Map, scene: &impl Scene) {
+    pub fn update(&mut self, now: u64, world: &(impl Rays + ?Sized), scene: &impl Scene) {
         self.ask(now, scene);
         self.turns.sort_unstable();
-        self.cast(now, map, scene);
+        self.cast(now, world, scene);
     }
 
     /// Collects the questions of this tick and ranks them.
@@ -280,12 +306,12 @@ impl Perception {
     }
 
     /// Answers as many questions as the budget allows.
-    fn cast(&mut self, now: u64, map: &Map, scene: &impl Scene) {
+    fn cast(&mut self, now: u64, world: &(impl Rays + ?Sized), scene: &impl Scene) {
         self.collect_rays(now);
         self.counters.rays += self.rays.len() as u64;
         self.is_blocked.clear();
         self.is_blocked.resize(self.rays.len(), false);
-        map.is_blocked_batch(&self.rays, self.options.layers, &mut self.is_blocked);
+        world.are_blocked(&self.rays, self.options.layers, &mut self.is_blocked);
         for ((ray, is_blocked), (index, point)) in self.rays.iter().zip(&self.is_blocked).zip(&self.sources) {
             if !is_blocked && !scene.blocks(ray) {
                 self.states[*index].sighting.points |= 1 << point;

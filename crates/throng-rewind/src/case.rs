@@ -239,9 +239,18 @@ struct Best {
 }
 
 impl Case {
-    /// An empty case, to be filled by [`crate::Rewind::judge`].
+    /// An empty case, to be filled by [`crate::Rewind::judge`], with room for a shot that comes near many.
     pub fn new() -> Case {
-        Case::default()
+        const NEAR: usize = 16;
+        const BONES: usize = 20;
+        Case {
+            candidates: Vec::with_capacity(NEAR),
+            // Two poses of each, three numbers for a position.
+            positions: Vec::with_capacity(NEAR * BONES * 2 * 3),
+            rotations: Vec::with_capacity(NEAR * BONES * 2),
+            parts: Vec::with_capacity(NEAR),
+            ..Case::default()
+        }
     }
 
     /// The shot.

@@ -19,4 +19,9 @@ pub trait Agents: Send {
 
     /// A hash of everything that later commands depend on.
     fn digest(&self) -> u64;
+
+    /// Rays that they have cast for sight so far.
+    fn rays(&self) -> u64 {
+        0
+    }
 }

@@ -34,6 +34,7 @@ mod agents;
 pub mod angle;
 mod arena;
 mod bomb;
+pub mod brain;
 mod character;
 pub mod client;
 mod clip;

@@ -2,19 +2,33 @@
 
 use throng_match::Seat;
 
+use crate::ability::{SMOKES_MAX, WALLS_MAX};
 use crate::bomb::Bomb;
 use crate::character::Work;
+use crate::rules::SEATS_MAX;
 use crate::senses::{BombSeen, Mate, Seen, Senses, SmokeSeen, Team, WallSeen};
 use crate::tactical::Tactical;
 use crate::vision::seen;
 
 /// Memory for the lists of [`Senses`]: keep one, so that nothing is allocated in each tick.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SenseRoom {
     mates: Vec<Mate>,
     enemies: Vec<Seen>,
     smokes: Vec<SmokeSeen>,
     walls: Vec<WallSeen>,
+}
+
+impl Default for SenseRoom {
+    /// Room for everything that a match can have.
+    fn default() -> SenseRoom {
+        SenseRoom {
+            mates: Vec::with_capacity(SEATS_MAX),
+            enemies: Vec::with_capacity(SEATS_MAX),
+            smokes: Vec::with_capacity(SMOKES_MAX),
+            walls: Vec::with_capacity(WALLS_MAX),
+        }
+    }
 }
 
 impl Tactical {

@@ -1,6 +1,7 @@
 //! What the tactical game promises, a module for each contract.
 
 mod abilities;
+mod agents;
 mod duels;
 mod fights;
 mod hostile;

@@ -76,9 +76,9 @@ impl Polygon {
         cut
     }
 
-    /// Whether a point, seen from above, is nearer than `radius` or inside.
-    fn is_near(&self, point: Vec2, radius: f32) -> bool {
-        let (mut left, mut right) = (0, 0);
+    /// The square of the distance of a point, seen from above; 0 inside.
+    fn distance_squared(&self, point: Vec2) -> f32 {
+        let (mut left, mut right, mut least) = (0, 0, f32::INFINITY);
         for index in 0..self.count {
             let [a, b] = [index, (index + 1) % self.count].map(|place| {
                 let corner = self.corners[place];
@@ -87,14 +87,12 @@ impl Polygon {
             let side = b - a;
             let length = side.length_squared();
             let share = if length > 0.0 { (-a.dot(side) / length).clamp(0.0, 1.0) } else { 0.0 };
-            if (a + side * share).length_squared() < radius * radius {
-                return true;
-            }
+            least = least.min((a + side * share).length_squared());
             let turn = a.perp_dot(b);
             left += usize::from(turn > 0.0);
             right += usize::from(turn < 0.0);
         }
-        self.count > 2 && (left == self.count || right == self.count)
+        if self.count > 2 && (left == self.count || right == self.count) { 0.0 } else { least }
     }
 }
 
@@ -122,16 +120,30 @@ impl Faces<'_> {
     }
 
     /// Whether an upright cylinder around `place` between two heights touches nothing.
-    pub(super) fn is_free(&self, place: Vec2, low: f32, high: f32, radius: f32) -> bool {
-        self.all.iter().all(|face| {
+    pub(super) fn is_free(&self, place: Vec2, heights: [f32; 2], radius: f32) -> bool {
+        self.free_radius(place, heights, [radius; 2]).is_some()
+    }
+
+    /// The radius up to which upright cylinders around `place` between two heights touch nothing, at most the second of
+    /// `radii`. None if it is less than the first.
+    pub(super) fn free_radius(&self, place: Vec2, [low, high]: [f32; 2], [least, most]: [f32; 2]) -> Option<f32> {
+        let mut free = most;
+        for face in self.all {
             let is_far = face.highest.y < low
                 || face.lowest.y > high
-                || face.highest.x < place.x - radius
-                || face.lowest.x > place.x + radius
-                || face.highest.z < place.y - radius
-                || face.lowest.z > place.y + radius;
-            is_far || !face.slice(low, high).is_near(place, radius)
-        })
+                || face.highest.x < place.x - free
+                || face.lowest.x > place.x + free
+                || face.highest.z < place.y - free
+                || face.lowest.z > place.y + free;
+            if !is_far {
+                let square = face.slice(low, high).distance_squared(place);
+                if square < least * least {
+                    return None;
+                }
+                free = free.min(square.sqrt());
+            }
+        }
+        Some(free)
     }
 
     /// Whether the same holds for all cylinders around places in a rectangle. Sometimes says no where it does.

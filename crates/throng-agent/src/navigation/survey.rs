@@ -70,9 +70,9 @@ fn spots() -> [u8; SPOTS * SPOTS] {
 }
 
 /// How much room a place has: 0 if the body does not fit, else one more than the number of wider bodies that fit.
-fn room(faces: Faces<'_>, place: Vec2, [low, high]: [f32; 2], radius: f32) -> u8 {
-    let fits = |wider: &u8| faces.is_free(place, low, high, radius + f32::from(*wider) * WIDER_M);
-    (0..ROOM_MAX).take_while(fits).count() as u8
+fn room(faces: Faces<'_>, place: Vec2, heights: [f32; 2], radius: f32) -> u8 {
+    let most = radius + f32::from(ROOM_MAX - 1) * WIDER_M;
+    faces.free_radius(place, heights, [radius, most]).map_or(0, |free| 1 + ((free - radius) / WIDER_M + 0.01) as u8)
 }
 
 struct Survey<'a> {
@@ -177,21 +177,31 @@ impl Survey<'_> {
             let Some(other) = self.grid.neighbour(column, DIRECTIONS[direction]) else { continue };
             for from in self.grid.in_column(column) {
                 for to in self.grid.in_column(other) {
-                    self.link(from, to, direction)?;
-                    self.link(to, from, (direction + 4) % 8)?;
+                    // What can be walked one way can be walked back; falls are tried from both sides.
+                    if self.link(from, to, direction)? == Some(0) {
+                        self.set(to, from, (direction + 4) % 8, 0);
+                    } else {
+                        self.link(to, from, (direction + 4) % 8)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn link(&mut self, from: usize, to: usize, direction: usize) -> Result<(), NavigationError> {
+    /// Links two cells if the body gets from the one to the other; with which flags.
+    fn link(&mut self, from: usize, to: usize, direction: usize) -> Result<Option<u8>, NavigationError> {
         let (start, end) = (self.grid.cells[from], self.grid.cells[to]);
         let flags = if self.is_level(&start, &end, direction) { Some(0) } else { self.walk(&start, &end)? };
-        let Some(flags) = flags else { return Ok(()) };
-        let place = (to - self.grid.first[end.column as usize] as usize) as u8;
-        self.grid.cells[from].links[direction] = place | flags;
-        Ok(())
+        if let Some(flags) = flags {
+            self.set(from, to, direction, flags);
+        }
+        Ok(flags)
+    }
+
+    fn set(&mut self, from: usize, to: usize, direction: usize, flags: u8) {
+        let place = to - self.grid.first[self.grid.cells[to].column as usize] as usize;
+        self.grid.cells[from].links[direction] = place as u8 | flags;
     }
 
     /// Whether the way leads through open cells of about the same height only, so that nothing has to be tried.
@@ -227,7 +237,7 @@ impl Survey<'_> {
             }
             let is_free = |feet: f32| {
                 let top = height.max(floor) + body.height_m;
-                faces.is_free(place, feet + body.step_m, top, body.radius_m)
+                faces.is_free(place, [feet + body.step_m, top], body.radius_m)
             };
             if is_free(floor) {
                 (height, has_dropped) = (floor, has_dropped || falls);
