@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
 use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
 
+use crate::ai_server::{self, AiServerArguments};
 use crate::bake::{self, BakeArguments};
 use crate::compare::CompareArguments;
 use crate::gateway::GatewayArguments;
@@ -66,6 +67,9 @@ pub(crate) enum Command {
     /// Watch a running gateway in the terminal
     #[command(long_about = top::LONG_ABOUT)]
     Top(TopArguments),
+    /// Find out how many matches of agents a core carries
+    #[command(long_about = ai_server::LONG_ABOUT)]
+    AiServer(AiServerArguments),
     /// Bake a mesh, or a generated town, into a map file for ray queries
     #[command(long_about = bake::LONG_ABOUT)]
     Bake(BakeArguments),

@@ -1,5 +1,6 @@
 //! The `throng` command.
 
+mod ai_server;
 mod allocation;
 mod args;
 mod bake;
@@ -29,6 +30,7 @@ use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::Scenario;
 use throng_lab::terminal;
 
+use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
 use exit::{Failure, Outcome};
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Gateway(arguments) => gateway::serve(&arguments),
         Command::GatewayBench(arguments) => gateway_bench::bench(&arguments),
         Command::GatewayReplay(arguments) => gateway_replay::replay(&arguments),
+        Command::AiServer(arguments) => ai_server(&arguments),
         Command::Bake(arguments) => bake::bake(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
@@ -54,6 +57,11 @@ fn main() -> ExitCode {
         Command::BotsForRun => play_for_host(),
     };
     exit::report(outcome)
+}
+
+fn ai_server(arguments: &AiServerArguments) -> Outcome {
+    let stop = stop_on_interrupt()?;
+    ai_server::measure(arguments, &stop)
 }
 
 fn crowd(arguments: &CrowdArguments) -> Outcome {
