@@ -293,7 +293,7 @@ impl Brain {
         let gaze = self.gaze(senses, enemy);
         let act = self.aim.act(me, gaze, &self.skill, tick_s, &mut self.random);
         act.write(&mut command);
-        // Whoever has work to do does not wait for an enemy who is out of sight.
+        // An enemy who is out of sight does not stop work.
         let is_busy = me.has_bomb || self.task == Task::Use;
         match (self.task, enemy.is_some() || (self.is_alert(senses) && !is_busy)) {
             (Task::Buy, _) => {

@@ -74,9 +74,9 @@ fn agents_plant_and_kill_in_many_matches() {
     let arena = arena(2, 45_000);
     let rules = Rules { tick_hz: 32, rounds_to_win: 2, ..Rules::default() };
     let (mut kills, mut plants) = (0, 0);
-    for seed in 0..3 {
-        let story = play(&arena, rules, seed);
-        assert!(story.outcome.is_some(), "match {seed} has no result");
+    for number in 0..3 {
+        let story = play(&arena, rules, number);
+        assert!(story.outcome.is_some(), "match {number} has no result");
         kills += story.kills;
         plants += story.plants;
     }
