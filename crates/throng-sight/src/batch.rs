@@ -9,14 +9,13 @@
 //! et al., "Combining Single and Packet-Ray Tracing for Arbitrary Ray Distributions on the Intel MIC Architecture", TVCG
 //! 2012.
 
-use crate::format::{BLOCK_LANES, Child, DEPTH_MAX, WIDTH};
+use crate::format::{BLOCK_LANES, Child};
 use crate::lanes::{Lanes, PACKET, Packet, Prepared};
 use crate::map::{Map, Parts};
 use crate::ray::{Hit, Layers, Ray, TriangleId};
-use crate::single::{Nearest, Query, any, closest, in_block, on};
+use crate::single::{Nearest, Query, STACK, any, closest, in_block, on};
 
 const CHUNK: usize = 64;
-const STACK: usize = DEPTH_MAX as usize * (WIDTH - 1) + 1;
 /// With at most so many rays of a packet in a box, they go on alone.
 const ALONE: u32 = 3;
 
@@ -76,6 +75,7 @@ impl<const MASKED: bool> Query for ClosestOf<'_, MASKED> {
     fn run<L: Lanes>(self, lanes: L) {
         let ClosestOf(chunk, hits) = self;
         let order = chunk.order();
+        let (mut stack, mut alone_stack) = ([(0, 0); STACK], [0; STACK]);
         for group in order[..chunk.rays.len()].chunks(PACKET) {
             let (rays, mut packet) = chunk.packet(group);
             let mut nearest = [Nearest { distance: 0.0, triangle: u32::MAX }; PACKET];
@@ -83,7 +83,8 @@ impl<const MASKED: bool> Query for ClosestOf<'_, MASKED> {
                 nearest[lane].distance = rays[lane].end;
             }
             let everyone = (1 << group.len()) - 1;
-            walk(lanes, &chunk, &mut packet, everyone, &mut Nearer::<MASKED> { rays: &rays, nearest: &mut nearest });
+            let mut nearer = Nearer::<MASKED> { rays: &rays, nearest: &mut nearest, stack: &mut alone_stack };
+            walk(lanes, &chunk, &mut packet, everyone, &mut nearer, &mut stack);
             for (lane, ray) in group.iter().enumerate() {
                 let Nearest { distance, triangle } = nearest[lane];
                 let hit = Hit { distance_m: distance, triangle: TriangleId(triangle) };
@@ -102,13 +103,14 @@ trait Alone {
 struct Nearer<'a, const MASKED: bool> {
     rays: &'a [Prepared; PACKET],
     nearest: &'a mut [Nearest; PACKET],
+    stack: &'a mut [u64; STACK],
 }
 
 impl<const MASKED: bool> Alone for Nearer<'_, MASKED> {
     #[inline(always)]
     fn go<L: Lanes>(&mut self, lanes: L, chunk: &Chunk<'_>, lane: usize, child: u32, packet: &mut Packet) -> bool {
         let nearest = &mut self.nearest[lane];
-        closest::<L, MASKED>(lanes, chunk.parts, &self.rays[lane], chunk.layers, child, nearest);
+        closest::<L, MASKED, STACK>(lanes, chunk.parts, &self.rays[lane], chunk.layers, child, nearest, self.stack);
         packet.end[lane] = nearest.distance;
         false
     }
@@ -123,6 +125,7 @@ impl<const MASKED: bool> Query for BlockedOf<'_, MASKED> {
     fn run<L: Lanes>(self, lanes: L) {
         let BlockedOf(chunk, blocked) = self;
         let order = chunk.order();
+        let (mut stack, mut alone_stack) = ([(0, 0); STACK], [0; STACK]);
         let mut blocker = 0;
         for group in order[..chunk.rays.len()].chunks(PACKET) {
             let (rays, mut packet) = chunk.packet(group);
@@ -131,8 +134,8 @@ impl<const MASKED: bool> Query for BlockedOf<'_, MASKED> {
                 let is_blocked = in_block::<L, MASKED>(lanes, chunk.parts, ray, chunk.layers, blocker).is_some();
                 open |= u32::from(!is_blocked) << lane;
             }
-            let mut first = First::<MASKED> { rays: &rays, blocker, blocked: !open };
-            walk(lanes, &chunk, &mut packet, open, &mut first);
+            let mut first = First::<MASKED> { rays: &rays, blocker, blocked: !open, stack: &mut alone_stack };
+            walk(lanes, &chunk, &mut packet, open, &mut first, &mut stack);
             blocker = first.blocker;
             for (lane, ray) in group.iter().enumerate() {
                 blocked[usize::from(*ray)] = first.blocked >> lane & 1 == 1;
@@ -147,12 +150,13 @@ struct First<'a, const MASKED: bool> {
     blocker: u32,
     /// One bit for each ray that is blocked.
     blocked: u32,
+    stack: &'a mut [u32; STACK],
 }
 
 impl<const MASKED: bool> Alone for First<'_, MASKED> {
     #[inline(always)]
     fn go<L: Lanes>(&mut self, lanes: L, chunk: &Chunk<'_>, lane: usize, child: u32, _: &mut Packet) -> bool {
-        let found = any::<L, MASKED>(lanes, chunk.parts, &self.rays[lane], chunk.layers, child);
+        let found = any::<L, MASKED, STACK>(lanes, chunk.parts, &self.rays[lane], chunk.layers, child, self.stack);
         if let Some(triangle) = found {
             self.blocker = triangle / BLOCK_LANES as u32;
             self.blocked |= 1 << lane;
@@ -205,8 +209,14 @@ impl Chunk<'_> {
 
 /// Takes the rays of a packet through the tree, those of `open`. Those that are few in a box go on alone.
 #[inline(always)]
-fn walk<L: Lanes>(lanes: L, chunk: &Chunk<'_>, packet: &mut Packet, mut open: u32, alone: &mut impl Alone) {
-    let mut stack = [(0_u32, 0_u32); STACK];
+fn walk<L: Lanes>(
+    lanes: L,
+    chunk: &Chunk<'_>,
+    packet: &mut Packet,
+    mut open: u32,
+    alone: &mut impl Alone,
+    stack: &mut [(u32, u32); STACK],
+) {
     stack[0] = (0, open);
     let mut height = 1;
     while height > 0 && open != 0 {

@@ -22,6 +22,9 @@ pub use walls::FogWalls;
 /// Added to the speed of a fall for each second, in m/s: no game's gravity is stronger.
 const FALL_MPS2: f32 = 30.0;
 
+/// A velocity that a game computed is rounded: so much faster than the fastest is not faster.
+const SPEED_SLACK: f32 = 1.01;
+
 /// How a [`Fog`] works.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FogOptions {
@@ -293,7 +296,8 @@ impl Fog {
             !((space.lowest - before.lowest).abs().cmple(allowed_m).all()
                 && (space.highest - before.highest).abs().cmple(allowed_m).all())
         });
-        mover.is_hasty = has_jumped || velocity.with_y(0.0).length() > mover.speed_mps.max(speed_max_mps);
+        let foretold_mps = mover.speed_mps.max(speed_max_mps) * SPEED_SLACK;
+        mover.is_hasty = has_jumped || velocity.with_y(0.0).length() > foretold_mps;
         (mover.space, mover.speed_mps) = (Some(space), speed_max_mps);
         if has_jumped {
             mover.walls = Walls::NONE;
@@ -348,7 +352,7 @@ impl Fog {
 
 /// How far somebody can get in a time, along each axis.
 fn reach(options: &FogOptions, velocity: Vec3, speed_max_mps: f32, time_s: f32) -> Vec3 {
-    let across = velocity.with_y(0.0).length().max(speed_max_mps) * time_s;
+    let across = velocity.with_y(0.0).length().max(speed_max_mps) * SPEED_SLACK * time_s;
     let up = options.climb_mps.max(velocity.y.abs() + FALL_MPS2 * time_s) * time_s;
     Vec3::new(across, up, across)
 }

@@ -50,16 +50,12 @@ impl Processor {
         found
     }
 
-    /// The fastest that works on this machine.
+    /// The fastest that works on this machine. Where there is AVX2 it is that: a box fills its registers, and AVX-512 gains
+    /// nothing from putting two of them together. docs/sight.md has the figures.
     pub fn best() -> Processor {
         #[cfg(target_arch = "x86_64")]
-        {
-            if pulp::x86::V4::is_available() {
-                return Processor::Avx512;
-            }
-            if pulp::x86::V3::is_available() {
-                return Processor::Avx2;
-            }
+        if pulp::x86::V3::is_available() {
+            return Processor::Avx2;
         }
         Processor::Plain
     }

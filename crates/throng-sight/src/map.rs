@@ -206,11 +206,12 @@ impl Map {
     /// Empty if the bytes changed their length since they were checked.
     #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
-        let margin = self.margin;
-        match sections(&self.header, self.as_bytes()) {
-            Some(Sections { nodes, blocks, .. }) => Parts { nodes, blocks, margin },
-            None => Parts { nodes: &[], blocks: &[], margin },
-        }
+        let bytes = self.as_bytes();
+        let blocks_at = HEADER_BYTES + self.header.node_count as usize * NODE_BYTES;
+        let sources_at = blocks_at + self.header.block_count as usize * BLOCK_BYTES;
+        let nodes = bytes.get(HEADER_BYTES..blocks_at).and_then(|nodes| try_cast_slice(nodes).ok());
+        let blocks = bytes.get(blocks_at..sources_at).and_then(|blocks| try_cast_slice(blocks).ok());
+        Parts { nodes: nodes.unwrap_or_default(), blocks: blocks.unwrap_or_default(), margin: self.margin }
     }
 }
 

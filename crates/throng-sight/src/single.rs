@@ -10,16 +10,20 @@ use crate::map::{Map, Parts};
 use crate::ray::{Hit, Layers, Ray, TriangleId};
 
 /// A node leaves at most seven children behind on each level, and what is taken from the stack was put there.
-const STACK: usize = DEPTH_MAX as usize * (WIDTH - 1) + 1;
+pub(crate) const STACK: usize = DEPTH_MAX as usize * (WIDTH - 1) + 1;
+/// The depth of most maps. Clearing the large stack takes a tenth of a ray's time.
+const DEPTH_USUAL: u16 = 14;
+const STACK_USUAL: usize = DEPTH_USUAL as usize * (WIDTH - 1) + 1;
 
 impl Map {
     /// The nearest triangle of `layers` on the ray; of several at the same distance, the one with the lowest number.
     pub fn closest(&self, ray: &Ray, layers: Layers) -> Option<Hit> {
         let parts = self.parts();
-        if self.layers().0 & !layers.0 == 0 {
-            on(self.processor, Closest::<false> { parts, ray, layers })
-        } else {
-            on(self.processor, Closest::<true> { parts, ray, layers })
+        match (self.layers().0 & !layers.0 == 0, self.depth() <= DEPTH_USUAL) {
+            (true, true) => on(self.processor, Closest::<false, STACK_USUAL> { parts, ray, layers }),
+            (false, true) => on(self.processor, Closest::<true, STACK_USUAL> { parts, ray, layers }),
+            (true, false) => on(self.processor, Closest::<false, STACK> { parts, ray, layers }),
+            (false, false) => on(self.processor, Closest::<true, STACK> { parts, ray, layers }),
         }
     }
 
@@ -32,10 +36,11 @@ impl Map {
     /// whether there is one belongs into a game's state.
     pub fn blocker(&self, ray: &Ray, layers: Layers) -> Option<TriangleId> {
         let parts = self.parts();
-        if self.layers().0 & !layers.0 == 0 {
-            on(self.processor, Any::<false> { parts, ray, layers })
-        } else {
-            on(self.processor, Any::<true> { parts, ray, layers })
+        match (self.layers().0 & !layers.0 == 0, self.depth() <= DEPTH_USUAL) {
+            (true, true) => on(self.processor, Any::<false, STACK_USUAL> { parts, ray, layers }),
+            (false, true) => on(self.processor, Any::<true, STACK_USUAL> { parts, ray, layers }),
+            (true, false) => on(self.processor, Any::<false, STACK> { parts, ray, layers }),
+            (false, false) => on(self.processor, Any::<true, STACK> { parts, ray, layers }),
         }
     }
 }
@@ -75,38 +80,39 @@ impl<Q: Query, L: Lanes> NullaryFnOnce for Inlined<Q, L> {
     }
 }
 
-struct Closest<'a, const MASKED: bool> {
+struct Closest<'a, const MASKED: bool, const STACK: usize> {
     parts: Parts<'a>,
     ray: &'a Ray,
     layers: Layers,
 }
 
-impl<const MASKED: bool> Query for Closest<'_, MASKED> {
+impl<const MASKED: bool, const STACK: usize> Query for Closest<'_, MASKED, STACK> {
     type Answer = Option<Hit>;
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Option<Hit> {
         let ray = Prepared::new(self.ray, self.parts.margin);
         let mut nearest = Nearest { distance: ray.end, triangle: u32::MAX };
-        closest::<L, MASKED>(lanes, self.parts, &ray, self.layers.0, 0, &mut nearest);
+        let mut stack = [0; STACK];
+        closest::<L, MASKED, STACK>(lanes, self.parts, &ray, self.layers.0, 0, &mut nearest, &mut stack);
         (nearest.triangle != u32::MAX)
             .then_some(Hit { distance_m: nearest.distance, triangle: TriangleId(nearest.triangle) })
     }
 }
 
-struct Any<'a, const MASKED: bool> {
+struct Any<'a, const MASKED: bool, const STACK: usize> {
     parts: Parts<'a>,
     ray: &'a Ray,
     layers: Layers,
 }
 
-impl<const MASKED: bool> Query for Any<'_, MASKED> {
+impl<const MASKED: bool, const STACK: usize> Query for Any<'_, MASKED, STACK> {
     type Answer = Option<TriangleId>;
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Option<TriangleId> {
-        any::<L, MASKED>(lanes, self.parts, &Prepared::new(self.ray, self.parts.margin), self.layers.0, 0)
-            .map(TriangleId)
+        let (ray, mut stack) = (Prepared::new(self.ray, self.parts.margin), [0; STACK]);
+        any::<L, MASKED, STACK>(lanes, self.parts, &ray, self.layers.0, 0, &mut stack).map(TriangleId)
     }
 }
 
@@ -124,15 +130,15 @@ fn entry(near: f32, child: u32) -> u64 {
 
 /// The nearest triangle in the part of the tree below the child `next`, if it is nearer than `nearest`.
 #[inline(always)]
-pub(crate) fn closest<L: Lanes, const MASKED: bool>(
+pub(crate) fn closest<L: Lanes, const MASKED: bool, const STACK: usize>(
     lanes: L,
     parts: Parts<'_>,
     ray: &Prepared,
     layers: u16,
     mut next: u32,
     nearest: &mut Nearest,
+    stack: &mut [u64; STACK],
 ) {
-    let mut stack = [0_u64; STACK];
     let mut height = 0;
     loop {
         // Down to a leaf, always into the nearest child.
@@ -223,14 +229,14 @@ fn leaf<L: Lanes, const MASKED: bool>(
 
 /// A triangle on the ray, in the part of the tree below the child `next`.
 #[inline(always)]
-pub(crate) fn any<L: Lanes, const MASKED: bool>(
+pub(crate) fn any<L: Lanes, const MASKED: bool, const STACK: usize>(
     lanes: L,
     parts: Parts<'_>,
     ray: &Prepared,
     layers: u16,
     mut next: u32,
+    stack: &mut [u32; STACK],
 ) -> Option<u32> {
-    let mut stack = [0_u32; STACK];
     let mut height = 0;
     loop {
         while let Child::Node(index) = Child::of(next) {
