@@ -264,7 +264,7 @@ fn what_happens_is_told_to_those_whom_it_concerns() {
 }
 
 #[test]
-fn a_client_that_comes_back_on_a_lossy_network_gets_everything_again() {
+fn on_a_lossy_network_every_client_gets_everything() {
     let mut table = Table::new(course(), quick(), "wifi");
     table.until(RoundPhase::Live);
     table.steps(60);

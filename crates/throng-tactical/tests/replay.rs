@@ -80,4 +80,6 @@ fn equal_inputs_give_equal_matches_and_any_difference_another_one() {
     let other = Play::new(small_town(), throng_tactical::Rules::default(), 13);
     let same = Play::new(small_town(), throng_tactical::Rules::default(), 12);
     assert_ne!(other.digests, same.digests, "another seed");
+    let rich = throng_tactical::Rules { money: 900, ..throng_tactical::Rules::default() };
+    assert_ne!(Play::new(small_town(), rich, 12).digests, same.digests, "money counts");
 }
