@@ -13,6 +13,7 @@ use crate::compare::CompareArguments;
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
+use crate::matches::{self, DensityArguments, MatchArguments};
 use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
 
@@ -73,11 +74,23 @@ pub(crate) enum Command {
     /// Bake a mesh, or a generated town, into a map file for ray queries
     #[command(long_about = bake::LONG_ABOUT)]
     Bake(BakeArguments),
+    /// Play a match of the tactical game with ten bots over UDP, and write a report
+    #[command(long_about = matches::LONG_ABOUT)]
+    Match(Box<MatchArguments>),
+    /// Find how many matches at once keep their frames within 2.34 ms
+    #[command(long_about = matches::DENSITY_LONG_ABOUT)]
+    Density(Box<DensityArguments>),
     /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
     /// The second process of `crowd`
     #[command(name = "bots-for-run", hide = true)]
     BotsForRun,
+    /// The bots' process of `match` and `density`
+    #[command(name = matches::BOTS_FOR_MATCH, hide = true)]
+    BotsForMatch,
+    /// A process with one match of `match --processes`
+    #[command(name = matches::SITE_FOR_MATCH, hide = true)]
+    SiteForMatch,
     /// The world servers' process of `gateway-bench`
     #[command(name = gateway_bench::WORLD_FOR_BENCH, hide = true)]
     WorldForBench,

@@ -11,6 +11,7 @@ mod gateway_bench;
 mod gateway_memory;
 mod gateway_profile;
 mod gateway_replay;
+mod matches;
 mod publish;
 mod top;
 
@@ -33,6 +34,7 @@ use throng_lab::terminal;
 use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
 use exit::{Failure, Outcome};
+use matches::{DensityArguments, MatchArguments};
 
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
@@ -50,11 +52,15 @@ fn main() -> ExitCode {
         Command::GatewayReplay(arguments) => gateway_replay::replay(&arguments),
         Command::AiServer(arguments) => ai_server(&arguments),
         Command::Bake(arguments) => bake::bake(&arguments),
+        Command::Match(arguments) => play_match(&arguments),
+        Command::Density(arguments) => find_density(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),
         Command::Report(arguments) => rebuild(&arguments),
         Command::BotsForRun => play_for_host(),
+        Command::BotsForMatch => matches::play_bots(),
+        Command::SiteForMatch => matches::play_site(),
     };
     exit::report(outcome)
 }
@@ -121,6 +127,16 @@ fn play_for_host() -> Outcome {
     // The host process gets the error through the pipe and prints it.
     bots::play_for_host(&options).map_err(|_| Failure::Silent)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn play_match(arguments: &MatchArguments) -> Outcome {
+    let stop = stop_on_interrupt()?;
+    matches::run(arguments, &stop)
+}
+
+fn find_density(arguments: &DensityArguments) -> Outcome {
+    let stop = stop_on_interrupt()?;
+    matches::find_density(arguments, &stop)
 }
 
 fn rebuild(arguments: &ReportArguments) -> Outcome {

@@ -12,4 +12,5 @@ mod gateway_memory_transports;
 mod gateway_replay;
 mod gateway_told;
 mod lines;
+mod matches;
 mod outage;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
-const FLOORS: [(&str, &[&str]); 10] = [
+const FLOORS: [(&str, &[&str]); 11] = [
     ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
     ("core", &["throng-replica", "throng-agent"]),
@@ -13,6 +13,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
     ("edge", &["throng"]),
     ("top", &["throng-gateway", "throng-match", "throng-models"]),
     ("top", &["throng-lab", "throng-tactical"]),
+    ("top", &["throng-range"]),
     ("top", &["throng-cli"]),
     ("dev", &["throng-seeds"]),
     ("dev", &["throng-testkit"]),

@@ -1,0 +1,226 @@
+//! `throng match`, `throng density`, and the processes that they start.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use throng_range::{
+    DensityOptions, MapSource, Players, RangeError, Rules, RunOptions, Summary, bots, density, play, replay_file, site,
+};
+
+use crate::exit::{self, Failure, Outcome};
+
+/// The command that starts the bots' process.
+pub(crate) const BOTS_FOR_MATCH: &str = "bots-for-match";
+/// The command that starts a process with one match.
+pub(crate) const SITE_FOR_MATCH: &str = "site-for-match";
+
+pub(crate) const LONG_ABOUT: &str = "\
+Play a match of the tactical game with ten bots over UDP, and write a report
+
+Two teams of five play on a generated town, or on a map that `throng bake` made. A server plays the match at 128 ticks per
+second; the bots are a second process, and know what their clients were sent. Afterwards the match is replayed from its
+input log. The report shows the frame by subsystem, the map from above with the ways of the players, the shots with their
+verdicts, and what the fog hid.
+
+  throng match                          one match to its result
+  throng match --matches 12 --seconds 60 --json     twelve at once for a minute, figures as JSON (docs/match-summary.md)
+  throng match --record a.log           keep the input log
+  throng match --replay a.log           play it again, and compare every digest";
+
+pub(crate) const DENSITY_LONG_ABOUT: &str = "\
+Find how many matches at once keep their frames within 2.34 ms (p99)
+
+Plays more and more matches with ten UDP bots each: --first, twice as many, and so on; then halves the interval. A step
+that misses the goal, or whose figures are not valid, is too much.";
+
+/// The arguments of every command that plays matches.
+#[derive(Debug, Args)]
+pub(crate) struct MatchWorkload {
+    /// A map file of `throng bake`; without it, a town is generated
+    #[arg(long, value_name = "FILE.map")]
+    map: Option<PathBuf>,
+    /// Triangles of the generated town, at least
+    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map")]
+    triangles: usize,
+    /// Seed of the town, of the first match, and of the bots
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Ticks per second
+    #[arg(long, value_name = "HZ", default_value_t = 128)]
+    hz: u32,
+    /// Rounds that a team has to win
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: u8,
+    /// Threads that play matches, each on a core of its own
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    threads: usize,
+    /// Each match in a process of its own
+    #[arg(long)]
+    processes: bool,
+    /// With --processes: each process has a copy of the map of its own, for comparison
+    #[arg(long, requires = "processes")]
+    own_maps: bool,
+    /// Let the system choose the cores of the threads
+    #[arg(long)]
+    no_pin: bool,
+    /// A budget file: times that a frame and its subsystems may take (docs/telemetry.md)
+    #[arg(long, value_name = "FILE.toml")]
+    budgets: Option<PathBuf>,
+    /// Late ticks that are made up for; without it, late ticks are skipped
+    #[arg(long, value_name = "TICKS", default_value_t = 0)]
+    catch_up: u32,
+    /// Timer slack of the threads, in nanoseconds; 0 leaves that of the system
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    timer_slack: u64,
+    /// Look at the clock for so many microseconds before each deadline, instead of sleeping until it
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    spin: u64,
+    /// Neither replay nor check the first match
+    #[arg(long)]
+    no_check: bool,
+    /// Print the summary as JSON (docs/match-summary.md)
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MatchArguments {
+    #[command(flatten)]
+    workload: MatchWorkload,
+    /// Matches at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    matches: u32,
+    /// End after so many seconds; without it, when all matches are over
+    #[arg(long, value_name = "S")]
+    seconds: Option<u32>,
+    /// Write the input log of the first match to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Play an input log again, on the same map, and compare it with the match
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Parent folder of the report's folder
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Write no report
+    #[arg(long)]
+    no_report: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DensityArguments {
+    #[command(flatten)]
+    workload: MatchWorkload,
+    /// The first number of matches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    first: u32,
+    /// The largest number of matches
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    most: u32,
+    /// Length of each step, in seconds
+    #[arg(long, value_name = "S", default_value_t = 20)]
+    seconds: u32,
+}
+
+impl MatchWorkload {
+    fn map(&self) -> MapSource {
+        match &self.map {
+            Some(path) => MapSource::File(path.clone()),
+            None => MapSource::Town { seed: self.seed, triangles: self.triangles },
+        }
+    }
+
+    fn options(&self) -> Result<RunOptions> {
+        let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
+        let command = |name: &str| vec![program.clone(), name.into()];
+        Ok(RunOptions {
+            map: self.map(),
+            seed: self.seed,
+            rules: Rules { tick_hz: self.hz, rounds_to_win: self.rounds, ..Rules::default() },
+            workers: self.threads,
+            processes: self.processes.then(|| command(SITE_FOR_MATCH)),
+            has_own_maps: self.own_maps,
+            players: Players::Process(command(BOTS_FOR_MATCH)),
+            budgets: self.budgets.clone(),
+            is_checked: !self.no_check,
+            catch_up: self.catch_up,
+            timer_slack_ns: self.timer_slack,
+            spin_us: self.spin,
+            is_pinned: !self.no_pin,
+            note: if self.quiet || !std::io::stderr().is_terminal() { |_| () } else { |line| eprintln!("{line}") },
+            ..RunOptions::new()
+        })
+    }
+
+    fn print(&self, summary: &Summary) -> Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(summary).context("cannot write the summary as JSON")?);
+        } else {
+            print!("{}", summary.table());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
+    if let Some(path) = &arguments.replay {
+        let replayed = replay_file(path, &arguments.workload.map()).map_err(failure)?;
+        let outcome = replayed.outcome.as_deref().unwrap_or("no result");
+        println!("{}: identical, {} ticks, {} digests: {outcome}", path.display(), replayed.ticks, replayed.digests);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let folder = arguments.runs.join(format!("match-{began_s}"));
+    let options = RunOptions {
+        matches: arguments.matches,
+        seconds: arguments.seconds,
+        record: arguments.record.clone(),
+        folder: (!arguments.no_report).then_some(folder),
+        ..arguments.workload.options()?
+    };
+    let finished = play(&options, stop).map_err(failure)?;
+    arguments.workload.print(&finished.summary)?;
+    if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
+        println!("report: {}", page.display());
+    }
+    Ok(code(&finished.summary))
+}
+
+pub(crate) fn find_density(arguments: &DensityArguments, stop: &AtomicBool) -> Outcome {
+    let run = RunOptions { seconds: Some(arguments.seconds), ..arguments.workload.options()? };
+    let options = DensityOptions { run, first: arguments.first, most: arguments.most };
+    let summary = density(&options, stop).map_err(failure)?;
+    arguments.workload.print(&summary)?;
+    Ok(code(&summary))
+}
+
+pub(crate) fn play_bots() -> Outcome {
+    bots::serve(stdin(), stdout()).map_err(failure)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn play_site() -> Outcome {
+    site::serve(std::io::BufReader::new(stdin()), stdout()).map_err(failure)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn code(summary: &Summary) -> ExitCode {
+    if summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) }
+}
+
+/// A map, log or option that cannot be used is a wrong argument.
+fn failure(error: RangeError) -> Failure {
+    match error.tag() {
+        "map" | "arena" | "file" | "log" | "options" | "game" => Failure::Usage(error.into()),
+        _ => Failure::Run(error.into()),
+    }
+}

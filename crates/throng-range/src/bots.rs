@@ -1,0 +1,230 @@
+//! Players: a socket, a client and a brain each, as programs of people would have. They know what their clients were sent.
+
+use std::io::{self, BufRead, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use throng::meter::Histogram;
+use throng::{Client, ClientOptions, Key, Schema, Time};
+use throng_agent::Navigation;
+use throng_match::{Deadlines, Overrun};
+use throng_tactical::brain::{self, Player, Skill};
+use throng_tactical::client::Eyes;
+use throng_tactical::{Arena, Rules, kinds};
+
+use crate::RangeError;
+
+/// The bots know the map, and are about to connect.
+pub const READY: &str = "ready";
+/// All bots play.
+pub const JOINED: &str = "joined";
+/// An input is late if it is made more than so many ticks after its time.
+const LATE_TICKS: u64 = 1;
+
+/// What bots are asked to do. It goes to a second process as one line of JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// The servers, one for each match.
+    pub servers: Vec<SocketAddr>,
+    /// The key of their tokens.
+    pub key: [u8; 32],
+    /// Bots in each match.
+    pub bots_per_match: u16,
+    /// Ticks, and commands of each bot, per second.
+    pub tick_hz: u32,
+    /// The seed of the brains.
+    pub seed: u64,
+    /// The map file.
+    pub map: PathBuf,
+    /// The core on which they run; `None`: any.
+    pub core: Option<usize>,
+}
+
+/// How the bots did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BotsReport {
+    /// Bots that got a seat and a character.
+    pub joined: u64,
+    /// Bots whose connection ended before their match was over.
+    pub lost: u64,
+    /// Commands sent.
+    pub commands: u64,
+    /// Commands that were not sent, because the bots were too late for their tick.
+    pub skipped: u64,
+    /// Decisions of brains.
+    pub decisions: u64,
+    /// Decisions that were made more than a tick after their time.
+    pub late_decisions: u64,
+    /// How late commands were made, 99th percentile, in microseconds.
+    pub late_p99_us: u64,
+    /// Processor time of the bots' thread, in seconds; `None` where the system does not tell it.
+    pub cpu_s: Option<f64>,
+}
+
+struct Bot {
+    client: Client,
+    eyes: Eyes,
+    player: Option<Player>,
+    deadlines: Deadlines,
+    seed: u64,
+    was_in: bool,
+    is_done: bool,
+}
+
+/// The second process: reads an [`Order`] from `input`, writes [`READY`] and [`JOINED`], plays until `input` ends, and writes
+/// a [`BotsReport`].
+///
+/// # Errors
+/// The order makes no sense, the map cannot be opened, or a socket.
+pub fn serve(input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), RangeError> {
+    let mut input = io::BufReader::new(input);
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(|error| RangeError::Bots(error.to_string()))?;
+    let order: Order = serde_json::from_str(&line).map_err(|error| RangeError::Bots(error.to_string()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        // The host closes the pipe at the end, and so does its death.
+        let _ = io::copy(&mut input, &mut io::sink());
+        flag.store(true, Ordering::Relaxed);
+    });
+    let report = play(&order, &stop, |word| {
+        // A host that is gone ends the input too.
+        let _ = writeln!(output, "{word}").and_then(|()| output.flush());
+    })?;
+    let json = serde_json::to_string(&report).map_err(|error| RangeError::Bots(error.to_string()))?;
+    writeln!(output, "{json}").map_err(|error| RangeError::Bots(error.to_string()))
+}
+
+/// Plays until `stop` is set, or all matches are over. Tells [`READY`] before the bots connect, and [`JOINED`] when all of
+/// them play.
+///
+/// # Errors
+/// The map cannot be opened or walked on, or a socket cannot be opened.
+pub fn play(order: &Order, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> Result<BotsReport, RangeError> {
+    if let Some(id) = order.core {
+        core_affinity::set_for_current(core_affinity::CoreId { id });
+    }
+    let arena = Arena::new(throng_map::open(&order.map)?)?;
+    let navigation = brain::navigation(arena.map())?;
+    tell(READY);
+    let mut crowd = Crowd::new(order, &arena, navigation)?;
+    let mut has_told = false;
+    while !stop.load(Ordering::Relaxed) && crowd.bots.iter().any(|bot| !bot.is_done) {
+        crowd.turn(order, &arena)?;
+        if !has_told && crowd.report.joined == crowd.bots.len() as u64 {
+            has_told = true;
+            tell(JOINED);
+        }
+    }
+    Ok(crowd.report())
+}
+
+struct Crowd {
+    bots: Vec<Bot>,
+    navigation: Navigation,
+    began: Instant,
+    report: BotsReport,
+    late: Histogram,
+}
+
+impl Crowd {
+    fn new(order: &Order, arena: &Arena, navigation: Navigation) -> Result<Crowd, RangeError> {
+        let schema = crate::site::schema()?;
+        let issuer = kinds::server_options(&Rules::default(), Key::new(order.key)).token_issuer();
+        let began = Instant::now();
+        let mut bots = Vec::new();
+        let interval_ns = 1_000_000_000 / u64::from(order.tick_hz.max(1));
+        let count = order.servers.len() as u64 * u64::from(order.bots_per_match);
+        for (number, &server) in order.servers.iter().enumerate() {
+            for bot in 0..u64::from(order.bots_per_match) {
+                let place = number as u64 * u64::from(order.bots_per_match) + bot;
+                let failed = |error: String| RangeError::Bots(format!("bot {bot} of match {number}: {error}"));
+                let token = issuer.issue(bot + 1, &[server]).map_err(|error| failed(error.to_string()))?;
+                let client = connect(token, Arc::clone(&schema)).map_err(failed)?;
+                // Spread over a tick, as the commands of people are.
+                let start_ns = 1_000_000 + interval_ns * place / count.max(1);
+                bots.push(Bot {
+                    client,
+                    eyes: Eyes::new(arena.clone()),
+                    player: None,
+                    deadlines: Deadlines::new(start_ns, order.tick_hz, Overrun::SkipLate),
+                    seed: order.seed.wrapping_add(number as u64),
+                    was_in: false,
+                    is_done: false,
+                });
+            }
+        }
+        Ok(Crowd { bots, navigation, began, report: BotsReport::default(), late: Histogram::new() })
+    }
+
+    /// Waits for the bot that is due next, and plays its tick.
+    fn turn(&mut self, order: &Order, arena: &Arena) -> Result<(), RangeError> {
+        let waiting = self.bots.iter_mut().filter(|bot| !bot.is_done);
+        let Some(bot) = waiting.min_by_key(|bot| bot.deadlines.next_ns()) else { return Ok(()) };
+        let elapsed = |began: Instant| began.elapsed().as_nanos() as u64;
+        let wait_ns = bot.deadlines.next_ns().saturating_sub(elapsed(self.began));
+        if wait_ns > 0 {
+            std::thread::sleep(Duration::from_nanos(wait_ns));
+        }
+        let now_ns = elapsed(self.began);
+        let due = bot.deadlines.begin(now_ns);
+        let tick_ns = 1_000_000_000 / u64::from(order.tick_hz.max(1));
+        let now = Time(now_ns / 1_000);
+        bot.client.update(now).map_err(|error| RangeError::Bots(error.to_string()))?;
+        while let Some(event) = bot.client.poll_event() {
+            bot.eyes.hear(&event);
+        }
+        if bot.client.end_reason().is_some() {
+            bot.is_done = true;
+            self.report.lost += u64::from(!bot.was_in);
+            return Ok(());
+        }
+        let Some(senses) = bot.eyes.look(&bot.client) else { return Ok(()) };
+        self.late.record(due.late_ns / 1_000);
+        self.report.skipped += due.skipped;
+        if !bot.was_in {
+            bot.was_in = true;
+            self.report.joined += 1;
+        }
+        if bot.player.is_none() {
+            let seats = usize::from(order.bots_per_match);
+            let stage =
+                brain::Stage { arena, navigation: &self.navigation, seats, tick_hz: order.tick_hz, seed: bot.seed };
+            let player = Player::new(&stage, senses.me.seat, Skill::default());
+            bot.player = Some(player.map_err(|error| RangeError::Bots(error.to_string()))?);
+        }
+        let Some(player) = &mut bot.player else { return Ok(()) };
+        let before = player.brain().decisions();
+        let command = player.tick(&senses);
+        let decided = player.brain().decisions() - before;
+        self.report.decisions += decided;
+        if due.late_ns > LATE_TICKS * tick_ns || due.skipped > 0 {
+            self.report.late_decisions += decided;
+        }
+        if bot.client.is_connected() && bot.client.send_input(&command.encode()).is_ok() {
+            self.report.commands += 1;
+        }
+        bot.client.flush(now);
+        Ok(())
+    }
+
+    fn report(self) -> BotsReport {
+        let cpu_s = thread_cpu_s();
+        BotsReport { late_p99_us: self.late.quantile(0.99), cpu_s, ..self.report }
+    }
+}
+
+fn connect(token: throng::ConnectToken, schema: Arc<Schema>) -> Result<Client, String> {
+    Client::connect(token, schema, ClientOptions::default(), Time(0)).map_err(|error| error.to_string())
+}
+
+/// Processor time of this thread, in seconds.
+fn thread_cpu_s() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
+}

@@ -1,0 +1,88 @@
+//! How many rays the map answers per second, from places where people stand.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use glam::{Vec3, vec3};
+use throng_sight::{Layers, Map, Ray, town};
+
+/// Rays of a round.
+const RAYS: usize = 8_192;
+/// Rounds; the median counts. One more warms up.
+const ROUNDS: usize = 5;
+/// The longest ray, in metres.
+const LENGTH_M: f32 = 50.0;
+
+/// Rays per second of one core, and the ratio to Embree's single rays where it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RayRate {
+    pub(crate) rays_per_s: f64,
+    pub(crate) ratio_to_embree: Option<f64>,
+}
+
+/// Closest hits, one ray after the other. Ours and Embree's take turns.
+pub(crate) fn measure(map: &Map) -> RayRate {
+    let rays = rays(map);
+    if rays.is_empty() {
+        return RayRate::default();
+    }
+    let embree = embree(map);
+    let mut times: [Vec<f64>; 2] = Default::default();
+    for round in 0..=ROUNDS {
+        let ours = seconds(&rays, |ray| map.closest(ray, Layers::ALL).is_some());
+        let theirs = embree.as_ref().map(|closest| seconds(&rays, closest));
+        if round > 0 {
+            times[0].push(ours);
+            times[1].extend(theirs);
+        }
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied()
+    };
+    let [ours, theirs] = times.each_mut().map(median);
+    let rays_per_s = ours.map_or(0.0, |seconds| rays.len() as f64 / seconds);
+    RayRate { rays_per_s, ratio_to_embree: theirs.zip(ours).map(|(theirs, ours)| theirs / ours) }
+}
+
+fn seconds(rays: &[Ray], is_hit: impl Fn(&Ray) -> bool) -> f64 {
+    let began = Instant::now();
+    black_box(rays.iter().filter(|ray| is_hit(black_box(ray))).count());
+    began.elapsed().as_secs_f64()
+}
+
+/// From eyes above the ground in all directions, a little up and down.
+fn rays(map: &Map) -> Vec<Ray> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let [low, high] = map.bounds();
+    let mut rays = Vec::with_capacity(RAYS);
+    for _ in 0..RAYS * 8 {
+        let point = low + (high - low) * vec3(random.f32(), 0.0, random.f32());
+        let Ok(down) = Ray::new(vec3(point.x, low.y + 8.0, point.z), -Vec3::Y, 20.0) else { continue };
+        let Some(ground) = map.closest(&down, town::BODIES) else { continue };
+        let direction = vec3(random.f32() - 0.5, (random.f32() - 0.5) * 0.2, random.f32() - 0.5);
+        rays.extend(Ray::new(down.at(ground.distance_m) + 1.6 * Vec3::Y, direction, LENGTH_M));
+        if rays.len() == RAYS {
+            break;
+        }
+    }
+    rays
+}
+
+#[cfg(feature = "embree")]
+fn embree(map: &Map) -> Option<impl Fn(&Ray) -> bool> {
+    let mut mesh = throng_sight::Mesh::default();
+    for triangle in map.triangles() {
+        let first = mesh.positions.len() as u32;
+        mesh.positions.extend(map.corners(triangle)?);
+        mesh.triangles.push([first, first + 1, first + 2]);
+        mesh.layers.push(map.layers_of(triangle)?);
+    }
+    let scene = throng_map::embree::Embree::load().ok()?.scene(&mesh, false);
+    Some(move |ray: &Ray| scene.closest(ray).is_some())
+}
+
+#[cfg(not(feature = "embree"))]
+fn embree(_: &Map) -> Option<fn(&Ray) -> bool> {
+    None
+}

@@ -1,0 +1,489 @@
+//! The matches of one process: a host with servers, games, telemetry, and the figures of all of it.
+
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use throng::{Key, Schema, Server};
+use throng_match::{
+    Host, HostOptions, Match, MatchEnd, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
+};
+use throng_tactical::{Rules, Tactical, kinds};
+use throng_telemetry::{
+    Collecting, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystems, Telemetry, TelemetryOptions,
+};
+
+use crate::stage::file_error;
+use crate::watch::{Watched, WatchedGame, Window};
+use crate::{RangeError, Stage};
+
+/// The name of the game in input logs.
+pub(crate) const GAME: &str = "tactical";
+/// Budgets of a match at 128 Hz with three matches per core.
+const BUDGETS: &str = include_str!("../assets/budgets.toml");
+/// A trace of some seconds, for Perfetto.
+const TRACE: &str = "trace.json";
+/// The time of the trace.
+const TRACED: Duration = Duration::from_secs(5);
+/// The trace is written so long after the beginning of the measured part: a match that has ended has none.
+const TRACED_AFTER: Duration = Duration::from_secs(15);
+/// Time for the last messages after a match.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// Time in which all matches of a host have to end.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// What a process with matches is asked to do. It goes to other processes as one line of JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteOrder {
+    /// The number of the first match, from 0.
+    pub first: u32,
+    /// Matches.
+    pub matches: u32,
+    /// Workers.
+    pub workers: usize,
+    /// The cores of the workers; none: the system's choice.
+    pub cores: Vec<usize>,
+    /// The map file.
+    pub map: PathBuf,
+    /// Whether the map is copied into the memory of this process.
+    pub has_own_map: bool,
+    /// The seed of the first match; each other one has the next.
+    pub seed: u64,
+    /// The key of tokens.
+    pub key: [u8; 32],
+    /// The rules.
+    pub rules: RulesText,
+    /// The input log of the first match.
+    pub record: Option<PathBuf>,
+    /// The budget file; `None`: the budgets of this crate.
+    pub budgets: Option<PathBuf>,
+    /// The folder for files of slow frames, a table with each frame, and a trace of the last seconds.
+    pub files: Option<PathBuf>,
+    /// Late ticks that are made up for; 0 skips them.
+    pub catch_up: u32,
+    /// The timer slack of workers in nanoseconds; 0 leaves it.
+    pub timer_slack_ns: u64,
+    /// Microseconds of looking at the clock before each deadline.
+    pub spin_us: u64,
+}
+
+/// The rules of a match, as text in input logs and between processes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RulesText {
+    /// [`Rules::tick_hz`].
+    pub tick_hz: u32,
+    /// [`Rules::team_size`].
+    pub team_size: u16,
+    /// [`Rules::rounds_to_win`].
+    pub rounds_to_win: u8,
+    /// [`Rules::buy_s`].
+    pub buy_s: f32,
+    /// [`Rules::live_s`].
+    pub live_s: f32,
+    /// [`Rules::end_s`].
+    pub end_s: f32,
+}
+
+impl RulesText {
+    /// The rules; what is not named here has its default.
+    pub fn rules(&self) -> Rules {
+        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s } = *self;
+        Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, ..Rules::default() }
+    }
+}
+
+impl From<Rules> for RulesText {
+    fn from(rules: Rules) -> RulesText {
+        let Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, .. } = rules;
+        RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s }
+    }
+}
+
+/// Percentiles of times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Values.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Times {
+    /// Of several parts together: the mean is exact, the median is the mean of their medians, and the 99th percentile is
+    /// the highest of them.
+    pub(crate) fn joined(parts: impl Iterator<Item = Times>) -> Times {
+        let mut all = Times::default();
+        for part in parts.filter(|part| part.count > 0) {
+            let (before, count) = (all.count as f64, part.count as f64);
+            let share = |a: f64, b: f64| (a * before + b * count) / (before + count);
+            all = Times {
+                count: all.count + part.count,
+                mean: share(all.mean, part.mean),
+                p50: share(all.p50, part.p50),
+                p99: all.p99.max(part.p99),
+                max: all.max.max(part.max),
+            };
+        }
+        all
+    }
+}
+
+impl From<Percentiles> for Times {
+    fn from(of: Percentiles) -> Times {
+        Times { count: of.count, mean: of.mean, p50: of.p50 as f64, p99: of.p99 as f64, max: of.max as f64 }
+    }
+}
+
+/// One subsystem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubsystemTimes {
+    /// Its name.
+    pub name: String,
+    /// Exclusive time per frame.
+    pub times: Times,
+    /// Its budget in nanoseconds.
+    pub budget_ns: Option<u64>,
+    /// Frames over it.
+    pub breaches: u64,
+}
+
+/// How a match ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndLine {
+    /// All in one line.
+    pub line: String,
+    /// The result.
+    pub outcome: Option<String>,
+    /// Whether it was over by itself, or stopped at the end of the time.
+    pub is_sound: bool,
+    /// The input log is whole.
+    pub is_logged: bool,
+    /// Commands that reached the game.
+    pub taken: u64,
+    /// Commands that were refused.
+    pub refused: u64,
+}
+
+/// The figures of a process with matches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SiteReport {
+    /// Wall time of frames.
+    pub frame: Times,
+    /// How late frames began.
+    pub late: Times,
+    /// How late workers woke up.
+    pub wake_late: Times,
+    /// Time in frames in which threads did not run, in nanoseconds.
+    pub not_running_ns: u64,
+    /// Frames that telemetry lost.
+    pub lost_frames: u64,
+    /// Deadlines that were skipped.
+    pub missed_ticks: u64,
+    /// Subsystems.
+    pub subsystems: Vec<SubsystemTimes>,
+    /// Each phase with the wall time of its frames.
+    pub phases: Vec<(String, Times)>,
+    /// Files of slow frames.
+    pub slow_files: usize,
+    /// Why a file of telemetry could not be written.
+    pub file_error: Option<String>,
+    /// The newest breaches, in one line each.
+    pub breaches: Vec<String>,
+    /// Ends of matches.
+    pub ends: Vec<EndLine>,
+    /// Matches whose frames did not end.
+    pub stuck: Vec<String>,
+    /// Processor time of the process since the start of the measured part, in seconds.
+    pub cpu_s: Option<f64>,
+    /// Length of the measured part in seconds.
+    pub seconds: f64,
+    /// Memory of one player's pose history, in bytes.
+    pub history_bytes: usize,
+    /// Shots judged.
+    pub shots: u64,
+    /// Hits.
+    pub hits: u64,
+    /// Claims of shots that were clamped.
+    pub clamped: u64,
+    /// Commands and shots that the games refused.
+    pub refused_by_game: u64,
+    /// Poses evaluated, and poses spared by cadence and by phase.
+    pub poses: [u64; 3],
+    /// Rays of the fog.
+    pub fog_rays: u64,
+}
+
+/// The matches of this process.
+pub(crate) struct Site {
+    telemetry: Telemetry,
+    _collecting: Collecting,
+    host: Host,
+    waiting: Vec<Match>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) windows: Vec<Window>,
+    pub(crate) ends: Vec<MatchEnd>,
+    files: Option<PathBuf>,
+    is_traced: bool,
+    matches: usize,
+    measured_from: Instant,
+    cpu_from: Option<f64>,
+}
+
+impl Site {
+    /// Makes hosts, servers and games. Clients may come; no match is played yet.
+    pub(crate) fn new(order: &SiteOrder, stage: &Stage) -> Result<Site, RangeError> {
+        let subsystems = Subsystems::new();
+        let budgets = match &order.budgets {
+            Some(path) => {
+                FrameBudgets::read(path, &subsystems).map_err(|error| RangeError::Options(error.to_string()))?
+            }
+            None => FrameBudgets::parse(BUDGETS, Path::new("budgets.toml"), &subsystems)
+                .map_err(|error| RangeError::Options(error.to_string()))?,
+        };
+        let has_limit = budgets.frame_ns.or(budgets.slow_frame_ns).is_some();
+        let flight = order.files.as_ref().filter(|_| has_limit).map(|folder| FlightOptions::new(folder.join("slow")));
+        let table = order.files.as_ref().map(|folder| folder.join("frames.parquet"));
+        let options = TelemetryOptions { subsystems, budgets, flight, table, ..TelemetryOptions::default() };
+        let telemetry = Telemetry::start(options)?;
+        let collecting = telemetry.collect_in_background().map_err(|error| RangeError::Options(error.to_string()))?;
+        let pinning = if order.cores.is_empty() { Pinning::None } else { Pinning::Cores(order.cores.clone()) };
+        let options = HostOptions {
+            workers: order.workers,
+            pinning,
+            overrun: match order.catch_up {
+                0 => Overrun::SkipLate,
+                at_most => Overrun::CatchUp { at_most },
+            },
+            spin: Duration::from_micros(order.spin_us),
+            scheduling: Scheduling { timer_slack_ns: std::num::NonZeroU64::new(order.timer_slack_ns) },
+            ..HostOptions::default()
+        };
+        let host = Host::start(options, telemetry.clock().clone())?;
+        let mut site = Site {
+            telemetry,
+            _collecting: collecting,
+            host,
+            waiting: Vec::new(),
+            addresses: Vec::new(),
+            windows: Vec::new(),
+            ends: Vec::new(),
+            files: order.files.clone(),
+            is_traced: false,
+            matches: order.matches as usize,
+            measured_from: Instant::now(),
+            cpu_from: None,
+        };
+        for number in 0..order.matches {
+            site.make(number, order, stage)?;
+        }
+        Ok(site)
+    }
+
+    fn make(&mut self, number: u32, order: &SiteOrder, stage: &Stage) -> Result<(), RangeError> {
+        let (rules, seed) = (order.rules.rules(), order.seed.wrapping_add(number.into()));
+        let options = kinds::server_options(&rules, Key::new(order.key));
+        let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), schema()?, options)?;
+        self.addresses.push(server.local_address());
+        let window = Window::default();
+        let game = Tactical::new(stage.arena.clone(), rules, seed)?;
+        let game = WatchedGame::new(game, window.clone(), number == 0);
+        self.windows.push(window);
+        let record = order.record.as_deref().filter(|_| number == 0);
+        let recording = record.map(|path| recording(path, order, stage, seed)).transpose()?;
+        let name = format!("match {}", order.first + number + 1);
+        let options = MatchOptions {
+            rate_hz: rules.tick_hz,
+            seats: Seats::open(rules.seats() as u16),
+            farewell: FAREWELL,
+            recording,
+            ..MatchOptions::new(&name)
+        };
+        let recorder = self.telemetry.recorder(&name);
+        let log_path = order.record.clone().unwrap_or_default();
+        let game =
+            Match::new(options, Box::new(game), server, recorder).map_err(|error| file_error(&log_path, error))?;
+        self.waiting.push(game);
+        Ok(())
+    }
+
+    /// Begins to play.
+    pub(crate) fn start(&mut self) {
+        for game in self.waiting.drain(..) {
+            self.host.add(game);
+        }
+        self.measure_from_now();
+    }
+
+    /// Forgets all figures: the measured part begins.
+    pub(crate) fn measure_from_now(&mut self) {
+        self.host.reset_figures();
+        self.telemetry.collect();
+        self.telemetry.reset_figures();
+        self.measured_from = Instant::now();
+        self.cpu_from = process_cpu_s();
+    }
+
+    /// Waits for ends, at most `within`. Returns whether all matches have ended.
+    pub(crate) fn wait(&mut self, within: Duration) -> bool {
+        if let Some((_, end)) = self.host.wait_end(within) {
+            self.ends.push(end);
+        }
+        if !self.is_traced && self.measured_from.elapsed() >= TRACED_AFTER {
+            self.is_traced = true;
+            if let Some(folder) = &self.files {
+                // What cannot be written here cannot be written at the end, where it is reported.
+                let _ = std::fs::write(folder.join(TRACE), self.telemetry.trace(TRACED));
+            }
+        }
+        self.ends.len() == self.matches
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.telemetry.snapshot()
+    }
+
+    /// The trace of the first seconds, if there is none yet, and the end of the table.
+    fn write_files(&self) -> io::Result<()> {
+        let Some(folder) = &self.files else { return Ok(()) };
+        if !self.is_traced {
+            std::fs::write(folder.join(TRACE), self.telemetry.trace(TRACED))?;
+        }
+        self.telemetry.finish()
+    }
+
+    /// Ends all matches, and adds up.
+    pub(crate) fn finish(mut self) -> (SiteReport, Vec<Watched>) {
+        let seconds = self.measured_from.elapsed().as_secs_f64();
+        let cpu_s = process_cpu_s().zip(self.cpu_from).map(|(now, from)| now - from);
+        let (snapshot, workers) = (self.telemetry.snapshot(), self.host.figures());
+        let mut file_errors = self.write_files().err().map(|error| error.to_string());
+        let shutdown = self.host.shut_down("the time is over", SHUTDOWN);
+        self.ends.extend(shutdown.ends.into_iter().map(|(_, end)| end));
+        let watched: Vec<Watched> = self.windows.iter().map(|window| std::mem::take(&mut *window.look())).collect();
+        let sum = |of: fn(&Watched) -> u64| watched.iter().map(of).sum::<u64>();
+        let report = SiteReport {
+            frame: snapshot.frame_ns.into(),
+            late: snapshot.late_ns.into(),
+            wake_late: Times::joined(workers.iter().map(|worker| worker.wake_late_ns.into())),
+            not_running_ns: snapshot.not_running_ns,
+            lost_frames: snapshot.lost_frames,
+            missed_ticks: workers.iter().map(|worker| worker.missed_ticks).sum(),
+            subsystems: snapshot.subsystems.iter().map(subsystem).collect(),
+            phases: (snapshot.phases.iter())
+                .map(|phase| (phase.phase.name().to_owned(), phase.frame_ns.into()))
+                .collect(),
+            slow_files: snapshot.dumps.len(),
+            file_error: file_errors.take().or(snapshot.last_write_error),
+            breaches: snapshot.breaches.iter().map(ToString::to_string).collect(),
+            ends: self.ends.iter().map(end_line).collect(),
+            stuck: shutdown.stuck,
+            cpu_s,
+            seconds,
+            history_bytes: watched.iter().map(|watched| watched.history_bytes).max().unwrap_or(0),
+            shots: sum(|watched| watched.rewind.shots),
+            hits: sum(|watched| watched.rewind.hits),
+            clamped: sum(|watched| watched.rewind.clamped),
+            refused_by_game: sum(|watched| watched.refused),
+            poses: [
+                sum(|watched| watched.counters.poses),
+                sum(|watched| watched.counters.poses_saved_by_cadence),
+                sum(|watched| watched.counters.poses_saved_by_phase),
+            ],
+            fog_rays: sum(|watched| watched.fog.rays),
+        };
+        (report, watched)
+    }
+}
+
+/// Another process: reads a [`SiteOrder`] from `input`, writes the addresses of its servers, plays from the next line of
+/// `input` on until it ends, and writes a [`SiteReport`]. A line `measure` begins the measured part.
+///
+/// # Errors
+/// The order makes no sense, or the matches cannot be made.
+pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> Result<(), RangeError> {
+    let pipe = |error: io::Error| RangeError::Options(format!("the process that started this one is gone: {error}"));
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(pipe)?;
+    let order: SiteOrder = serde_json::from_str(&line).map_err(|error| RangeError::Options(error.to_string()))?;
+    let stage = Stage::of_file(&order.map, order.has_own_map)?;
+    let mut site = Site::new(&order, &stage)?;
+    let json = |value: Result<String, serde_json::Error>| value.map_err(|error| RangeError::Options(error.to_string()));
+    writeln!(output, "{}", json(serde_json::to_string(&site.addresses))?).map_err(pipe)?;
+    output.flush().map_err(pipe)?;
+    let (lines, orders) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in input.lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        match orders.try_recv() {
+            Ok(line) if line == "start" => site.start(),
+            Ok(line) if line == "measure" => site.measure_from_now(),
+            Ok(_) | Err(std::sync::mpsc::TryRecvError::Empty) => {}
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => break,
+        }
+        if site.wait(Duration::from_millis(20)) {
+            break;
+        }
+    }
+    let (report, _) = site.finish();
+    writeln!(output, "{}", json(serde_json::to_string(&report))?).map_err(pipe)
+}
+
+/// The kinds of the game.
+pub(crate) fn schema() -> Result<std::sync::Arc<Schema>, RangeError> {
+    kinds::schema().map_err(|error| RangeError::Options(error.to_string()))
+}
+
+fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result<Recording, RangeError> {
+    let failed = |error| file_error(path, error);
+    let settings = serde_json::to_vec(&order.rules).map_err(|error| failed(error.into()))?;
+    Ok(Recording {
+        sink: Box::new(File::create(path).map_err(failed)?),
+        build: build_id().map_err(failed)?,
+        game: GAME.to_owned(),
+        seed,
+        map_checksum: stage.map().checksum(),
+        settings,
+    })
+}
+
+fn subsystem(of: &throng_telemetry::SubsystemFigures) -> SubsystemTimes {
+    let (name, times) = (of.name.clone(), of.frame_ns.into());
+    SubsystemTimes { name, times, budget_ns: of.budget_ns, breaches: of.breaches }
+}
+
+fn end_line(end: &MatchEnd) -> EndLine {
+    let is_stopped = matches!(&end.error, Some(throng_match::MatchError::Stopped { .. }));
+    EndLine {
+        line: end.to_string(),
+        outcome: end.outcome.clone(),
+        is_sound: end.error.is_none() || is_stopped,
+        is_logged: end.log_error.is_none(),
+        taken: end.counters.commands.taken,
+        refused: end.counters.commands.refused(),
+    }
+}
+
+/// Processor time of all threads of this process that run, in seconds; `None` where the system does not tell it.
+pub(crate) fn process_cpu_s() -> Option<f64> {
+    let mut sum_ns = 0.0;
+    for entry in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+        // A thread may have ended meanwhile.
+        let Ok(text) = std::fs::read_to_string(entry.path().join("schedstat")) else { continue };
+        sum_ns += text.split_whitespace().next()?.parse::<f64>().ok()?;
+    }
+    Some(sum_ns / 1e9)
+}

@@ -1,0 +1,531 @@
+//! The figures of a run as JSON: docs/match-summary.md names every key.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use throng_match::{ReplayError, Replayed};
+
+use crate::bots::BotsReport;
+use crate::check::Checks;
+use crate::rays::RayRate;
+use crate::site::{SiteReport, Times};
+
+/// The goal of a frame at 128 Hz with three matches per core, a tenth held back: 2.34 ms.
+pub(crate) const FRAME_GOAL_MS: f64 = 2.34;
+/// More missed ticks than this share are too many for a density.
+const MISSED_SHARE_MAX: f64 = 0.001;
+/// Later commands of bots than this share make a run invalid.
+const BOTS_LATE_SHARE_MAX: f64 = 0.05;
+
+/// Everything that a run found. Figures that it could not measure are `null`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Number of this layout.
+    pub format: u32,
+    /// Whether the figures are valid.
+    pub valid: bool,
+    /// Why not.
+    pub invalid_reasons: Vec<String>,
+    /// Matches.
+    pub matches: u32,
+    /// Players of all matches.
+    pub players: u32,
+    /// Ticks per second.
+    pub tick_hz: u32,
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// The result of the first match.
+    pub result: Option<String>,
+    /// `threads`, or `processes`.
+    pub mode: String,
+    /// Threads that play matches, in all processes.
+    pub workers: usize,
+    /// Wall time of frames.
+    pub frame_ms: Percentiles,
+    /// Time per frame in which its thread did not run, mean.
+    pub not_running_ms: f64,
+    /// Deadlines that were skipped.
+    pub missed_ticks: u64,
+    /// How late frames began.
+    pub lateness_us: Percentiles,
+    /// How late the system woke workers up.
+    pub wake_lateness_us: Percentiles,
+    /// Processor use of the processes with matches.
+    pub cpu_cores: Option<f64>,
+    /// Exclusive time of each subsystem.
+    pub subsystems: BTreeMap<String, Subsystem>,
+    /// Frames of each phase.
+    pub phases: BTreeMap<String, Phase>,
+    /// Shots and their verdicts.
+    pub rewind: Rewind,
+    /// Fog of war.
+    pub fog: Fog,
+    /// Rays.
+    pub sight: Sight,
+    /// Matches per worker of this run, if all kept the goal.
+    pub matches_per_core: Option<f64>,
+    /// Brains.
+    pub ai: Ai,
+    /// Commands.
+    pub commands: Commands,
+    /// Bots.
+    pub bots: Bots,
+    /// Poses.
+    pub animation: Animation,
+    /// The replay of the first match.
+    pub replay: Replay,
+    /// Each match in one line.
+    pub ends: Vec<String>,
+    /// The newest breaches of budgets.
+    pub breaches: Vec<String>,
+    /// Files of slow frames.
+    pub slow_files: usize,
+    /// The machine and the program.
+    pub environment: Environment,
+    /// The steps of `throng density`; else absent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub density: Vec<Step>,
+}
+
+/// Percentiles in the unit of their key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// From nanoseconds, divided by `unit_ns`.
+    pub(crate) fn of(times: &Times, unit_ns: f64) -> Percentiles {
+        let of = |ns: f64| digits(ns / unit_ns);
+        Percentiles { mean: of(times.mean), p50: of(times.p50), p99: of(times.p99), max: of(times.max) }
+    }
+}
+
+/// One subsystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Subsystem {
+    /// Mean per frame.
+    pub mean_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// Its budget.
+    pub budget_ms: Option<f64>,
+    /// Frames over it.
+    pub breaches: u64,
+}
+
+/// One phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Phase {
+    /// Frames.
+    pub frames: u64,
+    /// Mean wall time of a frame.
+    pub mean_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+}
+
+/// Shots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rewind {
+    /// Time that a shot adds to a step.
+    pub us_per_shot: Option<f64>,
+    /// Memory of the pose history of a player.
+    pub history_bytes_per_player: usize,
+    /// Share of verdicts that are the same with a pose for each tick.
+    pub verdicts_equal_share: Option<f64>,
+    /// Shots that were compared for it.
+    pub compared_shots: u64,
+    /// Largest distance of a bone between the two.
+    pub largest_bone_error_m: Option<f64>,
+    /// Shots judged in all matches.
+    pub shots: u64,
+    /// Hits.
+    pub hits: u64,
+    /// Clamped claims.
+    pub clamped: u64,
+}
+
+/// Fog of war.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Fog {
+    /// Pairs hidden, though a dense ray reached the enemy.
+    pub hidden_but_visible: Option<u64>,
+    /// Share of the shown pairs that no dense ray reached.
+    pub sent_needlessly_share: Option<f64>,
+    /// Pairs that were checked.
+    pub pairs_checked: u64,
+    /// Share of a core that the fog of a match takes.
+    pub cpu_share: f64,
+    /// Rays of the fog in all matches.
+    pub rays: u64,
+}
+
+/// Rays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sight {
+    /// Closest hits per second, one core, single rays.
+    pub rays_per_s: Option<f64>,
+    /// The same in the unit of Embree's.
+    pub ratio_to_embree: Option<f64>,
+}
+
+/// Brains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ai {
+    /// Decisions.
+    pub decisions: u64,
+    /// Share of them that were late.
+    pub late_share: Option<f64>,
+}
+
+/// Commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Commands {
+    /// Commands that reached games.
+    pub taken: u64,
+    /// Commands that the runtime refused.
+    pub refused: u64,
+    /// Commands and shots that the games refused.
+    pub refused_by_game: u64,
+}
+
+/// Bots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Bots {
+    /// Bots that played.
+    pub joined: u64,
+    /// Bots that could not connect.
+    pub lost: u64,
+    /// Commands that they skipped, because they were too late.
+    pub skipped: u64,
+    /// How late their commands were, 99th percentile.
+    pub late_p99_us: u64,
+    /// Their processor use.
+    pub cpu_cores: Option<f64>,
+}
+
+/// Poses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Animation {
+    /// Poses evaluated.
+    pub poses: u64,
+    /// Poses spared, because they are evaluated every fourth tick.
+    pub saved_by_cadence: u64,
+    /// Poses spared in phases that need none.
+    pub saved_by_phase: u64,
+}
+
+/// The replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replay {
+    /// Whether the first match was played again bit for bit.
+    pub identical: Option<bool>,
+    /// Ticks played again.
+    pub ticks: u64,
+    /// Digests compared.
+    pub digests: u64,
+    /// The difference, if there is one.
+    pub difference: Option<String>,
+}
+
+/// The machine and the program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Environment {
+    /// Cores that the process may use.
+    pub cores: usize,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// `release` or `debug`.
+    pub profile: String,
+    /// The program.
+    pub build: String,
+    /// Triangles of the map.
+    pub triangles: u32,
+}
+
+/// A step of a density search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Step {
+    /// Matches at once.
+    pub matches: u32,
+    /// Wall time of frames.
+    pub frame_ms: Percentiles,
+    /// How late frames began, 99th percentile.
+    pub lateness_p99_us: f64,
+    /// Deadlines that were skipped.
+    pub missed_ticks: u64,
+    /// Processor use of the matches.
+    pub cpu_cores: Option<f64>,
+    /// Commands that bots skipped.
+    pub bots_skipped: u64,
+    /// Whether the step kept the goal.
+    pub is_within: bool,
+    /// Whether its figures are valid.
+    pub is_valid: bool,
+}
+
+/// What a run found, before it is a summary.
+pub(crate) struct Found<'a> {
+    pub(crate) matches: u32,
+    pub(crate) players: u32,
+    pub(crate) tick_hz: u32,
+    pub(crate) is_by_processes: bool,
+    pub(crate) workers: usize,
+    pub(crate) sites: &'a [SiteReport],
+    pub(crate) bots: BotsReport,
+    pub(crate) has_bots: bool,
+    pub(crate) checks: &'a Checks,
+    pub(crate) rays: Option<RayRate>,
+    pub(crate) triangles: u32,
+    pub(crate) build: String,
+}
+
+/// Adds up.
+pub(crate) fn summarise(found: &Found<'_>) -> Summary {
+    let sites = found.sites;
+    let seconds = sites.iter().map(|site| site.seconds).fold(0.0, f64::max);
+    let frame = Times::joined(sites.iter().map(|site| site.frame));
+    let total = |of: fn(&SiteReport) -> u64| sites.iter().map(of).sum::<u64>();
+    let ends = || sites.iter().flat_map(|site| &site.ends);
+    let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
+    let missed_ticks = total(|site| site.missed_ticks);
+    let share = |part: u64, of: u64| (of > 0).then(|| digits(part as f64 / of as f64));
+    let checks = found.checks;
+    let mut summary = Summary {
+        format: 1,
+        matches: found.matches,
+        players: found.players,
+        tick_hz: found.tick_hz,
+        seconds: digits(seconds),
+        result: ends().next().and_then(|end| end.outcome.clone()),
+        mode: if found.is_by_processes { "processes" } else { "threads" }.to_owned(),
+        workers: found.workers,
+        frame_ms: Percentiles::of(&frame, 1e6),
+        not_running_ms: digits(total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64),
+        missed_ticks,
+        lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| site.late)), 1e3),
+        wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| site.wake_late)), 1e3),
+        cpu_cores: cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
+        subsystems: subsystems(sites),
+        phases: phases(sites),
+        rewind: Rewind {
+            us_per_shot: checks.us_per_shot.map(digits),
+            history_bytes_per_player: sites.iter().map(|site| site.history_bytes).max().unwrap_or(0),
+            verdicts_equal_share: share(checks.equal_verdicts, checks.compared_shots),
+            compared_shots: checks.compared_shots,
+            largest_bone_error_m: (checks.compared_shots > 0).then(|| digits(checks.largest_bone_error_m)),
+            shots: total(|site| site.shots),
+            hits: total(|site| site.hits),
+            clamped: total(|site| site.clamped),
+        },
+        fog: Fog {
+            hidden_but_visible: (checks.fog.pairs > 0).then_some(checks.fog.hidden_but_visible),
+            sent_needlessly_share: share(checks.fog.shown_needlessly, checks.fog.shown),
+            pairs_checked: checks.fog.pairs,
+            cpu_share: 0.0,
+            rays: total(|site| site.fog_rays),
+        },
+        sight: Sight {
+            rays_per_s: found.rays.map(|rays| digits(rays.rays_per_s)),
+            ratio_to_embree: found.rays.and_then(|rays| rays.ratio_to_embree).map(digits),
+        },
+        ai: Ai { decisions: found.bots.decisions, late_share: share(found.bots.late_decisions, found.bots.decisions) },
+        commands: Commands {
+            taken: ends().map(|end| end.taken).sum(),
+            refused: ends().map(|end| end.refused).sum(),
+            refused_by_game: total(|site| site.refused_by_game),
+        },
+        bots: Bots {
+            joined: found.bots.joined,
+            lost: found.bots.lost,
+            skipped: found.bots.skipped,
+            late_p99_us: found.bots.late_p99_us,
+            cpu_cores: found.bots.cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
+        },
+        animation: animation(sites),
+        replay: replay(checks.replay.as_ref()),
+        ends: ends().map(|end| end.line.clone()).collect(),
+        breaches: sites.iter().flat_map(|site| site.breaches.iter().cloned()).collect(),
+        slow_files: sites.iter().map(|site| site.slow_files).sum(),
+        environment: environment(found),
+        ..Summary::default()
+    };
+    let fog_ms = summary.subsystems.get("fog_of_war").map_or(0.0, |fog| fog.mean_ms);
+    summary.fog.cpu_share = digits(fog_ms / 1e3 * f64::from(found.tick_hz));
+    summary.invalid_reasons = reasons(found, &summary, frame.count);
+    summary.valid = summary.invalid_reasons.is_empty();
+    let is_within = summary.frame_ms.p99 <= FRAME_GOAL_MS
+        && missed_ticks as f64 <= MISSED_SHARE_MAX * (frame.count + missed_ticks) as f64;
+    let matches_per_core = digits(f64::from(found.matches) / found.workers.max(1) as f64);
+    summary.matches_per_core = (summary.valid && is_within).then_some(matches_per_core);
+    summary
+}
+
+impl Summary {
+    /// The most important figures, for a terminal.
+    pub fn table(&self) -> String {
+        let or_none =
+            |value: Option<f64>, unit: &str| value.map_or("none".to_owned(), |value| format!("{value}{unit}"));
+        let replay = match self.replay.identical {
+            Some(true) => format!("identical, {} ticks", self.replay.ticks),
+            Some(false) => "differs".to_owned(),
+            None => "not checked".to_owned(),
+        };
+        let (frame, late) = (self.frame_ms, self.lateness_us);
+        let mut rows = vec![
+            ("result", self.result.clone().unwrap_or_else(|| "none".to_owned())),
+            (
+                "matches",
+                format!("{} with {} players at {} Hz for {} s", self.matches, self.players, self.tick_hz, self.seconds),
+            ),
+            (
+                "frame",
+                format!("mean {} ms, p50 {} ms, p99 {} ms, longest {} ms", frame.mean, frame.p50, frame.p99, frame.max),
+            ),
+            ("lateness", format!("p50 {} µs, p99 {} µs; {} ticks missed", late.p50, late.p99, self.missed_ticks)),
+            (
+                "shots",
+                format!(
+                    "{} judged, {} hits, {} each",
+                    self.rewind.shots,
+                    self.rewind.hits,
+                    or_none(self.rewind.us_per_shot, " µs")
+                ),
+            ),
+            ("replay", replay),
+            ("matches per core", or_none(self.matches_per_core, " (shown by this run)")),
+        ];
+        for step in &self.density {
+            let verdict = if step.is_within && step.is_valid { "within" } else { "beyond" };
+            let (frame, lateness) = (step.frame_ms, step.lateness_p99_us);
+            rows.push((
+                "step",
+                format!(
+                    "{} matches: p50 {} ms, p99 {} ms, late p99 {lateness} µs, {} missed: {verdict}",
+                    step.matches, frame.p50, frame.p99, step.missed_ticks
+                ),
+            ));
+        }
+        rows.extend(self.invalid_reasons.iter().map(|reason| ("not valid", reason.clone())));
+        let mut text: String = rows.iter().map(|(name, value)| format!("{name:<18}{value}\n")).collect();
+        text += "subsystem          mean ms    p99 ms    budget ms  breaches\n";
+        let mut subsystems: Vec<_> = self.subsystems.iter().collect();
+        subsystems.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
+        for (name, subsystem) in subsystems {
+            let budget = subsystem.budget_ms.map_or("-".to_owned(), |budget| budget.to_string());
+            text += &format!(
+                "  {name:<15}{:>9}{:>10}{budget:>13}{:>10}\n",
+                subsystem.mean_ms, subsystem.p99_ms, subsystem.breaches
+            );
+        }
+        text
+    }
+}
+
+/// Why the figures are not valid.
+fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if frames == 0 {
+        reasons.push("no frame was measured".to_owned());
+    }
+    for site in found.sites {
+        let faults = site.ends.iter().filter(|end| !end.is_sound || !end.is_logged);
+        reasons.extend(faults.map(|end| end.line.clone()));
+        reasons
+            .extend(site.file_error.iter().map(|error| format!("a file of telemetry could not be written: {error}")));
+        reasons.extend(site.stuck.iter().map(|name| format!("{name} did not end in time")));
+        if site.lost_frames > 0 {
+            reasons.push(format!("telemetry lost {} frames", site.lost_frames));
+        }
+    }
+    let ended: usize = found.sites.iter().map(|site| site.ends.len() + site.stuck.len()).sum();
+    if ended < found.matches as usize {
+        reasons.push(format!("{} matches have no end", found.matches as usize - ended));
+    }
+    if found.has_bots && summary.bots.joined < found.players.into() {
+        reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.players));
+    }
+    let due = found.bots.commands + found.bots.skipped;
+    if found.has_bots && found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
+        reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
+    }
+    if let Some(difference) = &summary.replay.difference {
+        reasons.push(difference.clone());
+    }
+    if summary.fog.hidden_but_visible.is_some_and(|pairs| pairs > 0) {
+        reasons.push("the fog hid enemies who could be seen".to_owned());
+    }
+    reasons
+}
+
+fn subsystems(sites: &[SiteReport]) -> BTreeMap<String, Subsystem> {
+    let mut joined: BTreeMap<String, (Vec<Times>, Subsystem)> = BTreeMap::new();
+    for subsystem in sites.iter().flat_map(|site| &site.subsystems) {
+        let (times, sums) = joined.entry(subsystem.name.clone()).or_default();
+        times.push(subsystem.times);
+        sums.breaches += subsystem.breaches;
+        sums.budget_ms = subsystem.budget_ns.map(|ns| ns as f64 / 1e6);
+    }
+    let figures = |(name, (times, sums)): (String, (Vec<Times>, Subsystem))| {
+        let times = Percentiles::of(&Times::joined(times.into_iter()), 1e6);
+        (name, Subsystem { mean_ms: times.mean, p99_ms: times.p99, ..sums })
+    };
+    joined.into_iter().map(figures).collect()
+}
+
+fn phases(sites: &[SiteReport]) -> BTreeMap<String, Phase> {
+    let mut joined: BTreeMap<String, Vec<Times>> = BTreeMap::new();
+    for (name, times) in sites.iter().flat_map(|site| &site.phases) {
+        joined.entry(name.clone()).or_default().push(*times);
+    }
+    let figures = |(name, times): (String, Vec<Times>)| {
+        let times = Times::joined(times.into_iter());
+        let in_ms = Percentiles::of(&times, 1e6);
+        (name, Phase { frames: times.count, mean_ms: in_ms.mean, p99_ms: in_ms.p99 })
+    };
+    joined.into_iter().map(figures).collect()
+}
+
+fn animation(sites: &[SiteReport]) -> Animation {
+    let sum = |place: usize| sites.iter().map(|site| site.poses[place]).sum();
+    Animation { poses: sum(0), saved_by_cadence: sum(1), saved_by_phase: sum(2) }
+}
+
+fn replay(result: Option<&Result<Replayed, ReplayError>>) -> Replay {
+    match result {
+        None => Replay::default(),
+        Some(Ok(replayed)) => {
+            Replay { identical: Some(true), ticks: replayed.ticks, digests: replayed.digests, difference: None }
+        }
+        Some(Err(error)) => Replay { identical: Some(false), difference: Some(error.to_string()), ..Replay::default() },
+    }
+}
+
+fn environment(found: &Found<'_>) -> Environment {
+    let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = line("/proc/cpuinfo");
+    let model = cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+    Environment {
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+        cpu: model.map_or("unknown", |(_, model)| model).to_owned(),
+        kernel: line("/proc/sys/kernel/osrelease").trim().to_owned(),
+        profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+        build: found.build.clone(),
+        triangles: found.triangles,
+    }
+}
+
+/// Six significant digits.
+pub(crate) fn digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() { 0.0 } else { format!("{value:.5e}").parse().unwrap_or(value) }
+}

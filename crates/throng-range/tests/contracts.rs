@@ -1,0 +1,4 @@
+//! Whole matches with bots, and their figures.
+
+mod runs;
+mod summary_page;

@@ -1,0 +1,71 @@
+//! A small town, short rounds, bots over UDP on loopback. Time is real here, and nothing is said about how long it takes.
+
+use std::sync::atomic::AtomicBool;
+
+use throng_range::{Finished, MapSource, RangeError, RunOptions, play, replay_file};
+use throng_tactical::Rules;
+
+fn options() -> RunOptions {
+    RunOptions {
+        map: MapSource::Town { seed: 7, triangles: 5_000 },
+        rules: Rules { tick_hz: 32, rounds_to_win: 1, buy_s: 1.0, live_s: 12.0, end_s: 0.5, ..Rules::default() },
+        is_pinned: false,
+        ..RunOptions::new()
+    }
+}
+
+fn played(options: &RunOptions) -> Finished {
+    play(options, &AtomicBool::new(false)).expect("it is played")
+}
+
+#[test]
+fn ten_bots_play_a_match_to_its_result_and_it_replays_identically() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = RunOptions { folder: Some(folder.path().to_owned()), ..options() };
+    let finished = played(&options);
+    let summary = &finished.summary;
+    assert!(summary.result.is_some(), "{:?}", summary.ends);
+    assert_eq!((summary.matches, summary.players, summary.bots.joined), (1, 10, 10));
+    assert_eq!(summary.replay.identical, Some(true), "{:?}", summary.replay);
+    assert_eq!(summary.fog.hidden_but_visible, Some(0));
+    assert!(summary.fog.pairs_checked > 0 && summary.commands.taken > 1_000 && summary.ai.decisions > 100);
+    assert!(summary.frame_ms.p99 > 0.0 && summary.lateness_us.max > 0.0);
+    for name in ["network", "replication", "movement", "fog_of_war", "animation", "gameplay"] {
+        assert!(summary.subsystems.get(name).is_some_and(|subsystem| subsystem.mean_ms > 0.0), "{name}");
+    }
+    assert!(summary.sight.rays_per_s.is_some_and(|rate| rate > 1_000.0));
+    let page = std::fs::read_to_string(finished.page.expect("a page")).expect("it is there");
+    assert!(page.contains("<polyline") && page.contains("Frame by subsystem") && page.contains("verdict"));
+    // The log in the folder is replayed by itself, and on another map it is refused.
+    let log = folder.path().join("match-1.log");
+    let replayed = replay_file(&log, &options.map).expect("it is the same");
+    assert_eq!(replayed.outcome, summary.result);
+    let error = replay_file(&log, &MapSource::Town { seed: 8, triangles: 5_000 }).expect_err("another map");
+    assert!(matches!(&error, RangeError::Log { .. }) && error.to_string().contains("give the same map"), "{error}");
+}
+
+#[test]
+fn several_matches_are_played_at_once_until_the_time_is_over() {
+    let options = RunOptions { matches: 3, workers: 2, seconds: Some(2), is_checked: false, ..options() };
+    let summary = played(&options).summary;
+    assert_eq!((summary.matches, summary.players, summary.bots.joined), (3, 30, 30));
+    assert_eq!(summary.ends.len(), 3);
+    assert_eq!(summary.replay.identical, None, "it was not asked for");
+    assert!(summary.cpu_cores.is_some_and(|cores| cores > 0.0));
+}
+
+#[test]
+fn options_that_are_not_possible_are_refused() {
+    let refused = |options: RunOptions| play(&options, &AtomicBool::new(false)).expect_err("not possible").to_string();
+    assert_eq!(refused(RunOptions { matches: 0, ..options() }), "a run has 1 to 1000 matches, and not 0");
+    assert!(refused(RunOptions { seconds: Some(0), ..options() }).starts_with("a run has 1 to "));
+    let rules = Rules { tick_hz: 5, ..Rules::default() };
+    assert!(refused(RunOptions { rules, ..options() }).contains("tick_hz"));
+    let nowhere = MapSource::File("/nowhere/a.map".into());
+    assert!(refused(RunOptions { map: nowhere, ..options() }).contains("/nowhere/a.map"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let budgets = folder.path().join("budgets.toml");
+    std::fs::write(&budgets, "[subsystem_ms]\nbullets = 1.0\n").expect("a file");
+    let line = refused(RunOptions { budgets: Some(budgets), ..options() });
+    assert!(line.contains("there is no subsystem \"bullets\""), "{line}");
+}
