@@ -1,4 +1,4 @@
-//! Map files: written whole or not at all, and read by mapping them into memory.
+//! Files of maps and of their visible cells: written whole or not at all, and read by mapping them into memory.
 
 #![allow(unsafe_code, reason = "a file becomes memory")]
 
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
+use throng_sight::fog::{CellError, CellVisibility, FogWalls};
 use throng_sight::{Map, MapError};
 
 /// Why a map file cannot be read or written.
@@ -30,6 +31,14 @@ pub enum FileError {
         /// The fault in the file.
         cause: MapError,
     },
+    /// The file does not hold visible cells that can be used.
+    #[error("{}: {cause}", path.display())]
+    Cells {
+        /// The file.
+        path: PathBuf,
+        /// The fault in the file.
+        cause: CellError,
+    },
 }
 
 impl FileError {
@@ -38,6 +47,7 @@ impl FileError {
         match self {
             FileError::Io { .. } => "map_file_io",
             FileError::Map { cause, .. } => cause.tag(),
+            FileError::Cells { cause, .. } => cause.tag(),
         }
     }
 }
@@ -50,13 +60,26 @@ impl FileError {
 /// # Errors
 /// If the file cannot be read, or is not a whole, undamaged map of this version.
 pub fn open(path: &Path) -> Result<Map, FileError> {
+    let bytes = mapped(path)?;
+    Map::new(Arc::new(bytes)).map_err(|cause| FileError::Map { path: path.to_owned(), cause })
+}
+
+/// Opens a file of visible cells, as [`open`] opens a map, for the map and the walls for which it was baked.
+///
+/// # Errors
+/// If the file cannot be read, is not whole and undamaged, or belongs to another map or other layers.
+pub fn open_cells(path: &Path, map: &Map, walls: &FogWalls) -> Result<CellVisibility, FileError> {
+    let bytes = Arc::new(mapped(path)?);
+    CellVisibility::new(bytes, map, walls).map_err(|cause| FileError::Cells { path: path.to_owned(), cause })
+}
+
+fn mapped(path: &Path) -> Result<Mmap, FileError> {
     let io = |cause| FileError::Io { path: path.to_owned(), cause };
     let file = File::open(path).map_err(io)?;
     // SAFETY: the mapping is private to readers: this process never writes to it, and `save` replaces map files by
     // renaming instead of writing into them. That no other program writes into the file is the condition of this
     // function, as it is for every mapped file. Each value in the bytes is checked before it is used.
-    let bytes = unsafe { Mmap::map(&file) }.map_err(io)?;
-    Map::new(Arc::new(bytes)).map_err(|cause| FileError::Map { path: path.to_owned(), cause })
+    unsafe { Mmap::map(&file) }.map_err(io)
 }
 
 /// Writes a map to a file, which appears whole or not at all: it is written under another name and then renamed.
@@ -64,10 +87,22 @@ pub fn open(path: &Path) -> Result<Map, FileError> {
 /// # Errors
 /// If the file cannot be written.
 pub fn save(map: &Map, path: &Path) -> Result<(), FileError> {
+    write(map.as_bytes(), path)
+}
+
+/// Writes visible cells to a file, as [`save`] writes a map.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save_cells(cells: &CellVisibility, path: &Path) -> Result<(), FileError> {
+    write(cells.as_bytes(), path)
+}
+
+fn write(bytes: &[u8], path: &Path) -> Result<(), FileError> {
     let io = |cause| FileError::Io { path: path.to_owned(), cause };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new().prefix(".throng-map-").tempfile_in(folder).map_err(io)?;
-    file.write_all(map.as_bytes()).map_err(io)?;
+    file.write_all(bytes).map_err(io)?;
     file.as_file().sync_all().map_err(io)?;
     make_readable(file.as_file()).map_err(io)?;
     file.persist(path).map_err(|error| io(error.error))?;

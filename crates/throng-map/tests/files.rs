@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use glam::{Vec3, vec3};
-use throng_map::{FileError, ReadError, ReadOptions, open, read_mesh, save};
+use throng_map::{FileError, ReadError, ReadOptions, open, open_cells, read_mesh, save, save_cells};
+use throng_sight::fog::{CellError, CellOptions, CellVisibility, FogWalls};
 use throng_sight::{Layers, MapError, Ray, bake, town};
 
 #[test]
@@ -41,6 +42,24 @@ fn a_file_that_is_no_map_is_named_with_its_fault() {
     assert!(matches!(fault(&damaged), FileError::Map { cause: MapError::Damaged { .. }, .. }));
     let absent = open(&folder.path().join("absent.map")).unwrap_err();
     assert!(matches!(absent, FileError::Io { .. }) && absent.to_string().contains("absent.map"), "{absent}");
+}
+
+#[test]
+fn visible_cells_are_saved_and_opened_for_their_map_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("town.cells");
+    let town = |seed| {
+        let map = bake(&town::town(seed, 5_000)).unwrap();
+        let walls = FogWalls::new(&map, town::SIGHT, town::BODIES).unwrap();
+        (map, walls)
+    };
+    let ((map, walls), (other, other_walls)) = (town(1), town(2));
+    let cells = CellVisibility::bake(&map, &walls, &CellOptions::default()).unwrap();
+    save_cells(&cells, &path).unwrap();
+    assert_eq!(open_cells(&path, &map, &walls).unwrap().as_bytes(), cells.as_bytes());
+    let fault = open_cells(&path, &other, &other_walls).unwrap_err();
+    assert!(matches!(fault, FileError::Cells { cause: CellError::OtherMap, .. }), "{fault}");
+    assert!(fault.to_string().contains("town.cells") && fault.tag() == "cells_other_map", "{fault}");
 }
 
 fn written(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
