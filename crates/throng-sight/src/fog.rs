@@ -50,7 +50,7 @@ impl Default for FogOptions {
             interval_ticks: 4,
             climb_mps: 4.0,
             latency_max_ms: 250.0,
-            rays_max: 40,
+            rays_max: 28,
             linger_ticks: 8,
         }
     }
