@@ -1,5 +1,6 @@
 //! The `throng` command as its users run it.
 
+mod ai_server;
 mod bake;
 mod command_line;
 mod compare;

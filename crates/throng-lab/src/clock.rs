@@ -23,7 +23,7 @@ pub(crate) const KERNEL_TICKS_PER_S: f64 = 100.0;
 
 /// Processor time that all programs of the machine have taken so far, with what other virtual machines took from this one
 /// and without interrupts, in seconds; `None` without `/proc`.
-pub(crate) fn machine_cpu_s() -> Option<f64> {
+pub fn machine_cpu_s() -> Option<f64> {
     busy_s(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 

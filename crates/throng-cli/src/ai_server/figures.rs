@@ -13,6 +13,9 @@ const CPU_SHARE_MAX: f64 = 0.85;
 /// The share of late decisions may be so large.
 const LATE_SHARE_MAX: f64 = 0.02;
 
+/// Other programs may use so many cores.
+const OTHERS_CORES_MAX: f64 = 0.1;
+
 /// Why the load was not raised any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
@@ -38,6 +41,8 @@ pub(super) struct Step {
     pub(super) seconds: f64,
     /// Of all threads: 1 is all of their time.
     pub(super) cpu_share: f64,
+    /// Cores that other programs used meanwhile, if that is known.
+    pub(super) others_cores: Option<f64>,
     pub(super) decisions: u64,
     pub(super) late: u64,
     /// Median and 99th percentile of a match's tick.
@@ -64,6 +69,7 @@ impl Step {
         json!({
             "matches": self.matches,
             "cpu_share": self.cpu_share,
+            "others_cores": self.others_cores,
             "decisions": self.decisions,
             "late_share": self.late_share(),
             "tick_us": { "p50": self.tick_us[0], "p99": self.tick_us[1] },
@@ -127,10 +133,15 @@ impl Figures {
     fn judge(&mut self) {
         match &self.own.held {
             None => self.invalid_reasons.push("no number of matches kept both bounds".to_owned()),
-            Some(step) if step.allocations > 0 => {
-                self.invalid_reasons.push(format!("{} allocations while the load was held", step.allocations));
+            Some(step) => {
+                if step.allocations > 0 {
+                    self.invalid_reasons.push(format!("{} allocations while the load was held", step.allocations));
+                }
+                if let Some(cores) = step.others_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
+                    self.invalid_reasons
+                        .push(format!("other programs used {cores:.2} cores: measure on a quiet machine"));
+                }
             }
-            Some(_) => {}
         }
         if self.own.limit == Some(Limit::Matches) {
             self.invalid_reasons.push("the bounds were not reached: raise --most".to_owned());
@@ -166,6 +177,7 @@ impl Figures {
             "matches_per_core": own_per_core,
             "limited_by": self.own.limit.map(Limit::name),
             "cpu_share": of(|step| step.cpu_share),
+            "others_cores": held.and_then(|step| step.others_cores),
             "ai": {
                 "decisions": held.map(|step| step.decisions),
                 "late_share": of(Step::late_share),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use throng::Tick;
 use throng_agent::{Navigation, PathFinder, Rays};
-use throng_lab::clock::process_cpu_s;
+use throng_lab::clock::{machine_cpu_s, process_cpu_s};
 use throng_match::{Flow, Game, Scopes, TickInput};
 use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage};
 use throng_tactical::{Arena, Rules, Tactical};
@@ -102,9 +102,11 @@ impl Load {
             worker.orders.send(Order::Hold { warm_up, measured }).map_err(|_| anyhow!("a thread has ended"))?;
         }
         std::thread::sleep(warm_up);
-        let (start, cpu_s) = (Instant::now(), process_cpu_s());
+        let (start, cpu_s, machine_s) = (Instant::now(), process_cpu_s(), machine_cpu_s());
         std::thread::sleep(measured);
-        let share = (process_cpu_s() - cpu_s) / start.elapsed().as_secs_f64() / self.workers.len() as f64;
+        let (own_s, wall_s) = (process_cpu_s() - cpu_s, start.elapsed().as_secs_f64());
+        let others_s = machine_cpu_s().zip(machine_s).map(|(after, before)| after - before - own_s);
+        let share = own_s / wall_s / self.workers.len() as f64;
         let reports = self.workers.iter().map(Worker::answer).collect::<Result<Vec<Report>>>()?;
         let sum = |part: fn(&Report) -> u64| reports.iter().map(part).sum::<u64>();
         let mut tick_us: Vec<u32> = reports.iter().flat_map(|report| report.tick_us.iter().copied()).collect();
@@ -115,6 +117,7 @@ impl Load {
             matches: self.matches,
             seconds,
             cpu_share: share,
+            others_cores: others_s.map(|others_s| (others_s / wall_s).max(0.0)),
             decisions: ticks * AGENTS as u64,
             late: late_ticks * AGENTS as u64,
             tick_us: [at(0.5), at(0.99)],
