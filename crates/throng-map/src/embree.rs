@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "functions of a C library")]
 
 use std::ffi::{c_char, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use libloading::Library;
@@ -87,8 +88,8 @@ pub struct Embree(Arc<Loaded>);
 struct Loaded {
     functions: Functions,
     device: Device,
-    /// Unloaded after everything else.
-    _library: Library,
+    /// Never unloaded: threads of the library may run its code after its last scene has gone.
+    _library: ManuallyDrop<Library>,
 }
 
 // SAFETY: Embree's devices may be used from any thread, and by several at once (its manual, section "Embree API").
@@ -152,7 +153,7 @@ impl Embree {
         if device.is_null() {
             return Err(EmbreeError::NoDevice);
         }
-        Ok(Embree(Arc::new(Loaded { functions, device, _library: library })))
+        Ok(Embree(Arc::new(Loaded { functions, device, _library: ManuallyDrop::new(library) })))
     }
 
     /// A scene of the triangles of a mesh. `is_robust`: with Embree's watertight tests instead of its usual ones.

@@ -47,3 +47,14 @@ fn a_ray_past_the_town_hits_nothing_in_either() {
     assert!(!scene.is_blocked(&up));
     assert!(!bake(&mesh).unwrap().is_blocked(&up, Layers::ALL));
 }
+
+#[test]
+fn embree_can_go_and_come_back() {
+    for _ in 0..3 {
+        let Some(embree) = embree() else { return };
+        let scene = embree.scene(&town::town(8, 60_000), false);
+        drop(embree);
+        let down = Ray::new(vec3(1.0, 50.0, 1.0), Vec3::NEG_Y, 100.0).unwrap();
+        assert!(scene.closest(&down).is_some());
+    }
+}
