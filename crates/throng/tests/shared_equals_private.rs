@@ -78,7 +78,7 @@ fn compare_tick(storm: &Storm, grids: &[GridOptions], naive: &mut Naive) -> Resu
 #[test]
 fn r17_after_every_tick_both_paths_have_led_to_the_same_state() {
     let mut compared = 0;
-    for_seeds(600, |seed| {
+    for_seeds(300, |seed| {
         let options = plain(seed);
         let grids = options.server.grids.clone();
         let storm_options =
@@ -98,7 +98,7 @@ fn r17_after_every_tick_both_paths_have_led_to_the_same_state() {
 /// Frames are shared under difficulties: losses, little budget, slots that are used again soon, send ticks, and threads.
 #[test]
 fn after_a_storm_over_a_bad_network_both_paths_agree() {
-    for_seeds(600, |seed| {
+    for_seeds(300, |seed| {
         let mut options = WorldOptions::new(seed + 50_000);
         options.server.client_bytes_per_s = [4_000, 8_000, 64_000][seed as usize % 3];
         options.server.replicator.retention_ticks = [8, 64][seed as usize % 2];
