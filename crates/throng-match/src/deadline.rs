@@ -6,7 +6,7 @@ const SECOND_NS: u128 = 1_000_000_000;
 /// The highest rate, in ticks per second.
 pub const RATE_MAX_HZ: u32 = 1_000;
 
-/// What happens to ticks whose time has passed.
+/// The treatment of late ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
     /// Plays the newest tick that is due, late, and skips those before it. The match then runs behind real time by the

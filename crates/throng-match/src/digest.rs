@@ -38,6 +38,12 @@ impl Digest {
         self.add(value.to_bits() as u64)
     }
 
+    /// Adds the bits of several numbers, such as the parts of a vector. Their count is not added.
+    #[inline]
+    pub fn add_f32s(&mut self, values: &[f32]) -> &mut Digest {
+        values.iter().fold(self, |digest, &value| digest.add_f32(value))
+    }
+
     /// Adds the bits of a number.
     #[inline]
     pub const fn add_f64(&mut self, value: f64) -> &mut Digest {
@@ -77,6 +83,7 @@ mod tests {
             }
             digest.finish()
         };
+        assert_ne!(of(&[]), of(&[0]));
         let mut seen = HashSet::from([of(&state), of(&state[1..]), of(&[])]);
         for place in 0..state.len() {
             for bit in 0..64 {
@@ -88,6 +95,7 @@ mod tests {
             other.swap(place, (place + 1) % state.len());
             assert!(seen.insert(of(&other)) || other == state, "values {place} and after it");
         }
+        assert_eq!(Digest::new().add_f32s(&[1.0, -0.0]), Digest::new().add_f32(1.0).add_f32(-0.0));
         assert_ne!(Digest::new().add_bytes(b"ab").finish(), Digest::new().add_bytes(b"a").add_bytes(b"b").finish());
     }
 }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::Once;
 
-/// Longest message of a panic that is told, in bytes.
+/// Longest message of a panic in an error, in bytes.
 const MESSAGE_MAX: usize = 500;
 
 thread_local! {

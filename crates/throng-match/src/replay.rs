@@ -348,7 +348,7 @@ impl<'a> Blocks<'a> {
         let start = self.rest.0;
         let kind = self.rest.u8().ok_or_else(cut_short)?;
         let length = self.rest.u32().ok_or_else(cut_short)? as usize;
-        // A wrong length would look like a cut. It is told apart where the kind is wrong too, and by the checksum.
+        // A wrong length would look like a cut. A wrong kind, or the checksum, shows that the block is damaged.
         if kind != TICKS && kind != END {
             return Err(LogError::Damaged { ticks });
         }

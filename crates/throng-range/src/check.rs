@@ -2,10 +2,7 @@
 //! verdicts differ with a pose for each tick, and whether the fog hid what could be seen.
 
 use glam::{Quat, Vec3};
-use throng::Server;
-use throng_match::{
-    Flow, Game, GameError, InputLog, Phase, ReplayError, Replayed, Scopes, Seat, Seats, Subsystem, TickInput,
-};
+use throng_match::{Flow, Game, InputLog, ReplayError, Replayed, Scopes, Seat, Subsystem, TickInput};
 use throng_sight::fog::Occluder;
 use throng_sight::{Map, Ray, town};
 use throng_tactical::senses::{Senses, WallSeen};
@@ -13,6 +10,7 @@ use throng_tactical::{SenseRoom, Tactical};
 use throng_telemetry::{Recorder, Telemetry, TelemetryOptions};
 
 use crate::RangeError;
+use crate::observe::{Observed, Observer};
 
 /// The fog is checked every so many ticks.
 const FOG_TICKS: u64 = 16;
@@ -50,15 +48,15 @@ pub(crate) struct FogCheck {
 
 /// Plays a log again on games that `make` makes as the match was made. Twice: as it was, and with all that is compared.
 pub(crate) fn check(log: &InputLog<'_>, make: impl Fn() -> Result<Tactical, RangeError>) -> Result<Checks, RangeError> {
-    let mut timed = Timed::new(make()?)?;
+    let mut timed = Observed { game: make()?, observer: Timing::new()? };
     let replay = log.clone().replay(&mut timed);
-    let mut checks = Checks { us_per_shot: timed.us_per_shot(), ..Checks::default() };
+    let mut checks = Checks { us_per_shot: timed.observer.us_per_shot(), ..Checks::default() };
     if replay.is_ok() {
-        let mut compared =
-            Compared { game: make()?.with_comparison()?, fog: FogCheck::default(), rooms: Default::default() };
+        // Each shot is judged a second time, with a pose for each tick.
+        let mut compared = Observed { game: make()?.with_comparison()?, observer: Looking::default() };
         // It is the same match, whose digests were compared before.
         let _ = log.clone().replay(&mut compared);
-        checks.fog = compared.fog;
+        checks.fog = compared.observer.fog;
         if let Some(comparison) = compared.game.comparison() {
             checks.compared_shots = comparison.shots;
             checks.equal_verdicts = comparison.equal;
@@ -69,8 +67,7 @@ pub(crate) fn check(log: &InputLog<'_>, make: impl Fn() -> Result<Tactical, Rang
 }
 
 /// Measures the part of steps in which shots are judged.
-struct Timed {
-    game: Tactical,
+struct Timing {
     recorder: Recorder,
     shots: u64,
     /// Time of that part in steps with shots and without, and how many steps these are.
@@ -78,10 +75,10 @@ struct Timed {
     without: (u64, u64),
 }
 
-impl Timed {
-    fn new(game: Tactical) -> Result<Timed, RangeError> {
+impl Timing {
+    fn new() -> Result<Timing, RangeError> {
         let recorder = Telemetry::start(TelemetryOptions::default())?.recorder("replay");
-        Ok(Timed { game, recorder, shots: 0, with: (0, 0), without: (0, 0) })
+        Ok(Timing { recorder, shots: 0, with: (0, 0), without: (0, 0) })
     }
 
     /// The time that a shot adds to a step.
@@ -92,63 +89,47 @@ impl Timed {
     }
 }
 
-impl Game for Timed {
-    fn step(&mut self, input: &TickInput<'_>, _: &mut Scopes) -> Flow {
-        let before = self.game.rewind_counters().shots;
-        let mut frame = self.recorder.begin(input.tick.0, self.game.phase());
-        let flow = self.game.step(input, &mut frame);
+impl Observer for Timing {
+    fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, _: &mut Scopes) -> Flow {
+        let before = game.rewind_counters().shots;
+        let mut frame = self.recorder.begin(input.tick.0, game.phase());
+        let flow = game.step(input, &mut frame);
         frame.finish();
         let spent_ns = self.recorder.last().ns(Subsystem::PHYSICS);
-        let shots = self.game.rewind_counters().shots - before;
+        let shots = game.rewind_counters().shots - before;
         self.shots += shots;
-        if self.game.phase().name() == "live" {
+        if game.phase().name() == "live" {
             let sums = if shots > 0 { &mut self.with } else { &mut self.without };
             *sums = (sums.0 + spent_ns, sums.1 + 1);
         }
         flow
     }
-
-    fn publish(&mut self, _: &mut Server, _: &Seats, _: &mut Scopes) -> Result<(), GameError> {
-        Ok(())
-    }
-
-    fn phase(&self) -> Phase {
-        self.game.phase()
-    }
-
-    fn digest(&self) -> u64 {
-        self.game.digest()
-    }
-
-    fn outcome(&self) -> Option<String> {
-        self.game.outcome()
-    }
 }
 
-/// Judges each shot twice, and looks at each pair with dense rays.
-struct Compared {
-    game: Tactical,
+/// Looks at each pair with dense rays.
+#[derive(Default)]
+struct Looking {
     fog: FogCheck,
     rooms: [SenseRoom; 2],
 }
 
-impl Compared {
-    fn check_fog(&mut self) {
-        let seats = self.game.rules().seats() as u16;
+impl Looking {
+    fn check_fog(&mut self, game: &Tactical) {
+        let seats = game.rules().seats() as u16;
         let [of_viewer, of_target] = &mut self.rooms;
         for viewer in (0..seats).map(Seat) {
-            let Some(senses) = self.game.senses(viewer, of_viewer) else { continue };
+            let Some(senses) = game.senses(viewer, of_viewer) else { continue };
             if !senses.me.is_alive {
                 continue;
             }
             for target in (0..seats).map(Seat) {
-                let Some(other) = self.game.senses(target, of_target).map(|senses| senses.me) else { continue };
+                let Some(other) = game.senses(target, of_target).map(|senses| senses.me) else { continue };
                 if other.team == senses.me.team || !other.is_alive {
                     continue;
                 }
-                let is_visible = sees(self.game.arena().map(), &senses, other.position, other.eye_height);
+                let is_visible = sees(game.arena().map(), &senses, other.position, other.eye_height);
                 self.fog.pairs += 1;
-                match self.game.may_see(viewer, target) {
+                match game.may_see(viewer, target) {
                     true => {
                         self.fog.shown += 1;
                         self.fog.shown_needlessly += u64::from(!is_visible);
@@ -160,29 +141,13 @@ impl Compared {
     }
 }
 
-impl Game for Compared {
-    fn step(&mut self, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
-        let flow = self.game.step(input, scopes);
-        if input.tick.0.is_multiple_of(FOG_TICKS) && self.game.phase().name() == "live" {
-            self.check_fog();
+impl Observer for Looking {
+    fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
+        let flow = game.step(input, scopes);
+        if input.tick.0.is_multiple_of(FOG_TICKS) && game.phase().name() == "live" {
+            self.check_fog(game);
         }
         flow
-    }
-
-    fn publish(&mut self, _: &mut Server, _: &Seats, _: &mut Scopes) -> Result<(), GameError> {
-        Ok(())
-    }
-
-    fn phase(&self) -> Phase {
-        self.game.phase()
-    }
-
-    fn digest(&self) -> u64 {
-        self.game.digest()
-    }
-
-    fn outcome(&self) -> Option<String> {
-        self.game.outcome()
     }
 }
 

@@ -21,6 +21,7 @@ pub mod bots;
 mod check;
 mod density;
 mod error;
+mod observe;
 mod rays;
 mod report;
 mod run;

@@ -16,8 +16,9 @@ use throng_telemetry::{
     Collecting, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystems, Telemetry, TelemetryOptions,
 };
 
+use crate::observe::Observed;
 use crate::stage::file_error;
-use crate::watch::{Watched, WatchedGame, Window};
+use crate::watch::{Watched, Watcher, Window};
 use crate::{RangeError, Stage};
 
 /// The name of the game in input logs.
@@ -295,7 +296,8 @@ impl Site {
         self.addresses.push(server.local_address());
         let window = Window::default();
         let game = Tactical::new(stage.arena.clone(), rules, seed)?;
-        let game = WatchedGame::new(game, window.clone(), number == 0);
+        let observer = Watcher::new(&game, window.clone(), number == 0);
+        let game = Observed { game, observer };
         self.windows.push(window);
         let record = order.record.as_deref().filter(|_| number == 0);
         let recording = record.map(|path| recording(path, order, stage, seed)).transpose()?;

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use glam::Vec3;
-use throng::Server;
-use throng_match::{Flow, Game, GameError, Phase, Scopes, Seat, Seats, TickInput};
+use throng_match::{Flow, Game, Scopes, Seat, TickInput};
 use throng_rewind::RewindCounters;
 use throng_sight::fog::FogCounts;
 use throng_tactical::{Counters, Event, SenseRoom, Tactical};
+
+use crate::observe::Observer;
 
 /// Most events that are kept of a match.
 const EVENTS_KEPT_MAX: usize = 100_000;
@@ -46,28 +47,26 @@ impl Window {
     }
 }
 
-/// The tactical game, which tells its window about itself.
-pub(crate) struct WatchedGame {
-    game: Tactical,
+/// Tells a window about the game.
+pub(crate) struct Watcher {
     window: Window,
     /// Whether events, paths and verdicts are kept.
     is_close: bool,
     room: SenseRoom,
 }
 
-impl WatchedGame {
-    pub(crate) fn new(game: Tactical, window: Window, is_close: bool) -> WatchedGame {
+impl Watcher {
+    pub(crate) fn new(game: &Tactical, window: Window, is_close: bool) -> Watcher {
         if is_close {
             let mut watched = window.look();
             watched.paths = vec![Vec::with_capacity(PLACES_KEPT_MAX); game.rules().seats()];
             watched.events.reserve(EVENTS_KEPT_MAX);
         }
-        WatchedGame { game, window, is_close, room: SenseRoom::default() }
+        Watcher { window, is_close, room: SenseRoom::default() }
     }
 
     /// Once a second the counters, and for a match that is looked at closely its events in each tick.
-    fn tell(&mut self, is_last: bool) {
-        let game = &mut self.game;
+    fn tell(&mut self, game: &mut Tactical, is_last: bool) {
         let tick = game.now().0;
         let rate_hz = game.rules().tick_hz;
         let is_second = is_last || tick.is_multiple_of(rate_hz.into());
@@ -104,26 +103,10 @@ impl WatchedGame {
     }
 }
 
-impl Game for WatchedGame {
-    fn step(&mut self, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
-        let flow = self.game.step(input, scopes);
-        self.tell(flow == Flow::Over);
+impl Observer for Watcher {
+    fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
+        let flow = game.step(input, scopes);
+        self.tell(game, flow == Flow::Over);
         flow
-    }
-
-    fn publish(&mut self, server: &mut Server, seats: &Seats, scopes: &mut Scopes) -> Result<(), GameError> {
-        self.game.publish(server, seats, scopes)
-    }
-
-    fn phase(&self) -> Phase {
-        self.game.phase()
-    }
-
-    fn digest(&self) -> u64 {
-        self.game.digest()
-    }
-
-    fn outcome(&self) -> Option<String> {
-        self.game.outcome()
     }
 }

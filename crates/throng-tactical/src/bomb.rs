@@ -2,9 +2,7 @@
 
 use glam::Vec3;
 use throng::Tick;
-use throng_match::Seat;
-
-use crate::digest::Digest;
+use throng_match::{Digest, Seat};
 
 /// The bomb is picked up within this distance.
 pub(crate) const REACH_M: f32 = 1.2;
@@ -48,24 +46,24 @@ impl Bomb {
 
     pub(crate) fn digest(&self, hash: &mut Digest) {
         match *self {
-            Bomb::Nowhere => hash.put(0),
-            Bomb::Carried(seat) => hash.put(1 | u64::from(seat.0) << 8),
+            Bomb::Nowhere => _ = hash.add(0),
+            Bomb::Carried(seat) => _ = hash.add(1 | u64::from(seat.0) << 8),
             Bomb::Dropped(at) => {
-                hash.put(2);
-                hash.vector(at);
+                hash.add(2);
+                hash.add_f32s(&at.to_array());
             }
             Bomb::Planted { at, by, explodes } => {
-                hash.put(3 | u64::from(by.0) << 8);
-                hash.vector(at);
-                hash.put(explodes.0);
+                hash.add(3 | u64::from(by.0) << 8);
+                hash.add_f32s(&at.to_array());
+                hash.add(explodes.0);
             }
             Bomb::Defused(at) => {
-                hash.put(4);
-                hash.vector(at);
+                hash.add(4);
+                hash.add_f32s(&at.to_array());
             }
             Bomb::Exploded(at) => {
-                hash.put(5);
-                hash.vector(at);
+                hash.add(5);
+                hash.add_f32s(&at.to_array());
             }
         }
     }

@@ -2,12 +2,11 @@
 
 use glam::Vec3;
 use throng::Tick;
-use throng_match::Seat;
+use throng_match::{Digest, Seat};
 use throng_rewind::BodyId;
 
 use crate::ability::Dash;
 use crate::command::{Buttons, Command, Item};
-use crate::digest::Digest;
 use crate::pose::Motion;
 use crate::rules::{
     ARMOUR, ARMOUR_PRICE, CHARGES_MAX, DASH_PRICE, HEALTH, KIT_PRICE, MONEY_MAX, SMOKE_PRICE, WALL_PRICE,
@@ -220,12 +219,12 @@ impl Character {
     }
 
     pub(crate) fn digest(&self, hash: &mut Digest) {
-        hash.vector(self.mover.feet);
-        hash.vector(self.mover.velocity);
-        hash.float(self.mover.crouch);
-        hash.flag(self.mover.is_grounded);
-        hash.put(u64::from(self.yaw) | u64::from(self.pitch.cast_unsigned()) << 16 | u64::from(self.held.bits()) << 32);
-        hash.bytes(&[
+        hash.add_f32s(&self.mover.feet.to_array());
+        hash.add_f32s(&self.mover.velocity.to_array());
+        hash.add_f32(self.mover.crouch);
+        hash.add(self.mover.is_grounded.into());
+        hash.add(u64::from(self.yaw) | u64::from(self.pitch.cast_unsigned()) << 16 | u64::from(self.held.bits()) << 32);
+        hash.add_bytes(&[
             u8::from(self.is_alive),
             self.health,
             self.armour,
@@ -237,27 +236,27 @@ impl Character {
             self.work as u8,
         ]);
         for carried in &self.weapons {
-            hash.flag(carried.is_some());
+            hash.add(carried.is_some().into());
             if let Some(carried) = carried {
-                hash.put(carried.weapon as u64 | u64::from(carried.loaded) << 8 | u64::from(carried.reserve) << 24);
-                hash.put(carried.ready_us);
-                hash.put(carried.reload_ends_us);
-                hash.put(u64::from(carried.burst));
+                hash.add(carried.weapon as u64 | u64::from(carried.loaded) << 8 | u64::from(carried.reserve) << 24);
+                hash.add(carried.ready_us);
+                hash.add(carried.reload_ends_us);
+                hash.add(u64::from(carried.burst));
             }
         }
-        hash.put(u64::from(self.money));
-        hash.flag(self.dash.is_some());
+        hash.add(u64::from(self.money));
+        hash.add(self.dash.is_some().into());
         if let Some(dash) = &self.dash {
-            hash.vector(dash.velocity);
-            hash.put(dash.until.0);
-            hash.put(dash.escape.began.tick.0);
-            hash.float(dash.escape.began.fraction);
+            hash.add_f32s(&dash.velocity.to_array());
+            hash.add(dash.until.0);
+            hash.add(dash.escape.began.tick.0);
+            hash.add_f32(dash.escape.began.fraction);
         }
-        hash.put(u64::from(self.worked) | u64::from(self.work_takes) << 32);
-        hash.put(u64::from(self.kills) | u64::from(self.deaths) << 16);
-        hash.put(self.died.0);
-        hash.float(self.motion.stride);
-        hash.float(self.motion.air);
+        hash.add(u64::from(self.worked) | u64::from(self.work_takes) << 32);
+        hash.add(u64::from(self.kills) | u64::from(self.deaths) << 16);
+        hash.add(self.died.0);
+        hash.add_f32(self.motion.stride);
+        hash.add_f32(self.motion.air);
     }
 }
 

@@ -5,6 +5,7 @@
 //! no time and its commands wait no longer than necessary.
 
 use throng::Tick;
+use throng_match::Digest;
 use throng_wire::ShortTick;
 
 use crate::command::{Buttons, Choice, Command};
@@ -188,15 +189,15 @@ impl Inbox {
     }
 
     /// Everything of it that a later tick depends on.
-    pub(crate) fn digest(&self, hash: &mut crate::digest::Digest) {
-        hash.flag(self.is_joined);
-        hash.put(u64::from(self.rtt_us));
-        hash.put(self.newest.map_or(u64::MAX, u64::from));
-        hash.put(self.count as u64);
+    pub(crate) fn digest(&self, hash: &mut Digest) {
+        hash.add(self.is_joined.into());
+        hash.add(u64::from(self.rtt_us));
+        hash.add(self.newest.map_or(u64::MAX, u64::from));
+        hash.add(self.count as u64);
         for command in self.waiting[..self.count].iter().chain([&self.last]) {
-            hash.bytes(&command.encode());
+            hash.add_bytes(&command.encode());
         }
-        hash.put(u64::from(self.repeated) | u64::from(self.debt) << 8 | u64::from(self.standing) << 16);
+        hash.add(u64::from(self.repeated) | u64::from(self.debt) << 8 | u64::from(self.standing) << 16);
     }
 }
 

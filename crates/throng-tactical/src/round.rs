@@ -1,9 +1,8 @@
 //! Rounds: buy, live, end, and the score of the match.
 
 use throng::Tick;
-use throng_match::Phase;
+use throng_match::{Digest, Phase};
 
-use crate::digest::Digest;
 use crate::event::Ending;
 use crate::rules::Rules;
 use crate::senses::{RoundPhase, Team};
@@ -100,9 +99,9 @@ impl Round {
     }
 
     pub(crate) fn digest(&self, hash: &mut Digest) {
-        hash.put(u64::from(self.number) | (self.phase as u64) << 16);
-        hash.put(self.ends.0);
-        hash.bytes(&self.score);
+        hash.add(u64::from(self.number) | (self.phase as u64) << 16);
+        hash.add(self.ends.0);
+        hash.add_bytes(&self.score);
     }
 }
 

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use glam::Vec3;
 use thiserror::Error;
 use throng::Tick;
-use throng_match::{Flow, Phase, Scopes, Seat, Subsystem, TickInput};
+use throng_match::{Digest, Flow, Phase, Scopes, Seat, Subsystem, TickInput};
 use throng_rewind::{
     BodyId, Case, ConvexError, Escape, HistoryOptions, JudgeRules, Latency, ModelError, Models, PartId, Rewind,
     RewindCounters, RewindError, RewindOptions, ShapeId, SkeletonId, ViewRules,
@@ -20,7 +20,6 @@ use crate::bomb::Bomb;
 use crate::character::Character;
 use crate::command::Buttons;
 use crate::compare::Twin;
-use crate::digest::Digest;
 use crate::event::{EVENTS_MAX, Event};
 use crate::inbox::{Inbox, Order, Refusal, Refusals};
 use crate::publish::Publication;
@@ -421,31 +420,31 @@ impl Tactical {
 
     pub(crate) fn state_digest(&self) -> u64 {
         let mut hash = Digest::new();
-        hash.put(self.now.0);
-        hash.put(self.random.get_seed());
+        hash.add(self.now.0);
+        hash.add(self.random.get_seed());
         self.round.digest(&mut hash);
         self.bomb.digest(&mut hash);
         self.characters.iter().for_each(|character| character.digest(&mut hash));
         self.inboxes.iter().for_each(|inbox| inbox.digest(&mut hash));
-        hash.put(u64::from(self.made));
+        hash.add(u64::from(self.made));
         for smoke in &self.smokes {
-            hash.vector(smoke.middle);
-            hash.put(smoke.from.0);
+            hash.add_f32s(&smoke.middle.to_array());
+            hash.add(smoke.from.0);
         }
         for barrier in self.barriers.iter().chain(&self.fallen) {
-            hash.vector(barrier.foot);
-            hash.put(barrier.from.0 << 16 | u64::from(barrier.yaw));
+            hash.add_f32s(&barrier.foot.to_array());
+            hash.add(barrier.from.0 << 16 | u64::from(barrier.yaw));
         }
         let verdicts = self.rewind.counters();
         for count in [verdicts.shots, verdicts.hits, verdicts.blocked, verdicts.escaped] {
-            hash.put(count);
+            hash.add(count);
         }
         for (_, count) in self.refusals.all() {
-            hash.put(count);
+            hash.add(count);
         }
         self.vision.digest(&mut hash);
         if let Some(agents) = &self.agents {
-            hash.put(agents.digest());
+            hash.add(agents.digest());
         }
         hash.finish()
     }

@@ -2,12 +2,12 @@
 
 use glam::{Quat, Vec3};
 use throng::Tick;
+use throng_match::Digest;
 use throng_sight::fog::{Fog, FogCounts, FogOptions, FogWalls, FogWorld, Occluder, Target, Viewer};
 
 use crate::ability::{Barrier, DASH_SPEED, SMOKE_RADIUS_M, SMOKES_MAX, Smoke, WALL_RISE_S, WALL_SIZE_M, WALLS_MAX};
 use crate::angle::{sine_cosine_of, yaw_rad};
 use crate::character::Character;
-use crate::digest::Digest;
 use crate::inbox::Inbox;
 use crate::rules::Rules;
 use crate::senses::Seen;
@@ -142,11 +142,11 @@ impl Vision {
 
     pub(crate) fn digest(&self, hash: &mut Digest) {
         for bits in self.is_seen.chunks(64) {
-            hash.put(bits.iter().enumerate().fold(0, |word, (bit, is_seen)| word | u64::from(*is_seen) << bit));
+            hash.add(bits.iter().enumerate().fold(0, |word, (bit, is_seen)| word | u64::from(*is_seen) << bit));
         }
         for seen in self.remembered.iter().flatten() {
-            hash.put(seen.seen_at.0 << 16 | u64::from(seen.seat.0));
-            hash.vector(seen.feet);
+            hash.add(seen.seen_at.0 << 16 | u64::from(seen.seat.0));
+            hash.add_f32s(&seen.feet.to_array());
         }
     }
 }

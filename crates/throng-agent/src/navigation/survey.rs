@@ -177,7 +177,7 @@ impl Survey<'_> {
             let Some(other) = self.grid.neighbour(column, DIRECTIONS[direction]) else { continue };
             for from in self.grid.in_column(column) {
                 for to in self.grid.in_column(other) {
-                    // What can be walked one way can be walked back; falls are tried from both sides.
+                    // A level link works in both directions. A fall works in one, so each direction is tried.
                     if self.link(from, to, direction)? == Some(0) {
                         self.set(to, from, (direction + 4) % 8, 0);
                     } else {

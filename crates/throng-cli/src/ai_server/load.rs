@@ -26,7 +26,7 @@ const AHEAD_TICKS: u64 = 400;
 /// Ticks whose length is kept, for percentiles.
 const SAMPLES: usize = 1 << 20;
 
-/// What a match is.
+/// The parts and settings of each match.
 #[derive(Clone)]
 pub(super) struct Work {
     pub(super) arena: Arena,
@@ -46,7 +46,7 @@ enum Order {
     Hold { warm_up: Duration, measured: Duration },
 }
 
-/// What a thread has measured.
+/// The measurements of a thread.
 #[derive(Default)]
 struct Report {
     ticks: u64,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use glam::Vec3;
 use throng_agent::{Navigation, Pair, PathFinder, Perception, PerceptionCounters, PerceptionError, Rays};
-use throng_match::{Scopes, Seat};
+use throng_match::{Digest, Scopes, Seat};
 
 use super::player::{Stage, own_seed, team_seed, threat};
 use super::search::{Search, Walker};
@@ -12,7 +12,6 @@ use super::watch::{self, Scenery};
 use super::{Brain, DECISIONS_PER_S, Skill, World};
 use crate::agents::Agents;
 use crate::command::Command;
-use crate::digest::Digest;
 use crate::sense::SenseRoom;
 use crate::senses::Team;
 use crate::tactical::Tactical;
@@ -142,7 +141,7 @@ impl Agents for Squad {
     fn think(&mut self, game: &Tactical, _: &mut Scopes) {
         self.perceive(game);
         let mut hash = Digest::new();
-        hash.put(self.digest);
+        hash.add(self.digest);
         for agent in &mut self.agents {
             agent.command = None;
             if !game.is_agent(agent.seat) {
@@ -158,7 +157,7 @@ impl Agents for Squad {
             }
             let command = agent.brain.act(&senses);
             let bytes = command.encode();
-            hash.put(u64::from_le_bytes([
+            hash.add(u64::from_le_bytes([
                 bytes[0], bytes[5], bytes[6], bytes[7], bytes[8], bytes[10], bytes[11], bytes[12],
             ]));
             (agent.feet, agent.command) = (senses.me.position, Some(command));
