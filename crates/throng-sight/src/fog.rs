@@ -30,7 +30,8 @@ const SPEED_SLACK: f32 = 1.01;
 pub struct FogOptions {
     /// Ticks per second.
     pub tick_hz: f32,
-    /// Each pair is looked at every so many ticks; at least 1. Different viewers have their turn in different ticks.
+    /// Each pair that is hidden is looked at every so many ticks; at least 1. Different viewers have their turn in
+    /// different ticks. The longer, the more is sent needlessly.
     pub interval_ticks: u32,
     /// The fastest that anybody moves up or down without falling, in m/s: a jump, or standing up.
     pub climb_mps: f32,
@@ -38,8 +39,12 @@ pub struct FogOptions {
     pub latency_max_ms: f32,
     /// Rays for one look at a pair. If they do not suffice, the pair may see each other.
     pub rays_max: u32,
-    /// A target stays in sight for so many ticks at least, so that it does not come and go.
+    /// A target is sent so many ticks before it can be seen, so that the first packets may be lost or late.
+    pub ahead_ticks: u32,
+    /// A target stays in sight for so many ticks at least, so that it does not come and go. Until then it costs nothing.
     pub linger_ticks: u32,
+    /// As `linger_ticks`, after a look that did not find an answer within its rays: such looks cost most.
+    pub doubt_ticks: u32,
 }
 
 impl Default for FogOptions {
@@ -47,11 +52,13 @@ impl Default for FogOptions {
     fn default() -> FogOptions {
         FogOptions {
             tick_hz: 128.0,
-            interval_ticks: 4,
+            interval_ticks: 2,
             climb_mps: 4.0,
             latency_max_ms: 250.0,
             rays_max: 28,
+            ahead_ticks: 1,
             linger_ticks: 8,
+            doubt_ticks: 8,
         }
     }
 }
@@ -83,7 +90,7 @@ pub struct Target {
     pub highest: Vec3,
     /// How it moves, in m/s.
     pub velocity: Vec3,
-    /// The fastest that it can move across within a viewer's latency, in m/s.
+    /// The fastest that it can move across until the next look, in m/s; with a dash, if it may begin one.
     pub speed_max_mps: f32,
 }
 
@@ -139,7 +146,7 @@ pub struct FogCounts {
 /// ```
 ///
 /// Hidden is a target only if all lines are blocked from all places where the viewer's eye can be when its screen shows
-/// this tick, or one until the next look, to the target and to all places that it can reach in that time. On doubt a
+/// this tick, or one until the next look, to all places where the target can be until the next look. On doubt a
 /// target may be seen. An update does not allocate, and depends on nothing but its arguments.
 #[derive(Clone, Debug)]
 pub struct Fog {
@@ -213,7 +220,6 @@ impl Fog {
         }
         let interval = u64::from(self.options.interval_ticks);
         let is_turn = |place: usize| (tick + place as u64).is_multiple_of(interval);
-        let longest_s = viewers.iter().flatten().fold(0.0, |longest: f32, viewer| longest.max(self.window_s(viewer)));
         for (place, viewer) in viewers.iter().enumerate() {
             let motion = viewer.map(|viewer| {
                 let space = Space::around(viewer.eye, Vec3::ZERO);
@@ -224,7 +230,7 @@ impl Fog {
         for (place, target) in targets.iter().enumerate() {
             let motion = target.map(|target| {
                 let space = Space { lowest: target.lowest, highest: target.highest };
-                (space, target.velocity, target.speed_max_mps, longest_s)
+                (space, target.velocity, target.speed_max_mps, self.ahead_s())
             });
             self.follow(false, place, motion, world.walls, is_turn(place));
         }
@@ -239,7 +245,7 @@ impl Fog {
                     self.set(from, to, true, tick);
                     continue;
                 }
-                let is_due = is_turn(from)
+                let is_due = (is_turn(from) && !(pair.may_see && tick < pair.until_tick))
                     || self.viewers[from].is_hasty
                     || self.targets[to].is_hasty
                     || (pair.by_occluder && has_new_occluders);
@@ -265,10 +271,15 @@ impl Fog {
         FogCounts { rays: self.counts.rays + work.rays, remembered: work.remembered, ..self.counts }
     }
 
-    /// How long after a tick a screen can show it, until the next look comes to the same screen.
+    /// For how long a target moves on under one answer: a screen shows the places that it had until the next look, and
+    /// no later ones.
+    fn ahead_s(&self) -> f32 {
+        (self.options.interval_ticks + self.options.ahead_ticks) as f32 / self.options.tick_hz
+    }
+
+    /// For how long a viewer moves on under one answer: until its screen shows the last of these places.
     fn window_s(&self, viewer: &Viewer) -> f32 {
-        let latency_ms = viewer.latency_ms.clamp(0.0, self.options.latency_max_ms);
-        latency_ms / 1_000.0 + self.options.interval_ticks as f32 / self.options.tick_hz
+        viewer.latency_ms.clamp(0.0, self.options.latency_max_ms) / 1_000.0 + self.ahead_s()
     }
 
     fn set(&mut self, viewer: usize, target: usize, may_see: bool, tick: u64) {
@@ -315,13 +326,12 @@ impl Fog {
         (from, viewer): (usize, &Viewer),
         (to, target): (usize, &Target),
     ) {
-        let window_s = self.window_s(viewer);
-        let possible = |mover: &Mover, velocity: Vec3, speed_max_mps: f32| {
-            let far = reach(&self.options, velocity, speed_max_mps, window_s);
+        let possible = |mover: &Mover, velocity: Vec3, speed_max_mps: f32, time_s: f32| {
+            let far = reach(&self.options, velocity, speed_max_mps, time_s);
             mover.space.map(|space| mover.walls.possible(space, far))
         };
-        let eye = possible(&self.viewers[from], viewer.velocity, viewer.speed_max_mps);
-        let body = possible(&self.targets[to], target.velocity, target.speed_max_mps);
+        let eye = possible(&self.viewers[from], viewer.velocity, viewer.speed_max_mps, self.window_s(viewer));
+        let body = possible(&self.targets[to], target.velocity, target.speed_max_mps, self.ahead_s());
         let pair = &mut self.pairs[from * self.targets.len() + to];
         let answer = match (eye, body) {
             (Some(from), Some(to)) if is_sound(from) && is_sound(to) => {
@@ -335,18 +345,24 @@ impl Fog {
         };
         self.counts.looks += 1;
         pair.by_occluder = false;
-        match answer {
-            Answer::Free => self.counts.free += 1,
-            Answer::Doubt => self.counts.doubts += 1,
+        let stay_ticks = match answer {
+            Answer::Free => {
+                self.counts.free += 1;
+                self.options.linger_ticks
+            }
+            Answer::Doubt => {
+                self.counts.doubts += 1;
+                self.options.doubt_ticks.max(self.options.linger_ticks)
+            }
             Answer::Hidden { by_occluder } => {
                 self.counts.hidden += 1;
                 pair.by_occluder = by_occluder;
                 pair.may_see = pair.may_see && tick < pair.until_tick;
                 return;
             }
-        }
+        };
         pair.may_see = true;
-        pair.until_tick = tick + u64::from(self.options.linger_ticks);
+        pair.until_tick = tick + u64::from(stay_ticks);
     }
 }
 

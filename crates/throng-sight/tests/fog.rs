@@ -187,6 +187,36 @@ fn a_longer_latency_shows_earlier_and_only_up_to_a_limit() {
 }
 
 #[test]
+fn a_latency_lets_the_eye_move_on_and_not_the_target() {
+    let (_, walls) = wall(0.0);
+    // The target is 1 m from the end of the wall at z = 20: more than it runs until the next look.
+    let still = |eye: Vec3, latency_ms| viewer(eye, latency_ms).map(|viewer| Viewer { speed_max_mps: 0.0, ..viewer });
+    let (eye, feet) = (vec3(-10.0, 1.6, 19.8), vec3(10.0, 0.0, 18.4));
+    assert!([0.0, 100.0, 250.0].iter().all(|ms| !is_shown(&walls, &[], still(eye, *ms), target(feet))));
+    assert!(is_shown(&walls, &[], viewer(eye, 250.0), target(feet)), "an eye that runs comes round the end");
+    // Sent so much earlier than it can be seen, it may have run there.
+    let mut fog = Fog::new(FogOptions { ahead_ticks: 32, ..FogOptions::default() }, 1, 1);
+    let world = throng_sight::fog::FogWorld { walls: &walls, occluders: &[] };
+    fog.update(0, &world, &[still(eye, 0.0)], &[target(feet)]);
+    assert!(fog.may_see(0, 0));
+}
+
+#[test]
+fn a_target_in_sight_costs_nothing_until_it_may_be_hidden_again() {
+    let (_, walls) = wall(5.0);
+    let world = throng_sight::fog::FogWorld { walls: &walls, occluders: &[] };
+    let (eye, seen, hidden) = (vec3(-10.0, 1.6, 0.0), vec3(10.0, 0.0, 0.0), vec3(10.0, 0.0, 15.0));
+    let options = FogOptions { interval_ticks: 2, linger_ticks: 8, ..FogOptions::default() };
+    let looks = |feet: Vec3| {
+        let mut fog = Fog::new(options, 1, 1);
+        (0..64).for_each(|tick| fog.update(tick, &world, &[viewer(eye, 50.0)], &[target(feet)]));
+        (fog.may_see(0, 0), fog.counts().looks)
+    };
+    assert_eq!(looks(seen), (true, 8));
+    assert_eq!(looks(hidden), (false, 32));
+}
+
+#[test]
 fn a_smoke_hides_only_if_it_hides_everything_and_its_end_shows_at_once() {
     let (map, walls) = wall(5.0);
     let (eye, feet) = (vec3(-10.0, 1.6, 0.0), vec3(10.0, 0.0, 0.0));
@@ -197,7 +227,7 @@ fn a_smoke_hides_only_if_it_hides_everything_and_its_end_shows_at_once() {
     assert!(!is_shown(&walls, &[smoke(3.5)], viewer(eye, 50.0), target(feet)));
     let rotation = Quat::from_rotation_y(0.5);
     let cuboid = |half| Occluder::Cuboid { middle: vec3(1.0, 1.0, 0.0), half, rotation };
-    assert!(is_shown(&walls, &[cuboid(vec3(0.2, 3.0, 0.8))], viewer(eye, 50.0), target(feet)));
+    assert!(is_shown(&walls, &[cuboid(vec3(0.2, 3.0, 0.4))], viewer(eye, 50.0), target(feet)));
     assert!(!is_shown(&walls, &[cuboid(vec3(0.2, 3.0, 4.0))], viewer(eye, 50.0), target(feet)));
 
     let mut fog = Fog::new(FogOptions { linger_ticks: 0, ..FogOptions::default() }, 1, 1);
