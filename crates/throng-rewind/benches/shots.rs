@@ -91,8 +91,18 @@ fn shots(c: &mut Criterion) {
     }
     // All nine one behind the other: the ray comes near each of them.
     let mut row = Scene::new(|i| [i as f64 * 0.5, 0.0, 0.0]);
-    let shots: Vec<Shot> = row.shots(0.5);
-    group.bench_function("at_9_in_a_crowd", |b| b.iter(|| row.judge_all(&shots, &mut case)));
+    for (name, spread_m) in [("at_9_in_a_crowd", 0.5), ("past_9_in_a_crowd", 2.0)] {
+        let shots: Vec<Shot> = row.shots(spread_m);
+        group.bench_function(name, |b| b.iter(|| row.judge_all(&shots, &mut case)));
+        let before = *row.rewind.counters();
+        row.judge_all(&shots, &mut case);
+        let (now, all) = (row.rewind.counters(), shots.len() as f64);
+        println!(
+            "{name}: {} hit, {:.2} candidates",
+            now.hits - before.hits,
+            (now.candidates - before.candidates) as f64 / all
+        );
+    }
     group.finish();
 }
 

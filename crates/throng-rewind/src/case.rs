@@ -18,6 +18,9 @@ pub const MAX_RANGE_M: f64 = 1e6;
 /// More than the largest error of `f32` arithmetic on coordinates of a body, in metres.
 const SLACK_M: f32 = 1e-3;
 
+/// More than the largest error of a distance along a ray, in metres.
+const ROUNDING_M: f64 = 1e-6;
+
 /// Bones that are bounded at a time. [`MAX_BONES`] is a multiple of it.
 const LANES: usize = 4;
 
@@ -292,7 +295,27 @@ impl Case {
         view: View,
         world: impl FnOnce([f64; 3], [f64; 3], f64) -> Option<WorldHit>,
     ) -> (Verdict, Option<WorldHit>) {
-        let search = self.search(models, ray, &view);
+        let mut search = Search::new(self, ray, &view);
+        let mut bones = Split { positions: &self.positions, rotations: &self.rotations };
+        for candidate in &self.candidates {
+            let skeleton = models.skeleton(candidate.skeleton);
+            let n = skeleton.bones().len();
+            let before = bones.take(n);
+            let after = if candidate.after.is_some() { bones.take(n) } else { before };
+            search.test(candidate, skeleton, [before, after]);
+        }
+        self.verdict(models, search, view, world)
+    }
+
+    /// The verdict on candidates that were tested.
+    pub(crate) fn verdict(
+        &self,
+        models: &Models,
+        search: Search<'_>,
+        view: View,
+        world: impl FnOnce([f64; 3], [f64; 3], f64) -> Option<WorldHit>,
+    ) -> (Verdict, Option<WorldHit>) {
+        let ray = search.ray;
         let mut blocked = self.nearest_part(models, ray, view.moment);
 
         let part_m = blocked.map_or(ray.range_m, |block| block.distance_m);
@@ -304,7 +327,7 @@ impl Case {
         (self.conclude(view, search, blocked), answer)
     }
 
-    fn conclude(&self, view: View, search: Search, blocked: Option<Block>) -> Verdict {
+    fn conclude(&self, view: View, search: Search<'_>, blocked: Option<Block>) -> Verdict {
         let reaches = |best: &Best| blocked.is_none_or(|block| best.struck.distance_m < block.distance_m);
         let mut flags = view.flags;
         let escaped = search.escaped.filter(|(best, _)| reaches(best));
@@ -335,38 +358,6 @@ impl Case {
         Verdict { outcome, view, flags, blocked }
     }
 
-    /// The nearest target along the ray, and how near the ray comes to one if it meets none.
-    fn search(&self, models: &Models, ray: &Ray, view: &View) -> Search {
-        let fired = self.rules.view.fired(self.shot.now, self.shot.latency);
-        let mut search = Search { hit: None, escaped: None, near: None, near_flags: Flags::NONE };
-        let mut near_m = self.rules.near_miss_m;
-        let mut bones = Split { positions: &self.positions, rotations: &self.rotations };
-        for candidate in &self.candidates {
-            let skeleton = models.skeleton(candidate.skeleton);
-            let n = skeleton.bones().len();
-            let before = bones.take(n);
-            let after = if candidate.after.is_some() { bones.take(n) } else { before };
-            let body = Body::new(candidate, skeleton, [before, after], ray, view.moment);
-            let hit_m = search.hit.map(|best| best.struck.distance_m);
-            let Some((bone, meeting)) = body.meet(near_m, hit_m) else { continue };
-            match meeting {
-                Meeting::At(distance_m) => {
-                    let zone = skeleton.bones()[bone].zone;
-                    let (body, skeleton) = (candidate.body, candidate.skeleton);
-                    let struck = Struck { body, skeleton, bone: bone as u8, zone, distance_m };
-                    search.take(Best { struck, flags: candidate.flags }, candidate.escape, fired);
-                }
-                Meeting::By(missed_by_m) => {
-                    near_m = missed_by_m;
-                    let (body, skeleton) = (candidate.body, candidate.skeleton);
-                    search.near = Some(NearMiss { body, skeleton, bone: bone as u8, missed_by_m });
-                    search.near_flags = candidate.flags;
-                }
-            }
-        }
-        search
-    }
-
     fn nearest_part(&self, models: &Models, ray: &Ray, moment: Moment) -> Option<Block> {
         let mut nearest: Option<Block> = None;
         for near in &self.parts {
@@ -383,17 +374,71 @@ impl Case {
     }
 }
 
-struct Search {
+/// The nearest target along a ray, and how near the ray comes to one if it meets none.
+///
+/// The order in which candidates are tested does not matter: of two at the same distance, the body with the lower number
+/// counts. So a candidate that is certainly behind the nearest hit need not be tested.
+pub(crate) struct Search<'a> {
+    ray: &'a Ray,
+    moment: Moment,
+    fired: Moment,
     hit: Option<Best>,
     escaped: Option<(Best, u32)>,
     near: Option<NearMiss>,
     near_flags: Flags,
+    near_miss_m: f64,
 }
 
-impl Search {
-    fn take(&mut self, best: Best, escape: Option<Escape>, fired: Moment) {
-        let is_nearer = |old: &Best| best.struck.distance_m < old.struck.distance_m;
-        match escape.filter(|escape| escape.began < fired) {
+impl<'a> Search<'a> {
+    /// For the shot and the rules of a case.
+    pub(crate) fn new(case: &Case, ray: &'a Ray, view: &View) -> Search<'a> {
+        Search {
+            ray,
+            moment: view.moment,
+            fired: case.rules.view.fired(case.shot.now, case.shot.latency),
+            hit: None,
+            escaped: None,
+            near: None,
+            near_flags: Flags::NONE,
+            near_miss_m: case.rules.near_miss_m,
+        }
+    }
+
+    /// The distance along the ray behind which nothing counts any more.
+    pub(crate) fn last_m(&self) -> f64 {
+        self.hit.map_or(f64::INFINITY, |best| best.struck.distance_m)
+    }
+
+    /// The distance from the ray beyond which nothing counts any more.
+    pub(crate) fn near_m(&self) -> f64 {
+        if self.hit.is_some() { 0.0 } else { self.near.map_or(self.near_miss_m, |near| near.missed_by_m) }
+    }
+
+    /// Tests the capsules of a candidate, whose bones are those of the poses before and after the moment.
+    pub(crate) fn test(&mut self, candidate: &Candidate, skeleton: &Skeleton, bones: [Bones<'_>; 2]) {
+        let tested = Body::new(candidate, skeleton, bones, self.ray, self.moment);
+        let Some((bone, meeting)) = tested.meet(self.near_m(), self.last_m()) else { return };
+        let body = candidate.body;
+        match meeting {
+            Meeting::At(distance_m) => {
+                let zone = skeleton.bones()[bone].zone;
+                let struck = Struck { body, skeleton: candidate.skeleton, bone: bone as u8, zone, distance_m };
+                self.take(Best { struck, flags: candidate.flags }, candidate.escape);
+            }
+            Meeting::By(missed_by_m) => {
+                let key = |near: &NearMiss| (near.missed_by_m, near.body);
+                let near = NearMiss { body, skeleton: candidate.skeleton, bone: bone as u8, missed_by_m };
+                if self.near.as_ref().is_none_or(|old| key(&near) < key(old)) {
+                    (self.near, self.near_flags) = (Some(near), candidate.flags);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, best: Best, escape: Option<Escape>) {
+        let key = |best: &Best| (best.struck.distance_m, best.struck.body);
+        let is_nearer = |old: &Best| key(&best) < key(old);
+        match escape.filter(|escape| escape.began < self.fired) {
             Some(escape) if self.escaped.as_ref().is_none_or(|(old, _)| is_nearer(old)) => {
                 self.escaped = Some((best, escape.ability));
             }
@@ -479,41 +524,36 @@ impl<'a> Body<'a> {
         Body { skeleton, bones, part, along_m, line }
     }
 
-    /// The first capsule along the ray, or the one that it passes by at most `most_m`; if several are as near, the first
-    /// of them. If a hit at `hit_m` is known, only what comes before it counts.
-    fn meet(&self, most_m: f64, hit_m: Option<f64>) -> Option<(usize, Meeting)> {
+    /// The first capsule along the ray, or the one that it passes by at most `near_m`; if several are as near, the first
+    /// of them. Of what lies behind `last_m` along the ray nothing may come.
+    fn meet(&self, near_m: f64, last_m: f64) -> Option<(usize, Meeting)> {
         let mut room = [[0.0; MAX_BONES]; 2];
         let [least_m, entry_m] = self.bounds(&mut room);
         let nearest = (0..least_m.len()).fold(0, |best, bone| if least_m[bone] < least_m[best] { bone } else { best });
-        let mut near = (usize::MAX, most_m);
-        let mut first: Option<usize> = None;
-        let mut first_m = hit_m.map(|hit_m| hit_m - self.along_m);
         // The nearest one first: after it, most others need not be tested.
-        let others = (0..least_m.len()).filter(|bone| *bone != nearest);
-        for bone in std::iter::once(nearest).chain(others) {
-            let (worth_m, last_m) = first_m.map_or((near.1, f64::INFINITY), |first_m| (0.0, first_m));
-            if f64::from(least_m[bone]) > worth_m || f64::from(entry_m[bone]) > last_m {
-                continue;
+        let bones = || std::iter::once(nearest).chain((0..least_m.len()).filter(|bone| *bone != nearest));
+        let mut first = (last_m - self.along_m + ROUNDING_M, usize::MAX);
+        for bone in bones().filter(|bone| least_m[*bone] <= 0.0) {
+            if f64::from(entry_m[bone]) <= first.0
+                && let Some(at) = self.line.enters(&self.capsule(bone))
+                && (at, bone) < first
+            {
+                first = (at, bone);
             }
-            let capsule = self.capsule(bone);
-            if let Some(at) = self.line.enters(&capsule) {
-                let is_first = first_m.is_none_or(|first_m| at < first_m)
-                    || first.is_some_and(|old| Some(at) == first_m && bone < old);
-                if is_first {
-                    (first, first_m) = (Some(bone), Some(at));
-                }
-            } else if first_m.is_none() {
-                let by_m = self.line.distance_m(&capsule);
-                if (by_m, bone) < (near.1, near.0) {
-                    near = (bone, by_m);
+        }
+        if first.1 != usize::MAX {
+            return Some((first.1, Meeting::At((self.along_m + first.0).max(0.0))));
+        }
+        let mut near = (near_m, usize::MAX);
+        for bone in bones().filter(|_| last_m == f64::INFINITY) {
+            if f64::from(least_m[bone]) <= near.0 {
+                let by_m = self.line.distance_m(&self.capsule(bone));
+                if (by_m, bone) < near {
+                    near = (by_m, bone);
                 }
             }
         }
-        match (first, first_m) {
-            (Some(bone), Some(at)) => Some((bone, Meeting::At((self.along_m + at).max(0.0)))),
-            (_, None) if near.0 != usize::MAX => Some((near.0, Meeting::By(near.1))),
-            _ => None,
-        }
+        (near.1 != usize::MAX).then_some((near.1, Meeting::By(near.0)))
     }
 
     /// For each bone a distance that its capsule certainly has from the line, and a place on the line before which it is

@@ -405,9 +405,18 @@ impl PoseHistory {
         between(&self.track.place(found.before).transform, &self.track.place(found.after).transform, found.part)
     }
 
+    /// The middle and radius of a ball that holds the body, in any rotation.
+    #[inline]
+    pub(crate) fn ball(&self, found: &Found) -> (crate::geometry::Vector, f32) {
+        let (before, after) = (self.track.place(found.before), self.track.place(found.after));
+        let middle = mixed(before.transform.position_m, after.transform.position_m, found.part);
+        (middle, before.reach_m.max(after.reach_m))
+    }
+
+    #[inline]
     pub(crate) fn stored(&self, slot: usize) -> StoredPose<'_> {
         let place = self.track.place(slot);
-        StoredPose { tick: Tick(place.tick), root: place.transform, reach_m: place.reach_m, bones: self.pose(slot) }
+        StoredPose { tick: Tick(place.tick), root: place.transform, bones: self.pose(slot) }
     }
 
     fn pose(&self, slot: usize) -> Bones<'_> {
@@ -421,7 +430,6 @@ impl PoseHistory {
 pub(crate) struct StoredPose<'a> {
     pub(crate) tick: Tick,
     pub(crate) root: Transform,
-    pub(crate) reach_m: f32,
     pub(crate) bones: Bones<'a>,
 }
 

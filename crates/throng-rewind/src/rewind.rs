@@ -1,11 +1,12 @@
 //! All bodies and moving parts of a match, and the judging of shots at them.
 
-use crate::case::{Candidate, Case, JudgeRules, NearPart, Shot, ShotError, Surroundings};
+use crate::case::{Candidate, Case, JudgeRules, NearPart, Search, Shot, ShotError, Surroundings};
 use crate::geometry::{Ray, Transform};
-use crate::models::{Models, ShapeId, SkeletonId};
+use crate::models::{Models, ShapeId, Skeleton, SkeletonId};
 use crate::moment::Moment;
 use crate::part::PartHistory;
 use crate::pose::{BonePose, Break, HistoryOptions, PoseHistory, RecordError, Recorded};
+use crate::track::Found;
 use crate::verdict::{BodyId, Flags, Outcome, PartId, Verdict};
 use crate::view::View;
 use thiserror::Error;
@@ -101,7 +102,23 @@ pub struct Rewind {
     bodies: Vec<Option<Body>>,
     parts: Vec<Option<PartHistory>>,
     counters: RewindCounters,
+    /// Memory for the work on one shot.
+    approaches: Vec<Approach>,
 }
+
+/// How a ray comes near a body.
+#[derive(Clone, Copy, Debug)]
+struct Approach {
+    body: BodyId,
+    found: Found,
+    /// No part of the body is entered before this distance along the ray.
+    enter_m: f64,
+    /// No part of the body is nearer to the ray.
+    least_m: f64,
+}
+
+/// A body was not there at the moment of the view.
+struct Absent;
 
 impl Rewind {
     /// Without bodies and parts.
@@ -112,7 +129,9 @@ impl Rewind {
         if !options.history.is_valid() || !options.judge.is_valid() {
             return Err(RewindError::Options);
         }
-        Ok(Rewind { options, models, bodies: Vec::new(), parts: Vec::new(), counters: RewindCounters::default() })
+        let approaches = Vec::with_capacity(16);
+        let counters = RewindCounters::default();
+        Ok(Rewind { options, models, bodies: Vec::new(), parts: Vec::new(), counters, approaches })
     }
 
     /// The options.
@@ -255,9 +274,10 @@ impl Rewind {
         surroundings: &impl Surroundings,
         case: &mut Case,
     ) -> Result<Verdict, ShotError> {
-        match self.gather(shot, targets, surroundings, case) {
+        match self.gather(shot, targets, case) {
             Ok((ray, view)) => {
-                let (verdict, world) = case.judge(&self.models, &ray, view, |origin, direction, range_m| {
+                let search = self.search(&ray, &view, surroundings, case);
+                let (verdict, world) = case.verdict(&self.models, search, view, |origin, direction, range_m| {
                     surroundings.closest_hit(origin, direction, range_m)
                 });
                 case.world = world;
@@ -272,15 +292,11 @@ impl Rewind {
         }
     }
 
-    /// Collects the targets and parts that the shot comes near; gives the shot's ray and view.
-    fn gather(
-        &self,
-        shot: &Shot,
-        targets: &[BodyId],
-        surroundings: &impl Surroundings,
-        case: &mut Case,
-    ) -> Result<(Ray, View), ShotError> {
+    /// Collects the parts that the shot comes near, and the targets in the order in which it comes near them; gives the
+    /// shot's ray and view.
+    fn gather(&mut self, shot: &Shot, targets: &[BodyId], case: &mut Case) -> Result<(Ray, View), ShotError> {
         case.clear();
+        self.approaches.clear();
         let ray = shot.ray()?;
         if targets.len() > MAX_BODIES {
             return Err(ShotError::TooManyTargets);
@@ -292,9 +308,13 @@ impl Rewind {
                 return Err(ShotError::UnknownTarget(target));
             };
             if target != shot.shooter {
-                body.gather(target, &ray, view.moment, surroundings, case);
+                match body.approach(target, &ray, view.moment, &case.rules) {
+                    Ok(approach) => self.approaches.extend(approach),
+                    Err(Absent) => case.is_absent = true,
+                }
             }
         }
+        self.approaches.sort_unstable_by(|a, b| a.enter_m.total_cmp(&b.enter_m));
         for (number, part) in self.parts.iter().enumerate() {
             let Some(part) = part.as_ref().filter(|part| part.mask() & shot.mask != 0) else { continue };
             let Some((found, before, after)) = part.near(&ray, view.moment) else { continue };
@@ -306,6 +326,22 @@ impl Rewind {
             });
         }
         Ok((ray, view))
+    }
+
+    /// Tests the targets, and keeps those in the case that had to be tested. Those behind the nearest hit, and those that
+    /// are farther from the ray than another one, change no verdict.
+    fn search<'a>(&self, ray: &'a Ray, view: &View, surroundings: &impl Surroundings, case: &mut Case) -> Search<'a> {
+        let mut search = Search::new(case, ray, view);
+        for approach in &self.approaches {
+            if approach.enter_m > search.last_m() {
+                break;
+            }
+            let Some(Some(body)) = self.bodies.get(usize::from(approach.body.0)) else { continue };
+            if approach.least_m <= search.near_m() {
+                body.test(approach, self.models.skeleton(body.skeleton), surroundings, &mut search, case);
+            }
+        }
+        search
     }
 
     fn count(&mut self, verdict: &Verdict, case: &Case) {
@@ -336,37 +372,58 @@ impl Rewind {
 }
 
 impl Body {
-    /// Adds the body to the case if the ray comes near it: first near the box that contains all its stored poses, then
-    /// near the ball that holds it at the moment of the view.
+    /// How the ray comes near the body, if it does: first near the box that contains all its stored poses, then near the
+    /// ball that holds it at the moment of the view.
     #[inline]
-    fn gather(&self, id: BodyId, ray: &Ray, moment: Moment, surroundings: &impl Surroundings, case: &mut Case) {
-        let near_m = case.rules.near_miss_m + SLACK_M;
+    fn approach(
+        &self,
+        body: BodyId,
+        ray: &Ray,
+        moment: Moment,
+        rules: &JudgeRules,
+    ) -> Result<Option<Approach>, Absent> {
+        let near_m = rules.near_miss_m + SLACK_M;
         if !ray.meets(self.history.bounds(), near_m) {
-            return;
+            return Ok(None);
         }
-        let Some(found) = self.history.find(moment, case.rules.interpolation) else {
-            case.is_absent = true;
-            return;
-        };
-        let (before, after) = (self.history.stored(found.before), self.history.stored(found.after));
-        let position = crate::geometry::mixed(before.root.position_m, after.root.position_m, found.part);
-        let reach_m = f64::from(before.reach_m.max(after.reach_m)) + near_m;
-        if ray.nearest(position).1 > reach_m * reach_m {
-            return;
+        let found = self.history.find(moment, rules.interpolation).ok_or(Absent)?;
+        let (position, reach_m) = self.history.ball(&found);
+        let reach_m = f64::from(reach_m) + SLACK_M;
+        let (along_m, apart_squared) = ray.nearest(position);
+        if apart_squared > (reach_m + near_m) * (reach_m + near_m) {
+            return Ok(None);
         }
-        case.candidates.push(Candidate {
-            body: id,
+        let least_m = apart_squared.sqrt() - reach_m;
+        Ok(Some(Approach { body, found, enter_m: along_m - reach_m, least_m }))
+    }
+
+    /// Tests the body and adds it to the case.
+    #[inline]
+    fn test(
+        &self,
+        approach: &Approach,
+        skeleton: &Skeleton,
+        surroundings: &impl Surroundings,
+        search: &mut Search<'_>,
+        case: &mut Case,
+    ) {
+        let found = &approach.found;
+        let is_mixed = found.before != found.after;
+        let before = self.history.stored(found.before);
+        let after = if is_mixed { self.history.stored(found.after) } else { before };
+        let candidate = Candidate {
+            body: approach.body,
             skeleton: self.skeleton,
             flags: found.flags,
-            escape: surroundings.escape(id).filter(|escape| escape.began.is_valid()),
+            escape: surroundings.escape(approach.body).filter(|escape| escape.began.is_valid()),
             before: (before.tick, before.root),
-            after: (found.before != found.after).then_some((after.tick, after.root)),
-        });
-        case.positions.extend_from_slice(before.bones.positions);
-        case.rotations.extend_from_slice(before.bones.rotations);
-        if found.before != found.after {
-            case.positions.extend_from_slice(after.bones.positions);
-            case.rotations.extend_from_slice(after.bones.rotations);
+            after: is_mixed.then_some((after.tick, after.root)),
+        };
+        search.test(&candidate, skeleton, [before.bones, after.bones]);
+        case.candidates.push(candidate);
+        for pose in [Some(before), is_mixed.then_some(after)].into_iter().flatten() {
+            case.positions.extend_from_slice(pose.bones.positions);
+            case.rotations.extend_from_slice(pose.bones.rotations);
         }
     }
 }

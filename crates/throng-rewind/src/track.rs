@@ -234,6 +234,15 @@ impl Track {
     pub(crate) fn find(&self, moment: Moment) -> Option<Found> {
         let count = self.count();
         let (mut low, mut high) = (0, count);
+        // Places are mostly stored at an even pace: then one look finds the one after the moment.
+        if let Some(newest) = self.newest_stored() {
+            let back = self.places[newest].tick.saturating_sub(moment.tick.0).div_ceil(self.cadence.every_ticks.into());
+            let guess = self.len.saturating_sub(usize::try_from(back).unwrap_or(usize::MAX));
+            let is_past = |index: usize| self.places[self.slot(index)].tick <= moment.tick.0;
+            if (1..self.len).contains(&guess) && is_past(guess - 1) && !is_past(guess) {
+                (low, high) = (guess, guess);
+            }
+        }
         while low < high {
             let middle = (low + high) / 2;
             if self.places[self.slot(middle)].tick <= moment.tick.0 { low = middle + 1 } else { high = middle }

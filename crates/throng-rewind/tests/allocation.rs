@@ -75,6 +75,6 @@ fn a_match_that_is_played_for_a_while_allocates_nothing() {
     (200..2_000).for_each(|tick| tick_of(&mut rewind, tick));
     let after = ALLOCATIONS.load(Ordering::Relaxed);
     assert!(before > 0, "the allocator counts");
-    assert!(rewind.counters().candidates > 9 * 1_800, "the shots were worth something");
+    assert!(rewind.counters().candidates > 1_800, "the shots were worth something");
     assert_eq!(after, before, "allocations in 1,800 ticks with a shot each");
 }
