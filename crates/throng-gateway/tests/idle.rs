@@ -6,14 +6,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use throng_channeld::Header;
 use throng_channeld::client::ClientOptions;
 use throng_channeld::link::LinkClient;
 use throng_gateway::serve::{LinkOptions, Transport};
 
 use serving::kcp::KcpClient;
-use serving::{LINK_KEY, eventually, serve, soon, token};
+use serving::{ECHO, LINK_KEY, eventually, serve, soon, token};
 
 /// One gateway at a time: the threads of two cannot be distinguished.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -43,6 +44,9 @@ fn processor_time() -> Duration {
     Duration::from_nanos(threads().map(of_thread).sum())
 }
 
+/// A session may cost less in two seconds of silence than in these many answers: a comparison that holds on slow machines too.
+const ANSWERS: u32 = 2;
+
 #[test]
 fn sessions_of_the_link_that_are_silent_cost_what_their_own_clocks_cost() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,13 +56,21 @@ fn sessions_of_the_link_that_are_silent_cost_what_their_own_clocks_cost() {
         client.authenticate("player", "", soon()).expect("it is let in");
         client
     };
-    let clients: Vec<_> = (1..=500).map(connect).collect();
-    let (before, begin) = (processor_time(), Instant::now());
+    let mut clients: Vec<_> = (1..=500).map(connect).collect();
+    let before = processor_time();
     assert!(before > Duration::ZERO, "the threads were found");
     sleep(Duration::from_secs(2));
-    let share = (processor_time() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
-    println!("{} sessions take {:.1} % of a core", clients.len(), share * 100.0);
-    assert!(share < 0.1, "{:.1} % of a core for {} sessions", share * 100.0, clients.len());
+    let silent = processor_time() - before;
+    let before = processor_time();
+    for client in &mut clients {
+        for _ in 0..ANSWERS {
+            client.send_bytes(Header::new(0, ECHO), b"hello").expect("connected");
+            client.wait_for(ECHO, soon()).expect("an answer");
+        }
+    }
+    let active = processor_time() - before;
+    println!("{silent:?} for two silent seconds, {active:?} for {ANSWERS} answers, {} sessions each", clients.len());
+    assert!(silent < active, "{silent:?} for two silent seconds, {active:?} for {ANSWERS} answers");
     serving.end();
 }
 
