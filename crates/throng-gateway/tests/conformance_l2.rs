@@ -190,7 +190,7 @@ fn a_list_ends_at_its_limit_and_what_is_left_out_is_counted() {
 }
 
 #[test]
-fn a_refused_list_or_query_is_answered_without_a_stub_too_and_refused_news_are_not() {
+fn refused_lists_queries_and_news_are_not_answered() {
     let mut stage = Stage::new(settings(&[
         "-dev",
         "-cfsm=client_authoratative_fsm.json",

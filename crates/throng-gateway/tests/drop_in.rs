@@ -328,5 +328,4 @@ fn the_list_of_a_cell_still_merges_its_entries_by_field() {
     let mut value = Vec::new();
     assert!(state.entry(1, &key, &mut value));
     assert_eq!(value, [0x0A, 2, 0x08, 9, 0x1A, 0]);
-    let _ = (settings(&["-dev"]), standing([0.0; 3]));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use throng_link::netcode::{
     ClientHandshake, ClientOutcome, ClientState, ConnectError, ConnectToken, DISCONNECT_REPEATS, Opener, PacketKind,
-    PathProbe, Sealer,
+    PathProbe, Sealer, plain_address,
 };
 use throng_link::session::{
     CloseCause, CloseCode, CloseReason, InputError, LaneId, LaneOptions, OptionsError, Rest, Session, SessionOptions,
@@ -246,7 +246,7 @@ impl<D: Decoder> ClientCore<D> {
                 ClientOutcome::Connected(connected) => self.begin_session(now, *connected),
                 ClientOutcome::Progress | ClientOutcome::Ignored(_) => {}
             },
-            State::Open(link) if from == link.server => {
+            State::Open(link) if plain_address(from) == plain_address(link.server) => {
                 let Ok(opened) = link.opener.open(datagram) else { return };
                 match opened.kind {
                     PacketKind::Payload => {

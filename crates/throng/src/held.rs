@@ -1,7 +1,7 @@
 //! Sealed packets that wait between two ticks for the time at which they are to leave.
 //!
-//! They belong to the few clients whose path is the bound (`throng_link`'s `pace.rs`); all others are sent their packets
-//! at once. The packets of one tick are gone before the next tick adds its own.
+//! They belong to the few clients whose path is the bound (`throng_link`'s `pace.rs`), or did not fit into a full socket.
+//! All others are sent their packets at once. The packets of one tick are gone before the next tick adds its own.
 
 use throng_wire::{ConnectionId, Time};
 

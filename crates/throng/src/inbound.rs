@@ -64,6 +64,10 @@ impl Peers {
         [self.by_address.len(), self.by_candidate.len(), self.by_client.len()]
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slots.iter().flatten().map(|peer| &**peer)
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
         self.slots.iter_mut().flatten().map(|peer| &mut **peer)
     }

@@ -140,7 +140,8 @@ pub struct ServerOptions {
     pub event_limit: usize,
     /// Most inputs of one client that a tick returns; the others wait for the next ticks, the newest 64 of them. A
     /// client gains nothing by sending faster than this. Choose slightly more than an honest client needs, because a
-    /// late tick brings several inputs at once.
+    /// late tick brings several inputs at once. With fewer, its inputs are 64 behind all the time, and `inputs_overflowed`
+    /// of [`limits_reached`](crate::Server::limits_reached) counts those that found no room.
     pub inputs_per_tick: usize,
     /// Messages of one client that wait to be polled. Further ones wait in its session until the game has polled, and
     /// then at the client: they never displace other clients' messages.

@@ -208,11 +208,16 @@ impl Worker {
         for batch in self.held.take_due(due) {
             let Some(peer) = peers.get_mut(batch.to) else { continue };
             let transmit = Transmit { to: peer.address, bytes: batch.bytes, segment_bytes: batch.segment_bytes };
-            let sent = driver.send(now, &transmit).unwrap_or_else(|error| {
-                self.send_errors += u64::from(!is_mended(&error, now, peer));
-                0
-            });
-            self.send_dropped += (transmit.datagrams() - sent.min(transmit.datagrams())) as u64;
+            let sent = match driver.send(now, &transmit) {
+                Ok(sent) => {
+                    self.send_dropped += (transmit.datagrams() - sent.min(transmit.datagrams())) as u64;
+                    sent
+                }
+                Err(error) => {
+                    self.send_errors += u64::from(!is_mended(&error, now, peer));
+                    0
+                }
+            };
             total.packets += sent as u64;
             total.bytes += batch.bytes.len().min(sent * batch.segment_bytes) as u64;
         }
@@ -236,11 +241,22 @@ impl Worker {
             let Some(peer) = &mut peers[first.peer as usize - base] else { continue };
             let bytes = &self.buffer[first.start as usize..(last.start + last.len) as usize];
             let transmit = Transmit { to: peer.address, bytes, segment_bytes: first.len as usize };
-            let sent = send(&transmit).unwrap_or_else(|error| {
-                self.send_errors += u64::from(!is_mended(&error, job.now, peer));
-                0
-            });
-            self.send_dropped += (batch.len() - sent.min(batch.len())) as u64;
+            let sent = match send(&transmit) {
+                Ok(sent) => {
+                    // A full socket says nothing about the path. Its packets wait, and are tried once more.
+                    let later = rest.iter().take_while(|span| span.peer == first.peer && sent < batch.len()).count();
+                    for span in batch.iter().skip(sent).chain(&rest[..later]) {
+                        let packet = &self.buffer[span.start as usize..][..span.len as usize];
+                        self.held.push(job.now, peer.id, packet);
+                    }
+                    rest = &rest[later..];
+                    sent
+                }
+                Err(error) => {
+                    self.send_errors += u64::from(!is_mended(&error, job.now, peer));
+                    0
+                }
+            };
             self.lap.counters.packets_sent += sent as u64;
             self.lap.counters.bytes_sent += bytes.len().min(sent * first.len as usize) as u64;
         }

@@ -132,6 +132,8 @@ pub struct Server<R = Channels> {
     messages_refused: u64,
     flushes_timed_out: u64,
     ticks_skipped: u64,
+    /// Of the connections that have ended.
+    inputs_overflowed: u64,
     /// Calls of `drain_socket` since the last tick.
     drains: u32,
     /// The time of the last tick.
@@ -219,6 +221,7 @@ impl<R: Replication> Server<R> {
             messages_refused: 0,
             flushes_timed_out: 0,
             ticks_skipped: 0,
+            inputs_overflowed: 0,
             drains: 0,
             sent_at: Time(0),
             leaving: Vec::new(),
@@ -536,6 +539,7 @@ impl<R: Replication> Server<R> {
             ("messages_refused", self.messages_refused),
             ("flushes_timed_out", self.flushes_timed_out),
             ("ticks_skipped", self.ticks_skipped),
+            ("inputs_overflowed", self.inputs_overflowed + self.peers.iter().map(inputs_overflowed).sum::<u64>()),
             ("denials_untold", self.inbound.denials_untold),
             ("farewells_left_out", self.farewells.left_out),
             ("send_errors", self.workers.iter().map(|worker| worker.send_errors).sum()),
@@ -744,6 +748,7 @@ impl<R: Replication> Server<R> {
     /// Tells the game and the old programs of connections whose seats were taken by newer ones of the same clients.
     fn end_replaced(&mut self, now: Time) {
         for mut old in std::mem::take(&mut self.inbound.replaced) {
+            self.inputs_overflowed += inputs_overflowed(&old);
             let reason = CloseReason::new(CloseCode::REPLACED, "replaced by a newer connection of the same client");
             if old.stage == Stage::Live {
                 // Its earlier messages are still delivered. Its earlier inputs are not: they would come after its end.
@@ -809,11 +814,17 @@ impl<R: Replication> Server<R> {
 
     fn end(&mut self, index: usize, cause: CloseCause) {
         let Some(peer) = self.peers.remove(index) else { return };
+        self.inputs_overflowed += inputs_overflowed(&peer);
         self.replication.disconnect(peer.id);
         if peer.stage == Stage::Live {
             self.events.push_back(ServerEvent::Disconnected { connection: peer.id, client_id: peer.client_id, cause });
         }
     }
+}
+
+/// Inputs of a client that found its queue full.
+fn inputs_overflowed(peer: &Peer) -> u64 {
+    peer.session.statistics().counters.inputs_overflowed
 }
 
 fn check(options: &ServerOptions) -> Result<(), StartError> {

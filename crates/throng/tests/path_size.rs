@@ -31,18 +31,43 @@ struct Poster {
     text: String,
 }
 
-/// A driver whose interface refuses what is longer than a limit.
-fn narrow(driver: MemoryDriver, limit: Arc<AtomicUsize>, refused_at: Arc<Mutex<Vec<Time>>>) -> Box<dyn Driver> {
+/// A driver whose interface refuses what is longer than a limit, and whose socket is full now and then.
+fn narrow(driver: MemoryDriver, interface: Interface) -> Box<dyn Driver> {
+    let mut sends = 0;
     Box::new(Intercepted::new(driver, move |driver: &mut MemoryDriver, now, transmit: &Transmit<'_>| {
         let bytes = transmit.segment_bytes.min(transmit.bytes.len());
-        match bytes > limit.load(Ordering::Relaxed) {
-            true => {
-                refused_at.lock().expect("nobody panics").push(now);
-                Err(SendError::TooLarge { bytes })
-            }
-            false => driver.send(now, transmit),
+        if bytes > interface.limit.load(Ordering::Relaxed) {
+            interface.refused_at.lock().expect("nobody panics").push(now);
+            return Err(SendError::TooLarge { bytes });
+        }
+        sends += 1;
+        match interface.full_every.load(Ordering::Relaxed) {
+            0 => driver.send(now, transmit),
+            every if sends % every == 0 => Ok(0),
+            _ => driver.send(now, transmit),
         }
     }))
+}
+
+/// The properties of an interface, which tests change.
+#[derive(Clone)]
+struct Interface {
+    /// Longest datagram.
+    limit: Arc<AtomicUsize>,
+    /// When it refused something.
+    refused_at: Arc<Mutex<Vec<Time>>>,
+    /// Every so many sends find the socket full; 0 for none.
+    full_every: Arc<AtomicUsize>,
+}
+
+impl Interface {
+    fn new() -> Interface {
+        Interface {
+            limit: Arc::new(AtomicUsize::new(usize::MAX)),
+            refused_at: Arc::default(),
+            full_every: Arc::default(),
+        }
+    }
 }
 
 /// A server with one client, which have much to say to each other.
@@ -54,10 +79,8 @@ struct Talk {
     now: Time,
     tick: Duration,
     beacons: Vec<ObjectId>,
-    /// Longest datagram that the interfaces of both take.
-    interface: Arc<AtomicUsize>,
-    /// When the interfaces refused something.
-    refused_at: Arc<Mutex<Vec<Time>>>,
+    /// Of the server and of the client.
+    interfaces: [Interface; 2],
     /// Whether the server's socket is drained between ticks.
     drains: bool,
     /// Messages for the client that wait, about.
@@ -101,13 +124,13 @@ impl Talk {
         };
         let mut rng = fastrand::Rng::with_seed(3);
         let token = ConnectToken::generate(&token, &options.server.private_key, &mut |bytes| rng.fill(bytes));
-        let interface = Arc::new(AtomicUsize::new(usize::MAX));
-        let refused_at = Arc::new(Mutex::new(Vec::new()));
+        let limit = Interface::new();
+        let interfaces = [Interface { full_every: Arc::default(), ..limit.clone() }, limit];
         let driver =
-            |at| narrow(network.endpoint(at).expect("a free address"), Arc::clone(&interface), Arc::clone(&refused_at));
+            |end: usize| narrow(network.endpoint(addresses[end]).expect("a free address"), interfaces[end].clone());
         let now = Time::from_secs(1);
-        let mut server = Server::new(driver(addresses[0]), Arc::clone(&schema), options.server).expect("good options");
-        let client = Client::new(driver(addresses[1]), token.expect("good token options"), schema, options.client, now)
+        let mut server = Server::new(driver(0), Arc::clone(&schema), options.server).expect("good options");
+        let client = Client::new(driver(1), token.expect("good token options"), schema, options.client, now)
             .expect("good options");
         let at = |number| Beacon { position: [0.0; 3], number };
         let beacons = (0..400).map(|number| server.spawn(at(number), Placement::Channel(CHANNEL)).expect("room"));
@@ -120,8 +143,7 @@ impl Talk {
             now,
             tick,
             beacons,
-            interface,
-            refused_at,
+            interfaces,
             drains: false,
             backlog_bytes: 1_000,
             sent: [0; 2],
@@ -373,11 +395,11 @@ fn an_outage_is_not_taken_for_a_shorter_path() {
 #[test]
 fn what_the_interface_refuses_is_sent_shorter_at_once() {
     let mut talk = Talk::new(None, 30);
-    talk.interface.store(1_150, Ordering::Relaxed);
+    talk.interfaces[0].limit.store(1_150, Ordering::Relaxed);
     talk.run(5 * SECOND);
     assert!(talk.datagram_bytes().iter().all(|bytes| best(1_178).contains(bytes)), "{:?}", talk.datagram_bytes());
     talk.forget_pauses();
-    talk.interface.store(1_090, Ordering::Relaxed);
+    talk.interfaces[0].limit.store(1_090, Ordering::Relaxed);
     talk.run(5 * SECOND);
     assert!(talk.datagram_bytes().iter().all(|bytes| best(1_118).contains(bytes)), "{:?}", talk.datagram_bytes());
     assert!(talk.longest_pause.iter().all(|pause| *pause < SECOND), "{:?}", talk.longest_pause);
@@ -395,14 +417,14 @@ fn what_the_interface_refuses_of_packets_that_waited_is_sent_shorter_too() {
         talk.network.set_condition(Condition { rate, ..condition(None) }).expect("a good condition");
         talk.run(10 * SECOND);
         // The packets of the last tick wait. Those of the next are shorter already.
-        talk.interface.store(1_090, Ordering::Relaxed);
+        talk.interfaces[0].limit.store(1_090, Ordering::Relaxed);
         let ticks: Vec<Time> = (0..2)
             .map(|_| {
                 talk.step();
                 talk.now
             })
             .collect();
-        let refused_at = std::mem::take(&mut *talk.refused_at.lock().expect("nobody panics"));
+        let refused_at = std::mem::take(&mut *talk.interfaces[0].refused_at.lock().expect("nobody panics"));
         assert!(refused_at.iter().any(|at| !ticks.contains(at)), "{threads} threads: nothing waited: {refused_at:?}");
         talk.run(5 * SECOND);
         assert!(best(1_118).contains(&talk.datagram_bytes()[0]), "{threads} threads: {:?}", talk.datagram_bytes());
@@ -410,4 +432,21 @@ fn what_the_interface_refuses_of_packets_that_waited_is_sent_shorter_too() {
         assert_eq!(errors, Some(("send_errors", 0)), "{threads} threads: a refused length is no error");
         talk.come_to_rest();
     }
+}
+
+#[test]
+fn a_full_socket_is_no_loss_of_the_path() {
+    let mut talk = Talk::new(None, 30);
+    talk.run(2 * SECOND);
+    let lost = |talk: &Talk| talk.statistics()[0].counters.packets_lost;
+    let before = lost(&talk);
+    talk.interfaces[0].full_every.store(5, Ordering::Relaxed);
+    talk.run(10 * SECOND);
+    talk.interfaces[0].full_every.store(0, Ordering::Relaxed);
+    let rate = talk.statistics()[0].sending_rate_bytes_per_s;
+    println!("{} lost, {rate} B/s", lost(&talk) - before);
+    assert_eq!(lost(&talk), before);
+    let dropped = talk.server.limits_reached().find(|(name, _)| *name == "send_dropped");
+    assert_eq!(dropped, Some(("send_dropped", 0)));
+    talk.come_to_rest();
 }

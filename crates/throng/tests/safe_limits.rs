@@ -145,7 +145,6 @@ fn what_makes_no_sense_is_an_error_and_not_a_panic() {
 #[test]
 fn sending_many_inputs_does_not_raise_their_number_per_tick() {
     let mut world = World::with_guests(WorldOptions::new(5), 2);
-    world.options();
     let connections = [world.connection(0), world.connection(1)];
     let mut most = [0; 2];
     let mut number = 0;
@@ -166,6 +165,23 @@ fn sending_many_inputs_does_not_raise_their_number_per_tick() {
     }
     assert_eq!(most[0], 4, "the default of ServerOptions::inputs_per_tick, whatever is sent");
     assert!((1..=4).contains(&most[1]), "{most:?}");
+    let overflowed =
+        |world: &World| world.server.limits_reached().find(|(name, _)| *name == "inputs_overflowed").unwrap().1;
+    assert_eq!(overflowed(&world), 0, "bursts find room");
+    for _ in 0..100 {
+        for _ in 0..6 {
+            number += 1;
+            world.guests[0].client.send_typed_input(&Steering { number, direction: 0.0 }).expect("room");
+            world.guests[0].client.update(world.now).expect("the network is in memory");
+        }
+        world.step();
+    }
+    let while_connected = overflowed(&world);
+    assert!((80..=200).contains(&while_connected), "two more than a tick returns: {while_connected}");
+    world.server.disconnect(connections[0], world.now, "enough");
+    (0..30).for_each(|_| world.step());
+    assert!(world.server.link_statistics(connections[0]).is_none());
+    assert!(overflowed(&world) >= while_connected, "the count stays when the connection has ended");
 }
 
 #[test]
