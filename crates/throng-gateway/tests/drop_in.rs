@@ -1,7 +1,7 @@
 //! The assumptions of clients and servers that were made for channeld.
 
-use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, standing};
-use crate::stage::{Stage, every, open_settings, settings, settings_with};
+use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle};
+use crate::stage::{Stage, every, open_settings, settings_with};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{ActorState, FVector, SpatialChannelData, SpawnObjectMessage, UnrealObjectRef};
 use throng_channeld::proto::{
