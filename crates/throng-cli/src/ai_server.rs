@@ -1,15 +1,19 @@
 //! `throng ai-server`: how many matches of agents one core carries.
 
+mod cores;
 mod embree;
 mod figures;
 mod load;
+mod pace;
+mod search;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use throng_agent::Rays;
 use throng_sight::{Map, bake, town};
@@ -17,21 +21,25 @@ use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
 
 use crate::exit::{self, Failure, Outcome};
-use figures::{Figures, Limit, Search};
+use cores::Cores;
+use figures::{BOUNDS, Course, Figures, Workload};
 use load::{Load, Work};
+use pace::{SAMPLES, Timing};
+use search::{StepSearch, Steps};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Find out how many matches of agents a core carries
 
   throng ai-server                          5 agents a match, a town of 200,000 triangles, 20 decisions a second each
-  throng ai-server --json                   the figures as JSON (docs/agents.md)
-  throng ai-server --embree                 the same again with Embree 3 for the agents' rays
-  throng ai-server --step 50 --hold 600     the steps of the published test
+  throng ai-server --embree                 the same beside Embree 3 for the agents' rays, in turns
+  throng ai-server --cores 2-3 --json       on two cores, figures as JSON (docs/match-summary.md)
+  throng ai-server --start 50 --hold 600 --sample 10     the steps of the published test
 
 Each match is a whole match of the tactical game, three against three, in which five players are agents and the sixth
-stands still. Matches are added in steps; each step is held. A decision whose tick ends later than its deadline is late.
-The load is raised while the processor's share is at most 85 % and at most 2 % of the decisions are late; then matches
-are taken away until both hold again.";
+stands still. Matches are added in steps; each step is held, and its last 30 samples count. A decision whose tick ends
+later than its deadline is late. The load is raised while the processor's share is at most 85 % and at most 2 % of the
+decisions are late; then it is halved back towards the last good load, until the two are 1 % apart. Ctrl-C prints the
+figures so far.";
 
 /// Agents of a match.
 const AGENTS: usize = 5;
@@ -54,25 +62,34 @@ pub(crate) struct AiServerArguments {
     /// Time after its planned beginning at which a decision is late, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 25.0)]
     deadline_ms: f64,
+    /// Cores to use, with one thread on each, as 1 or 0,2-3; without it, the last one that this process may use
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
+    /// The first number of matches
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    start: u32,
     /// Matches that a step adds
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     step: u32,
-    /// Length of the measured part of a step, in seconds
-    #[arg(long, value_name = "S", default_value_t = 3.0)]
-    hold: f64,
     /// No more matches than that
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     most: u32,
-    /// Threads that play matches; without it, one for each core
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Run it once more with Embree 3 for the agents' rays, if it is installed
+    /// How long each load is held, in seconds, without its warm-up
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    hold: f64,
+    /// Length of a sample, in seconds: the last 30 of a hold count
+    #[arg(long, value_name = "S", default_value_t = 0.1)]
+    sample: f64,
+    /// Time before each hold that does not count, in seconds
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    warm_up: f64,
+    /// Measure in turns with Embree 3 for the agents' rays, and print the ratio
     #[arg(long)]
     embree: bool,
     /// Seed of the town, the matches and the agents
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print the figures as JSON
+    /// Print the figures as JSON (docs/match-summary.md)
     #[arg(long)]
     json: bool,
     /// Do not show progress
@@ -80,40 +97,68 @@ pub(crate) struct AiServerArguments {
     quiet: bool,
 }
 
-pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> Outcome {
-    let is_time = |number: f64, most: f64| number > 0.0 && number <= most;
-    if !is_time(arguments.deadline_ms, 1_000.0) || !is_time(arguments.hold, 3_600.0) {
-        let error = anyhow!("--deadline-ms goes from above 0 to 1000, --hold from above 0 to 3600 seconds");
-        return Err(Failure::Usage(error));
+impl AiServerArguments {
+    fn timing(&self) -> Result<Timing> {
+        let seconds = |option: &str, value: f64, least: f64, most: f64| {
+            let is_fine = (least..=most).contains(&value);
+            let wrong = || anyhow!("--{option} {value}: it goes from {least} to {most} seconds");
+            is_fine.then(|| Duration::from_secs_f64(value)).ok_or_else(wrong)
+        };
+        let deadline_ms = self.deadline_ms;
+        if !(0.1..=1_000.0).contains(&deadline_ms) {
+            return Err(anyhow!("--deadline-ms {deadline_ms}: it goes from 0.1 to 1000 milliseconds"));
+        }
+        let sample = seconds("sample", self.sample, 0.01, 60.0)?;
+        let hold = seconds("hold", self.hold, 0.3, 1_800.0)?;
+        let warm_up = seconds("warm-up", self.warm_up, 0.0, 600.0)?;
+        if hold < sample * SAMPLES as u32 {
+            return Err(anyhow!(
+                "--hold {} is shorter than {SAMPLES} samples of {} s: raise it, or lower --sample",
+                self.hold,
+                self.sample
+            ));
+        }
+        let deadline = Duration::from_secs_f64(deadline_ms / 1e3);
+        Ok(Timing { tick_hz: self.rate, deadline, warm_up, hold, sample })
     }
+
+    fn steps(&self) -> Result<Steps> {
+        let Self { start, step, most, .. } = *self;
+        if start > most {
+            return Err(anyhow!("--start {start} is above --most {most}"));
+        }
+        Ok(Steps { start, step, most })
+    }
+}
+
+pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> Outcome {
+    let timing = arguments.timing().map_err(Failure::Usage)?;
+    let steps = arguments.steps().map_err(Failure::Usage)?;
+    let cores = cores::choose(arguments.cores.as_ref()).map_err(Failure::Usage)?;
+    let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
     let map = map(arguments)?;
     let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
     let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = arguments.threads.unwrap_or(cores).clamp(1, 1_024);
-    let work = Work {
+    let own = Work {
         arena,
         navigation,
         rays: None,
         fan_rays: arguments.rays,
-        tick_hz: arguments.rate,
-        deadline_us: (arguments.deadline_ms * 1e3) as u64,
+        timing,
         seed: arguments.seed,
+        stop: Arc::clone(stop),
     };
-    let own = search(arguments, work.clone(), threads, stop)?;
-    let mut figures = Figures::new(&map, arguments.rate, arguments.deadline_ms, threads, own);
-    if arguments.embree && !stop.load(Ordering::Relaxed) {
-        match embree::rays(&map) {
-            Ok(rays) => {
-                let rays: Arc<dyn Rays + Send + Sync> = Arc::new(rays);
-                figures.embree = Some(search(arguments, Work { rays: Some(rays), ..work }, threads, stop)?);
-            }
-            Err(error) => figures.notes.push(format!("no comparison: {error}")),
-        }
+    let mut runs = vec![Run::new("own rays", &own, steps, &cores)?];
+    if let Some(embree) = embree {
+        let rays: Arc<dyn Rays + Send + Sync> = Arc::new(embree::rays(&embree, &map));
+        runs.push(Run::new("Embree's rays", &Work { rays: Some(rays), ..own.clone() }, steps, &cores)?);
     }
-    if stop.load(Ordering::Relaxed) {
-        figures.invalid_reasons.push("interrupted".to_owned());
-    }
+    let is_partial = !play(&mut runs, !arguments.quiet)?;
+    let mut courses = runs.into_iter().map(Run::course);
+    let own = courses.next().context("there is no run")?;
+    let (triangles, deadline_ms) = (map.triangle_count(), arguments.deadline_ms);
+    let workload = Workload { triangles, tick_hz: arguments.rate, deadline_ms, cores };
+    let figures = Figures::new(workload, own, courses.next(), is_partial);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&figures.to_json()).context("cannot write JSON")?);
     } else {
@@ -132,44 +177,49 @@ fn map(arguments: &AiServerArguments) -> Result<Map, Failure> {
     }
 }
 
-/// Raises the load by steps, and takes a step back.
-fn search(
-    arguments: &AiServerArguments,
-    work: Work,
-    threads: usize,
-    stop: &Arc<AtomicBool>,
-) -> Result<Search, Failure> {
-    let mut load = Load::start(&work, threads)?;
-    let mut search = Search::default();
-    let mut count = 0;
-    let hold = |load: &mut Load, count: u32, search: &mut Search| {
-        load.resize(count as usize)?;
-        let step = load.hold(arguments.hold)?;
-        if !arguments.quiet {
-            eprintln!("{step}");
-        }
-        let limit = step.limit();
-        search.steps.push(step);
-        anyhow::Ok(limit)
-    };
-    while search.limit.is_none() && !stop.load(Ordering::Relaxed) {
-        count = (count + arguments.step).min(arguments.most);
-        search.limit = hold(&mut load, count, &mut search)?;
-        if search.limit.is_none() && count == arguments.most {
-            search.limit = Some(Limit::Matches);
-        }
+/// The matches with one engine for rays, and the search for their number.
+struct Run {
+    name: &'static str,
+    load: Load,
+    course: Course,
+}
+
+impl Run {
+    fn new(name: &'static str, work: &Work, steps: Steps, cores: &[usize]) -> Result<Run> {
+        let search = StepSearch::new(steps, BOUNDS);
+        let course = Course { search, steps: Vec::new(), bytes_per_match: None };
+        Ok(Run { name, load: Load::start(work, cores)?, course })
     }
-    // Back in finer steps, until both hold.
-    let back = (arguments.step / 5).max(count / 20).max(1);
-    while matches!(search.limit, Some(Limit::Processor | Limit::Late)) && !stop.load(Ordering::Relaxed) {
-        if count <= back {
-            return Ok(search);
+
+    /// Holds the next load. Says whether it was held to the end.
+    fn hold(&mut self, shows: bool) -> Result<bool> {
+        let Some(matches) = self.course.search.poll_load() else { return Ok(true) };
+        let Some(step) = self.load.hold(matches as usize)? else { return Ok(false) };
+        if shows {
+            eprintln!("{}: {step}", self.name);
         }
-        count -= back;
-        if hold(&mut load, count, &mut search)?.is_none() {
-            break;
-        }
+        self.course.search.handle_held(step.held());
+        self.course.steps.push(step);
+        Ok(true)
     }
-    search.held = search.steps.last().filter(|step| step.limit().is_none()).cloned();
-    Ok(search)
+
+    fn course(self) -> Course {
+        Course { bytes_per_match: self.load.bytes_per_match(), ..self.course }
+    }
+}
+
+/// Holds loads of all runs in turns until all searches are over; every other round goes backwards. `false` if it was
+/// interrupted.
+fn play(runs: &mut [Run], shows: bool) -> Result<bool> {
+    let mut is_backwards = false;
+    while runs.iter().any(|run| run.course.search.poll_load().is_some()) {
+        for index in 0..runs.len() {
+            let index = if is_backwards { runs.len() - 1 - index } else { index };
+            if !runs[index].hold(shows)? {
+                return Ok(false);
+            }
+        }
+        is_backwards = !is_backwards;
+    }
+    Ok(true)
 }

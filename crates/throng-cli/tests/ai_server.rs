@@ -1,53 +1,124 @@
-//! `throng ai-server` as a user meets it: figures with the keys that docs/agents.md names, or one line of reason.
+//! `throng ai-server` as a user meets it: figures with the keys that docs/match-summary.md names, or one line of reason.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn run(arguments: &[&str]) -> Output {
+const PAGE: &str = include_str!("../../../docs/match-summary.md");
+
+fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
-    command.arg("ai-server").args(arguments).output().expect("the program starts")
+    command.arg("ai-server").args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program(arguments).output().expect("the program starts")
+}
+
+/// Holds so short that figures mean nothing.
+const SHORT: [&str; 8] = ["--triangles", "5000", "--hold", "0.6", "--sample", "0.02", "--warm-up", "0.1"];
+
+fn short(arguments: &[&str]) -> Output {
+    run(&[&SHORT, arguments].concat())
+}
+
+fn keys(value: &Value, name: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                keys(value, if name.is_empty() { key.clone() } else { format!("{name}.{key}") }.as_str(), found);
+            }
+        }
+        Value::Array(values) if values.first().is_some_and(Value::is_object) => {
+            keys(&values[0], &format!("{name}[]"), found);
+        }
+        _ => {
+            found.insert(name.to_owned());
+        }
+    }
 }
 
 #[test]
 fn a_load_below_the_bounds_is_measured_and_called_invalid() {
-    let output =
-        run(&["--triangles", "5000", "--step", "1", "--most", "2", "--hold", "0.5", "--threads", "1", "--json"]);
+    let output = short(&["--start", "1", "--step", "1", "--most", "2", "--json"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let steps = String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches: ")).count();
     let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(figures["valid"], false);
-    let reasons = figures["invalid_reasons"].as_array().expect("a list");
-    assert!(!reasons.is_empty());
-    let steps = figures["steps"].as_array().expect("a list");
-    assert!(steps.iter().all(|step| step["decisions"].as_u64() >= Some(40)), "{steps:?}");
-    assert_eq!(
-        (&figures["agents_per_match"], &figures["tick_hz"], &figures["threads"]),
-        (&5.into(), &20.into(), &1.into())
-    );
+    assert_eq!((&figures["valid"], &figures["partial"]), (&false.into(), &false.into()));
+    assert!(!figures["invalid_reasons"].as_array().expect("a list").is_empty());
+    let held = figures["steps"].as_array().expect("a list");
+    assert_eq!(held.len(), steps, "a line for each step");
+    for (index, step) in held.iter().enumerate() {
+        let matches = step["matches"].as_u64().expect("a number");
+        assert_eq!(step["decisions"].as_u64(), Some(60 * matches), "step {index}: 0.6 s of 20 ticks with 5 decisions");
+    }
+    assert_eq!((&figures["agents_per_match"], &figures["tick_hz"]), (&5.into(), &20.into()));
     assert!(figures["triangles"].as_u64() >= Some(3_000));
-    let numbers = [
-        &figures["matches"],
-        &figures["cpu_share"],
-        &figures["seconds"],
-        &figures["ai"]["decisions"],
-        &figures["ai"]["late_share"],
-        &figures["ai"]["deadline_ms"],
-        &figures["ai"]["allocations"],
-        &figures["ai"]["tick_us"]["p50"],
-        &figures["ai"]["tick_us"]["p99"],
-        &figures["sight"]["rays_per_s"],
-    ];
-    assert!(numbers.iter().all(|number| number.is_number()), "{figures:#}");
-    assert!(figures["ai"]["rays_per_decision"].as_f64() >= Some(32.0), "{figures:#}");
     assert!(figures["embree"].is_null());
+
+    let mut written = BTreeSet::new();
+    keys(&figures, "", &mut written);
+    let section = PAGE.split("## AI server").nth(1).expect("the section of the page");
+    let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    let mut documented: BTreeSet<String> = section.lines().filter_map(cell).collect();
+    documented.retain(|key| !key.starts_with("embree."));
+    assert_eq!(written, documented);
+}
+
+#[test]
+fn decisions_without_time_are_late_and_no_load_counts() {
+    let output = short(&["--start", "4", "--deadline-ms", "0.1", "--rays", "1024", "--json", "--quiet"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&figures["limited_by"], &figures["matches_per_core"]), (&"late".into(), &Value::Null), "{figures:#}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_prints_what_it_has_and_calls_it_partial() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+
+    let arguments = [&SHORT[..], &["--start", "1", "--step", "1", "--json"]].concat();
+    let mut child =
+        program(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains(" matches: "))), "a step");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    let rest = std::thread::spawn(move || lines.count());
+    let mut text = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(3));
+    rest.join().expect("lines");
+    let figures: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&figures["valid"], &figures["partial"]), (&false.into(), &true.into()));
+    assert!(!figures["steps"].as_array().expect("a list").is_empty());
 }
 
 #[test]
 fn wrong_arguments_are_refused_in_one_line() {
-    for arguments in [["--hold", "0"], ["--deadline-ms", "-1"], ["--map", "no-such-file.map"], ["--triangles", "x"]] {
-        let argument = format!("{}={}", arguments[0], arguments[1]);
-        let output = run(&[&argument]);
+    let wrong = [
+        "--hold=0",
+        "--hold=1",
+        "--hold=NaN",
+        "--sample=-1",
+        "--deadline-ms=-1",
+        "--start=6000",
+        "--cores=1000",
+        "--map=no-such-file.map",
+    ];
+    for argument in wrong {
+        let output = run(&[argument]);
         assert_eq!(output.status.code(), Some(2), "{argument}: {output:?}");
         assert!(output.stdout.is_empty());
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{argument}: {output:?}");
+    }
+    for argument in ["--triangles=x", "--step=0", "--cores=3-1"] {
+        let output = run(&[argument]);
+        assert_eq!(output.status.code(), Some(2), "{argument}: {output:?}");
     }
 }

@@ -83,6 +83,11 @@ impl LogWriter {
         LogWriter::default()
     }
 
+    /// Nothing written yet, with room for entries of so many bytes.
+    pub fn with_capacity(entry_bytes: usize) -> LogWriter {
+        LogWriter { content: Vec::with_capacity(entry_bytes), ..LogWriter::default() }
+    }
+
     /// Appends a case and its verdict to `out`, and before it what a reader needs and has not got yet. `models` are those
     /// of the rewind that judged.
     ///

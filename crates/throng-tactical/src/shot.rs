@@ -60,7 +60,7 @@ pub(crate) struct ShotLog {
 
 impl ShotLog {
     pub(crate) fn new() -> ShotLog {
-        ShotLog { writer: LogWriter::new(), bytes: Vec::with_capacity(LOG_BYTES), dropped: 0 }
+        ShotLog { writer: LogWriter::with_capacity(ROOM_BYTES), bytes: Vec::with_capacity(LOG_BYTES), dropped: 0 }
     }
 
     pub(crate) fn append(&mut self, rewind: &Rewind, case: &Case, verdict: &Verdict) {

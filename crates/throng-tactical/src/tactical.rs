@@ -1,6 +1,7 @@
 //! A match: its state, and the order of a step.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use fastrand::Rng;
 use glam::Vec3;
@@ -18,6 +19,7 @@ use crate::agents::Agents;
 use crate::arena::Arena;
 use crate::bomb::Bomb;
 use crate::character::Character;
+use crate::clip::CLIPS;
 use crate::command::Buttons;
 use crate::compare::Twin;
 use crate::event::{EVENTS_MAX, Event};
@@ -150,6 +152,8 @@ impl Tactical {
             Ok(Character::new(Seat(seat as u16), team, body, rules.money))
         };
         let characters = (0..seats).map(character).collect::<Result<Vec<Character>, RewindError>>()?;
+        // The clips are made now, not in the first tick that needs a pose.
+        LazyLock::force(&CLIPS);
         let part = |_| rewind.add_part(wall_shape, u32::MAX);
         let free_parts = (0..WALLS_MAX).map(part).collect::<Result<Vec<PartId>, RewindError>>()?;
         Ok(Tactical {

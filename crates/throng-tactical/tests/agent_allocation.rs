@@ -3,11 +3,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use throng::Tick;
+use throng_agent::PathFinder;
 use throng_match::{Game, Scopes, TickInput};
 use throng_sight::{bake, town};
-use throng_tactical::brain::{Squad, SquadOptions, Stage, navigation};
+use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage, navigation};
 use throng_tactical::{Arena, Event, Rules, Tactical};
 
 struct Counting;
@@ -31,25 +33,37 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[test]
-fn agents_that_have_played_for_a_while_allocate_nothing() {
-    let arena = Arena::new(bake(&town::town(1, 5_000)).unwrap()).unwrap();
-    let navigation = navigation(arena.map()).unwrap();
-    let rules = Rules { tick_hz: 32, rounds_to_win: 100, buy_s: 2.0, live_s: 30.0, ..Rules::default() };
-    let stage = Stage { arena: &arena, navigation: &navigation, seats: 10, tick_hz: 32, seed: 3 };
-    let squad = Squad::new(&stage, SquadOptions::default()).unwrap();
-    let mut game = Tactical::new(arena.clone(), rules, 3).unwrap().with_agents(Box::new(squad));
+/// Deaths in the ticks of all matches.
+fn play(games: &mut [Tactical], ticks: std::ops::Range<u64>) -> usize {
     let mut deaths = 0;
-    let mut play = |from: u64, to: u64| {
-        for tick in from..to {
+    for tick in ticks {
+        for game in games.iter_mut() {
             game.step(&TickInput { tick: Tick(tick), ..TickInput::default() }, &mut Scopes::off());
             deaths += game.events().iter().filter(|event| matches!(event, Event::Died { .. })).count();
         }
+    }
+    deaths
+}
+
+/// As `throng ai-server` plays them. Twenty matches meet seldom cases that one does not.
+#[test]
+fn twenty_matches_of_agents_allocate_nothing_after_their_first_second() {
+    let arena = Arena::new(bake(&town::town(1, 5_000)).unwrap()).unwrap();
+    let navigation = navigation(arena.map()).unwrap();
+    let finder = Arc::new(Mutex::new(PathFinder::new(&navigation)));
+    let rules = Rules { tick_hz: 20, team_size: 3, rounds_to_win: 100, buy_s: 2.0, live_s: 30.0, ..Rules::default() };
+    let new_match = |seed: u64| {
+        let stage = Stage { arena: &arena, navigation: &navigation, seats: 6, tick_hz: 20, seed };
+        let skill = Skill { fan_rays: 32, ..Skill::default() };
+        let options = SquadOptions { rays_per_tick: 72, agents_max: 5, skill, ..SquadOptions::default() };
+        let squad = Squad::new(&stage, options).unwrap().with_finder(Arc::clone(&finder));
+        Tactical::new(arena.clone(), rules, seed).unwrap().with_agents(Box::new(squad))
     };
-    play(1, 2_000);
+    let mut games: Vec<Tactical> = (0..20).map(new_match).collect();
+    play(&mut games, 1..20);
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    play(2_000, 5_000);
+    let deaths = play(&mut games, 20..2_000);
     let after = ALLOCATIONS.load(Ordering::Relaxed);
-    assert!(deaths > 10, "{deaths} deaths: the match was played");
-    assert_eq!(after, before, "allocations in 3,000 ticks");
+    assert!(before > 0 && deaths > 200, "{deaths} deaths: the matches were played");
+    assert_eq!(after, before, "allocations in 1,980 ticks of 20 matches");
 }

@@ -11,8 +11,11 @@ pub(super) struct EmbreeRays(Scene);
 
 /// # Errors
 /// If Embree is not installed.
-pub(super) fn rays(map: &Map) -> Result<EmbreeRays> {
-    let embree = Embree::load().context("Embree 3 is not there")?;
+pub(super) fn load() -> Result<Embree> {
+    Embree::load().context("--embree needs Embree 3")
+}
+
+pub(super) fn rays(embree: &Embree, map: &Map) -> EmbreeRays {
     let mut mesh = Mesh::default();
     for triangle in map.triangles() {
         if map.layers_of(triangle).is_some_and(|layers| layers.meets(town::SIGHT)) {
@@ -22,7 +25,7 @@ pub(super) fn rays(map: &Map) -> Result<EmbreeRays> {
             mesh.triangles.push([first, first + 1, first + 2]);
         }
     }
-    Ok(EmbreeRays(embree.scene(&mesh, false)))
+    EmbreeRays(embree.scene(&mesh, false))
 }
 
 /// Agents ask for what blocks sight alone.

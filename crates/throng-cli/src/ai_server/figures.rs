@@ -4,47 +4,35 @@ use std::fmt;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use throng_sight::Map;
 
 use super::AGENTS;
+use super::pace::SAMPLES;
+use super::search::{Bounds, Held, Limit, StepSearch};
 
-/// The processor's share may be so large.
-const CPU_SHARE_MAX: f64 = 0.85;
-/// The share of late decisions may be so large.
-const LATE_SHARE_MAX: f64 = 0.02;
-
+/// The bounds of the published test.
+pub(super) const BOUNDS: Bounds = Bounds { cpu_share: 0.85, late_share: 0.02 };
 /// Other programs may use so many cores.
 const OTHERS_CORES_MAX: f64 = 0.1;
+/// Beyond this share a core has no time left, and its processor time says nothing about the work.
+const SATURATED: f64 = 0.95;
 
-/// Why the load was not raised any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    Processor,
-    Late,
-    Matches,
-}
-
-impl Limit {
-    fn name(self) -> &'static str {
-        match self {
-            Limit::Processor => "processor",
-            Limit::Late => "late",
-            Limit::Matches => "matches",
-        }
-    }
-}
-
-/// One step that was held.
-#[derive(Clone, Debug)]
+/// One load that was held: the mean of its last samples.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     pub(super) matches: usize,
+    /// Length of all counted samples.
     pub(super) seconds: f64,
     /// Of all threads: 1 is all of their time.
     pub(super) cpu_share: f64,
+    /// The same in the busiest sample.
+    pub(super) cpu_share_most: f64,
     /// Cores that other programs used meanwhile, if that is known.
     pub(super) others_cores: Option<f64>,
     pub(super) decisions: u64,
+    /// Of these, decisions that came after their deadline.
     pub(super) late: u64,
+    /// Of these, decisions that had not been made by the end of the hold.
+    pub(super) missed: u64,
     /// Median and 99th percentile of a match's tick.
     pub(super) tick_us: [u32; 2],
     pub(super) allocations: u64,
@@ -56,25 +44,26 @@ impl Step {
         if self.decisions == 0 { 0.0 } else { self.late as f64 / self.decisions as f64 }
     }
 
-    /// Which bound it exceeds.
-    pub(super) fn limit(&self) -> Option<Limit> {
-        match () {
-            () if self.cpu_share > CPU_SHARE_MAX => Some(Limit::Processor),
-            () if self.late_share() > LATE_SHARE_MAX => Some(Limit::Late),
-            () => None,
-        }
+    fn rays_per_s(&self) -> f64 {
+        self.rays as f64 / self.seconds
+    }
+
+    pub(super) fn held(&self) -> Held {
+        Held { cpu_share: self.cpu_share, late_share: self.late_share() }
     }
 
     fn to_json(&self) -> Value {
         json!({
             "matches": self.matches,
             "cpu_share": self.cpu_share,
+            "cpu_share_most": self.cpu_share_most,
             "others_cores": self.others_cores,
             "decisions": self.decisions,
             "late_share": self.late_share(),
+            "missed": self.missed,
             "tick_us": { "p50": self.tick_us[0], "p99": self.tick_us[1] },
             "allocations": self.allocations,
-            "rays_per_s": self.rays as f64 / self.seconds,
+            "rays_per_s": self.rays_per_s(),
         })
     }
 }
@@ -82,117 +71,161 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [median, most] = self.tick_us;
+        let (matches, decisions) = (self.matches, self.decisions);
+        let (processor, late) = (100.0 * self.cpu_share, 100.0 * self.late_share());
         write!(
             f,
-            "{} matches: {:.0} % processor, {:.2} % of {} decisions late, a tick {median} µs (p99 {most} µs)",
-            self.matches,
-            100.0 * self.cpu_share,
-            100.0 * self.late_share(),
-            self.decisions,
+            "{matches} matches: {processor:.1} % processor, {late:.2} % of {decisions} decisions late, \
+             a tick {median} µs (p99 {most} µs)"
         )
     }
 }
 
-/// A search for the most matches.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Search {
+/// The search with one engine for rays, and what it held.
+#[derive(Clone, Debug)]
+pub(super) struct Course {
+    pub(super) search: StepSearch,
     pub(super) steps: Vec<Step>,
-    pub(super) limit: Option<Limit>,
+    /// Resident memory that each match added.
+    pub(super) bytes_per_match: Option<u64>,
+}
+
+impl Course {
     /// The step that counts.
-    pub(super) held: Option<Step>,
+    fn kept(&self) -> Option<&Step> {
+        let kept = self.search.kept()? as usize;
+        self.steps.iter().rfind(|step| step.matches == kept)
+    }
+
+    fn limited_by(&self) -> Option<&'static str> {
+        self.search.limit().map(Limit::name)
+    }
+
+    fn steps_json(&self) -> Vec<Value> {
+        self.steps.iter().map(Step::to_json).collect()
+    }
+}
+
+/// The workload of a run.
+pub(super) struct Workload {
+    pub(super) triangles: u32,
+    pub(super) tick_hz: u32,
+    pub(super) deadline_ms: f64,
+    pub(super) cores: Vec<usize>,
 }
 
 /// All figures of a run.
 pub(super) struct Figures {
-    triangles: u32,
-    decisions_per_s: u32,
-    deadline_ms: f64,
-    threads: usize,
-    own: Search,
-    pub(super) embree: Option<Search>,
-    pub(super) notes: Vec<String>,
-    pub(super) invalid_reasons: Vec<String>,
+    workload: Workload,
+    own: Course,
+    embree: Option<Course>,
+    is_partial: bool,
+    invalid_reasons: Vec<String>,
 }
 
 impl Figures {
-    pub(super) fn new(map: &Map, rate: u32, deadline_ms: f64, threads: usize, own: Search) -> Figures {
-        let mut figures = Figures {
-            triangles: map.triangle_count(),
-            decisions_per_s: rate,
-            deadline_ms,
-            threads,
-            own,
-            embree: None,
-            notes: Vec::new(),
-            invalid_reasons: Vec::new(),
-        };
-        figures.judge();
+    pub(super) fn new(workload: Workload, own: Course, embree: Option<Course>, is_partial: bool) -> Figures {
+        let mut figures = Figures { workload, own, embree, is_partial, invalid_reasons: Vec::new() };
+        figures.invalid_reasons = figures.reasons();
         figures
     }
 
-    fn judge(&mut self) {
-        match &self.own.held {
-            None => self.invalid_reasons.push("no number of matches kept both bounds".to_owned()),
-            Some(step) => {
-                if step.allocations > 0 {
-                    self.invalid_reasons.push(format!("{} allocations while the load was held", step.allocations));
-                }
-                if let Some(cores) = step.others_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
-                    self.invalid_reasons
-                        .push(format!("other programs used {cores:.2} cores: measure on a quiet machine"));
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.is_partial {
+            reasons.push("interrupted: these are the figures so far".to_owned());
+        }
+        for (name, course) in self.courses() {
+            match course.kept() {
+                None if self.is_partial => {}
+                None => reasons.push(format!("{name}: no number of matches kept both bounds")),
+                Some(step) => {
+                    if step.allocations > 0 {
+                        reasons.push(format!("{name}: {} allocations while the load was held", step.allocations));
+                    }
+                    if let Some(cores) = step.others_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
+                        reasons
+                            .push(format!("{name}: other programs used {cores:.2} cores: measure on a quiet machine"));
+                    }
                 }
             }
+            if course.search.limit() == Some(Limit::Most) {
+                reasons.push(format!("{name}: the bounds were not reached: raise --most"));
+            }
         }
-        if self.own.limit == Some(Limit::Matches) {
-            self.invalid_reasons.push("the bounds were not reached: raise --most".to_owned());
-        }
+        reasons
     }
 
     pub(super) fn is_valid(&self) -> bool {
         self.invalid_reasons.is_empty()
     }
 
-    fn per_core(&self, search: &Search) -> Option<f64> {
-        search.held.as_ref().map(|step| step.matches as f64 / self.threads as f64)
+    fn courses(&self) -> impl Iterator<Item = (&'static str, &Course)> {
+        let embree = self.embree.as_ref().map(|course| ("Embree's rays", course));
+        [("own rays", &self.own)].into_iter().chain(embree)
+    }
+
+    fn per_core(&self, course: &Course) -> Option<f64> {
+        Some(f64::from(course.search.kept()?) / self.workload.cores.len() as f64)
+    }
+
+    /// Our matches per core to Embree's.
+    fn ratio(&self) -> Option<f64> {
+        Some(self.per_core(&self.own)? / self.per_core(self.embree.as_ref()?)?)
+    }
+
+    /// Embree's processor time to ours, at loads that both held: the median, and how many loads.
+    fn cpu_ratio(&self) -> Option<(f64, usize)> {
+        let is_free = |step: &&Step| step.cpu_share < SATURATED;
+        let embree = self.embree.as_ref()?.steps.iter().filter(is_free);
+        let mut ratios: Vec<f64> = embree
+            .filter_map(|theirs| {
+                let ours = self.own.steps.iter().filter(is_free).find(|ours| ours.matches == theirs.matches)?;
+                Some(theirs.cpu_share / ours.cpu_share)
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        Some((*ratios.get(ratios.len() / 2)?, ratios.len()))
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let held = self.own.held.as_ref().or(self.own.steps.last());
-        let of = |part: fn(&Step) -> f64| held.map(part);
-        let own_per_core = self.per_core(&self.own);
-        let embree_per_core = self.embree.as_ref().and_then(|search| self.per_core(search));
-        let ratio = own_per_core.zip(embree_per_core).map(|(own, embree)| own / embree);
-        let steps = |search: &Search| search.steps.iter().map(Step::to_json).collect::<Vec<Value>>();
+        let Workload { triangles, tick_hz, deadline_ms, cores } = &self.workload;
+        let kept = self.own.kept();
+        let of = |part: fn(&Step) -> f64| kept.map(part);
         json!({
             "valid": self.is_valid(),
             "invalid_reasons": self.invalid_reasons,
-            "notes": self.notes,
+            "partial": self.is_partial,
             "command": "ai-server",
-            "matches": held.map(|step| step.matches),
+            "matches": kept.map(|step| step.matches),
+            "matches_per_core": self.per_core(&self.own),
+            "limited_by": self.own.limited_by(),
+            "memory_bytes_per_match": self.own.bytes_per_match,
             "agents_per_match": AGENTS,
-            "triangles": self.triangles,
-            "tick_hz": self.decisions_per_s,
-            "threads": self.threads,
+            "triangles": triangles,
+            "tick_hz": tick_hz,
+            "cores": cores,
             "seconds": of(|step| step.seconds),
-            "matches_per_core": own_per_core,
-            "limited_by": self.own.limit.map(Limit::name),
+            "samples": SAMPLES,
             "cpu_share": of(|step| step.cpu_share),
-            "others_cores": held.and_then(|step| step.others_cores),
+            "others_cores": kept.and_then(|step| step.others_cores),
             "ai": {
-                "decisions": held.map(|step| step.decisions),
+                "decisions": kept.map(|step| step.decisions),
                 "late_share": of(Step::late_share),
-                "deadline_ms": self.deadline_ms,
-                "tick_us": held.map(|step| json!({ "p50": step.tick_us[0], "p99": step.tick_us[1] })),
-                "rays_per_decision": of(|step| step.rays as f64 / step.decisions.max(1) as f64),
-                "allocations": held.map(|step| step.allocations),
+                "missed": kept.map(|step| step.missed),
+                "deadline_ms": deadline_ms,
+                "tick_us": { "p50": kept.map(|step| step.tick_us[0]), "p99": kept.map(|step| step.tick_us[1]) },
+                "rays_per_decision": of(|step| step.rays as f64 / (step.decisions - step.missed).max(1) as f64),
+                "allocations": kept.map(|step| step.allocations),
             },
-            "sight": { "rays_per_s": of(|step| step.rays as f64 / step.seconds) },
-            "steps": steps(&self.own),
-            "embree": self.embree.as_ref().map(|search| json!({
-                "matches_per_core": embree_per_core,
-                "ratio": ratio,
-                "limited_by": search.limit.map(Limit::name),
-                "steps": steps(search),
+            "sight": { "rays_per_s": of(Step::rays_per_s), "ratio_to_embree": self.ratio() },
+            "steps": self.own.steps_json(),
+            "embree": self.embree.as_ref().map(|course| json!({
+                "matches_per_core": self.per_core(course),
+                "cpu_ratio": self.cpu_ratio().map(|(ratio, _)| ratio),
+                "limited_by": course.limited_by(),
+                "memory_bytes_per_match": course.bytes_per_match,
+                "steps": course.steps_json(),
             })),
         })
     }
@@ -202,15 +235,24 @@ impl Figures {
         let mut line = |words: String| {
             let _ = writeln!(text, "{words}");
         };
-        let whose = [("", Some(&self.own)), ("with Embree 3: ", self.embree.as_ref())];
-        for (name, search) in whose.into_iter().filter_map(|(name, search)| Some((name, search?))) {
-            match (&search.held, self.per_core(search)) {
-                (Some(step), Some(per_core)) => line(format!("{name}{per_core:.1} matches per core; {step}")),
-                _ => line(format!("{name}no number of matches kept both bounds")),
+        for (name, course) in self.courses() {
+            let Some((step, per_core)) = course.kept().zip(self.per_core(course)) else { continue };
+            line(format!("{name}: {per_core:.1} matches per core, limited by: {}", course.limited_by().unwrap_or("-")));
+            line(format!("  {step}"));
+            if let Some(bytes) = course.bytes_per_match {
+                line(format!("  {} KiB of memory for each match", bytes / 1_024));
             }
         }
-        for note in self.notes.iter().chain(&self.invalid_reasons) {
-            line(format!("note: {note}"));
+        if let Some(ratio) = self.ratio() {
+            line(format!("matches per core to Embree's: {ratio:.3}"));
+        }
+        if let Some((ratio, loads)) = self.cpu_ratio() {
+            line(format!(
+                "processor time with Embree to that with own rays: {ratio:.3}, median of {loads} equal loads"
+            ));
+        }
+        for reason in &self.invalid_reasons {
+            line(format!("not valid: {reason}"));
         }
         text
     }

@@ -1,15 +1,15 @@
-//! Matches of agents on a number of threads, each with its own.
+//! Matches of agents on a number of threads, each on a core of its own.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use throng::Tick;
 use throng_agent::{Navigation, PathFinder, Rays};
+use throng_gateway::process::resident_bytes;
 use throng_lab::clock::{machine_cpu_s, process_cpu_s};
 use throng_match::{Flow, Game, Scopes, TickInput};
 use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage};
@@ -17,14 +17,21 @@ use throng_tactical::{Arena, Rules, Tactical};
 
 use super::AGENTS;
 use super::figures::Step;
+use super::pace::{Pace, SAMPLES, Sample, Timing};
 use crate::allocation;
 
-/// The part of a step before its measured part, in seconds.
-const WARM_UP_S: f64 = 1.0;
 /// A match is played so many ticks at most before it joins, so that matches are in different phases.
 const AHEAD_TICKS: u64 = 400;
+/// Records of verdicts are taken out of a match every so many ticks, as a server does that keeps them.
+const VERDICTS_TICKS: u64 = 16;
+/// Room for the records that a match can keep.
+const VERDICTS_BYTES: usize = 512 * 1_024;
 /// Ticks whose length is kept, for percentiles.
-const SAMPLES: usize = 1 << 20;
+const TICKS_KEPT: usize = 1 << 18;
+/// A match that has played so long is replaced by a new one between two holds, in seconds. None is over so soon.
+const OLD_S: u64 = 900;
+/// Ctrl-C is noticed within this time.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The parts and settings of each match.
 #[derive(Clone)]
@@ -34,35 +41,37 @@ pub(super) struct Work {
     /// Another engine for rays than the map.
     pub(super) rays: Option<Arc<dyn Rays + Send + Sync>>,
     pub(super) fan_rays: u32,
-    pub(super) tick_hz: u32,
-    pub(super) deadline_us: u64,
+    pub(super) timing: Timing,
     pub(super) seed: u64,
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 enum Order {
-    /// From now on so many matches.
-    Resize(usize),
-    /// Play so long, the warm-up included.
-    Hold { warm_up: Duration, measured: Duration },
+    /// Have so many matches at least.
+    Make(usize),
+    /// Play so many of them, from this moment on.
+    Hold { matches: usize, start: Instant },
 }
 
 /// The measurements of a thread.
-#[derive(Default)]
 struct Report {
-    ticks: u64,
-    late_ticks: u64,
+    samples: [Sample; SAMPLES],
     allocations: u64,
     tick_us: Vec<u32>,
     rays: u64,
 }
 
-type Answer = Result<Report>;
+/// Nothing after [`Order::Make`], or if the hold was interrupted.
+type Answer = Result<Option<Report>>;
 
 /// The threads.
 pub(super) struct Load {
     workers: Vec<Worker>,
-    matches: usize,
+    timing: Timing,
     fan_rays: u32,
+    stop: Arc<AtomicBool>,
+    matches_made: usize,
+    bytes_grown: Option<u64>,
 }
 
 struct Worker {
@@ -72,65 +81,135 @@ struct Worker {
 }
 
 impl Load {
-    pub(super) fn start(work: &Work, threads: usize) -> Result<Load> {
-        let start = |thread: usize| {
+    /// Threads without matches, one on each core.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or not on its core.
+    pub(super) fn start(work: &Work, cores: &[usize]) -> Result<Load> {
+        let start = |(thread, &core): (usize, &usize)| {
             let (orders, inbox) = channel();
             let (outbox, answers) = channel();
             let work = Work { seed: work.seed ^ (thread as u64) << 32, ..work.clone() };
-            let body = move || Player::new(work).serve(&inbox, &outbox);
-            let builder = std::thread::Builder::new().name(format!("agents-{thread}"));
+            let body = move || {
+                if core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
+                    Player::new(work).serve(&inbox, &outbox);
+                } else {
+                    let _ = outbox.send(Err(anyhow!("a thread cannot be put on core {core}")));
+                }
+            };
+            let builder = std::thread::Builder::new().name(format!("agents-{core}"));
             let _thread = builder.spawn(body).context("cannot start a thread")?;
             Ok(Worker { orders, answers, _thread })
         };
-        let workers = (0..threads).map(start).collect::<Result<Vec<Worker>>>()?;
-        Ok(Load { workers, matches: 0, fan_rays: work.fan_rays })
+        let workers = cores.iter().enumerate().map(start).collect::<Result<Vec<Worker>>>()?;
+        let (stop, bytes_grown) = (Arc::clone(&work.stop), resident_bytes().map(|_| 0));
+        Ok(Load { workers, timing: work.timing, fan_rays: work.fan_rays, stop, matches_made: 0, bytes_grown })
     }
 
-    /// From now on so many matches, spread over the threads.
-    pub(super) fn resize(&mut self, matches: usize) -> Result<()> {
+    /// Plays so many matches for a hold; `None` if it was interrupted.
+    ///
+    /// # Errors
+    /// A match cannot be made, or a thread has ended.
+    pub(super) fn hold(&mut self, matches: usize) -> Result<Option<Step>> {
+        let resident = resident_bytes();
         let threads = self.workers.len();
         let share = |worker: usize| matches / threads + usize::from(worker < matches % threads);
-        self.ask(|worker| Order::Resize(share(worker)))?;
-        self.matches = matches;
-        Ok(())
+        self.order(|worker| Order::Make(share(worker)))?;
+        self.answers()?;
+        if self.is_stopped() {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        self.order(|worker| Order::Hold { matches: share(worker), start })?;
+        let machine = self.watch(start);
+        let reports = self.answers()?;
+        if reports.len() < threads {
+            return Ok(None);
+        }
+        if matches > self.matches_made {
+            let grown = resident_bytes().zip(resident).map(|(after, before)| after.saturating_sub(before));
+            self.bytes_grown = self.bytes_grown.zip(grown).map(|(sum, grown)| sum + grown);
+            self.matches_made = matches;
+        }
+        Ok(Some(self.step(matches, &machine, &reports)))
     }
 
-    /// Plays for a while and says how it went.
-    pub(super) fn hold(&mut self, seconds: f64) -> Result<Step> {
-        let (warm_up, measured) = (Duration::from_secs_f64(WARM_UP_S), Duration::from_secs_f64(seconds));
-        for worker in &self.workers {
-            worker.orders.send(Order::Hold { warm_up, measured }).map_err(|_| anyhow!("a thread has ended"))?;
+    /// Resident memory that each match has added to the process.
+    pub(super) fn bytes_per_match(&self) -> Option<u64> {
+        self.bytes_grown?.checked_div(self.matches_made as u64)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the processor time of each counted sample.
+    fn watch(&self, start: Instant) -> Machine {
+        let Timing { sample, .. } = self.timing;
+        let cores = self.workers.len() as f64;
+        self.sleep_until(start + self.timing.counted_from());
+        let (began, mut cpu_s, machine_s) = (Instant::now(), process_cpu_s(), machine_cpu_s());
+        let (first_s, mut before) = (cpu_s, began);
+        let mut cpu_shares = [0.0; SAMPLES];
+        for (index, share) in cpu_shares.iter_mut().enumerate() {
+            self.sleep_until(began + sample * (index as u32 + 1));
+            let (now, now_s) = (Instant::now(), process_cpu_s());
+            *share = (now_s - cpu_s) / now.duration_since(before).as_secs_f64().max(1e-9) / cores;
+            (cpu_s, before) = (now_s, now);
         }
-        std::thread::sleep(warm_up);
-        let (start, cpu_s, machine_s) = (Instant::now(), process_cpu_s(), machine_cpu_s());
-        std::thread::sleep(measured);
-        let (own_s, wall_s) = (process_cpu_s() - cpu_s, start.elapsed().as_secs_f64());
+        let (own_s, wall_s) = (cpu_s - first_s, began.elapsed().as_secs_f64().max(1e-9));
         let others_s = machine_cpu_s().zip(machine_s).map(|(after, before)| after - before - own_s);
-        let share = own_s / wall_s / self.workers.len() as f64;
-        let reports = self.workers.iter().map(Worker::answer).collect::<Result<Vec<Report>>>()?;
-        let sum = |part: fn(&Report) -> u64| reports.iter().map(part).sum::<u64>();
+        Machine { cpu_shares, others_cores: others_s.map(|others_s| (others_s / wall_s).max(0.0)) }
+    }
+
+    fn step(&self, matches: usize, machine: &Machine, reports: &[Report]) -> Step {
+        let sum = |part: fn(&Sample) -> u64| {
+            reports.iter().flat_map(|report| report.samples.iter().map(part)).sum::<u64>() * AGENTS as u64
+        };
         let mut tick_us: Vec<u32> = reports.iter().flat_map(|report| report.tick_us.iter().copied()).collect();
         tick_us.sort_unstable();
         let at = |share: f64| tick_us.get((tick_us.len() as f64 * share) as usize).copied().unwrap_or_default();
-        let (ticks, late_ticks) = (sum(|report| report.ticks), sum(|report| report.late_ticks));
-        Ok(Step {
-            matches: self.matches,
-            seconds,
-            cpu_share: share,
-            others_cores: others_s.map(|others_s| (others_s / wall_s).max(0.0)),
-            decisions: ticks * AGENTS as u64,
-            late: late_ticks * AGENTS as u64,
+        let (decisions, missed) = (sum(|sample| sample.ticks), sum(|sample| sample.missed));
+        let rays = reports.iter().map(|report| report.rays).sum::<u64>();
+        Step {
+            matches,
+            seconds: (self.timing.sample * SAMPLES as u32).as_secs_f64(),
+            cpu_share: machine.cpu_shares.iter().sum::<f64>() / SAMPLES as f64,
+            cpu_share_most: machine.cpu_shares.iter().copied().fold(0.0, f64::max),
+            others_cores: machine.others_cores,
+            decisions,
+            late: sum(|sample| sample.late),
+            missed,
             tick_us: [at(0.5), at(0.99)],
-            allocations: sum(|report| report.allocations),
-            rays: sum(|report| report.rays) + ticks * AGENTS as u64 * u64::from(self.fan_rays),
-        })
+            allocations: reports.iter().map(|report| report.allocations).sum(),
+            rays: rays + (decisions - missed) * u64::from(self.fan_rays),
+        }
     }
 
-    fn ask(&self, order: impl Fn(usize) -> Order) -> Result<()> {
-        for (index, worker) in self.workers.iter().enumerate() {
-            worker.orders.send(order(index)).map_err(|_| anyhow!("a thread has ended"))?;
+    fn sleep_until(&self, time: Instant) {
+        while !self.is_stopped() {
+            let left = time.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
         }
-        self.workers.iter().try_for_each(|worker| worker.answer().map(|_| ()))
+    }
+
+    fn order(&self, order: impl Fn(usize) -> Order) -> Result<()> {
+        for (index, worker) in self.workers.iter().enumerate() {
+            // A thread that has ended has said why.
+            if worker.orders.send(order(index)).is_err() {
+                worker.answer()?;
+                return Err(anyhow!("a thread has ended"));
+            }
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> Result<Vec<Report>> {
+        let reports = self.workers.iter().map(Worker::answer).collect::<Result<Vec<Option<Report>>>>()?;
+        Ok(reports.into_iter().flatten().collect())
     }
 }
 
@@ -140,16 +219,26 @@ impl Worker {
     }
 }
 
-/// One match, and when its next tick is planned.
+/// The machine during the counted samples.
+struct Machine {
+    cpu_shares: [f64; SAMPLES],
+    others_cores: Option<f64>,
+}
+
 struct Match {
     game: Tactical,
     tick: u64,
 }
 
 impl Match {
-    fn step(&mut self) -> Flow {
+    fn step(&mut self, verdicts: &mut Vec<u8>) -> Flow {
         self.tick += 1;
-        self.game.step(&TickInput { tick: Tick(self.tick), ..TickInput::default() }, &mut Scopes::off())
+        let flow = self.game.step(&TickInput { tick: Tick(self.tick), ..TickInput::default() }, &mut Scopes::off());
+        if self.tick.is_multiple_of(VERDICTS_TICKS) {
+            verdicts.clear();
+            self.game.take_verdicts(verdicts);
+        }
+        flow
     }
 }
 
@@ -159,19 +248,20 @@ struct Player {
     finder: Arc<Mutex<PathFinder>>,
     matches: Vec<Match>,
     made: u64,
+    verdicts: Vec<u8>,
 }
 
 impl Player {
     fn new(work: Work) -> Player {
         let finder = Arc::new(Mutex::new(PathFinder::new(&work.navigation)));
-        Player { work, finder, matches: Vec::new(), made: 0 }
+        Player { work, finder, matches: Vec::new(), made: 0, verdicts: Vec::with_capacity(VERDICTS_BYTES) }
     }
 
     fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) {
         while let Ok(order) = orders.recv() {
             let answer = match order {
-                Order::Resize(count) => self.resize(count).map(|()| Report::default()),
-                Order::Hold { warm_up, measured } => Ok(self.hold(warm_up, measured)),
+                Order::Make(count) => self.make(count).map(|()| None),
+                Order::Hold { matches, start } => self.hold(matches, start),
             };
             if answers.send(answer).is_err() {
                 return;
@@ -179,9 +269,18 @@ impl Player {
         }
     }
 
-    fn resize(&mut self, count: usize) -> Result<()> {
-        self.matches.truncate(count);
-        while self.matches.len() < count {
+    fn is_stopped(&self) -> bool {
+        self.work.stop.load(Ordering::Relaxed)
+    }
+
+    fn make(&mut self, count: usize) -> Result<()> {
+        let old_ticks = OLD_S * u64::from(self.work.timing.tick_hz);
+        for index in 0..self.matches.len() {
+            if self.matches[index].tick > old_ticks && !self.is_stopped() {
+                self.matches[index] = self.new_match()?;
+            }
+        }
+        while self.matches.len() < count && !self.is_stopped() {
             let one = self.new_match()?;
             self.matches.push(one);
         }
@@ -189,69 +288,61 @@ impl Player {
     }
 
     fn new_match(&mut self) -> Result<Match> {
-        let Work { arena, navigation, tick_hz, .. } = &self.work;
+        let Work { arena, navigation, timing: Timing { tick_hz, .. }, fan_rays, .. } = self.work.clone();
         self.made += 1;
         let seed = self.work.seed.wrapping_add(self.made.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let rules =
-            Rules { tick_hz: *tick_hz, team_size: 3, rounds_to_win: 100, buy_s: 4.0, money: 9_000, ..Rules::default() };
-        let stage = Stage { arena, navigation, seats: rules.seats(), tick_hz: *tick_hz, seed };
+        let rules = Rules { tick_hz, team_size: 3, rounds_to_win: 100, buy_s: 4.0, money: 9_000, ..Rules::default() };
+        let stage = Stage { arena: &arena, navigation: &navigation, seats: rules.seats(), tick_hz, seed };
         // Rays for all pairs in each tick.
         let options = SquadOptions {
             rays_per_tick: 72,
             agents_max: AGENTS,
-            skill: Skill { fan_rays: self.work.fan_rays, ..Skill::default() },
+            skill: Skill { fan_rays, ..Skill::default() },
             ..SquadOptions::default()
         };
         let mut squad = Squad::new(&stage, options)?.with_finder(Arc::clone(&self.finder));
         if let Some(rays) = &self.work.rays {
             squad = squad.with_rays(Arc::clone(rays));
         }
-        let game = Tactical::new(arena.clone(), rules, seed)?.with_agents(Box::new(squad));
+        let game = Tactical::new(arena, rules, seed)?.with_agents(Box::new(squad));
         let mut one = Match { game, tick: 0 };
         for _ in 0..seed % AHEAD_TICKS {
-            one.step();
+            one.step(&mut self.verdicts);
         }
         Ok(one)
     }
 
-    /// Plays all matches, each tick at its planned time: never earlier, and none is left out.
-    fn hold(&mut self, warm_up: Duration, measured: Duration) -> Report {
-        let interval = Duration::from_secs(1) / self.work.tick_hz;
-        let count = self.matches.len().max(1) as u32;
-        let mut due: BinaryHeap<Reverse<(Duration, usize)>> =
-            (0..self.matches.len()).map(|index| Reverse((interval * index as u32 / count, index))).collect();
-        let mut report = Report { tick_us: Vec::with_capacity(SAMPLES), ..Report::default() };
-        let (mut rays, mut allocations) = (0, 0);
-        let mut is_measured = false;
-        let start = Instant::now();
-        while let Some(Reverse((planned, index))) = due.pop() {
-            if planned >= warm_up + measured {
-                continue;
+    /// Plays the first matches, each tick at its planned time: never earlier, and none is left out.
+    fn hold(&mut self, matches: usize, start: Instant) -> Answer {
+        let counted_from = self.work.timing.counted_from();
+        let mut tick_us = Vec::with_capacity(TICKS_KEPT);
+        let mut pace = Pace::new(self.work.timing, matches);
+        let mut before = None;
+        while let Some(planned) = pace.poll_tick(start.elapsed()) {
+            if self.is_stopped() {
+                return Ok(None);
             }
-            if !is_measured && planned >= warm_up {
-                (is_measured, rays, allocations) = (true, self.rays(), allocation::of_this_thread());
+            if before.is_none() && planned.at >= counted_from {
+                before = Some((self.rays(), allocation::of_this_thread()));
             }
-            if let Some(wait) = planned.checked_sub(start.elapsed()) {
-                std::thread::sleep(wait);
-            }
-            let began = start.elapsed();
-            if self.matches[index].step() == Flow::Over {
-                // A hundred rounds: it is not awaited. A match that is over does nothing.
-                continue;
-            }
-            let done = start.elapsed();
-            if is_measured {
-                report.ticks += 1;
-                report.late_ticks += u64::from(done.saturating_sub(planned).as_micros() as u64 > self.work.deadline_us);
-                if report.tick_us.len() < SAMPLES {
-                    report.tick_us.push((done - began).as_micros() as u32);
+            while let Some(wait) = planned.at.checked_sub(start.elapsed()) {
+                std::thread::sleep(wait.min(LOOK));
+                if self.is_stopped() {
+                    return Ok(None);
                 }
             }
-            due.push(Reverse((planned + interval, index)));
+            let began = start.elapsed();
+            let flow = self.matches[planned.index].step(&mut self.verdicts);
+            ensure!(flow != Flow::Over, "a match was over before the end of a hold: shorten --hold");
+            let done = start.elapsed();
+            pace.handle_done(planned, done);
+            if before.is_some() && tick_us.len() < TICKS_KEPT {
+                tick_us.push((done - began).as_micros() as u32);
+            }
         }
-        report.allocations = allocation::of_this_thread() - allocations;
-        report.rays = self.rays() - rays;
-        report
+        let now = (self.rays(), allocation::of_this_thread());
+        let (rays, allocations) = before.map_or((0, 0), |before| (now.0 - before.0, now.1 - before.1));
+        Ok(Some(Report { samples: *pace.samples(), allocations, tick_us, rays }))
     }
 
     /// Rays of perception so far.
