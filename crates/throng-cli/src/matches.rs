@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use throng_range::{
-    DensityOptions, MapSource, Players, RangeError, Rules, RunOptions, Summary, bots, density, play, replay_file, site,
+    DensityOptions, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play, replay_file,
+    site,
 };
 
 use crate::exit::{self, Failure, Outcome};
@@ -28,7 +29,8 @@ second; the bots are a second process, and know what their clients were sent. Af
 input log. The report shows the frame by subsystem, the map from above with the ways of the players, the shots with their
 verdicts, and what the fog hid.
 
-  throng match                          one match to its result
+  throng match                          one match to its result: at most 96 s, and some seconds for the replay
+  throng match --rounds 3               a longer one: to 3 rounds
   throng match --matches 12 --seconds 60 --json     twelve at once for a minute, figures as JSON (docs/match-summary.md)
   throng match --record a.log           keep the input log
   throng match --replay a.log           play it again, and compare every digest";
@@ -55,8 +57,17 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "HZ", default_value_t = 128)]
     hz: u32,
     /// Rounds that a team has to win
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: u8,
+    /// Length of the buy phase of a round
+    #[arg(long, value_name = "S", default_value_t = 8.0)]
+    buy_seconds: f32,
+    /// Length of the live phase of a round, until the bomb is planted
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    live_seconds: f32,
+    /// Time from the planting of the bomb to its explosion
+    #[arg(long, value_name = "S", default_value_t = 25.0)]
+    fuse_seconds: f32,
     /// Threads that play matches, each on a core of its own
     #[arg(long, value_name = "T", default_value_t = 1)]
     threads: usize,
@@ -145,7 +156,14 @@ impl MatchWorkload {
         Ok(RunOptions {
             map: self.map(),
             seed: self.seed,
-            rules: Rules { tick_hz: self.hz, rounds_to_win: self.rounds, ..Rules::default() },
+            rules: Rules {
+                tick_hz: self.hz,
+                rounds_to_win: self.rounds,
+                buy_s: self.buy_seconds,
+                live_s: self.live_seconds,
+                fuse_s: self.fuse_seconds,
+                ..Rules::default()
+            },
             workers: self.threads,
             processes: self.processes.then(|| command(SITE_FOR_MATCH)),
             has_own_maps: self.own_maps,
@@ -156,7 +174,7 @@ impl MatchWorkload {
             timer_slack_ns: self.timer_slack,
             spin_us: self.spin,
             is_pinned: !self.no_pin,
-            note: if self.quiet || !std::io::stderr().is_terminal() { |_| () } else { |line| eprintln!("{line}") },
+            note: if self.quiet { |_| () } else { show },
             ..RunOptions::new()
         })
     }
@@ -187,6 +205,9 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
         folder: (!arguments.no_report).then_some(folder),
         ..arguments.workload.options()?
     };
+    if !arguments.workload.quiet {
+        announce(&options);
+    }
     let finished = play(&options, stop).map_err(failure)?;
     arguments.workload.print(&finished.summary)?;
     if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
@@ -198,6 +219,10 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
 pub(crate) fn find_density(arguments: &DensityArguments, stop: &AtomicBool) -> Outcome {
     let run = RunOptions { seconds: Some(arguments.seconds), ..arguments.workload.options()? };
     let options = DensityOptions { run, first: arguments.first, most: arguments.most };
+    if !arguments.workload.quiet {
+        let seconds = arguments.seconds;
+        eprintln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
+    }
     let summary = density(&options, stop).map_err(failure)?;
     arguments.workload.print(&summary)?;
     Ok(code(&summary))
@@ -213,6 +238,42 @@ pub(crate) fn play_site() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What will happen, and how long it takes.
+fn announce(options: &RunOptions) {
+    let (matches, longest_s) = (options.matches, options.longest_s());
+    let name = if matches == 1 { "a match".to_owned() } else { format!("{matches} matches") };
+    let (players, wins) = (options.rules.seats(), options.rules.rounds_to_win);
+    let rounds = if wins == 1 { "one round".to_owned() } else { format!("{wins} won rounds") };
+    let check = if options.is_checked { ", then a replay and checks of some seconds" } else { "" };
+    eprintln!("{name} of {players} bots to {rounds}: at most {longest_s:.0} s{check}");
+    eprintln!("press Ctrl-C to stop with the figures until then");
+}
+
+/// In a terminal, the state has one line that changes. Elsewhere, it has a line every 10 s.
+fn show(note: Note<'_>) {
+    const SILENCE_S: u64 = 10;
+    static SHOWN_S: AtomicU64 = AtomicU64::new(0);
+    static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    match note {
+        Note::Line(line) => {
+            let end = if IS_OPEN.swap(false, Ordering::Relaxed) { "\n" } else { "" };
+            eprintln!("{end}{line}");
+        }
+        Note::Now(line) if std::io::stderr().is_terminal() => {
+            // The cursor goes back to the first column, and the rest of the former text is erased.
+            eprint!("\r{line}\x1b[K");
+            IS_OPEN.store(true, Ordering::Relaxed);
+        }
+        Note::Now(line) => {
+            let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            if now_s >= SHOWN_S.load(Ordering::Relaxed) + SILENCE_S {
+                SHOWN_S.store(now_s, Ordering::Relaxed);
+                eprintln!("{line}");
+            }
+        }
+    }
+}
+
 fn code(summary: &Summary) -> ExitCode {
     if summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) }
 }
@@ -220,7 +281,7 @@ fn code(summary: &Summary) -> ExitCode {
 /// A map, log or option that cannot be used is a wrong argument.
 fn failure(error: RangeError) -> Failure {
     match error.tag() {
-        "map" | "arena" | "file" | "log" | "options" | "game" => Failure::Usage(error.into()),
+        "map" | "arena" | "file" | "folder" | "log" | "options" | "game" => Failure::Usage(error.into()),
         _ => Failure::Run(error.into()),
     }
 }

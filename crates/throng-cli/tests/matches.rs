@@ -24,24 +24,24 @@ fn summary(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", line(output)))
 }
 
-/// The processes that `parent` has started for single matches.
-fn sites(parent: u32) -> Vec<u32> {
+/// The processes that `parent` has started with this command.
+fn started(parent: u32, name: &str) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     let is_site = |id: &u32| {
         let command = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        command.contains("site-for-match")
+        command.contains(name)
     };
     children.split_whitespace().filter_map(|id| id.parse().ok()).filter(is_site).collect()
 }
 
-fn wait_for_sites(run: &Child, count: usize) -> Vec<u32> {
+fn wait_for(run: &Child, name: &str, count: usize) -> Vec<u32> {
     let began = Instant::now();
     loop {
-        let found = sites(run.id());
+        let found = started(run.id(), name);
         if found.len() == count {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "the matches did not start");
+        assert!(began.elapsed() < PATIENCE, "the processes did not start");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -51,10 +51,9 @@ fn wait_for_sites(run: &Child, count: usize) -> Vec<u32> {
 fn a_match_whose_process_is_killed_is_named_and_the_others_are_unharmed() {
     let arguments = ["--matches", "3", "--processes", "--seconds", "6", "--json", "--no-report", "--no-check"];
     let run = throng(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let victim = wait_for_sites(&run, 3)[1];
+    let victim = wait_for(&run, "site-for-match", 3)[1];
     std::thread::sleep(Duration::from_secs(3));
-    let killed = Command::new("kill").args(["-9", &victim.to_string()]).status().expect("there is a kill");
-    assert!(killed.success());
+    kill("-9", victim);
     let output = run.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(3), "the figures are not valid: {}", line(&output));
     let summary = summary(&output);
@@ -64,6 +63,83 @@ fn a_match_whose_process_is_killed_is_named_and_the_others_are_unharmed() {
     assert_eq!(died.len(), 1, "{ends:?}");
     assert!(died[0].starts_with("match 2: ") && died[0].contains("signal: 9"), "{ends:?}");
     assert_eq!(ends.iter().filter(|end| end.contains("stopped: the time is over")).count(), 2, "{ends:?}");
+}
+
+fn kill(signal: &str, id: u32) {
+    assert!(Command::new("kill").args([signal, &id.to_string()]).status().expect("there is a kill").success());
+}
+
+/// The first reason why a run is not valid.
+fn reason(summary: &Value) -> &str {
+    assert_eq!(summary["valid"], false);
+    summary["invalid_reasons"][0].as_str().expect("a text")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_whose_bots_are_killed_ends_with_the_figures_until_then_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = folder.path().to_str().expect("a path of letters");
+    let arguments = ["--live-seconds", "100", "--json", "--runs", runs];
+    let run = throng(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let bots = wait_for(&run, "bots-for-match", 1)[0];
+    std::thread::sleep(Duration::from_secs(4));
+    kill("-9", bots);
+    let output = run.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3), "{}", line(&output));
+    let summary = summary(&output);
+    assert_eq!(reason(&summary), "the bots ended before the matches did, so the matches were stopped");
+    let reasons = summary["invalid_reasons"].to_string();
+    assert!(reasons.contains("the bots' process died (signal: 9 (SIGKILL))"), "{reasons}");
+    assert!(summary["seconds"].as_f64().is_some_and(|seconds| seconds > 1.0), "there are figures");
+    let page = fs::read_dir(folder.path()).expect("it is there").next().expect("a run").expect("a run").path();
+    let page = fs::read_to_string(page.join("report.html")).expect("a report");
+    assert!(page.contains("This run is not valid") && page.contains("SIGKILL"), "{page}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_run_ends_with_the_figures_until_then_and_leaves_no_process() {
+    for (signal, mode) in [("-INT", "--processes"), ("-TERM", "--no-check")] {
+        let arguments = [mode, "--live-seconds", "100", "--json", "--no-report"];
+        let run = throng(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let id = run.id();
+        let mut processes = wait_for(&run, "bots-for-match", 1);
+        processes.extend(started(id, "site-for-match"));
+        std::thread::sleep(Duration::from_secs(4));
+        kill(signal, id);
+        let output = run.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(3), "{signal}: {}", line(&output));
+        let summary = summary(&output);
+        assert!(reason(&summary).starts_with("the run was interrupted after "), "{summary}");
+        for process in processes {
+            assert!(!Path::new(&format!("/proc/{process}")).exists(), "{signal}: {process} is still there");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_option_is_one_line_that_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path of letters").to_owned();
+    fs::write(path("town.map"), [7; 4_000]).expect("a file");
+    fs::write(path("file"), "no folder").expect("a file");
+    let (map, runs, budgets) = (path("town.map"), path("file"), path("none.toml"));
+    let cases: [(&[&str], &str); 5] = [
+        (&["--matches", "0"], "a run has 1 to 1000 matches, and not 0"),
+        (&["--budgets", &budgets], "none.toml"),
+        (&["--map", &map], "town.map"),
+        (&["--runs", &runs], "name another folder with --runs, or use --no-report"),
+        (&["--live-seconds", "0"], "live_s"),
+    ];
+    for (arguments, words) in cases {
+        // A map of one's own has no number of triangles.
+        let output = Command::new(THRONG).arg("match").args(arguments).output().expect("it runs");
+        let line = line(&output);
+        let line: Vec<&str> = line.lines().filter(|line| line.starts_with("throng: ")).collect();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line:?}");
+        assert!(line.len() == 1 && line[0].contains(words), "{arguments:?}: {line:?}");
+    }
 }
 
 #[test]

@@ -119,6 +119,8 @@ pub struct WorkerFigures {
     pub late_ns: Percentiles,
     /// How late the worker woke up for a deadline for which it had slept, in nanoseconds: the system's share of lateness.
     pub wake_late_ns: Percentiles,
+    /// The values behind `wake_late_ns`: nanoseconds in rising order, each with how often.
+    pub wake_late_values: Vec<(u64, u64)>,
     /// Deadlines that were skipped.
     pub missed_ticks: u64,
     /// Matches that went to other workers.

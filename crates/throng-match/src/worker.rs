@@ -56,7 +56,8 @@ pub(crate) struct WorkerState {
 impl WorkerState {
     pub(crate) fn figures(&self) -> WorkerFigures {
         let (late_ns, wake_late_ns) = (self.late.percentiles(), self.wake_late.percentiles());
-        WorkerFigures { late_ns, wake_late_ns, ..self.figures.clone() }
+        let wake_late_values = self.wake_late.values().collect();
+        WorkerFigures { late_ns, wake_late_ns, wake_late_values, ..self.figures.clone() }
     }
 
     pub(crate) fn reset(&mut self) {

@@ -69,6 +69,14 @@ impl Histogram {
         self.counts.value_at_quantile(quantile.clamp(0.0, 1.0)).min(self.max)
     }
 
+    /// The values that were recorded, in rising order, each with how often; to three digits. With
+    /// [`record_many`](Histogram::record_many), another process gets the same distribution from them.
+    pub fn values(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to().min(self.max), bucket.count_since_last_iteration()))
+    }
+
     /// The usual figures.
     pub fn percentiles(&self) -> Percentiles {
         let count = self.len();
@@ -101,4 +109,27 @@ pub struct Percentiles {
     pub max: u64,
     /// The mean, exactly.
     pub mean: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_of_several_histograms_give_the_percentiles_of_all() {
+        let (mut all, mut joined) = (Histogram::new(), Histogram::new());
+        for part in 0..5_u64 {
+            let mut histogram = Histogram::new();
+            for value in (0..1_000).map(|number| number * number * (part + 1)) {
+                histogram.record(value);
+                all.record(value);
+            }
+            let values: Vec<(u64, u64)> = histogram.values().collect();
+            assert!(values.is_sorted() && values.iter().map(|(_, count)| count).sum::<u64>() == 1_000);
+            values.iter().for_each(|&(value, count)| joined.record_many(value, count));
+        }
+        for quantile in [0.0, 0.25, 0.5, 0.9, 0.99, 1.0] {
+            assert_eq!(joined.quantile(quantile), all.quantile(quantile));
+        }
+    }
 }

@@ -11,9 +11,12 @@ use throng_telemetry::{Recorder, Telemetry, TelemetryOptions};
 
 use crate::RangeError;
 use crate::observe::{Observed, Observer};
+use crate::watch::{Watched, Watcher, Window};
 
 /// The fog is checked every so many ticks.
 const FOG_TICKS: u64 = 16;
+/// Most moments that are kept: at 8 Hz more than an hour.
+const MOMENTS_KEPT_MAX: usize = 32_768;
 /// Half the width of a body, in metres, within its shoulders.
 const HALF_WIDTH_M: f32 = 0.28;
 /// The head is so much above the eye.
@@ -31,6 +34,46 @@ pub(crate) struct Checks {
     pub(crate) equal_verdicts: u64,
     pub(crate) largest_bone_error_m: f64,
     pub(crate) fog: FogCheck,
+    /// What the fog did to each pair, in every [`FOG_TICKS`]th live tick.
+    pub(crate) moments: Moments,
+    /// What the match showed from its inside.
+    pub(crate) watched: Option<Watched>,
+}
+
+/// Moments of a match in rising order, with what each viewer was sent of each enemy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Moments {
+    pub(crate) seats: usize,
+    /// Time from one moment to the next.
+    pub(crate) step_s: f64,
+    /// Ticks.
+    pub(crate) ticks: Vec<u64>,
+    /// For each tick, each viewer, each target.
+    pub(crate) veils: Vec<Veil>,
+}
+
+impl Moments {
+    /// What the fog did to a pair, at each moment.
+    pub(crate) fn of(&self, viewer: usize, target: usize) -> impl Iterator<Item = Veil> + '_ {
+        let place = viewer * self.seats + target;
+        self.veils.iter().skip(place).step_by((self.seats * self.seats).max(1)).copied()
+    }
+}
+
+/// What the fog did to a viewer and an enemy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Veil {
+    /// One of the two is dead, or they are of one team.
+    #[default]
+    None,
+    /// The enemy was sent.
+    Sent,
+    /// The enemy was hidden, behind the map.
+    Map,
+    /// The enemy was hidden, and without smokes and raised walls it would have been in sight.
+    Ability,
+    /// The enemy was hidden, and in sight: a fault of the fog.
+    Fault,
 }
 
 /// Pairs of a viewer and an enemy, at moments.
@@ -53,10 +96,13 @@ pub(crate) fn check(log: &InputLog<'_>, make: impl Fn() -> Result<Tactical, Rang
     let mut checks = Checks { us_per_shot: timed.observer.us_per_shot(), ..Checks::default() };
     if replay.is_ok() {
         // Each shot is judged a second time, with a pose for each tick.
-        let mut compared = Observed { game: make()?.with_comparison()?, observer: Looking::default() };
+        let game = make()?.with_comparison()?;
+        let window = Window::default();
+        let mut compared = Observed { observer: Looking::new(&game, window.clone()), game };
         // It is the same match, whose digests were compared before.
         let _ = log.clone().replay(&mut compared);
-        checks.fog = compared.observer.fog;
+        (checks.fog, checks.moments) = (compared.observer.fog, compared.observer.moments);
+        checks.watched = Some(std::mem::take(&mut *window.look()));
         if let Some(comparison) = compared.game.comparison() {
             checks.compared_shots = comparison.shots;
             checks.equal_verdicts = comparison.equal;
@@ -107,16 +153,29 @@ impl Observer for Timing {
 }
 
 /// Looks at each pair with dense rays.
-#[derive(Default)]
 struct Looking {
+    watcher: Watcher,
     fog: FogCheck,
+    moments: Moments,
     rooms: [SenseRoom; 2],
 }
 
 impl Looking {
+    fn new(game: &Tactical, window: Window) -> Looking {
+        let (seats, step_s) = (game.rules().seats(), FOG_TICKS as f64 / f64::from(game.rules().tick_hz));
+        let moments = Moments { seats, step_s, ..Moments::default() };
+        let watcher = Watcher::new(game, window, true);
+        Looking { watcher, fog: FogCheck::default(), moments, rooms: Default::default() }
+    }
+
     fn check_fog(&mut self, game: &Tactical) {
         let seats = game.rules().seats() as u16;
         let [of_viewer, of_target] = &mut self.rooms;
+        let first = self.moments.veils.len();
+        if self.moments.ticks.len() < MOMENTS_KEPT_MAX {
+            self.moments.ticks.push(game.now().0);
+            self.moments.veils.resize(first + usize::from(seats * seats), Veil::None);
+        }
         for viewer in (0..seats).map(Seat) {
             let Some(senses) = game.senses(viewer, of_viewer) else { continue };
             if !senses.me.is_alive {
@@ -127,14 +186,22 @@ impl Looking {
                 if other.team == senses.me.team || !other.is_alive {
                     continue;
                 }
-                let is_visible = sees(game.arena().map(), &senses, other.position, other.eye_height);
+                let hidden = hidden_by(game.arena().map(), &senses, other.position, other.eye_height);
                 self.fog.pairs += 1;
-                match game.may_see(viewer, target) {
+                let veil = match game.may_see(viewer, target) {
                     true => {
                         self.fog.shown += 1;
-                        self.fog.shown_needlessly += u64::from(!is_visible);
+                        self.fog.shown_needlessly += u64::from(hidden.is_some());
+                        Veil::Sent
                     }
-                    false => self.fog.hidden_but_visible += u64::from(is_visible),
+                    false => {
+                        self.fog.hidden_but_visible += u64::from(hidden.is_none());
+                        hidden.unwrap_or(Veil::Fault)
+                    }
+                };
+                let place = first + viewer.index() * usize::from(seats) + target.index();
+                if let Some(kept) = self.moments.veils.get_mut(place) {
+                    *kept = veil;
                 }
             }
         }
@@ -143,7 +210,7 @@ impl Looking {
 
 impl Observer for Looking {
     fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
-        let flow = game.step(input, scopes);
+        let flow = self.watcher.step(game, input, scopes);
         if input.tick.0.is_multiple_of(FOG_TICKS) && game.phase().name() == "live" {
             self.check_fog(game);
         }
@@ -151,8 +218,8 @@ impl Observer for Looking {
     }
 }
 
-/// Whether any of many rays from the eye reaches the body that stands at `feet`.
-fn sees(map: &Map, senses: &Senses<'_>, feet: Vec3, eye_height: f32) -> bool {
+/// Why none of many rays from the eye reaches the body that stands at `feet`; `None` if one does.
+fn hidden_by(map: &Map, senses: &Senses<'_>, feet: Vec3, eye_height: f32) -> Option<Veil> {
     let eye = senses.me.eye();
     let across = (feet - eye).cross(Vec3::Y).normalize_or(Vec3::X) * HALF_WIDTH_M;
     let points = (0..HEIGHTS).flat_map(|step| {
@@ -161,10 +228,16 @@ fn sees(map: &Map, senses: &Senses<'_>, feet: Vec3, eye_height: f32) -> bool {
     });
     let smokes = senses.smokes.iter().map(|smoke| Occluder::Ball { middle: smoke.middle, radius_m: smoke.radius_m });
     let occluders: Vec<Occluder> = smokes.chain(senses.walls.iter().map(of_wall)).collect();
-    points.into_iter().any(|point| {
-        let is_open = Ray::between(eye, point).is_ok_and(|ray| !map.is_blocked(&ray, town::SIGHT));
-        is_open && !occluders.iter().any(|occluder| occluder.blocks(eye, point))
-    })
+    let mut veil = Veil::Map;
+    for point in points {
+        if Ray::between(eye, point).is_ok_and(|ray| !map.is_blocked(&ray, town::SIGHT)) {
+            if !occluders.iter().any(|occluder| occluder.blocks(eye, point)) {
+                return None;
+            }
+            veil = Veil::Ability;
+        }
+    }
+    Some(veil)
 }
 
 fn of_wall(wall: &WallSeen) -> Occluder {

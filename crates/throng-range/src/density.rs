@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::summary::{FRAME_GOAL_MS, Step, Summary, digits};
-use crate::{RangeError, RunOptions, play};
+use crate::{Note, RangeError, RunOptions, play};
 
 /// Settings of a search.
 #[derive(Clone, Debug)]
@@ -27,14 +27,14 @@ pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Summary, R
     let (mut within, mut beyond) = (0, options.most.saturating_add(1));
     let mut next = options.first.clamp(1, options.most.max(1));
     while !stop.load(Ordering::Relaxed) && next < beyond && next > within {
-        (options.run.note)(&format!("{next} matches"));
+        (options.run.note)(Note::Line(&format!("{next} matches")));
         // The replay of the first step shows that the matches are sound; it tells nothing new in the others.
         let run =
             RunOptions { matches: next, is_checked: options.run.is_checked && steps.is_empty(), ..options.run.clone() };
         let summary = play(&run, stop)?.summary;
         let step = step(&summary);
         steps.push(step);
-        (options.run.note)(&line(&step));
+        (options.run.note)(Note::Line(&line(&step)));
         if step.is_within && step.is_valid {
             within = next;
         } else {

@@ -49,6 +49,17 @@ pub enum RangeError {
     /// The bots did not play.
     #[error("the bots failed: {0}")]
     Bots(String),
+    /// A process could not be started.
+    #[error("a process could not be started: {0}")]
+    Process(String),
+    /// The folder of the report cannot be made.
+    #[error("{}: the report cannot be written here: {source}; name another folder with --runs, or use --no-report", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The input log cannot be used.
     #[error("{}: {source}", path.display())]
     Log {
@@ -84,6 +95,8 @@ impl RangeError {
             RangeError::Telemetry(_) => "telemetry",
             RangeError::File { .. } => "file",
             RangeError::Bots(_) => "bots",
+            RangeError::Process(_) => "process",
+            RangeError::Folder { .. } => "folder",
             RangeError::Log { .. } => "log",
             RangeError::Replay { .. } => "replay",
             RangeError::Options(_) => "options",

@@ -1,15 +1,18 @@
 //! The report of a run: one HTML page that needs nothing else.
 
+mod fog;
 mod plan;
+mod shots;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use throng_rewind::{Case, LogReader};
+use throng_match::Seat;
 use throng_tactical::Event;
 
+use crate::check::Moments;
 use crate::stage::file_error;
-use crate::summary::{FRAME_GOAL_MS, Summary};
+use crate::summary::{FRAME_GOAL_MS, Summary, digits};
 use crate::watch::Watched;
 use crate::{RangeError, Stage};
 
@@ -17,51 +20,71 @@ use crate::{RangeError, Stage};
 const PAGE: &str = "report.html";
 /// The figures.
 const FIGURES: &str = "summary.json";
-/// Shots that are listed.
-const SHOTS_LISTED: usize = 200;
-
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1b2430; }
-h1, h2 { line-height: 1.2; } table { border-collapse: collapse; margin: 1rem 0; }
-td, th { padding: .2rem .8rem; border-bottom: 1px solid #d8dee6; text-align: right; }
-td:first-child, th:first-child { text-align: left; } .bar { background: #3b7dd8; height: .8rem; }
-.over { color: #b3261e; font-weight: 600; } .note { color: #5a6675; } svg { max-width: 100%; height: auto; }
-td.text { text-align: left; }";
+h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.5rem; } table { border-collapse: collapse; margin: 1rem 0; }
+td, th { padding: .2rem .8rem; border-bottom: 1px solid #d8dee6; text-align: right; vertical-align: top; }
+td:first-child, th:first-child, td.text, th.text { text-align: left; } .bar { background: #3b7dd8; height: .8rem; }
+.over { color: #b3261e; font-weight: 600; } .note { color: #5a6675; max-width: 48rem; } svg { width: 100%; height: auto; }
+.wide { overflow-x: auto; } .key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 .8em; }
+nav a { margin-right: 1rem; } td.matrix { text-align: center; padding: .2rem .5rem; }
+.hit { color: #1d7a3e; font-weight: 600; } .blocked { color: #8a5a00; } .escaped { color: #6b3fa0; font-weight: 600; }
+@media (max-width: 600px) { body { margin: 1rem auto; padding: 0 .6rem; } h1 { font-size: 1.5rem; }
+td, th { padding: .15rem .4rem; } .facts td { display: block; border: 0; text-align: left; padding: 0 .2rem; }
+.facts td:last-child { border-bottom: 1px solid #d8dee6; padding-bottom: .3rem; } .facts td:first-child { color: #5a6675; } }";
+
+/// What is known of the first match from its inside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inside<'a> {
+    /// Its events, paths and shots.
+    pub(crate) watched: Option<&'a Watched>,
+    /// What its fog did.
+    pub(crate) fog: &'a Moments,
+}
 
 /// Writes the page and the figures into a folder. Returns the page's path.
 pub(crate) fn write(
     folder: &Path,
     summary: &Summary,
-    watched: Option<&Watched>,
+    inside: &Inside<'_>,
     stage: &Stage,
 ) -> Result<PathBuf, RangeError> {
     let json = serde_json::to_string_pretty(summary).map_err(|error| file_error(folder, error.into()))?;
     let figures = folder.join(FIGURES);
     std::fs::write(&figures, json + "\n").map_err(|error| file_error(&figures, error))?;
     let path = folder.join(PAGE);
-    std::fs::write(&path, page(summary, watched, stage)).map_err(|error| file_error(&path, error))?;
+    std::fs::write(&path, page(summary, inside, stage)).map_err(|error| file_error(&path, error))?;
     Ok(path)
 }
 
-fn page(summary: &Summary, watched: Option<&Watched>, stage: &Stage) -> String {
+fn page(summary: &Summary, inside: &Inside<'_>, stage: &Stage) -> String {
     let mut page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>throng match</title><style>{STYLE}</style>\
-         <h1>{}</h1>",
-        escaped(summary.result.as_deref().unwrap_or("No result"))
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>throng match</title><style>{STYLE}</style><h1>{}</h1>",
+        escaped(summary.result.as_deref().unwrap_or("The match was ended without a result"))
     );
     if !summary.valid {
-        page += "<p class=\"over\">The figures of this run are not valid:</p><ul>";
+        page += "<p class=\"over\">This run is not valid. Its figures prove nothing:</p><ul>";
         summary.invalid_reasons.iter().for_each(|reason| page += &format!("<li>{}</li>", escaped(reason)));
         page += "</ul>";
     }
+    page += "<nav><a href=\"#frame\">Frame</a><a href=\"#map\">Map</a><a href=\"#fog\">Fog</a>\
+             <a href=\"#shots\">Shots</a><a href=\"#events\">Events</a></nav>";
     page += &overview(summary);
     page += &subsystems(summary);
-    if let Some(watched) = watched {
-        page += &plan::section(watched, stage);
-        page += &shots(watched);
-        page += &feed(watched);
+    match inside.watched {
+        Some(watched) => {
+            page += &plan::section(watched, stage);
+            page += &fog::section(inside.fog, watched);
+            page += &shots::section(watched, summary.tick_hz);
+            page += &feed(watched, summary.tick_hz);
+        }
+        None => {
+            page += "<h2 id=\"map\">The match from its inside</h2><p>Map, fog, shots and events are not known: the \
+                     match was neither played in this process nor replayed. Run it without --no-check.</p>";
+        }
     }
-    page += "<h2>Ends</h2><ul>";
+    page += "<h2>How each match ended</h2><ul>";
     summary.ends.iter().for_each(|end| page += &format!("<li>{}</li>", escaped(end)));
     page += "</ul>";
     if !summary.breaches.is_empty() {
@@ -72,9 +95,22 @@ fn page(summary: &Summary, watched: Option<&Watched>, stage: &Stage) -> String {
     page + "</html>\n"
 }
 
+/// The name of a player: A1 to A5 attack, D1 to D5 defend.
+fn name(seat: usize, seats: usize) -> String {
+    let half = seats / 2;
+    if seat < half { format!("A{}", seat + 1) } else { format!("D{}", seat - half + 1) }
+}
+
+/// A moment as minutes and seconds since the first tick.
+fn clock(tick: u64, tick_hz: u32) -> String {
+    let tenths = tick * 10 / u64::from(tick_hz.max(1));
+    format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10)
+}
+
 fn overview(summary: &Summary) -> String {
     let or_unknown =
         |value: Option<f64>, unit: &str| value.map_or("unknown".to_owned(), |value| format!("{value}{unit}"));
+    let percent = |share: f64| digits(share * 100.0);
     let rows = [
         ("Matches, players", format!("{}, {}", summary.matches, summary.players)),
         ("Ticks per second", summary.tick_hz.to_string()),
@@ -87,11 +123,27 @@ fn overview(summary: &Summary) -> String {
         ("Late begin of frames, p99", format!("{} µs", summary.lateness_us.p99)),
         ("Missed ticks", summary.missed_ticks.to_string()),
         ("Time per shot", or_unknown(summary.rewind.us_per_shot, " µs")),
-        ("Verdicts equal with a pose for each tick", or_unknown(summary.rewind.verdicts_equal_share, "")),
-        ("Fog: enemies hidden who could be seen", or_unknown(summary.fog.hidden_but_visible.map(|n| n as f64), "")),
-        ("Fog: share sent needlessly", or_unknown(summary.fog.sent_needlessly_share, "")),
-        ("Fog: share of a core per match", summary.fog.cpu_share.to_string()),
-        ("Rays per second, one core", or_unknown(summary.sight.rays_per_s, "")),
+        (
+            "Verdicts equal with a pose for each tick",
+            or_unknown(
+                summary.rewind.verdicts_equal_share.map(percent),
+                &format!(" % of {} shots", summary.rewind.compared_shots),
+            ),
+        ),
+        ("Fog: enemies hidden who could be seen, and must not be", {
+            or_unknown(
+                summary.fog.hidden_but_visible.map(|n| n as f64),
+                &format!(" of {} looks", summary.fog.pairs_checked),
+            )
+        }),
+        ("Fog: share of the sent enemies who could not be seen at that moment", {
+            or_unknown(summary.fog.sent_needlessly_share.map(percent), " %")
+        }),
+        ("Fog: share of a core per match", format!("{} %", percent(summary.fog.cpu_share))),
+        (
+            "Rays through the map, one core",
+            or_unknown(summary.sight.rays_per_s.map(|rate| rate / 1e6), " million per second"),
+        ),
         (
             "Replay",
             match summary.replay.identical {
@@ -114,7 +166,7 @@ fn overview(summary: &Summary) -> String {
         ),
     ];
     let rows: String = rows.iter().map(|(name, value)| format!("<tr><td>{name}<td>{}", escaped(value))).collect();
-    format!("<table>{rows}</table>")
+    format!("<table class=\"facts\">{rows}</table>")
 }
 
 fn subsystems(summary: &Summary) -> String {
@@ -122,8 +174,8 @@ fn subsystems(summary: &Summary) -> String {
     rows.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
     let largest = rows.first().map_or(1.0, |(_, subsystem)| subsystem.mean_ms.max(1e-9));
     let mut text = format!(
-        "<h2>Frame by subsystem</h2><p class=\"note\">Exclusive time; the parts add up to the frame. The goal of a frame \
-         is {FRAME_GOAL_MS} ms.</p><table><tr><th>Subsystem<th>mean ms<th>p99 ms<th>budget ms<th>breaches<th>"
+        "<h2 id=\"frame\">Frame by subsystem</h2><p class=\"note\">Exclusive time; the parts add up to the frame. The goal of a frame \
+         is {FRAME_GOAL_MS} ms.</p><div class=\"wide\"><table><tr><th>Subsystem<th>mean ms<th>p99 ms<th>budget ms<th>breaches<th>"
     );
     for (name, subsystem) in rows {
         let budget = subsystem.budget_ms.map_or("none".to_owned(), |budget| budget.to_string());
@@ -139,55 +191,39 @@ fn subsystems(summary: &Summary) -> String {
             subsystem.breaches
         );
     }
-    text += "</table><table><tr><th>Phase<th>frames<th>mean ms<th>p99 ms";
+    text += "</table></div><p class=\"note\">A breach is a frame in which a subsystem took longer than its budget. The same \
+             frames by phase of the round:</p><table><tr><th>Phase<th>frames<th>mean ms<th>p99 ms";
     for (name, phase) in &summary.phases {
         let _ = write!(text, "<tr><td>{}<td>{}<td>{}<td>{}", escaped(name), phase.frames, phase.mean_ms, phase.p99_ms);
     }
     text + "</table>"
 }
 
-/// The newest shots with their verdicts.
-fn shots(watched: &Watched) -> String {
-    let mut text =
-        format!("<h2>Shots and verdicts</h2><p class=\"note\">The first {SHOTS_LISTED} of the first match.</p>");
-    let Ok(mut reader) = LogReader::new(&watched.verdicts) else { return text + "<p>No shot was fired.</p>" };
-    let mut case = Case::new();
-    text += "<table><tr><th>Tick<th>player<th class=\"text\">verdict";
-    for _ in 0..SHOTS_LISTED {
-        let Ok(Some(verdict)) = reader.next(&mut case) else { break };
-        let (shot, why) = (case.shot(), verdict.why(reader.models()));
-        let _ = write!(
-            text,
-            "<tr><td>{}<td>{}<td class=\"text\">{}",
-            shot.now.0,
-            shot.shooter.0,
-            escaped(&why.to_string())
-        );
-    }
-    text + "</table>"
-}
-
-fn feed(watched: &Watched) -> String {
-    let mut text = "<h2>What happened</h2><table><tr><th>Tick<th class=\"text\">event".to_owned();
+fn feed(watched: &Watched, tick_hz: u32) -> String {
+    let seats = watched.paths.len();
+    let name = |seat: &Seat| name(seat.index(), seats);
+    let mut text = "<h2 id=\"events\">What happened</h2><table><tr><th>Time<th class=\"text\">event".to_owned();
     for (tick, event) in &watched.events {
         let line = match event {
             Event::RoundBegan { round } => format!("round {round} begins"),
             Event::WentLive => "the round is live".to_owned(),
             Event::Died { seat, by: Some(by), weapon, is_headshot, .. } => {
                 let head = if *is_headshot { ", head" } else { "" };
-                format!("{by} kills {seat} ({weapon:?}{head})")
+                format!("{} kills {} ({weapon:?}{head})", name(by), name(seat))
             }
-            Event::Died { seat, by: None, .. } => format!("{seat} dies"),
-            Event::Planted { by, site, .. } => format!("{by} plants the bomb at {site}"),
-            Event::Defused { by } => format!("{by} defuses the bomb"),
+            Event::Died { seat, by: None, .. } => format!("{} dies", name(seat)),
+            Event::Smoke { by, .. } => format!("{} throws a smoke", name(by)),
+            Event::Wall { by, .. } => format!("{} raises a wall", name(by)),
+            Event::Planted { by, site, .. } => format!("{} plants the bomb at {site}", name(by)),
+            Event::Defused { by } => format!("{} defuses the bomb", name(by)),
             Event::Exploded { .. } => "the bomb explodes".to_owned(),
-            Event::Escaped { by, target } => format!("{target} escapes a shot of {by} by a dash"),
+            Event::Escaped { by, target } => format!("{} escapes a shot of {} by a dash", name(target), name(by)),
             Event::RoundEnded { winner, ending, score } => {
                 format!("{} win the round ({ending:?}): {} to {}", winner.name(), score[0], score[1])
             }
             _ => continue,
         };
-        let _ = write!(text, "<tr><td>{tick}<td class=\"text\">{}", escaped(&line));
+        let _ = write!(text, "<tr><td>{}<td class=\"text\">{}", clock(*tick, tick_hz), escaped(&line));
     }
     text + "</table>"
 }

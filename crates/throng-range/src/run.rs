@@ -1,10 +1,9 @@
 //! A run: matches, bots, checks, summary, report.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -16,10 +15,11 @@ use throng_tactical::{Rules, Tactical};
 
 use crate::bots::{self, BotsReport, Order};
 use crate::check::{Checks, check};
-use crate::site::{GAME, RulesText, Site, SiteOrder, SiteReport};
+use crate::process::Process;
+use crate::site::{GAME, RulesText, SiteOrder, budgets};
+use crate::sites::Sites;
 use crate::stage::file_error;
 use crate::summary::{Found, Summary, summarise};
-use crate::watch::Watched;
 use crate::{MapSource, RangeError, Stage, rays, report};
 
 /// Bots have so long to read the map and to join.
@@ -27,7 +27,9 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 /// How often the run looks around.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often it says where it is.
-const NOTE_INTERVAL: Duration = Duration::from_secs(5);
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+/// Matches have so long to end by themselves after the bots have ended.
+const ENDING_PATIENCE: Duration = Duration::from_secs(3);
 /// The longest run, in seconds.
 const SECONDS_MAX: u32 = 24 * 3_600;
 
@@ -77,8 +79,17 @@ pub struct RunOptions {
     pub spin_us: u64,
     /// Whether workers have cores of their own.
     pub is_pinned: bool,
-    /// Takes a line about the progress.
-    pub note: fn(&str),
+    /// Takes what is told about the progress.
+    pub note: fn(Note<'_>),
+}
+
+/// Something to show while a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note<'a> {
+    /// A line that stays.
+    Line(&'a str),
+    /// The state now, about once a second; the next one takes its place.
+    Now(&'a str),
 }
 
 impl RunOptions {
@@ -113,7 +124,23 @@ impl RunOptions {
         if self.seconds.is_some_and(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
             return Err(RangeError::Options(format!("a run has 1 to {SECONDS_MAX} seconds")));
         }
-        self.rules.check().map_err(|error| RangeError::Options(error.to_string()))
+        self.rules.check().map_err(|error| RangeError::Options(error.to_string()))?;
+        // What cannot be used is found before the map is read.
+        budgets(self.budgets.as_deref())?;
+        let Some(folder) = &self.folder else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|source| RangeError::Folder { path: folder.clone(), source })
+    }
+
+    /// The longest time of the measured part, in seconds: each round with all of its phases, and all rounds.
+    pub fn longest_s(&self) -> f32 {
+        let Rules { buy_s, live_s, end_s, fuse_s, rounds_to_win, .. } = self.rules;
+        let rounds = 2.0 * f32::from(rounds_to_win) - 1.0;
+        let longest_s = rounds * (buy_s + live_s + fuse_s + end_s);
+        self.seconds.map_or(longest_s, |seconds| longest_s.min(seconds as f32))
+    }
+
+    fn line(&self, line: &str) {
+        (self.note)(Note::Line(line));
     }
 }
 
@@ -135,15 +162,12 @@ pub struct Finished {
 /// Plays matches with bots until they are over, the time is over, or `stop` is set.
 ///
 /// # Errors
-/// The map, the options or a file cannot be used, or the matches could not be started. A match that fails is no error: it
-/// is in the summary.
+/// The map, the options or a file cannot be used, or the matches could not be started. A match or a process of bots that
+/// fails is no error: the figures until then are in the summary, which is not valid and says why.
 pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeError> {
     options.check()?;
-    (options.note)("reading the map");
+    options.line("reading the map");
     let stage = Stage::open(&options.map)?;
-    if let Some(folder) = &options.folder {
-        std::fs::create_dir_all(folder).map_err(|error| file_error(folder, error))?;
-    }
     let scratch = tempfile::tempdir().map_err(|error| file_error(&std::env::temp_dir(), error))?;
     let default_log = options.folder.as_deref().unwrap_or(scratch.path()).join("match-1.log");
     let log_path = options.record.clone().unwrap_or(default_log);
@@ -151,24 +175,30 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     let order = site_order(options, &stage, &cores, &log_path)?;
     let mut sites = Sites::start(options, &order, &stage)?;
     let mut bots = start_bots(options, &order, sites.addresses(), &cores, &stage)?;
-    (options.note)("the bots read the map");
+    options.line("the bots read the map");
     bots.wait_for(bots::READY, &mut || stop.load(Ordering::Relaxed));
     sites.begin();
-    (options.note)("the bots join");
+    options.line("the bots join");
     bots.wait_for(bots::JOINED, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
     sites.measure();
-    (options.note)("the matches are measured");
-    wait_for_end(options, &mut sites, stop);
-    let (reports, watched) = sites.finish()?;
-    let bots = bots.finish()?;
+    let mut faults = Vec::new();
+    faults.extend(wait_for_end(options, &mut sites, &mut bots, stop));
+    let (reports, watched) = sites.finish();
+    let (bots, fault) = bots.finish();
+    // Bots that left early are the cause; a report that is missing follows from it.
+    faults.extend(fault.filter(|_| faults.is_empty()));
     let checks = match options.is_checked {
         true => {
-            (options.note)("replaying the first match");
-            check_log(&log_path, &stage, &mut |line| (options.note)(line))?
+            options.line("replaying the first match");
+            check_log(&log_path, &stage).unwrap_or_else(|error| {
+                faults.push(format!("the first match could not be replayed: {error}"));
+                Checks::default()
+            })
         }
         false => Checks::default(),
     };
     let players = options.matches * options.rules.seats() as u32;
+    let measures_rays = options.is_checked && !stop.load(Ordering::Relaxed);
     let summary = summarise(&Found {
         matches: options.matches,
         players,
@@ -177,14 +207,17 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         workers: if options.processes.is_some() { options.workers.min(cores.len().max(1)) } else { options.workers },
         sites: &reports,
         bots,
-        has_bots: true,
+        faults,
         checks: &checks,
-        rays: options.is_checked.then(|| rays::measure(stage.map())),
+        rays: measures_rays.then(|| rays::measure(stage.map())),
         triangles: stage.map().triangle_count(),
         build: build_id().map_err(|error| file_error(Path::new("this program"), error))?,
     });
+    let watched = watched.first().or(checks.watched.as_ref());
     let page = match &options.folder {
-        Some(folder) => Some(report::write(folder, &summary, watched.first(), &stage)?),
+        Some(folder) => {
+            Some(report::write(folder, &summary, &report::Inside { watched, fog: &checks.moments }, &stage)?)
+        }
         None => None,
     };
     Ok(Finished { summary, page })
@@ -211,14 +244,10 @@ fn game_of(log: &InputLog<'_>, path: &Path, stage: &Stage) -> Result<Tactical, R
     Ok(Tactical::new(stage.arena.clone(), rules.rules(), log.head().seed)?)
 }
 
-fn check_log(path: &Path, stage: &Stage, note: &mut dyn FnMut(&str)) -> Result<Checks, RangeError> {
+fn check_log(path: &Path, stage: &Stage) -> Result<Checks, RangeError> {
     let bytes = std::fs::read(path).map_err(|error| file_error(path, error))?;
     let log = InputLog::open(&bytes).map_err(|source| RangeError::Log { path: path.to_owned(), source })?;
-    let checks = check(&log, || game_of(&log, path, stage))?;
-    if let Some(Ok(replayed)) = &checks.replay {
-        note(&format!("{} ticks are the same, with {} digests", replayed.ticks, replayed.digests));
-    }
-    Ok(checks)
+    check(&log, || game_of(&log, path, stage))
 }
 
 fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) -> Result<SiteOrder, RangeError> {
@@ -244,203 +273,38 @@ fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) 
     })
 }
 
-fn wait_for_end(options: &RunOptions, sites: &mut Sites, stop: &AtomicBool) {
+/// Waits for the end of all matches. Returns why they were ended before.
+fn wait_for_end(options: &RunOptions, sites: &mut Sites, bots: &mut Bots, stop: &AtomicBool) -> Option<String> {
     let began = Instant::now();
-    let mut noted = began;
-    let is_over =
-        |began: Instant| options.seconds.is_some_and(|seconds| began.elapsed() >= Duration::from_secs(seconds.into()));
-    while !sites.wait(LOOK_INTERVAL) && !stop.load(Ordering::Relaxed) && !is_over(began) {
-        if noted.elapsed() >= NOTE_INTERVAL {
-            noted = Instant::now();
-            if let Some(line) = sites.progress() {
-                (options.note)(&line);
-            }
+    let mut noted = None;
+    let mut left: Option<Instant> = None;
+    while !sites.wait(LOOK_INTERVAL) {
+        if stop.load(Ordering::Relaxed) {
+            let passed = began.elapsed().as_secs();
+            return Some(format!("the run was interrupted after {passed} s, before the matches were over"));
+        }
+        if options.seconds.is_some_and(|seconds| began.elapsed() >= Duration::from_secs(seconds.into())) {
+            return None;
+        }
+        if bots.have_ended() && left.get_or_insert_with(Instant::now).elapsed() >= ENDING_PATIENCE {
+            return Some("the bots ended before the matches did, so the matches were stopped".to_owned());
+        }
+        if noted.is_none_or(|noted: Instant| noted.elapsed() >= NOTE_INTERVAL) {
+            noted = Some(Instant::now());
+            let (passed_s, longest_s) = (began.elapsed().as_secs_f32(), options.longest_s());
+            let left_s = (longest_s - passed_s).max(0.0);
+            let at_most = if options.seconds.is_some() { "" } else { "at most " };
+            let progress = sites.progress().unwrap_or_else(|| "the matches begin".to_owned());
+            (options.note)(Note::Now(&format!("{passed_s:3.0} s, {at_most}{left_s:.0} s left; {progress}")));
         }
     }
-}
-
-/// The matches: here, or in processes of their own.
-enum Sites {
-    Here(Box<Site>),
-    Processes(Vec<Process>),
-}
-
-impl Sites {
-    fn start(options: &RunOptions, order: &SiteOrder, stage: &Stage) -> Result<Sites, RangeError> {
-        let Some(command) = &options.processes else { return Ok(Sites::Here(Box::new(Site::new(order, stage)?))) };
-        let mut processes = Vec::new();
-        for number in 0..order.matches {
-            let core = order.cores.get(number as usize % order.cores.len().max(1));
-            let one = SiteOrder {
-                first: number,
-                matches: 1,
-                workers: 1,
-                cores: core.copied().into_iter().collect(),
-                seed: order.seed.wrapping_add(number.into()),
-                record: order.record.clone().filter(|_| number == 0),
-                files: order.files.clone().filter(|_| number == 0),
-                ..order.clone()
-            };
-            processes.push(Process::start(command, &one)?);
-        }
-        let addresses = |process: &mut Process| process.read_addresses();
-        processes.iter_mut().try_for_each(addresses)?;
-        Ok(Sites::Processes(processes))
-    }
-
-    fn addresses(&self) -> Vec<SocketAddr> {
-        match self {
-            Sites::Here(site) => site.addresses.clone(),
-            Sites::Processes(processes) => processes.iter().flat_map(|process| process.addresses.clone()).collect(),
-        }
-    }
-
-    fn begin(&mut self) {
-        match self {
-            Sites::Here(site) => site.start(),
-            Sites::Processes(processes) => processes.iter_mut().for_each(|process| process.tell("start")),
-        }
-    }
-
-    fn measure(&mut self) {
-        match self {
-            Sites::Here(site) => site.measure_from_now(),
-            Sites::Processes(processes) => processes.iter_mut().for_each(|process| process.tell("measure")),
-        }
-    }
-
-    /// Waits, at most `within`. Returns whether all matches are over.
-    fn wait(&mut self, within: Duration) -> bool {
-        match self {
-            Sites::Here(site) => site.wait(within),
-            Sites::Processes(processes) => {
-                std::thread::sleep(within);
-                processes.iter_mut().all(Process::has_ended)
-            }
-        }
-    }
-
-    /// Whether a match has ended already.
-    fn has_lost_any(&mut self) -> bool {
-        match self {
-            Sites::Here(site) => {
-                site.wait(Duration::ZERO);
-                !site.ends.is_empty()
-            }
-            Sites::Processes(processes) => processes.iter_mut().any(Process::has_ended),
-        }
-    }
-
-    fn progress(&self) -> Option<String> {
-        let Sites::Here(site) = self else { return None };
-        let snapshot = site.snapshot();
-        let (score, rounds) = site.windows.first().map(|window| {
-            let watched = window.look();
-            (watched.score, watched.rounds)
-        })?;
-        let ms = |ns: u64| ns as f64 / 1e6;
-        Some(format!(
-            "match 1: round {rounds}, {} to {}; frames p50 {:.3} ms, p99 {:.3} ms; late p99 {:.0} µs",
-            score[0],
-            score[1],
-            ms(snapshot.frame_ns.p50),
-            ms(snapshot.frame_ns.p99),
-            snapshot.late_ns.p99 as f64 / 1e3
-        ))
-    }
-
-    fn finish(self) -> Result<(Vec<SiteReport>, Vec<Watched>), RangeError> {
-        match self {
-            Sites::Here(site) => {
-                let (report, watched) = site.finish();
-                Ok((vec![report], watched))
-            }
-            Sites::Processes(processes) => Ok((
-                processes.into_iter().enumerate().map(|(number, process)| process.finish(number)).collect(),
-                Vec::new(),
-            )),
-        }
-    }
-}
-
-/// A process with a match.
-struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    addresses: Vec<SocketAddr>,
-}
-
-impl Process {
-    fn start(command: &[OsString], order: &SiteOrder) -> Result<Process, RangeError> {
-        let (child, input, output) = spawn(command, &serde_json::to_string(order))?;
-        Ok(Process { child, input: Some(input), output, addresses: Vec::new() })
-    }
-
-    fn read_addresses(&mut self) -> Result<(), RangeError> {
-        let mut line = String::new();
-        let read = self.output.read_line(&mut line).map_err(|error| error.to_string());
-        let addresses = read.and_then(|_| serde_json::from_str(&line).map_err(|error| error.to_string()));
-        self.addresses = addresses.map_err(|error| RangeError::Options(format!("a match did not start: {error}")))?;
-        Ok(())
-    }
-
-    /// A process that is gone hears nothing; its end is reported.
-    fn tell(&mut self, line: &str) {
-        if let Some(input) = &mut self.input {
-            let _ = writeln!(input, "{line}").and_then(|()| input.flush());
-        }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
-    fn finish(mut self, number: usize) -> SiteReport {
-        drop(self.input.take());
-        let mut line = String::new();
-        let report = self.output.read_line(&mut line).ok().and_then(|_| serde_json::from_str(&line).ok());
-        let status = self.child.wait();
-        report.unwrap_or_else(|| {
-            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            let line = format!("match {}: its process died: {status}", number + 1);
-            let end =
-                crate::site::EndLine { line, outcome: None, is_sound: false, is_logged: false, taken: 0, refused: 0 };
-            SiteReport { ends: vec![end], ..SiteReport::default() }
-        })
-    }
-}
-
-fn spawn(
-    command: &[OsString],
-    order: &Result<String, serde_json::Error>,
-) -> Result<(Child, ChildStdin, BufReader<ChildStdout>), RangeError> {
-    let failed = |error: String| RangeError::Options(format!("a process could not be started: {error}"));
-    let (program, arguments) = command.split_first().ok_or_else(|| failed("no program is named".to_owned()))?;
-    let order = order.as_ref().map_err(|error| failed(error.to_string()))?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(failed("it has no pipes".to_owned()));
-    };
-    writeln!(input, "{order}").and_then(|()| input.flush()).map_err(|error| failed(error.to_string()))?;
-    Ok((child, input, BufReader::new(output)))
+    None
 }
 
 /// The bots: a thread, or a process.
-struct Bots {
-    /// What they tell, in lines; the report of a process last.
-    lines: Receiver<String>,
-    body: Body,
-}
-
-enum Body {
-    Thread { stop: Arc<AtomicBool>, thread: JoinHandle<Result<BotsReport, RangeError>> },
-    Process { child: Child, input: ChildStdin },
+enum Bots {
+    Thread { stop: Arc<AtomicBool>, thread: JoinHandle<Result<BotsReport, RangeError>>, words: Receiver<String> },
+    Process(Process),
 }
 
 fn start_bots(
@@ -459,11 +323,9 @@ fn start_bots(
         map: stage.path.clone(),
         core: if options.is_pinned { cores.get(site.cores.len()).copied() } else { None },
     };
-    let (sender, lines) = channel();
-    let thread = std::thread::Builder::new().name("bots".to_owned());
-    let failed = |error: io::Error| RangeError::Bots(error.to_string());
-    let body = match &options.players {
+    match &options.players {
         Players::Thread => {
+            let (sender, words) = channel();
             let stop = Arc::new(AtomicBool::new(false));
             let flag = Arc::clone(&stop);
             let work = move || {
@@ -471,16 +333,12 @@ fn start_bots(
                     let _ = sender.send(word.to_owned());
                 })
             };
-            Body::Thread { stop, thread: thread.spawn(work).map_err(failed)? }
+            let failed = |error: io::Error| RangeError::Bots(error.to_string());
+            let thread = std::thread::Builder::new().name("bots".to_owned()).spawn(work).map_err(failed)?;
+            Ok(Bots::Thread { stop, thread, words })
         }
-        Players::Process(command) => {
-            let (child, input, output) = spawn(command, &serde_json::to_string(&order))?;
-            let work = move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
-            thread.spawn(work).map_err(failed)?;
-            Body::Process { child, input }
-        }
-    };
-    Ok(Bots { lines, body })
+        Players::Process(command) => Ok(Bots::Process(Process::start(command, &order)?)),
+    }
 }
 
 impl Bots {
@@ -488,28 +346,45 @@ impl Bots {
     fn wait_for(&mut self, word: &str, is_over: &mut dyn FnMut() -> bool) {
         let until = Instant::now() + JOIN_PATIENCE;
         while !is_over() && Instant::now() < until {
-            match self.lines.recv_timeout(LOOK_INTERVAL) {
-                Ok(line) if line == word => return,
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            let line = match self {
+                Bots::Thread { words, .. } => match words.recv_timeout(LOOK_INTERVAL) {
+                    Ok(line) => Ok(Some(line)),
+                    Err(RecvTimeoutError::Timeout) => Ok(None),
+                    Err(RecvTimeoutError::Disconnected) => Err(()),
+                },
+                Bots::Process(process) => process.next_line(LOOK_INTERVAL),
+            };
+            match line {
+                Ok(Some(line)) if line == word => return,
+                Ok(_) => {}
+                Err(()) => return,
             }
         }
     }
 
-    fn finish(self) -> Result<BotsReport, RangeError> {
-        match self.body {
-            Body::Thread { stop, thread } => {
-                stop.store(true, Ordering::Relaxed);
-                thread.join().map_err(|_| RangeError::Bots("their thread panicked".to_owned()))?
-            }
-            Body::Process { mut child, input } => {
-                drop(input);
-                let last = self.lines.iter().last();
-                let _ = child.wait();
-                let last = last.ok_or_else(|| RangeError::Bots("their process told nothing".to_owned()))?;
-                serde_json::from_str(&last)
-                    .map_err(|error| RangeError::Bots(format!("they left no report, but {last:?}: {error}")))
-            }
+    fn have_ended(&mut self) -> bool {
+        match self {
+            Bots::Thread { thread, .. } => thread.is_finished(),
+            Bots::Process(process) => process.has_ended(),
         }
+    }
+
+    /// Ends them. Returns their report, and why there is none if there is none.
+    fn finish(self) -> (BotsReport, Option<String>) {
+        let report = match self {
+            Bots::Thread { stop, thread, .. } => {
+                stop.store(true, Ordering::Relaxed);
+                match thread.join() {
+                    Ok(report) => report.map_err(|error| error.to_string()),
+                    Err(_) => Err("the thread of the bots panicked".to_owned()),
+                }
+            }
+            Bots::Process(process) => {
+                let left = process.finish();
+                let report = left.line.and_then(|line| serde_json::from_str(&line).ok());
+                report.ok_or_else(|| format!("the bots' process died ({})", left.status))
+            }
+        };
+        report.map_or_else(|fault| (BotsReport::default(), Some(fault)), |report| (report, None))
     }
 }

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use throng::meter::Histogram;
 use throng::{Key, Schema, Server};
 use throng_match::{
     Host, HostOptions, Match, MatchEnd, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
 };
 use throng_tactical::{Rules, Tactical, kinds};
 use throng_telemetry::{
-    Collecting, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystems, Telemetry, TelemetryOptions,
+    Collecting, FlightOptions, FrameBudgets, Percentiles, SubsystemFigures, Subsystems, Telemetry, TelemetryOptions,
 };
 
 use crate::observe::Observed;
@@ -23,6 +24,10 @@ use crate::{RangeError, Stage};
 
 /// The name of the game in input logs.
 pub(crate) const GAME: &str = "tactical";
+/// A process with matches begins its lines about progress with this.
+pub(crate) const PROGRESS: &str = "progress ";
+/// How often it tells one.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Budgets of a match at 128 Hz with three matches per core.
 const BUDGETS: &str = include_str!("../assets/budgets.toml");
 /// A trace of some seconds, for Perfetto.
@@ -86,25 +91,27 @@ pub struct RulesText {
     pub live_s: f32,
     /// [`Rules::end_s`].
     pub end_s: f32,
+    /// [`Rules::fuse_s`].
+    pub fuse_s: f32,
 }
 
 impl RulesText {
     /// The rules; what is not named here has its default.
     pub fn rules(&self) -> Rules {
-        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s } = *self;
-        Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, ..Rules::default() }
+        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s } = *self;
+        Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, ..Rules::default() }
     }
 }
 
 impl From<Rules> for RulesText {
     fn from(rules: Rules) -> RulesText {
-        let Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, .. } = rules;
-        RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s }
+        let Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, .. } = rules;
+        RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s }
     }
 }
 
 /// Percentiles of times in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Values.
     pub count: u64,
@@ -116,31 +123,28 @@ pub struct Times {
     pub p99: f64,
     /// Largest.
     pub max: f64,
+    /// The values in rising order, each with how often: to join those of several processes.
+    pub values: Vec<(u64, u64)>,
 }
 
 impl Times {
-    /// Of several parts together: the mean is exact, the median is the mean of their medians, and the 99th percentile is
-    /// the highest of them.
-    pub(crate) fn joined(parts: impl Iterator<Item = Times>) -> Times {
-        let mut all = Times::default();
-        for part in parts.filter(|part| part.count > 0) {
-            let (before, count) = (all.count as f64, part.count as f64);
-            let share = |a: f64, b: f64| (a * before + b * count) / (before + count);
-            all = Times {
-                count: all.count + part.count,
-                mean: share(all.mean, part.mean),
-                p50: share(all.p50, part.p50),
-                p99: all.p99.max(part.p99),
-                max: all.max.max(part.max),
-            };
-        }
-        all
+    /// Of values with how often each was found. The mean, which these do not have exactly, is that of `percentiles`.
+    fn of(percentiles: Percentiles, values: Vec<(u64, u64)>) -> Times {
+        let Percentiles { count, mean, p50, p99, max } = percentiles;
+        Times { count, mean, p50: p50 as f64, p99: p99 as f64, max: max as f64, values }
     }
-}
 
-impl From<Percentiles> for Times {
-    fn from(of: Percentiles) -> Times {
-        Times { count: of.count, mean: of.mean, p50: of.p50 as f64, p99: of.p99 as f64, max: of.max as f64 }
+    /// Of several parts together: the percentiles of all values, and not percentiles of percentiles.
+    pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Times>) -> Times {
+        let (mut all, mut sum, mut max) = (Histogram::new(), 0.0, 0.0_f64);
+        for part in parts.filter(|part| part.count > 0) {
+            part.values.iter().for_each(|&(value, count)| all.record_many(value, count));
+            sum += part.mean * part.count as f64;
+            max = max.max(part.max);
+        }
+        let mean = if all.is_empty() { 0.0 } else { sum / all.len() as f64 };
+        let joined = Times::of(all.percentiles(), all.values().collect());
+        Times { mean, max, ..joined }
     }
 }
 
@@ -223,6 +227,16 @@ pub struct SiteReport {
     pub fog_rays: u64,
 }
 
+/// The budgets of a file, or those of this crate.
+pub(crate) fn budgets(path: Option<&Path>) -> Result<FrameBudgets, RangeError> {
+    let subsystems = Subsystems::new();
+    match path {
+        Some(path) => FrameBudgets::read(path, &subsystems),
+        None => FrameBudgets::parse(BUDGETS, Path::new("budgets.toml"), &subsystems),
+    }
+    .map_err(|error| RangeError::Options(error.to_string()))
+}
+
 /// The matches of this process.
 pub(crate) struct Site {
     telemetry: Telemetry,
@@ -243,13 +257,7 @@ impl Site {
     /// Makes hosts, servers and games. Clients may come; no match is played yet.
     pub(crate) fn new(order: &SiteOrder, stage: &Stage) -> Result<Site, RangeError> {
         let subsystems = Subsystems::new();
-        let budgets = match &order.budgets {
-            Some(path) => {
-                FrameBudgets::read(path, &subsystems).map_err(|error| RangeError::Options(error.to_string()))?
-            }
-            None => FrameBudgets::parse(BUDGETS, Path::new("budgets.toml"), &subsystems)
-                .map_err(|error| RangeError::Options(error.to_string()))?,
-        };
+        let budgets = budgets(order.budgets.as_deref())?;
         let has_limit = budgets.frame_ns.or(budgets.slow_frame_ns).is_some();
         let flight = order.files.as_ref().filter(|_| has_limit).map(|folder| FlightOptions::new(folder.join("slow")));
         let table = order.files.as_ref().map(|folder| folder.join("frames.parquet"));
@@ -349,8 +357,20 @@ impl Site {
         self.ends.len() == self.matches
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.telemetry.snapshot()
+    /// Where the first match is, and its frames so far, in one line.
+    pub(crate) fn progress(&self) -> Option<String> {
+        let snapshot = self.telemetry.snapshot();
+        let watched = self.windows.first()?.look();
+        // With the time, it fits into 80 columns.
+        Some(format!(
+            "round {} {} {}:{}; frame p99 {:.2} ms, late {:.0} µs",
+            watched.rounds,
+            watched.phase,
+            watched.score[0],
+            watched.score[1],
+            snapshot.frame_ns.p99 as f64 / 1e6,
+            snapshot.late_ns.p99 as f64 / 1e3
+        ))
     }
 
     /// The trace of the first seconds, if there is none yet, and the end of the table.
@@ -366,22 +386,29 @@ impl Site {
     pub(crate) fn finish(mut self) -> (SiteReport, Vec<Watched>) {
         let seconds = self.measured_from.elapsed().as_secs_f64();
         let cpu_s = process_cpu_s().zip(self.cpu_from).map(|(now, from)| now - from);
-        let (snapshot, workers) = (self.telemetry.snapshot(), self.host.figures());
+        let (snapshot, values, workers) =
+            (self.telemetry.snapshot(), self.telemetry.distributions(), self.host.figures());
         let mut file_errors = self.write_files().err().map(|error| error.to_string());
         let shutdown = self.host.shut_down("the time is over", SHUTDOWN);
         self.ends.extend(shutdown.ends.into_iter().map(|(_, end)| end));
         let watched: Vec<Watched> = self.windows.iter().map(|window| std::mem::take(&mut *window.look())).collect();
         let sum = |of: fn(&Watched) -> u64| watched.iter().map(of).sum::<u64>();
         let report = SiteReport {
-            frame: snapshot.frame_ns.into(),
-            late: snapshot.late_ns.into(),
-            wake_late: Times::joined(workers.iter().map(|worker| worker.wake_late_ns.into())),
+            frame: Times::of(snapshot.frame_ns, values.frame_ns),
+            late: Times::of(snapshot.late_ns, values.late_ns),
+            wake_late: Times::joined(
+                (workers.iter())
+                    .map(|worker| Times::of(worker.wake_late_ns, worker.wake_late_values.clone()))
+                    .collect::<Vec<_>>()
+                    .iter(),
+            ),
             not_running_ns: snapshot.not_running_ns,
             lost_frames: snapshot.lost_frames,
             missed_ticks: workers.iter().map(|worker| worker.missed_ticks).sum(),
-            subsystems: snapshot.subsystems.iter().map(subsystem).collect(),
+            subsystems: snapshot.subsystems.iter().zip(values.subsystems).map(subsystem).collect(),
             phases: (snapshot.phases.iter())
-                .map(|phase| (phase.phase.name().to_owned(), phase.frame_ns.into()))
+                .zip(values.phases)
+                .map(|(phase, (_, values))| (phase.phase.name().to_owned(), Times::of(phase.frame_ns, values)))
                 .collect(),
             slow_files: snapshot.dumps.len(),
             file_error: file_errors.take().or(snapshot.last_write_error),
@@ -429,7 +456,15 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
             }
         }
     });
+    let mut told = Instant::now();
     loop {
+        if told.elapsed() >= PROGRESS_INTERVAL {
+            told = Instant::now();
+            if let Some(line) = site.progress() {
+                // A host that is gone ends the input too.
+                let _ = writeln!(output, "{PROGRESS}{line}").and_then(|()| output.flush());
+            }
+        }
         match orders.try_recv() {
             Ok(line) if line == "start" => site.start(),
             Ok(line) if line == "measure" => site.measure_from_now(),
@@ -462,8 +497,8 @@ fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result
     })
 }
 
-fn subsystem(of: &throng_telemetry::SubsystemFigures) -> SubsystemTimes {
-    let (name, times) = (of.name.clone(), of.frame_ns.into());
+fn subsystem((of, (_, values)): (&SubsystemFigures, (String, Vec<(u64, u64)>))) -> SubsystemTimes {
+    let (name, times) = (of.name.clone(), Times::of(of.frame_ns, values));
     SubsystemTimes { name, times, budget_ns: of.budget_ns, breaches: of.breaches }
 }
 
@@ -488,4 +523,28 @@ pub(crate) fn process_cpu_s() -> Option<f64> {
         sum_ns += text.split_whitespace().next()?.parse::<f64>().ok()?;
     }
     Some(sum_ns / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(values: impl Iterator<Item = u64>) -> Times {
+        let mut histogram = Histogram::new();
+        values.for_each(|value| histogram.record(value));
+        Times::of(histogram.percentiles(), histogram.values().collect())
+    }
+
+    #[test]
+    fn joined_percentiles_are_those_of_all_values() {
+        // 99 processes are fast, and one is slow: one of a hundred frames is slow, and not one of each hundred.
+        let mut parts: Vec<Times> = (0..99).map(|_| times((0..1_000).map(|_| 100))).collect();
+        parts.push(times((0..1_000).map(|value| 10_000 + value)));
+        let joined = Times::joined(parts.iter());
+        let all = times((0..99_000).map(|_| 100).chain((0..1_000).map(|value| 10_000 + value)));
+        assert_eq!((joined.count, joined.p50, joined.p99), (100_000, 100.0, 100.0));
+        assert!((joined.mean - all.mean).abs() < 1e-6 && joined.max == 10_999.0, "{joined:?}");
+        assert_eq!(joined.values, all.values);
+        assert_eq!(Times::joined([].iter()), Times::default());
+    }
 }

@@ -283,7 +283,8 @@ pub(crate) struct Found<'a> {
     pub(crate) workers: usize,
     pub(crate) sites: &'a [SiteReport],
     pub(crate) bots: BotsReport,
-    pub(crate) has_bots: bool,
+    /// What went wrong, in plain words.
+    pub(crate) faults: Vec<String>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
@@ -294,7 +295,7 @@ pub(crate) struct Found<'a> {
 pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let sites = found.sites;
     let seconds = sites.iter().map(|site| site.seconds).fold(0.0, f64::max);
-    let frame = Times::joined(sites.iter().map(|site| site.frame));
+    let frame = Times::joined(sites.iter().map(|site| &site.frame));
     let total = |of: fn(&SiteReport) -> u64| sites.iter().map(of).sum::<u64>();
     let ends = || sites.iter().flat_map(|site| &site.ends);
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
@@ -313,8 +314,8 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         frame_ms: Percentiles::of(&frame, 1e6),
         not_running_ms: digits(total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64),
         missed_ticks,
-        lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| site.late)), 1e3),
-        wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| site.wake_late)), 1e3),
+        lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),
+        wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
         cpu_cores: cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
         subsystems: subsystems(sites),
         phases: phases(sites),
@@ -434,7 +435,7 @@ impl Summary {
 
 /// Why the figures are not valid.
 fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
-    let mut reasons = Vec::new();
+    let mut reasons = found.faults.clone();
     if frames == 0 {
         reasons.push("no frame was measured".to_owned());
     }
@@ -452,11 +453,11 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
     if ended < found.matches as usize {
         reasons.push(format!("{} matches have no end", found.matches as usize - ended));
     }
-    if found.has_bots && summary.bots.joined < found.players.into() {
+    if summary.bots.joined < found.players.into() {
         reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.players));
     }
     let due = found.bots.commands + found.bots.skipped;
-    if found.has_bots && found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
+    if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
         reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
     }
     if let Some(difference) = &summary.replay.difference {
@@ -469,14 +470,14 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
 }
 
 fn subsystems(sites: &[SiteReport]) -> BTreeMap<String, Subsystem> {
-    let mut joined: BTreeMap<String, (Vec<Times>, Subsystem)> = BTreeMap::new();
+    let mut joined: BTreeMap<String, (Vec<&Times>, Subsystem)> = BTreeMap::new();
     for subsystem in sites.iter().flat_map(|site| &site.subsystems) {
         let (times, sums) = joined.entry(subsystem.name.clone()).or_default();
-        times.push(subsystem.times);
+        times.push(&subsystem.times);
         sums.breaches += subsystem.breaches;
         sums.budget_ms = subsystem.budget_ns.map(|ns| ns as f64 / 1e6);
     }
-    let figures = |(name, (times, sums)): (String, (Vec<Times>, Subsystem))| {
+    let figures = |(name, (times, sums)): (String, (Vec<&Times>, Subsystem))| {
         let times = Percentiles::of(&Times::joined(times.into_iter()), 1e6);
         (name, Subsystem { mean_ms: times.mean, p99_ms: times.p99, ..sums })
     };
@@ -484,11 +485,11 @@ fn subsystems(sites: &[SiteReport]) -> BTreeMap<String, Subsystem> {
 }
 
 fn phases(sites: &[SiteReport]) -> BTreeMap<String, Phase> {
-    let mut joined: BTreeMap<String, Vec<Times>> = BTreeMap::new();
+    let mut joined: BTreeMap<String, Vec<&Times>> = BTreeMap::new();
     for (name, times) in sites.iter().flat_map(|site| &site.phases) {
-        joined.entry(name.clone()).or_default().push(*times);
+        joined.entry(name.clone()).or_default().push(times);
     }
-    let figures = |(name, times): (String, Vec<Times>)| {
+    let figures = |(name, times): (String, Vec<&Times>)| {
         let times = Times::joined(times.into_iter());
         let in_ms = Percentiles::of(&times, 1e6);
         (name, Phase { frames: times.count, mean_ms: in_ms.mean, p99_ms: in_ms.p99 })

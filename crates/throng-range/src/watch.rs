@@ -20,7 +20,7 @@ const VERDICT_BYTES_MAX: usize = 256 << 20;
 const PLACES_PER_S: u32 = 4;
 
 /// What is known of a match from its inside.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Watched {
     pub(crate) counters: Counters,
     pub(crate) rewind: RewindCounters,
@@ -29,6 +29,8 @@ pub(crate) struct Watched {
     pub(crate) history_bytes: usize,
     pub(crate) score: [u8; 2],
     pub(crate) rounds: u16,
+    /// The phase of the round.
+    pub(crate) phase: &'static str,
     /// Events with their ticks, of the match that is looked at closely.
     pub(crate) events: Vec<(u64, Event)>,
     /// For each seat its places on the map, with a gap (`None`) at each death and new round.
@@ -81,7 +83,7 @@ impl Watcher {
             watched.fog = game.fog_counts();
             watched.refused = game.refusals().all().iter().map(|(_, count)| count).sum();
             watched.history_bytes = game.history_bytes();
-            (watched.score, watched.rounds) = (game.score(), game.round());
+            (watched.score, watched.rounds, watched.phase) = (game.score(), game.round(), game.phase().name());
         }
         if !self.is_close {
             return;

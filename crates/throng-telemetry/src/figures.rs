@@ -141,6 +141,20 @@ pub struct Snapshot {
     pub last_write_error: Option<String>,
 }
 
+/// The values behind some figures of a [`Snapshot`]: nanoseconds in rising order, each with how often. Those of several
+/// processes, recorded into one [`Histogram`], give the percentiles of all of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distributions {
+    /// Of [`Snapshot::frame_ns`].
+    pub frame_ns: Vec<(u64, u64)>,
+    /// Of [`Snapshot::late_ns`].
+    pub late_ns: Vec<(u64, u64)>,
+    /// Of [`Snapshot::subsystems`], by name.
+    pub subsystems: Vec<(String, Vec<(u64, u64)>)>,
+    /// Of [`Snapshot::phases`].
+    pub phases: Vec<(Phase, Vec<(u64, u64)>)>,
+}
+
 /// One subsystem, over all frames. A frame in which it did not run counts as 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubsystemFigures {
@@ -338,6 +352,27 @@ impl Figures {
     /// The name of a phase's place.
     pub(crate) fn phase_name(&self, place: usize) -> &'static str {
         self.phases.get(place).map_or("others", |sums| sums.phase.name())
+    }
+
+    /// The distributions behind the figures.
+    pub(crate) fn distributions(&self, subsystems: &Subsystems, budgets: &FrameBudgets) -> Distributions {
+        let values = |of: &Histogram| of.values().collect::<Vec<_>>();
+        let of = |subsystem: Subsystem| {
+            let time = self.subsystems[subsystem.index()].time.as_ref();
+            let ran = time.map_or(0, |time| time.histogram.len());
+            let mut all = vec![(0, self.frames - ran)];
+            all.extend(time.iter().flat_map(|time| time.histogram.values()));
+            (subsystems.name(subsystem).to_owned(), all)
+        };
+        let is_shown = |subsystem: &Subsystem| {
+            self.subsystems[subsystem.index()].time.is_some() || budgets.subsystems.limit_ns(*subsystem).is_some()
+        };
+        Distributions {
+            frame_ns: values(&self.frame.histogram),
+            late_ns: values(&self.late.histogram),
+            subsystems: subsystems.iter().filter(is_shown).map(of).collect(),
+            phases: self.phases.iter().map(|sums| (sums.phase, values(&sums.frame))).collect(),
+        }
     }
 
     /// The figures of frames and subsystems; recorders and files are the caller's.

@@ -56,7 +56,7 @@ mod trace;
 pub use budget_file::{BudgetFileError, FrameBudgets};
 pub use clock::{Clock, ManualClock};
 pub use figures::{
-    BREACHES_KEPT, Breach, Cause, PHASES_MAX, PhaseFigures, RecorderFigures, Snapshot, SubsystemFigures,
+    BREACHES_KEPT, Breach, Cause, Distributions, PHASES_MAX, PhaseFigures, RecorderFigures, Snapshot, SubsystemFigures,
 };
 pub use flight::FlightOptions;
 pub use history::HISTORY_FRAMES_MAX;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use throng_meter::Subsystems;
 
 use crate::exposition::{self, Around};
-use crate::figures::{Figures, RecorderFigures, RecorderSums, Snapshot};
+use crate::figures::{Distributions, Figures, RecorderFigures, RecorderSums, Snapshot};
 use crate::flight::{Flight, FlightOptions, Occasion};
 use crate::history::History;
 use crate::recorder::{Batch, Line, Recorder};
@@ -230,6 +230,13 @@ impl Telemetry {
     /// All figures, with those of the frames that waited.
     pub fn snapshot(&self) -> Snapshot {
         self.collector().snapshot(&self.shared.subsystems)
+    }
+
+    /// The distributions behind the figures of a [`snapshot`](Telemetry::snapshot), to be joined with those of other
+    /// processes.
+    pub fn distributions(&self) -> Distributions {
+        let collector = self.collector();
+        collector.figures.distributions(&self.shared.subsystems, &collector.budgets)
     }
 
     /// The text of Prometheus: what a server answers at `/metrics`, as `text/plain; version=0.0.4`.

@@ -1,0 +1,164 @@
+//! The matches of a run: in this process, or in processes of their own.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::process::Process;
+use crate::site::{EndLine, PROGRESS, Site, SiteOrder, SiteReport};
+use crate::watch::Watched;
+use crate::{RangeError, RunOptions, Stage};
+
+/// A process has so long to open the map and its server.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The matches: here, or in processes of their own.
+pub(crate) enum Sites {
+    Here(Box<Site>),
+    Processes(Vec<MatchProcess>),
+}
+
+/// A process with a match.
+pub(crate) struct MatchProcess {
+    process: Process,
+    address: SocketAddr,
+    /// The newest line about its progress.
+    progress: Option<String>,
+    /// The report, after its end.
+    last: Option<String>,
+}
+
+impl Sites {
+    pub(crate) fn start(options: &RunOptions, order: &SiteOrder, stage: &Stage) -> Result<Sites, RangeError> {
+        let Some(command) = &options.processes else { return Ok(Sites::Here(Box::new(Site::new(order, stage)?))) };
+        let mut started = Vec::new();
+        for number in 0..order.matches {
+            let core = order.cores.get(number as usize % order.cores.len().max(1));
+            let one = SiteOrder {
+                first: number,
+                matches: 1,
+                workers: 1,
+                cores: core.copied().into_iter().collect(),
+                seed: order.seed.wrapping_add(number.into()),
+                record: order.record.clone().filter(|_| number == 0),
+                files: order.files.clone().filter(|_| number == 0),
+                ..order.clone()
+            };
+            started.push(Process::start(command, &one)?);
+        }
+        let processes = started.into_iter().enumerate().map(|(number, process)| MatchProcess::new(number, process));
+        Ok(Sites::Processes(processes.collect::<Result<_, _>>()?))
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Sites::Here(site) => site.addresses.clone(),
+            Sites::Processes(processes) => processes.iter().map(|process| process.address).collect(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        match self {
+            Sites::Here(site) => site.start(),
+            Sites::Processes(processes) => processes.iter_mut().for_each(|process| process.process.tell("start")),
+        }
+    }
+
+    pub(crate) fn measure(&mut self) {
+        match self {
+            Sites::Here(site) => site.measure_from_now(),
+            Sites::Processes(processes) => processes.iter_mut().for_each(|process| process.process.tell("measure")),
+        }
+    }
+
+    /// Waits, at most `within`. Returns whether all matches are over.
+    pub(crate) fn wait(&mut self, within: Duration) -> bool {
+        match self {
+            Sites::Here(site) => site.wait(within),
+            Sites::Processes(processes) => {
+                std::thread::sleep(within);
+                // Each is asked: the lines of all of them are taken.
+                processes.iter_mut().map(MatchProcess::has_ended).fold(true, |all, ended| all && ended)
+            }
+        }
+    }
+
+    /// Whether a match has ended already.
+    pub(crate) fn has_lost_any(&mut self) -> bool {
+        match self {
+            Sites::Here(site) => {
+                site.wait(Duration::ZERO);
+                !site.ends.is_empty()
+            }
+            Sites::Processes(processes) => processes.iter_mut().any(MatchProcess::has_ended),
+        }
+    }
+
+    /// Where the first match is, in one line.
+    pub(crate) fn progress(&self) -> Option<String> {
+        match self {
+            Sites::Here(site) => site.progress(),
+            Sites::Processes(processes) => processes.iter().find_map(|process| process.progress.clone()),
+        }
+    }
+
+    pub(crate) fn finish(self) -> (Vec<SiteReport>, Vec<Watched>) {
+        match self {
+            Sites::Here(site) => {
+                let (report, watched) = site.finish();
+                (vec![report], watched)
+            }
+            Sites::Processes(mut processes) => {
+                // All end together, so that none is measured beside fewer others.
+                processes.iter_mut().for_each(|process| process.process.close());
+                let finished = processes.into_iter().enumerate();
+                (finished.map(|(number, process)| process.finish(number)).collect(), Vec::new())
+            }
+        }
+    }
+}
+
+impl MatchProcess {
+    fn new(number: usize, mut process: Process) -> Result<MatchProcess, RangeError> {
+        let until = Instant::now() + START_PATIENCE;
+        let line = loop {
+            match process.next_line(until.saturating_duration_since(Instant::now())) {
+                Ok(Some(line)) => break line,
+                Ok(None) => return Err(RangeError::Process(format!("match {} did not start in time", number + 1))),
+                Err(()) => {
+                    let status = process.finish().status;
+                    return Err(RangeError::Process(format!("match {} did not start: {status}", number + 1)));
+                }
+            }
+        };
+        let addresses: Vec<SocketAddr> = serde_json::from_str(&line).unwrap_or_default();
+        let address = addresses.first().copied();
+        let address =
+            address.ok_or_else(|| RangeError::Process(format!("match {} told no address: {line:?}", number + 1)))?;
+        Ok(MatchProcess { process, address, progress: None, last: None })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        while let Ok(Some(line)) = self.process.next_line(Duration::ZERO) {
+            self.hear(line);
+        }
+        self.process.has_ended()
+    }
+
+    fn hear(&mut self, line: String) {
+        match line.strip_prefix(PROGRESS) {
+            Some(progress) => self.progress = Some(progress.to_owned()),
+            None => self.last = Some(line),
+        }
+    }
+
+    fn finish(mut self, number: usize) -> SiteReport {
+        let left = self.process.finish();
+        let line = left.line.filter(|line| !line.starts_with(PROGRESS)).or(self.last.take());
+        let report = line.and_then(|line| serde_json::from_str(&line).ok());
+        report.unwrap_or_else(|| {
+            let line = format!("match {}: its process died: {}", number + 1, left.status);
+            let end = EndLine { line, outcome: None, is_sound: false, is_logged: false, taken: 0, refused: 0 };
+            SiteReport { ends: vec![end], ..SiteReport::default() }
+        })
+    }
+}
