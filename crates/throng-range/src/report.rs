@@ -12,7 +12,7 @@ use throng_tactical::Event;
 
 use crate::check::Moments;
 use crate::stage::file_error;
-use crate::summary::{FRAME_GOAL_MS, Summary, digits};
+use crate::summary::{FRAME_GOAL_MS, Summary};
 use crate::watch::Watched;
 use crate::{RangeError, Stage};
 
@@ -28,6 +28,7 @@ td:first-child, th:first-child, td.text, th.text { text-align: left; } .bar { ba
 .over { color: #b3261e; font-weight: 600; } .note { color: #5a6675; max-width: 48rem; } svg { width: 100%; height: auto; }
 .wide { overflow-x: auto; } .key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 .8em; }
 nav a { margin-right: 1rem; } td.matrix { text-align: center; padding: .2rem .5rem; }
+td.matrix, .words { white-space: nowrap; }
 .hit { color: #1d7a3e; font-weight: 600; } .blocked { color: #8a5a00; } .escaped { color: #6b3fa0; font-weight: 600; }
 @media (max-width: 600px) { body { margin: 1rem auto; padding: 0 .6rem; } h1 { font-size: 1.5rem; }
 td, th { padding: .15rem .4rem; } .facts td { display: block; border: 0; text-align: left; padding: 0 .2rem; }
@@ -110,19 +111,19 @@ fn clock(tick: u64, tick_hz: u32) -> String {
 fn overview(summary: &Summary) -> String {
     let or_unknown =
         |value: Option<f64>, unit: &str| value.map_or("unknown".to_owned(), |value| format!("{value}{unit}"));
-    let percent = |share: f64| digits(share * 100.0);
+    let percent = |share: f64| (share * 10_000.0).round() / 100.0;
     let rows = [
         ("Matches, players", format!("{}, {}", summary.matches, summary.players)),
         ("Ticks per second", summary.tick_hz.to_string()),
-        ("Measured", format!("{} s", summary.seconds)),
+        ("Measured", format!("{:.1} s", summary.seconds)),
         ("Frame, mean / p50 / p99 / longest", {
             let frame = summary.frame_ms;
-            format!("{} / {} / {} / {} ms", frame.mean, frame.p50, frame.p99, frame.max)
+            format!("{} / {} / {} / {} ms", ms(frame.mean), ms(frame.p50), ms(frame.p99), ms(frame.max))
         }),
-        ("Of it not running, mean", format!("{} ms", summary.not_running_ms)),
-        ("Late begin of frames, p99", format!("{} µs", summary.lateness_us.p99)),
+        ("Part of it in which the thread did not run, mean", format!("{} ms", ms(summary.not_running_ms))),
+        ("Frames began late by, p99", format!("{:.0} µs", summary.lateness_us.p99)),
         ("Missed ticks", summary.missed_ticks.to_string()),
-        ("Time per shot", or_unknown(summary.rewind.us_per_shot, " µs")),
+        ("Time per shot", or_unknown(summary.rewind.us_per_shot.map(hundredths), " µs")),
         (
             "Verdicts equal with a pose for each tick",
             or_unknown(
@@ -142,7 +143,7 @@ fn overview(summary: &Summary) -> String {
         ("Fog: share of a core per match", format!("{} %", percent(summary.fog.cpu_share))),
         (
             "Rays through the map, one core",
-            or_unknown(summary.sight.rays_per_s.map(|rate| rate / 1e6), " million per second"),
+            or_unknown(summary.sight.rays_per_s.map(|rate| hundredths(rate / 1e6)), " million per second"),
         ),
         (
             "Replay",
@@ -186,15 +187,22 @@ fn subsystems(summary: &Summary) -> String {
             "<tr><td>{}<td>{}<td>{}<td>{budget}<td{class}>{}<td class=\"text\"><div class=\"bar\" style=\"width:{width:.2}rem\">\
              </div>",
             escaped(name),
-            subsystem.mean_ms,
-            subsystem.p99_ms,
+            ms(subsystem.mean_ms),
+            ms(subsystem.p99_ms),
             subsystem.breaches
         );
     }
     text += "</table></div><p class=\"note\">A breach is a frame in which a subsystem took longer than its budget. The same \
              frames by phase of the round:</p><table><tr><th>Phase<th>frames<th>mean ms<th>p99 ms";
     for (name, phase) in &summary.phases {
-        let _ = write!(text, "<tr><td>{}<td>{}<td>{}<td>{}", escaped(name), phase.frames, phase.mean_ms, phase.p99_ms);
+        let _ = write!(
+            text,
+            "<tr><td>{}<td>{}<td>{}<td>{}",
+            escaped(name),
+            phase.frames,
+            ms(phase.mean_ms),
+            ms(phase.p99_ms)
+        );
     }
     text + "</table>"
 }
@@ -226,6 +234,15 @@ fn feed(watched: &Watched, tick_hz: u32) -> String {
         let _ = write!(text, "<tr><td>{}<td class=\"text\">{}", clock(*tick, tick_hz), escaped(&line));
     }
     text + "</table>"
+}
+
+/// Milliseconds, to a microsecond.
+fn ms(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }
 
 fn escaped(text: &str) -> String {

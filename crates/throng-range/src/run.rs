@@ -185,8 +185,8 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     faults.extend(wait_for_end(options, &mut sites, &mut bots, stop));
     let (reports, watched) = sites.finish();
     let (bots, fault) = bots.finish();
-    // Bots that left early are the cause; a report that is missing follows from it.
-    faults.extend(fault.filter(|_| faults.is_empty()));
+    // The cause first.
+    fault.into_iter().for_each(|fault| faults.insert(0, fault));
     let checks = match options.is_checked {
         true => {
             options.line("replaying the first match");

@@ -453,7 +453,8 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
     if ended < found.matches as usize {
         reasons.push(format!("{} matches have no end", found.matches as usize - ended));
     }
-    if summary.bots.joined < found.players.into() {
+    // Bots that left no report are a fault of its own.
+    if summary.bots.joined < found.players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
         reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.players));
     }
     let due = found.bots.commands + found.bots.skipped;

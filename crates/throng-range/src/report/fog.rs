@@ -80,11 +80,13 @@ fn time_line(moments: &Moments, watched: &Watched) -> String {
     let at = |place: f64| NAMES + (WIDTH - NAMES) * place / count;
     let height = HEAD + ROW * pairs.len() as f64;
     let mut svg =
-        "<h3>When</h3><p class=\"note\">A row for each viewer and enemy; live phases only, one after the other. \
-                   White: one of the two is dead."
+        "<h3>When</h3><p class=\"note\">A row for each viewer and enemy (<i>A1 of D1</i>: what A1 was sent of D1); live phases only, one after the other. White: one of the two is dead."
             .to_owned();
     for (_, colour, words) in SHOWN {
-        let _ = write!(svg, " <span class=\"key\" style=\"background:{colour}\"></span>{words}");
+        let _ = write!(
+            svg,
+            " <span class=\"words\"><span class=\"key\" style=\"background:{colour}\"></span>{words}</span>"
+        );
     }
     let _ =
         write!(svg, "</p><div class=\"wide\"><svg viewBox=\"0 0 {WIDTH:.0} {height:.0}\" style=\"min-width:34rem\">");
@@ -97,7 +99,7 @@ fn time_line(moments: &Moments, watched: &Watched) -> String {
         let names = (name(viewer, moments.seats), name(enemy, moments.seats));
         let _ = write!(
             svg,
-            "<text x=\"0\" y=\"{:.1}\" font-size=\"9\">{} sees {}</text>",
+            "<text x=\"0\" y=\"{:.1}\" font-size=\"9\">{} of {}</text>",
             row_y + ROW - 2.0,
             names.0,
             names.1

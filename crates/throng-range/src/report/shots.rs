@@ -64,10 +64,15 @@ const OUTCOMES: [(&str, &str); 4] = [
     ("missed", "it met no target; with the nearest one, if that was within half a metre"),
 ];
 
-/// The text of a verdict, with the names of players for the numbers of their bodies. The game gives each seat the body of
-/// the same number.
+/// The text of a verdict in the words of the page: names of players for the numbers of their bodies, and the map for one of
+/// its surfaces. The game gives each seat the body of the same number.
 fn reason(why: &str, seats: usize) -> String {
-    (0..seats).rev().fold(why.to_owned(), |text, seat| text.replace(&format!("body {seat}"), &name(seat, seats)))
+    let text =
+        (0..seats).rev().fold(why.to_owned(), |text, seat| text.replace(&format!("body {seat}"), &name(seat, seats)));
+    match text.split_once(" (surface ").and_then(|(before, rest)| Some((before, rest.split_once(')')?.1))) {
+        Some((before, after)) => format!("{}{after}", before.replace("the world", "the map")),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +82,8 @@ mod tests {
     #[test]
     fn bodies_have_the_names_of_their_players() {
         assert_eq!(reason("hit head of body 10 at 3.20 m", 12), "hit head of D5 at 3.20 m");
+        let blocked = "blocked by the world (surface 64) at 1.00 m, would have hit hand of body 3";
+        assert_eq!(reason(blocked, 10), "blocked by the map at 1.00 m, would have hit hand of A4");
         assert_eq!(reason("missed by 0.1 m: hand of body 1", 12), "missed by 0.1 m: hand of A2");
     }
 }
