@@ -361,6 +361,9 @@ impl Site {
     pub(crate) fn progress(&self) -> Option<String> {
         let snapshot = self.telemetry.snapshot();
         let watched = self.windows.first()?.look();
+        if watched.rounds == 0 {
+            return None;
+        }
         // With the time, it fits into 80 columns.
         Some(format!(
             "round {} {} {}:{}; frame p99 {:.2} ms, late {:.0} µs",
