@@ -408,7 +408,12 @@ impl Site {
             not_running_ns: snapshot.not_running_ns,
             lost_frames: snapshot.lost_frames,
             missed_ticks: workers.iter().map(|worker| worker.missed_ticks).sum(),
-            subsystems: snapshot.subsystems.iter().zip(values.subsystems).map(subsystem).collect(),
+            subsystems: snapshot
+                .subsystems
+                .iter()
+                .zip(values.subsystems)
+                .map(|(of, (_, values))| subsystem(of, values))
+                .collect(),
             phases: (snapshot.phases.iter())
                 .zip(values.phases)
                 .map(|(phase, (_, values))| (phase.phase.name().to_owned(), Times::of(phase.frame_ns, values)))
@@ -500,7 +505,7 @@ fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result
     })
 }
 
-fn subsystem((of, (_, values)): (&SubsystemFigures, (String, Vec<(u64, u64)>))) -> SubsystemTimes {
+fn subsystem(of: &SubsystemFigures, values: Vec<(u64, u64)>) -> SubsystemTimes {
     let (name, times) = (of.name.clone(), Times::of(of.frame_ns, values));
     SubsystemTimes { name, times, budget_ns: of.budget_ns, breaches: of.breaches }
 }

@@ -1,7 +1,7 @@
 //! The matches of a run: in this process, or in processes of their own.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::process::Process;
 use crate::site::{EndLine, PROGRESS, Site, SiteOrder, SiteReport};
@@ -77,7 +77,7 @@ impl Sites {
             Sites::Processes(processes) => {
                 std::thread::sleep(within);
                 // Each is asked: the lines of all of them are taken.
-                processes.iter_mut().map(MatchProcess::has_ended).fold(true, |all, ended| all && ended)
+                processes.iter_mut().filter_map(|process| (!process.has_ended()).then_some(())).count() == 0
             }
         }
     }
@@ -119,15 +119,12 @@ impl Sites {
 
 impl MatchProcess {
     fn new(number: usize, mut process: Process) -> Result<MatchProcess, RangeError> {
-        let until = Instant::now() + START_PATIENCE;
-        let line = loop {
-            match process.next_line(until.saturating_duration_since(Instant::now())) {
-                Ok(Some(line)) => break line,
-                Ok(None) => return Err(RangeError::Process(format!("match {} did not start in time", number + 1))),
-                Err(()) => {
-                    let status = process.finish().status;
-                    return Err(RangeError::Process(format!("match {} did not start: {status}", number + 1)));
-                }
+        let line = match process.next_line(START_PATIENCE) {
+            Ok(Some(line)) => line,
+            Ok(None) => return Err(RangeError::Process(format!("match {} did not start in time", number + 1))),
+            Err(()) => {
+                let status = process.finish().status;
+                return Err(RangeError::Process(format!("match {} did not start: {status}", number + 1)));
             }
         };
         let addresses: Vec<SocketAddr> = serde_json::from_str(&line).unwrap_or_default();
