@@ -381,7 +381,7 @@ fn storm(seed: u64, entities: u32, steps: u64) -> u64 {
 fn r23_every_entity_has_one_owner_and_one_cell_at_every_moment() {
     let mut handovers = 0;
     throng_seeds::for_seeds(4, |seed| handovers += storm(seed, 2_000, 45));
-    assert!(handovers > 60_000 || throng_seeds::is_replay(), "{handovers}");
+    assert!(handovers > 60_000 || throng_seeds::is_partial(), "{handovers}");
 }
 
 #[test]

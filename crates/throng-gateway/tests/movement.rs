@@ -455,7 +455,7 @@ fn everybody_ends_with_the_state_and_sees_nothing_old_and_nothing_that_never_was
     });
     println!("{shown} shown, {stale} stale, {delivered} known to have arrived, {lost} lost");
     let is_hard = shown > 5_000 && stale > 500 && lost > 500 && delivered > 5_000;
-    assert!(is_hard || throng_seeds::is_replay(), "the network was too good");
+    assert!(is_hard || throng_seeds::is_partial(), "the network was too good");
 }
 
 #[test]

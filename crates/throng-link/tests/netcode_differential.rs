@@ -344,7 +344,7 @@ fn our_door_and_the_reference_server_decide_the_same_but_for_the_named_differenc
     });
     // The comparison is only useful if many datagrams are accepted.
     let is_useful = compared > 4_000 && accepted > 150 && payloads > 20;
-    assert!(is_useful || throng_seeds::is_replay(), "{compared} steps, {accepted} let in, {payloads}");
+    assert!(is_useful || throng_seeds::is_partial(), "{compared} steps, {accepted} let in, {payloads}");
 }
 
 #[test]

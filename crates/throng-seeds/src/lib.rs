@@ -13,7 +13,8 @@
 //! Two environment variables are read:
 //!
 //! - `THRONG_SEED`: the one seed to play. Property tests begin with it instead of with 0.
-//! - `THRONG_SEED_FACTOR`: how many times as many seeds and cases are played as usual. The default is 1.
+//! - `THRONG_SEED_FACTOR`: how many times as many seeds and cases are played as usual. The default is 1. With a fraction
+//!   like `0.1` fewer are played, but at least one of each.
 //!
 //! ```
 //! throng_seeds::for_seeds(3, |seed| assert!(seed < 1_000_000));
@@ -55,7 +56,7 @@ impl Outcome for Result<(), String> {
 pub fn for_seeds<T: Outcome>(count: u64, mut run: impl FnMut(u64) -> T) {
     let seeds = match seed_to_replay() {
         Some(seed) => seed..seed + 1,
-        None => 0..count * factor(),
+        None => 0..times(count, factor()),
     };
     for seed in seeds {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(seed).into_result()));
@@ -65,16 +66,16 @@ pub fn for_seeds<T: Outcome>(count: u64, mut run: impl FnMut(u64) -> T) {
     }
 }
 
-/// Whether only one seed is played. Sums over all seeds say nothing then.
-pub fn is_replay() -> bool {
-    seed_to_replay().is_some()
+/// Whether only one seed is played, or fewer than usual. Sums over all seeds say nothing then.
+pub fn is_partial() -> bool {
+    seed_to_replay().is_some() || factor() < 1.0
 }
 
 /// The configuration of a property test with `count` cases, times `THRONG_SEED_FACTOR`, from the seed 0 or from
 /// `THRONG_SEED`.
 pub fn cases(count: u32) -> Config {
     Config {
-        cases: count.saturating_mul(u32::try_from(factor()).unwrap_or(u32::MAX)),
+        cases: u32::try_from(times(u64::from(count), factor())).unwrap_or(u32::MAX),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(seed_to_replay().unwrap_or(0)),
         ..Config::default()
@@ -82,16 +83,19 @@ pub fn cases(count: u32) -> Config {
 }
 
 fn seed_to_replay() -> Option<u64> {
-    number(SEED_VARIABLE)
+    let text = std::env::var(SEED_VARIABLE).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{SEED_VARIABLE}={text} is not a seed: use digits only")))
 }
 
-fn factor() -> u64 {
-    number(FACTOR_VARIABLE).unwrap_or(1)
+fn factor() -> f64 {
+    let Ok(text) = std::env::var(FACTOR_VARIABLE) else { return 1.0 };
+    let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
+    factor.unwrap_or_else(|| panic!("{FACTOR_VARIABLE}={text} is not a factor: use a number above 0, like 10 or 0.1"))
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number: use digits only")))
+/// `count` times `factor`, rounded up, so at least 1 of anything that is played at all.
+fn times(count: u64, factor: f64) -> u64 {
+    (count as f64 * factor).ceil() as u64
 }
 
 /// The text of a panic. Its place has been printed already.
@@ -131,6 +135,12 @@ mod tests {
     #[should_panic(expected = "seed 3: index 7\nplay it again with THRONG_SEED=3 cargo test -p throng-seeds --lib")]
     fn a_panic_names_its_seed() {
         for_seeds(5, |seed| assert!(seed != 3, "index {}", seed + 4));
+    }
+
+    #[test]
+    fn a_fraction_as_factor_leaves_at_least_one_seed() {
+        let counts = [(0, 0.1), (5, 0.1), (64, 0.1), (64, 1.0), (64, 10.0)].map(|(count, factor)| times(count, factor));
+        assert_eq!(counts, [0, 1, 7, 64, 640]);
     }
 
     #[test]
