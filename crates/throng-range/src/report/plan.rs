@@ -43,8 +43,7 @@ pub(super) fn section(watched: &Watched, stage: &Stage) -> String {
     let plan = Plan::new(stage.map());
     let mut svg = format!(
         "<h2 id=\"map\">The map from above</h2><p class=\"note\">The first match. Darker ground is higher. Ways of \
-         <b style=\"color:{ATTACKERS}\">attackers</b> and <b style=\"color:{DEFENDERS}\">defenders</b>; a number where \
-         each way of a round begins. Thin lines: shots, from the eye to the point where they ended. Dots: deaths. Rings: \
+         <b style=\"color:{ATTACKERS}\">attackers</b> and <b style=\"color:{DEFENDERS}\">defenders</b>; a name where each way of a round ends. Thin lines: shots, from the eye to the point where they ended. Dots: deaths. Rings: \
          smokes. Bars: raised walls. Red square: the planted bomb. Point at a mark for its name.</p>\
          <svg viewBox=\"0 0 {WIDTH:.0} {:.0}\" style=\"background:#fff\">",
         plan.height
@@ -60,7 +59,7 @@ pub(super) fn section(watched: &Watched, stage: &Stage) -> String {
                 "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\" stroke-opacity=\".6\" points=\"{points}\"><title>{}</title></polyline>",
                 name(seat, seats)
             );
-            let Some((x, y)) = part.iter().flatten().next().map(|place| plan.at(*place)) else { continue };
+            let Some((x, y)) = part.iter().flatten().last().map(|place| plan.at(*place)) else { continue };
             let _ = write!(
                 svg,
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"11\" fill=\"{colour}\">{}</text>",
