@@ -31,6 +31,7 @@ verdicts, and what the fog hid.
 
   throng match                          one match to its result: at most 96 s, and some seconds for the replay
   throng match --rounds 3               a longer one: to 3 rounds
+  throng match --agents 5               five bots, and five agents that the server plays itself
   throng match --matches 12 --seconds 60 --json     twelve at once for a minute, figures as JSON (docs/match-summary.md)
   throng match --record a.log           keep the input log
   throng match --replay a.log           play it again, and compare every digest";
@@ -68,6 +69,9 @@ pub(crate) struct MatchWorkload {
     /// Time from the planting of the bomb to its explosion
     #[arg(long, value_name = "S", default_value_t = 25.0)]
     fuse_seconds: f32,
+    /// Players of each match that the server plays itself, as agents; bots over UDP are the others
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    agents: u16,
     /// Threads that play matches, each on a core of its own
     #[arg(long, value_name = "T", default_value_t = 1)]
     threads: usize,
@@ -164,6 +168,7 @@ impl MatchWorkload {
                 fuse_s: self.fuse_seconds,
                 ..Rules::default()
             },
+            agents: self.agents,
             workers: self.threads,
             processes: self.processes.then(|| command(SITE_FOR_MATCH)),
             has_own_maps: self.own_maps,

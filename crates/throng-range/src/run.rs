@@ -16,7 +16,7 @@ use throng_tactical::{Rules, Tactical};
 use crate::bots::{self, BotsReport, Order};
 use crate::check::{Checks, check};
 use crate::process::Process;
-use crate::site::{GAME, RulesText, SiteOrder, budgets};
+use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game};
 use crate::sites::Sites;
 use crate::stage::file_error;
 use crate::summary::{Found, Summary, summarise};
@@ -51,6 +51,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// The rules.
     pub rules: Rules,
+    /// Seats of each match that the server plays itself; bots over UDP have the others.
+    pub agents: u16,
     /// Matches at once, 1 to 1,000.
     pub matches: u32,
     /// Threads that play them.
@@ -99,6 +101,7 @@ impl RunOptions {
             map: MapSource::Town { seed: 1, triangles: 200_000 },
             seed: 1,
             rules: Rules::default(),
+            agents: 0,
             matches: 1,
             workers: 1,
             processes: None,
@@ -125,6 +128,14 @@ impl RunOptions {
             return Err(RangeError::Options(format!("a run has 1 to {SECONDS_MAX} seconds")));
         }
         self.rules.check().map_err(|error| RangeError::Options(error.to_string()))?;
+        let seats = self.rules.seats();
+        if usize::from(self.agents) >= seats {
+            let most = seats - 1;
+            return Err(RangeError::Options(format!(
+                "a match has 0 to {most} agents beside its bots, and not {}",
+                self.agents
+            )));
+        }
         // What cannot be used is found before the map is read.
         budgets(self.budgets.as_deref())?;
         let Some(folder) = &self.folder else { return Ok(()) };
@@ -202,6 +213,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     let summary = summarise(&Found {
         matches: options.matches,
         players,
+        bot_players: players - options.matches * u32::from(options.agents),
         tick_hz: options.rules.tick_hz,
         is_by_processes: options.processes.is_some(),
         workers: if options.processes.is_some() { options.workers.min(cores.len().max(1)) } else { options.workers },
@@ -241,7 +253,7 @@ pub fn replay_file(path: &Path, map: &MapSource) -> Result<Replayed, RangeError>
 fn game_of(log: &InputLog<'_>, path: &Path, stage: &Stage) -> Result<Tactical, RangeError> {
     let rules: RulesText = serde_json::from_slice(&log.head().settings)
         .map_err(|error| RangeError::Options(format!("{}: its rules make no sense: {error}", path.display())))?;
-    Ok(Tactical::new(stage.arena.clone(), rules.rules(), log.head().seed)?)
+    new_game(&rules, log.head().seed, stage)
 }
 
 fn check_log(path: &Path, stage: &Stage) -> Result<Checks, RangeError> {
@@ -263,7 +275,7 @@ fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) 
         has_own_map: options.has_own_maps,
         seed: options.seed,
         key,
-        rules: options.rules.into(),
+        rules: RulesText { has_agents: options.agents > 0, ..options.rules.into() },
         record: Some(log.to_owned()),
         budgets: options.budgets.clone(),
         files: options.folder.clone(),
@@ -317,7 +329,7 @@ fn start_bots(
     let order = Order {
         servers,
         key: site.key,
-        bots_per_match: options.rules.seats() as u16,
+        bots_per_match: options.rules.seats() as u16 - options.agents,
         tick_hz: options.rules.tick_hz,
         seed: options.seed,
         map: stage.path.clone(),

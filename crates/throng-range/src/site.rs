@@ -12,6 +12,7 @@ use throng::{Key, Schema, Server};
 use throng_match::{
     Host, HostOptions, Match, MatchEnd, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
 };
+use throng_tactical::brain::{self, Squad, SquadOptions};
 use throng_tactical::{Rules, Tactical, kinds};
 use throng_telemetry::{
     Collecting, FlightOptions, FrameBudgets, Percentiles, SubsystemFigures, Subsystems, Telemetry, TelemetryOptions,
@@ -93,12 +94,15 @@ pub struct RulesText {
     pub end_s: f32,
     /// [`Rules::fuse_s`].
     pub fuse_s: f32,
+    /// Whether the server plays the seats that no client has taken.
+    #[serde(default)]
+    pub has_agents: bool,
 }
 
 impl RulesText {
-    /// The rules; what is not named here has its default.
+    /// The rules; those that are not named here have their defaults.
     pub fn rules(&self) -> Rules {
-        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s } = *self;
+        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, .. } = *self;
         Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, ..Rules::default() }
     }
 }
@@ -106,7 +110,7 @@ impl RulesText {
 impl From<Rules> for RulesText {
     fn from(rules: Rules) -> RulesText {
         let Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, .. } = rules;
-        RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s }
+        RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, has_agents: false }
     }
 }
 
@@ -303,7 +307,7 @@ impl Site {
         let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), schema()?, options)?;
         self.addresses.push(server.local_address());
         let window = Window::default();
-        let game = Tactical::new(stage.arena.clone(), rules, seed)?;
+        let game = new_game(&order.rules, seed, stage)?;
         let observer = Watcher::new(&game, window.clone(), number == 0);
         let game = Observed { game, observer };
         self.windows.push(window);
@@ -490,6 +494,20 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
 /// The kinds of the game.
 pub(crate) fn schema() -> Result<std::sync::Arc<Schema>, RangeError> {
     kinds::schema().map_err(|error| RangeError::Options(error.to_string()))
+}
+
+/// A match at its beginning, as the server plays it and as a replay does.
+pub(crate) fn new_game(text: &RulesText, seed: u64, stage: &Stage) -> Result<Tactical, RangeError> {
+    let rules = text.rules();
+    let game = Tactical::new(stage.arena.clone(), rules, seed)?;
+    if !text.has_agents {
+        return Ok(game);
+    }
+    let (arena, navigation) = (&stage.arena, stage.navigation()?);
+    let of_match = brain::Stage { arena, navigation, seats: rules.seats(), tick_hz: rules.tick_hz, seed };
+    let squad = Squad::new(&of_match, SquadOptions::default());
+    let squad = squad.map_err(|error| RangeError::Options(format!("agents cannot play by these rules: {error}")))?;
+    Ok(game.with_agents(Box::new(squad)))
 }
 
 fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result<Recording, RangeError> {

@@ -1,10 +1,12 @@
 //! The map of the matches, ready to play on.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
+use throng_agent::Navigation;
 use throng_sight::{Map, aligned, bake, town};
-use throng_tactical::Arena;
+use throng_tactical::{Arena, brain};
 
 use crate::RangeError;
 
@@ -29,6 +31,8 @@ pub struct Stage {
     pub arena: Arena,
     /// The file, for other processes.
     pub path: PathBuf,
+    /// The ground on which agents walk, once somebody has asked for it.
+    navigation: OnceLock<Navigation>,
     /// Holds the file of a generated town.
     _folder: Option<TempDir>,
 }
@@ -62,7 +66,19 @@ impl Stage {
         } else {
             throng_map::open(path)?
         };
-        Ok(Stage { arena: Arena::new(map)?, path: path.to_owned(), _folder: None })
+        Ok(Stage { arena: Arena::new(map)?, path: path.to_owned(), navigation: OnceLock::new(), _folder: None })
+    }
+
+    /// The ground on which agents walk. The first call surveys the map.
+    ///
+    /// # Errors
+    /// Nobody can walk on the map.
+    pub fn navigation(&self) -> Result<&Navigation, RangeError> {
+        if let Some(navigation) = self.navigation.get() {
+            return Ok(navigation);
+        }
+        let surveyed = brain::navigation(self.map())?;
+        Ok(self.navigation.get_or_init(|| surveyed))
     }
 
     /// The map.

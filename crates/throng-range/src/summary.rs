@@ -278,6 +278,8 @@ pub struct Step {
 pub(crate) struct Found<'a> {
     pub(crate) matches: u32,
     pub(crate) players: u32,
+    /// Players that are bots over UDP.
+    pub(crate) bot_players: u32,
     pub(crate) tick_hz: u32,
     pub(crate) is_by_processes: bool,
     pub(crate) workers: usize,
@@ -454,8 +456,8 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
         reasons.push(format!("{} matches have no end", found.matches as usize - ended));
     }
     // Bots that left no report are a fault of its own.
-    if summary.bots.joined < found.players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
-        reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.players));
+    if summary.bots.joined < found.bot_players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
+        reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.bot_players));
     }
     let due = found.bots.commands + found.bots.skipped;
     if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {

@@ -45,6 +45,16 @@ fn ten_bots_play_a_match_to_its_result_and_it_replays_identically() {
 }
 
 #[test]
+fn agents_play_the_seats_that_bots_leave_and_the_match_replays_identically() {
+    let summary = played(&RunOptions { agents: 4, ..options() }).summary;
+    assert!(summary.result.is_some(), "{:?}", summary.ends);
+    assert_eq!((summary.players, summary.bots.joined), (10, 6));
+    assert_eq!(summary.replay.identical, Some(true), "{:?}", summary.replay);
+    let of_agents = &summary.subsystems["ai"];
+    assert!(of_agents.mean_ms > 0.0, "{of_agents:?}");
+}
+
+#[test]
 fn several_matches_are_played_at_once_until_the_time_is_over() {
     let options = RunOptions { matches: 3, workers: 2, seconds: Some(2), is_checked: false, ..options() };
     let summary = played(&options).summary;
@@ -58,6 +68,7 @@ fn several_matches_are_played_at_once_until_the_time_is_over() {
 fn options_that_are_not_possible_are_refused() {
     let refused = |options: RunOptions| play(&options, &AtomicBool::new(false)).expect_err("not possible").to_string();
     assert_eq!(refused(RunOptions { matches: 0, ..options() }), "a run has 1 to 1000 matches, and not 0");
+    assert!(refused(RunOptions { agents: 10, ..options() }).starts_with("a match has 0 to 9 agents"));
     assert!(refused(RunOptions { seconds: Some(0), ..options() }).starts_with("a run has 1 to "));
     let rules = Rules { tick_hz: 5, ..Rules::default() };
     assert!(refused(RunOptions { rules, ..options() }).contains("tick_hz"));
