@@ -45,6 +45,7 @@ pub(crate) const DASH_ABILITY: u32 = 1;
 pub(crate) struct Smoke {
     /// Tells smokes of a match apart.
     pub(crate) number: u32,
+    pub(crate) maker: Seat,
     pub(crate) middle: Vec3,
     pub(crate) from: Tick,
     pub(crate) until: Tick,
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_smoke_blocks_lines_through_it() {
-        let smoke = Smoke { number: 0, middle: Vec3::ZERO, from: Tick(10), until: Tick(20) };
+        let smoke = Smoke { number: 0, maker: Seat(0), middle: Vec3::ZERO, from: Tick(10), until: Tick(20) };
         assert!(!smoke.is_thick(Tick(9)) && smoke.is_thick(Tick(10)) && !smoke.is_thick(Tick(20)));
         let seen = smoke.seen(Tick(12));
         assert_eq!(seen.ticks_left, 8);

@@ -4,7 +4,10 @@
 //! |---|---|---|
 //! | [`Figure`] | a channel of its own | viewers whom fog lets see it; team mates always; owner's fields for its player |
 //! | [`MateNote`], [`BombNote`] | the channel of a team | the members of the team |
-//! | [`Board`], [`SmokeNote`], [`WallNote`] | the global channel | everybody |
+//! | [`SmokeNote`], [`WallNote`] | a channel of its own | the team of its maker; others from when fog lets them see it |
+//! | [`Board`] | the global channel | everybody |
+//!
+//! Everybody hears where the bomb was planted, who died by whom, and who planted and defused: these are the rules of the game.
 //!
 //! Messages: [`ShotFired`] for those who see the shooter, [`HitMark`] for shooter and target, [`Feed`] for everybody.
 
@@ -160,7 +163,7 @@ pub struct BombNote {
     /// Low half of the tick in which it explodes.
     #[replicate(integer)]
     pub explodes: u32,
-    /// Whether somebody defuses it.
+    /// Whether somebody defuses it. Always false for attackers.
     #[replicate(bool)]
     pub is_being_defused: bool,
 }

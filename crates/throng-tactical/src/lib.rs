@@ -47,6 +47,7 @@ mod geometry;
 mod inbox;
 pub mod kinds;
 mod orders;
+mod parts;
 mod pose;
 mod publish;
 mod rotation;

@@ -125,7 +125,9 @@ impl Tactical {
         let far_m = hit.map_or(SMOKE_RANGE_M, |hit| (hit.distance_m - 0.3).max(0.0));
         let (from, at) = (self.now.after(self.rules.ticks(SMOKE_DELAY_S)), ray.at(far_m));
         self.made += 1;
-        self.smokes.push(Smoke { number: self.made, middle: at, from, until: from.after(self.rules.ticks(SMOKE_S)) });
+        let (number, maker) = (self.made, self.characters[seat].seat);
+        let until = from.after(self.rules.ticks(SMOKE_S));
+        self.smokes.push(Smoke { number, maker, middle: at, from, until });
         self.characters[seat].charges.smoke -= 1;
         self.note(Event::Smoke { by: self.characters[seat].seat, at });
     }

@@ -58,13 +58,21 @@ struct Objects {
     bombs: [Shown<BombNote>; 2],
 }
 
+/// The object of a smoke or a wall.
+#[derive(Debug)]
+struct PartShown {
+    number: u32,
+    id: ObjectId,
+    /// The viewers who are subscribed, one bit for each seat.
+    viewers: u32,
+}
+
 /// What has been published so far.
 #[derive(Debug)]
 pub(crate) struct Publication {
     objects: Option<Objects>,
-    /// Smokes and walls by their numbers.
-    smokes: Vec<(u32, ObjectId)>,
-    walls: Vec<(u32, ObjectId)>,
+    /// Smokes and walls.
+    parts: Vec<PartShown>,
     connections: Vec<Option<ConnectionId>>,
     /// For each viewer: whether it has the channels of everybody and of its team.
     has_channels: Vec<bool>,
@@ -77,8 +85,7 @@ impl Publication {
     pub(crate) fn new(seats: usize) -> Publication {
         Publication {
             objects: None,
-            smokes: Vec::new(),
-            walls: Vec::new(),
+            parts: Vec::new(),
             connections: vec![None; seats],
             has_channels: vec![false; seats],
             is_subscribed: vec![false; seats * seats],
@@ -181,32 +188,28 @@ impl Tactical {
 
     /// Smokes and walls come and go.
     fn publish_parts(&mut self, server: &mut Server) -> Result<(), GameError> {
-        let Publication { smokes, walls, .. } = &mut self.publication;
-        let everybody = Placement::Channel(EVERYBODY);
-        smokes.retain(|(number, id)| {
-            let is_there = self.smokes.iter().any(|smoke| smoke.number == *number);
+        let parts = &mut self.publication.parts;
+        parts.retain(|part| {
+            let is_there = self.smokes.iter().any(|smoke| smoke.number == part.number)
+                || self.barriers.iter().any(|barrier| barrier.number == part.number);
             if !is_there {
-                server.despawn(*id);
+                server.despawn(part.id);
             }
             is_there
         });
+        let is_new = |parts: &[PartShown], number: u32| !parts.iter().any(|part| part.number == number);
         for smoke in self.smokes.iter().filter(|smoke| smoke.is_thick(self.now)) {
-            if !smokes.iter().any(|(number, _)| *number == smoke.number) {
+            if is_new(parts, smoke.number) {
                 let note = SmokeNote { middle: smoke.middle.to_array(), until: smoke.until.short().0 };
-                smokes.push((smoke.number, server.spawn(note, everybody)?));
+                let id = server.spawn(note, Placement::Entity)?;
+                parts.push(PartShown { number: smoke.number, id, viewers: 0 });
             }
         }
-        walls.retain(|(number, id)| {
-            let is_there = self.barriers.iter().any(|barrier| barrier.number == *number);
-            if !is_there {
-                server.despawn(*id);
-            }
-            is_there
-        });
         for barrier in &self.barriers {
-            if !walls.iter().any(|(number, _)| *number == barrier.number) {
+            if is_new(parts, barrier.number) {
                 let (foot, yaw, until) = (barrier.foot.to_array(), barrier.yaw, barrier.until.short().0);
-                walls.push((barrier.number, server.spawn(WallNote { foot, yaw, until }, everybody)?));
+                let id = server.spawn(WallNote { foot, yaw, until }, Placement::Entity)?;
+                parts.push(PartShown { number: barrier.number, id, viewers: 0 });
             }
         }
         Ok(())
@@ -222,6 +225,7 @@ impl Tactical {
             self.publication.connections[seat] = connection;
             self.publication.has_channels[seat] = false;
             self.publication.is_subscribed[seat * count..(seat + 1) * count].fill(false);
+            self.publication.parts.iter_mut().for_each(|part| part.viewers &= !(1 << seat));
             server.set_owner(objects.figures[seat].id, connection)?;
         }
         let Some(connection) = connection else { return Ok(()) };
@@ -246,6 +250,17 @@ impl Tactical {
                 (*is_subscribed, counters.shown) = (true, counters.shown + 1);
             } else {
                 counters.subscriptions_refused += 1;
+            }
+        }
+        let is_news = |part: &&mut PartShown| part.viewers & (1 << seat) == 0;
+        for part in self.publication.parts.iter_mut().filter(is_news) {
+            if !self.vision.knows_part(seat, part.number) {
+                continue;
+            }
+            let channel = ChannelKey::Entity { object: part.id, facet: Facet::Public };
+            match server.subscribe(connection, channel, 1) {
+                Ok(()) => part.viewers |= 1 << seat,
+                Err(_) => counters.subscriptions_refused += 1,
             }
         }
         Ok(())

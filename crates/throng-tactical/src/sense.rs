@@ -61,11 +61,12 @@ impl Tactical {
                 room.enemies.extend(self.vision.remembered(place, other));
             }
         }
+        let knows = |number: u32| self.vision.knows_part(place, number);
         room.smokes.clear();
-        room.smokes
-            .extend(self.smokes.iter().filter(|smoke| smoke.is_thick(self.now)).map(|smoke| smoke.seen(self.now)));
+        room.smokes.extend(self.smokes.iter().filter(|smoke| knows(smoke.number)).map(|smoke| smoke.seen(self.now)));
         room.walls.clear();
-        room.walls.extend(self.barriers.iter().map(|barrier| barrier.seen(self.now)));
+        room.walls
+            .extend(self.barriers.iter().filter(|barrier| knows(barrier.number)).map(|barrier| barrier.seen(self.now)));
         Some(Senses {
             tick: self.now,
             fraction: 0,
@@ -84,13 +85,15 @@ impl Tactical {
         })
     }
 
-    /// What a team knows of the bomb: attackers all, defenders what everybody hears.
+    /// What a team knows of the bomb. Attackers know where it is, and defenders what everybody hears. Attackers do not
+    /// hear that it is being defused: it would tell them where a hidden defender is.
     pub(crate) fn bomb_seen(&self, team: Team) -> BombSeen {
         match self.bomb {
             Bomb::Planted { at, explodes, .. } => BombSeen::Planted {
                 position: at,
                 ticks_left: explodes.since(self.now),
-                is_being_defused: self.characters.iter().any(|character| character.work == Work::Defusing),
+                is_being_defused: team == Team::Defenders
+                    && self.characters.iter().any(|character| character.work == Work::Defusing),
             },
             Bomb::Defused(at) => BombSeen::Defused(at),
             Bomb::Exploded(at) => BombSeen::Exploded(at),

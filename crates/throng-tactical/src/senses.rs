@@ -180,7 +180,7 @@ pub enum BombSeen {
         position: Vec3,
         /// Ticks to the explosion.
         ticks_left: u32,
-        /// Whether somebody defuses it.
+        /// Whether somebody defuses it. Always false for attackers.
         is_being_defused: bool,
     },
     /// It was defused.

@@ -9,6 +9,7 @@ use crate::ability::{Barrier, DASH_SPEED, SMOKE_RADIUS_M, SMOKES_MAX, Smoke, WAL
 use crate::angle::{sine_cosine_of, yaw_rad};
 use crate::character::Character;
 use crate::inbox::Inbox;
+use crate::parts::Parts;
 use crate::rules::Rules;
 use crate::senses::Seen;
 use crate::weapon::Weapon;
@@ -23,6 +24,7 @@ const RUN_MAX: f32 = 6.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Vision {
     fog: Fog,
+    parts: Parts,
     seats: usize,
     viewers: Vec<Option<Viewer>>,
     targets: Vec<Option<Target>>,
@@ -49,6 +51,7 @@ impl Vision {
         let options = FogOptions { tick_hz: rules.tick_hz as f32, climb_mps: 6.0, ..FogOptions::default() };
         Vision {
             fog: Fog::new(options, seats, seats),
+            parts: Parts::new(options, seats),
             seats,
             viewers: vec![None; seats],
             targets: vec![None; seats],
@@ -68,6 +71,12 @@ impl Vision {
         self.remembered[viewer * self.seats + target].as_ref()
     }
 
+    /// Whether the viewer knows the smoke or the wall with this number.
+    pub(crate) fn knows_part(&self, viewer: usize, number: u32) -> bool {
+        self.parts.knows(viewer, number)
+    }
+
+    /// Work of the looks at enemies.
     pub(crate) fn counts(&self) -> FogCounts {
         self.fog.counts()
     }
@@ -82,6 +91,9 @@ impl Vision {
         if let Some(walls) = walls {
             self.look(now, scene, walls);
         }
+        let world = walls.map(|walls| FogWorld { walls, occluders: &self.occluders });
+        let parts = (scene.smokes, scene.barriers);
+        self.parts.update(now, parts, (scene.characters, &self.viewers), world.as_ref());
         self.settle(now, scene, walls.is_some());
     }
 
@@ -144,6 +156,7 @@ impl Vision {
         for bits in self.is_seen.chunks(64) {
             hash.add(bits.iter().enumerate().fold(0, |word, (bit, is_seen)| word | u64::from(*is_seen) << bit));
         }
+        self.parts.digest(hash);
         for seen in self.remembered.iter().flatten() {
             hash.add(seen.seen_at.0 << 16 | u64::from(seen.seat.0));
             hash.add_f32s(&seen.feet.to_array());

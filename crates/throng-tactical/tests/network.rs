@@ -8,7 +8,7 @@ use throng::{Client, ClientEvent, ClientOptions, Server, ServerEvent, Tick, Time
 use throng_match::{Game, Scopes, Seat, SeatCommand, Seats, TickInput};
 use throng_tactical::client::Eyes;
 use throng_tactical::command::{Buttons, Choice, Command, Item};
-use throng_tactical::kinds::{self, Feed, Figure, HitMark, News, ShotFired};
+use throng_tactical::kinds::{self, BombNote, Feed, Figure, HitMark, MateNote, News, ShotFired, SmokeNote, WallNote};
 use throng_tactical::senses::{BombSeen, RoundPhase};
 use throng_tactical::{Arena, Rules, SenseRoom, Tactical};
 
@@ -190,6 +190,7 @@ fn a_client_has_nothing_of_hidden_enemies_in_its_memory() {
         assert_eq!(table.figures(client), [0, 1, 2, 3, 4], "client {client}");
         assert_eq!(table.figures(5 + client), [5, 6, 7, 8, 9], "client {client}");
     }
+    (0..10).for_each(|client| assert_eq!(of_enemies(&table, client), [""; 0], "client {client}"));
     // Nothing of a shot behind the wall either.
     for events in &mut table.events {
         events.clear();
@@ -206,6 +207,59 @@ fn a_client_has_nothing_of_hidden_enemies_in_its_memory() {
     assert!(Vec3::from_array(shown.position).distance(vec3(21.5, 0.0, 12.0)) < 0.02 && shown.is_alive);
     assert_eq!(shown.private, kinds::Private::default(), "nothing of what is for its player alone");
     assert!(table.game.publish_counters().shown > 0 && table.game.publish_counters().subscriptions_refused == 0);
+}
+
+/// Everything of enemies that a client has in its memory, by the names of its kinds. All see where the bomb was planted
+/// and the board: these two are the rules of the game.
+fn of_enemies(table: &Table, client: usize) -> Vec<&'static str> {
+    let memory = &table.clients[client];
+    let is_enemy = |seat: u8| (seat < 5) != (client < 5);
+    let counts = [
+        ("Figure", memory.objects::<Figure>().filter(|(_, figure)| is_enemy(figure.seat)).count()),
+        ("MateNote", memory.objects::<MateNote>().filter(|(_, note)| is_enemy(note.seat)).count()),
+        ("BombNote", memory.objects::<BombNote>().filter(|(_, note)| note.is_being_defused && client < 5).count()),
+        ("WallNote", memory.objects::<WallNote>().count()),
+        ("SmokeNote", memory.objects::<SmokeNote>().count()),
+    ];
+    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_wall_and_a_smoke_of_hidden_seats_reach_no_enemy_until_they_are_seen() {
+    let mut table = Table::new(course(), Rules { buy_s: 2.0, money: 9_000, ..quick() }, "lan");
+    table.steps(20);
+    for (seat, item) in [(5, Item::Wall), (6, Item::Smoke)] {
+        table.step(|own, senses| {
+            Some(Command { choice: Choice::Buy(item), ..senses.command() }).filter(|_| own.0 == seat)
+        });
+    }
+    table.until(RoundPhase::Live);
+    apart(&mut table);
+    table.steps(80);
+    for (seat, buttons) in [(5, Buttons::WALL), (6, Buttons::SMOKE)] {
+        table.step(|own, senses| Some(Command { buttons, yaw: 16_384, ..senses.command() }).filter(|_| own.0 == seat));
+    }
+    for _ in 0..120 {
+        table.steps(1);
+        for client in 0..5 {
+            assert_eq!(of_enemies(&table, client), [""; 0], "client {client}");
+        }
+    }
+    for client in 5..10 {
+        assert_eq!(of_enemies(&table, client), ["WallNote", "SmokeNote"], "client {client}: the own team knows them");
+    }
+    // Somebody who steps out sees them, and keeps them while they stand. The others still know nothing.
+    table.game.put(Seat(0), vec3(18.5, 0.0, 12.0), 16_384);
+    table.steps(30);
+    assert_eq!(of_enemies(&table, 0), ["Figure", "WallNote", "SmokeNote"]);
+    table.game.put(Seat(0), vec3(18.5, 0.0, -0.4), 16_384);
+    table.steps(60);
+    assert_eq!(of_enemies(&table, 0), ["WallNote", "SmokeNote"]);
+    assert_eq!(of_enemies(&table, 1), [""; 0]);
+    let there = table.game.senses(Seat(0), &mut table.room).unwrap();
+    assert_eq!((there.walls.len(), there.smokes.len()), (1, 1), "its senses are what its client has");
+    table.steps(14 * 128);
+    assert_eq!(of_enemies(&table, 5), [""; 0], "they are gone");
 }
 
 #[test]

@@ -178,6 +178,21 @@ fn a_match_is_played_to_its_result() {
 }
 
 #[test]
+fn attackers_are_not_told_that_the_bomb_is_being_defused() {
+    let mut play = Play::live(quick());
+    plant(&mut play);
+    let BombSeen::Planted { position, .. } = bomb(&mut play, 7) else { panic!("it is planted") };
+    play.put(7, position + vec3(1.0, 0.0, 0.0), Vec3::NEG_X);
+    play.hold(7, 40, |command| command.buttons = Buttons::USE);
+    let mut is_told = |seat: u16| match bomb(&mut play, seat) {
+        BombSeen::Planted { is_being_defused, .. } => is_being_defused,
+        other => panic!("{other:?}"),
+    };
+    assert!(is_told(5) && is_told(7));
+    assert!((0..5).all(|seat| !is_told(seat)), "a defender who defuses is close to the bomb");
+}
+
+#[test]
 fn things_are_bought_in_the_buy_phase_only() {
     let mut play = Play::new(course(), Rules { buy_s: 0.5, money: 3_000, ..quick() }, 1);
     let buy = |item: Item| move |command: &mut Command| command.choice = Choice::Buy(item);

@@ -72,7 +72,7 @@ impl Scenery {
         self.walls.clear();
     }
 
-    /// Adds what a viewer knows: itself, and the enemies that it is shown. Smokes and walls are the same for all.
+    /// Adds what a viewer knows: itself, and the enemies that it is shown, with the smokes and walls that it knows.
     pub(crate) fn add(&mut self, senses: &Senses<'_>) {
         let me = &senses.me;
         let Some(body) = self.bodies.get_mut(me.seat.index()) else { return };
@@ -83,9 +83,15 @@ impl Scenery {
                 self.shown[me.seat.index()] |= 1 << enemy.seat.index();
             }
         }
-        if self.smokes.is_empty() && self.walls.is_empty() {
-            self.smokes.extend_from_slice(senses.smokes);
-            self.walls.extend_from_slice(senses.walls);
+        for smoke in senses.smokes {
+            if !self.smokes.contains(smoke) {
+                self.smokes.push(*smoke);
+            }
+        }
+        for wall in senses.walls {
+            if !self.walls.contains(wall) {
+                self.walls.push(*wall);
+            }
         }
     }
 
