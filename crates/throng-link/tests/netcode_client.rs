@@ -106,9 +106,11 @@ fn the_tokens_lifetime_ends_the_attempt_across_all_servers() {
 
 #[test]
 fn without_a_timeout_only_the_lifetime_ends_the_attempt() {
-    let mut client = ClientHandshake::new(token_with(ConnectTokenOptions { timeout_s: -1, ..token_options(1) }), START);
-    assert_eq!(sends(&mut client, 60_000).len(), 300);
-    assert_eq!(client.state(), ClientState::Failed(ConnectError::TokenExpired));
+    for timeout_s in [-1, 0] {
+        let mut client = ClientHandshake::new(token_with(ConnectTokenOptions { timeout_s, ..token_options(1) }), START);
+        assert_eq!(sends(&mut client, 60_000).len(), 300, "a timeout of {timeout_s} seconds");
+        assert_eq!(client.state(), ClientState::Failed(ConnectError::TokenExpired));
+    }
 }
 
 #[test]

@@ -210,3 +210,30 @@ fn nothing_is_from_before_the_first_tick() {
     assert_eq!(client.apply(Tick(age), &piece(age, 0, &body)), Ok(()));
     assert_eq!(client.apply(Tick(age), &piece(age + 1, 0, &body)), Err(ApplyError::Age(age + 1)));
 }
+
+#[test]
+fn a_client_counts_the_bytes_of_all_packets_that_it_applied() {
+    let mut client = client(ClientOptions::default());
+    let first = piece(10, 10, &segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]));
+    let second = piece(11, 10, &segment(None, (SCORE, 0), &[(0, None, 2)]));
+    for (tick, packet) in [(10, &first), (11, &second)] {
+        assert_eq!(client.apply(Tick(tick), packet), Ok(()));
+    }
+    assert_eq!(client.counters().bytes, (first.len() + second.len()) as u64);
+}
+
+#[test]
+fn every_error_of_a_packet_has_a_tag_of_its_own_for_metrics() {
+    let errors = [
+        (ApplyError::UnknownGrid(1), "unknown_grid"),
+        (ApplyError::Age(1), "age"),
+        (ApplyError::UnknownKind, "unknown_kind"),
+        (ApplyError::NotIntroduced(1), "not_introduced"),
+        (ApplyError::KindChanged(1), "kind_changed"),
+        (ApplyError::Limit { what: "slots", limit: 1 }, "limit"),
+        (SegmentError::NoObject.into(), "segment"),
+    ];
+    for (error, tag) in errors {
+        assert_eq!(error.tag(), tag, "{error}");
+    }
+}
