@@ -3,7 +3,7 @@
 
 use glam::{Quat, Vec3};
 use throng_match::{Flow, Game, InputLog, ReplayError, Replayed, Scopes, Seat, Subsystem, TickInput};
-use throng_sight::fog::Occluder;
+use throng_sight::fog::{AuditCounts, FogAudit, Occluder};
 use throng_sight::{Map, Ray, town};
 use throng_tactical::senses::{Senses, WallSeen};
 use throng_tactical::{SenseRoom, Tactical};
@@ -17,6 +17,8 @@ use crate::watch::{Watched, Watcher, Window};
 const FOG_TICKS: u64 = 16;
 /// Most moments that are kept: at 8 Hz more than an hour.
 const MOMENTS_KEPT_MAX: usize = 32_768;
+/// Pairs at which the fog's watcher looks in each live tick; a look costs up to 0.1 ms.
+const PAIRS_PER_STEP: usize = 2;
 /// Half the width of a body, in metres, within its shoulders.
 const HALF_WIDTH_M: f32 = 0.28;
 /// The head is so much above the eye.
@@ -83,10 +85,21 @@ pub(crate) struct FogCheck {
     pub(crate) pairs: u64,
     /// Pairs in which the enemy was sent.
     pub(crate) shown: u64,
-    /// Of these: no dense ray reached the enemy.
+    /// Of these: no line reached the enemy.
     pub(crate) shown_needlessly: u64,
-    /// Pairs in which the enemy was hidden, and a dense ray reached it.
+    /// Pairs in which the enemy was hidden, and a line reached it.
     pub(crate) hidden_but_visible: u64,
+}
+
+impl From<AuditCounts> for FogCheck {
+    fn from(counts: AuditCounts) -> FogCheck {
+        FogCheck {
+            pairs: counts.sent + counts.hidden,
+            shown: counts.sent,
+            shown_needlessly: counts.sent_needlessly,
+            hidden_but_visible: counts.hidden_but_visible,
+        }
+    }
 }
 
 /// Plays a log again on games that `make` makes as the match was made. Twice: as it was, and with all that is compared.
@@ -101,7 +114,7 @@ pub(crate) fn check(log: &InputLog<'_>, make: impl Fn() -> Result<Tactical, Rang
         let mut compared = Observed { observer: Looking::new(&game, window.clone()), game };
         // It is the same match, whose digests were compared before.
         let _ = log.clone().replay(&mut compared);
-        (checks.fog, checks.moments) = (compared.observer.fog, compared.observer.moments);
+        (checks.fog, checks.moments) = (compared.observer.audit.counts().into(), compared.observer.moments);
         checks.watched = Some(std::mem::take(&mut *window.look()));
         if let Some(comparison) = compared.game.comparison() {
             checks.compared_shots = comparison.shots;
@@ -127,6 +140,16 @@ impl Timing {
         Ok(Timing { recorder, shots: 0, with: (0, 0), without: (0, 0) })
     }
 
+    /// Takes a step. Those that did not begin in the live phase do not count, neither their shots nor their time.
+    fn note(&mut self, is_live: bool, shots: u64, spent_ns: u64) {
+        if !is_live {
+            return;
+        }
+        self.shots += shots;
+        let sums = if shots > 0 { &mut self.with } else { &mut self.without };
+        *sums = (sums.0 + spent_ns, sums.1 + 1);
+    }
+
     /// The time that a shot adds to a step.
     fn us_per_shot(&self) -> Option<f64> {
         let usual_ns = self.without.0 as f64 / self.without.1.max(1) as f64;
@@ -137,25 +160,22 @@ impl Timing {
 
 impl Observer for Timing {
     fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, _: &mut Scopes) -> Flow {
+        let is_live = game.phase().name() == "live";
         let before = game.rewind_counters().shots;
         let mut frame = self.recorder.begin(input.tick.0, game.phase());
         let flow = game.step(input, &mut frame);
         frame.finish();
         let spent_ns = self.recorder.last().ns(Subsystem::PHYSICS);
         let shots = game.rewind_counters().shots - before;
-        self.shots += shots;
-        if game.phase().name() == "live" {
-            let sums = if shots > 0 { &mut self.with } else { &mut self.without };
-            *sums = (sums.0 + spent_ns, sums.1 + 1);
-        }
+        self.note(is_live, shots, spent_ns);
         flow
     }
 }
 
-/// Looks at each pair with dense rays.
+/// Watches the fog, and keeps what hid whom for the report.
 struct Looking {
     watcher: Watcher,
-    fog: FogCheck,
+    audit: FogAudit,
     moments: Moments,
     rooms: [SenseRoom; 2],
 }
@@ -165,7 +185,7 @@ impl Looking {
         let (seats, step_s) = (game.rules().seats(), FOG_TICKS as f64 / f64::from(game.rules().tick_hz));
         let moments = Moments { seats, step_s, ..Moments::default() };
         let watcher = Watcher::new(game, window, true);
-        Looking { watcher, fog: FogCheck::default(), moments, rooms: Default::default() }
+        Looking { watcher, audit: game.fog_audit(PAIRS_PER_STEP), moments, rooms: Default::default() }
     }
 
     fn check_fog(&mut self, game: &Tactical) {
@@ -187,17 +207,9 @@ impl Looking {
                     continue;
                 }
                 let hidden = hidden_by(game.arena().map(), &senses, other.position, other.eye_height);
-                self.fog.pairs += 1;
                 let veil = match game.may_see(viewer, target) {
-                    true => {
-                        self.fog.shown += 1;
-                        self.fog.shown_needlessly += u64::from(hidden.is_some());
-                        Veil::Sent
-                    }
-                    false => {
-                        self.fog.hidden_but_visible += u64::from(hidden.is_none());
-                        hidden.unwrap_or(Veil::Fault)
-                    }
+                    true => Veil::Sent,
+                    false => hidden.unwrap_or(Veil::Fault),
                 };
                 let place = first + viewer.index() * usize::from(seats) + target.index();
                 if let Some(kept) = self.moments.veils.get_mut(place) {
@@ -211,8 +223,11 @@ impl Looking {
 impl Observer for Looking {
     fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
         let flow = self.watcher.step(game, input, scopes);
-        if input.tick.0.is_multiple_of(FOG_TICKS) && game.phase().name() == "live" {
-            self.check_fog(game);
+        if game.phase().name() == "live" {
+            game.watch_fog(&mut self.audit);
+            if input.tick.0.is_multiple_of(FOG_TICKS) {
+                self.check_fog(game);
+            }
         }
         flow
     }
@@ -245,5 +260,21 @@ fn of_wall(wall: &WallSeen) -> Occluder {
         middle: wall.foot + Vec3::Y * (wall.size_m.y / 2.0),
         half: Vec3::new(wall.size_m.x, wall.size_m.y / 2.0, wall.size_m.z),
         rotation: Quat::from_rotation_y(f32::from(wall.yaw) * std::f32::consts::TAU / 65_536.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shots_outside_of_the_live_phase_do_not_make_others_cheaper() {
+        let mut timing = Timing::new().unwrap();
+        for _ in 0..10 {
+            timing.note(true, 0, 5_000);
+            timing.note(true, 2, 9_000);
+            timing.note(false, 4, 100_000);
+        }
+        assert_eq!(timing.us_per_shot(), Some(2.0));
     }
 }

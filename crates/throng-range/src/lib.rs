@@ -8,7 +8,7 @@
 //!    input log, telemetry                                  Player: Senses --> Command, each tick
 //!      |
 //!      v when it is over
-//!  replay: the same digests?  verdicts with all poses?  hidden, and visible by dense rays?
+//!  replay: the same digests?  verdicts with all poses?  hidden, and visible by 360 lines?
 //!      |
 //!      v
 //!  Summary (docs/match-summary.md), report with plots

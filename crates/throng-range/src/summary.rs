@@ -156,9 +156,9 @@ pub struct Rewind {
 /// Fog of war.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Fog {
-    /// Pairs hidden, though a dense ray reached the enemy.
+    /// Pairs hidden, though a line reached the enemy.
     pub hidden_but_visible: Option<u64>,
-    /// Share of the shown pairs that no dense ray reached.
+    /// Share of the shown pairs that no line reached.
     pub sent_needlessly_share: Option<f64>,
     /// Pairs that were checked.
     pub pairs_checked: u64,

@@ -111,9 +111,10 @@ impl ViewRules {
         View { moment, rewound_ms, flags }
     }
 
-    /// The moment at which the shooter fired, by the server's estimate: half of the round trip before `now`.
+    /// The moment at which the shooter fired, by the server's estimate: half of the round trip before `now`, at most half
+    /// of the limit. So nobody fires earlier by answering late.
     pub fn fired(&self, now: Tick, latency: Latency) -> Moment {
-        Moment::at(now).before(self.ticks(latency.one_way_ms()))
+        Moment::at(now).before(self.ticks(latency.one_way_ms().min(self.max_ms / 2.0)))
     }
 
     /// The most that a client gains by lying about what it saw, in milliseconds, if its true picture is `true_ms` old
@@ -177,6 +178,15 @@ mod tests {
         assert_eq!((view.moment, view.rewound_ms, view.flags), (Moment::at(Tick(968)), 250.0, Flags::CLAMPED));
         let replaced = rules.decide(Moment::at(Tick(0)), NOW, far);
         assert_eq!((replaced.rewound_ms, replaced.flags), (250.0, Flags::CLAMPED | Flags::REPLACED));
+    }
+
+    #[test]
+    fn a_client_that_answers_late_has_not_fired_earlier_than_half_of_the_limit() {
+        let rules = ViewRules { ticks_per_s: 1_000, ..ViewRules::default() };
+        let fired = |rtt_ms: u32| rules.fired(NOW, Latency { rtt_us: rtt_ms * 1_000, interpolation_us: 0 });
+        assert_eq!(fired(100), Moment::at(NOW.before(50)));
+        assert_eq!(fired(250), Moment::at(NOW.before(125)));
+        assert_eq!(fired(1_000), Moment::at(NOW.before(125)));
     }
 
     #[test]

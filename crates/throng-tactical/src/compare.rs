@@ -8,9 +8,6 @@ use throng_rewind::{
 
 use crate::tactical::TacticalError;
 
-/// How many shots apart the places of all bones are compared, which allocates.
-const BONES_EVERY: u64 = 8;
-
 #[derive(Debug)]
 pub(crate) struct Twin {
     rewind: Rewind,
@@ -67,10 +64,8 @@ impl Twin {
     ) {
         let Ok(other) = self.rewind.judge(shot, targets, surroundings, &mut self.case) else { return };
         self.comparison.add(verdict, &other);
-        if self.comparison.shots % BONES_EVERY == 1 {
-            for target in targets {
-                self.comparison.add_bones(of, &self.rewind, *target, verdict.view.moment);
-            }
+        for target in targets {
+            self.comparison.add_bones(of, &self.rewind, *target, verdict.view.moment);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::rules::{KILL_MONEY, LOSS_MONEY, OBJECTIVE_MONEY, WIN_MONEY};
 use crate::senses::{RoundPhase, Team};
 use crate::shot::{self, Range, Wound};
 use crate::skeleton::Zone;
-use crate::tactical::Tactical;
+use crate::tactical::{POSE_TICKS, Tactical};
 use crate::weapon::Weapon;
 
 /// Views older than this are not kept by any history, whatever the delay is, in milliseconds.
@@ -33,13 +33,7 @@ impl Tactical {
     pub(crate) fn shoot(&mut self, scopes: &mut Scopes) {
         self.wounds.clear();
         for seat in 0..self.characters.len() {
-            let (Order { command, is_fresh }, pressed) = self.orders[seat];
-            let character = &self.characters[seat];
-            if !is_fresh || !character.is_alive || character.work != Work::Nothing {
-                continue;
-            }
-            let wants = if character.carried().weapon.facts().is_automatic { command.buttons } else { pressed };
-            if !wants.contains(Buttons::FIRE) || !character.carried().is_ready(self.now_us()) {
+            if !self.fires(seat) {
                 continue;
             }
             if let Err(refusal) = self.check_shot(seat) {
@@ -48,6 +42,30 @@ impl Tactical {
             }
             scopes.time(Subsystem::PHYSICS, |_| self.fire(seat));
         }
+    }
+
+    /// Whether a seat's order of this tick is a shot for which its weapon is ready.
+    pub(crate) fn fires(&self, seat: usize) -> bool {
+        let (Order { command, is_fresh }, pressed) = self.orders[seat];
+        let character = &self.characters[seat];
+        if !is_fresh || !character.is_alive || character.work != Work::Nothing {
+            return false;
+        }
+        let wants = if character.carried().weapon.facts().is_automatic { command.buttons } else { pressed };
+        wants.contains(Buttons::FIRE) && character.carried().is_ready(self.now_us())
+    }
+
+    /// For each team: whether an enemy fires in this tick who sees so young a picture that no pose of it is stored yet.
+    pub(crate) fn seen_between_poses(&self) -> [bool; 2] {
+        let mut teams = [false; 2];
+        for (seat, character) in self.characters.iter().enumerate().filter(|(seat, _)| self.fires(*seat)) {
+            let claim = shot::claim(&self.orders[seat].0.command, self.now);
+            let view = self.rewind.options().judge.view.decide(claim, self.now, self.latency(seat));
+            if throng_rewind::Moment::at(self.now).ticks_since(view.moment) < f64::from(POSE_TICKS) {
+                teams[1 - character.team as usize] = true;
+            }
+        }
+        teams
     }
 
     /// Whether the claims of a shot are possible at all.

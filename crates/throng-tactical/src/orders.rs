@@ -255,9 +255,11 @@ impl Tactical {
         }
     }
 
-    /// Records where everybody is; poses when they are due, each character in its own ticks.
+    /// Records where everybody is; poses when they are due, each character in its own ticks, and when somebody fires who
+    /// sees this character later than in its newest pose.
     pub(crate) fn animate(&mut self) {
         let seconds = self.rules.tick_s();
+        let seen_between = self.seen_between_poses();
         for (seat, character) in self.characters.iter_mut().enumerate() {
             if !character.is_alive {
                 continue;
@@ -267,7 +269,9 @@ impl Tactical {
             let (sine, cosine) = sine_cosine_of(yaw_rad(character.yaw) / 2.0);
             let root = Transform::new(mover.feet.as_dvec3(), [0.0, sine, 0.0, cosine]);
             let is_new = self.rewind.body(character.body).is_some_and(|history| history.newest().is_none());
-            let is_due = is_new || (self.now.0 + seat as u64).is_multiple_of(POSE_TICKS.into());
+            let is_due = is_new
+                || seen_between[character.team as usize]
+                || (self.now.0 + seat as u64).is_multiple_of(POSE_TICKS.into());
             let mut bones: Option<[BonePose; crate::skeleton::BONES]> = None;
             if is_due || self.twin.is_some() {
                 character.motion.crouch = mover.crouch;

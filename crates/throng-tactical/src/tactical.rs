@@ -12,7 +12,7 @@ use throng_rewind::{
     BodyId, Case, ConvexError, Escape, HistoryOptions, JudgeRules, Latency, ModelError, Models, PartId, Rewind,
     RewindCounters, RewindError, RewindOptions, ShapeId, SkeletonId, ViewRules,
 };
-use throng_sight::fog::FogCounts;
+use throng_sight::fog::{FogAudit, FogCounts};
 
 use crate::ability::{Barrier, SMOKES_MAX, Smoke, WALLS_MAX};
 use crate::agents::Agents;
@@ -276,6 +276,23 @@ impl Tactical {
         self.vision.counts()
     }
 
+    /// A watcher for [`Tactical::watch_fog`], with so many looks in each step.
+    pub fn fog_audit(&self, pairs_per_step: usize) -> FogAudit {
+        self.vision.audit(pairs_per_step)
+    }
+
+    /// Compares the fog of the last step with 360 lines for each pair that is looked at, at the time when the viewer's
+    /// screen shows it. Call it after each step of the live phase.
+    pub fn watch_fog(&self, audit: &mut FogAudit) {
+        self.vision.watch(self.now, self.arena.map(), audit);
+    }
+
+    /// Makes the fog wrong, for tests of what watches it: it takes everybody's latency for none.
+    #[doc(hidden)]
+    pub fn ignore_latency(&mut self) {
+        self.vision.ignore_latency();
+    }
+
     /// Whether the viewer may be sent the target, by the fog of the last step. Members of a team always are.
     pub fn may_see(&self, viewer: Seat, target: Seat) -> bool {
         let seats = self.characters.len();
@@ -344,7 +361,11 @@ impl Tactical {
                 drop(scopes);
             } else {
                 let seats = self.characters.len() as u64;
-                self.counters.poses_saved_by_phase += seats;
+                // Of the others the cadence would spare the rest.
+                let due =
+                    (0..seats).filter(|seat| (self.now.0 + seat).is_multiple_of(POSE_TICKS.into())).count() as u64;
+                self.counters.poses_saved_by_phase += due;
+                self.counters.poses_saved_by_cadence += seats - due;
                 self.counters.moves_saved_by_phase += seats;
             }
         }

@@ -3,7 +3,8 @@
 use glam::{Quat, Vec3};
 use throng::Tick;
 use throng_match::Digest;
-use throng_sight::fog::{Fog, FogCounts, FogOptions, FogWalls, FogWorld, Occluder, Target, Viewer};
+use throng_sight::fog::{Fog, FogAudit, FogCounts, FogOptions, FogWalls, FogWorld, Occluder, Target, Viewer};
+use throng_sight::{Map, town};
 
 use crate::ability::{Barrier, DASH_SPEED, SMOKE_RADIUS_M, SMOKES_MAX, Smoke, WALL_RISE_S, WALL_SIZE_M, WALLS_MAX};
 use crate::angle::{sine_cosine_of, yaw_rad};
@@ -27,6 +28,7 @@ pub(crate) struct Vision {
     parts: Parts,
     seats: usize,
     viewers: Vec<Option<Viewer>>,
+    ignores_latency: bool,
     targets: Vec<Option<Target>>,
     occluders: Vec<Occluder>,
     /// For each viewer all targets: whether it may see the target since the newest update.
@@ -54,6 +56,7 @@ impl Vision {
             parts: Parts::new(options, seats),
             seats,
             viewers: vec![None; seats],
+            ignores_latency: false,
             targets: vec![None; seats],
             occluders: Vec::with_capacity(SMOKES_MAX + WALLS_MAX),
             is_seen: vec![false; seats * seats],
@@ -74,6 +77,19 @@ impl Vision {
     /// Whether the viewer knows the smoke or the wall with this number.
     pub(crate) fn knows_part(&self, viewer: usize, number: u32) -> bool {
         self.parts.knows(viewer, number)
+    }
+
+    /// From now on the fog takes everybody's latency for none.
+    pub(crate) fn ignore_latency(&mut self) {
+        self.ignores_latency = true;
+    }
+
+    pub(crate) fn audit(&self, pairs_per_tick: usize) -> FogAudit {
+        FogAudit::new(&self.fog, pairs_per_tick)
+    }
+
+    pub(crate) fn watch(&self, now: Tick, map: &Map, audit: &mut FogAudit) {
+        audit.watch(now.0, &self.fog, (map, town::SIGHT), &self.viewers, &self.targets);
     }
 
     /// Work of the looks at enemies.
@@ -130,7 +146,13 @@ impl Vision {
             });
         }
         let world = FogWorld { walls, occluders: &self.occluders };
-        self.fog.update(now.0, &world, &self.viewers, &self.targets);
+        if self.ignores_latency {
+            let viewers: Vec<Option<Viewer>> =
+                self.viewers.iter().map(|viewer| viewer.map(|viewer| Viewer { latency_ms: 0.0, ..viewer })).collect();
+            self.fog.update(now.0, &world, &viewers, &self.targets);
+        } else {
+            self.fog.update(now.0, &world, &self.viewers, &self.targets);
+        }
     }
 
     /// Notes who came into sight, and remembers those who went out of it.
