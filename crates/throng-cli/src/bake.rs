@@ -2,13 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use glam::Vec3;
 use throng_map::{ReadOptions, read_mesh, save};
-use throng_sight::{Layers, Mesh, bake as bake_mesh, town};
+use throng_sight::fog::{CellError, CellOptions, CellVisibility, FogWalls};
+use throng_sight::{Layers, Map, Mesh, bake as bake_mesh, town};
 
 use crate::exit::{Failure, Outcome};
+
+/// More cells than this are not computed unless asked for: the time grows with the square.
+const CELLS: usize = 3_000;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Bake a mesh, or a generated town, into a map file for ray queries
@@ -18,7 +24,7 @@ Bake a mesh, or a generated town, into a map file for ray queries
   throng bake --town 7 --triangles 240000 out.map
 
 A map has y up, in metres. Triangles belong to layers, given as a sum of powers of two; a query names the layers that it
-looks for. In a town, triangles of layer 1 block bodies, layer 2 blocks sight, and layer 4 blocks bullets. Its marks are
+looks for. The file also says which parts of the map can be seen from which (cells), for fog of war. In a town, triangles of layer 1 block bodies, layer 2 blocks sight, and layer 4 blocks bullets. Its marks are
 `spawn/a`, `spawn/b`, `site/a` and `site/b`. Nodes of a glTF file that have a name and no mesh become marks.";
 
 /// Arguments of `throng bake`.
@@ -43,6 +49,18 @@ pub(crate) struct BakeArguments {
     /// The layers of all other triangles; without it, all layers
     #[arg(long, value_name = "LAYERS", conflicts_with = "town")]
     other_layers: Option<u16>,
+    /// The layers that block sight, for the cells
+    #[arg(long, value_name = "LAYERS", default_value_t = town::SIGHT.0)]
+    sight: u16,
+    /// The layers that bodies stand on and cannot pass, for the cells
+    #[arg(long, value_name = "LAYERS", default_value_t = town::BODIES.0)]
+    bodies: u16,
+    /// Width of a cell in metres, at least 1; without it 6, or more for large maps, so that there are at most 3,000 cells
+    #[arg(long, value_name = "M")]
+    cell_m: Option<f32>,
+    /// Write no cells
+    #[arg(long, conflicts_with = "cell_m")]
+    no_cells: bool,
     /// Leave triangles without area out, instead of refusing the mesh
     #[arg(long)]
     drop_degenerate: bool,
@@ -76,9 +94,10 @@ pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
     }
     let source = arguments.files[0].display();
     let map = bake_mesh(&mesh).with_context(|| format!("{source} cannot be baked")).map_err(Failure::Usage)?;
+    let (map, cells) = if arguments.no_cells { (map, "no cells".to_owned()) } else { with_cells(arguments, map)? };
     save(&map, out).context("the map cannot be written")?;
     println!(
-        "{}: {} triangles, {} marks, {:.1} MB, checksum {:016x}",
+        "{}: {} triangles, {} marks, {cells}, {:.1} MB, checksum {:016x}",
         out.display(),
         map.triangle_count(),
         map.marks().count(),
@@ -86,6 +105,34 @@ pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
         map.checksum()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The map with its cells, and what there is to say about them.
+fn with_cells(arguments: &BakeArguments, map: Map) -> Result<(Map, String), Failure> {
+    let Ok(walls) = FogWalls::new(&map, Layers(arguments.sight), Layers(arguments.bodies)) else {
+        return Ok((map, "no cells, because no large triangle blocks sight".to_owned()));
+    };
+    let begin = Instant::now();
+    let mut options = CellOptions::default();
+    match arguments.cell_m {
+        Some(cell_m) => options.sides_m = Vec3::new(cell_m, options.sides_m.y, cell_m),
+        None => options.cells_max = CELLS,
+    }
+    let cells = loop {
+        match CellVisibility::bake(&map, &walls, &options) {
+            Err(CellError::TooMany { .. }) if arguments.cell_m.is_none() => options.sides_m *= 1.5,
+            cells => break cells.map_err(|error| Failure::Usage(error.into()))?,
+        }
+    };
+    let said = format!(
+        "{} cells of {} m, {:.1} % of their pairs hidden, in {:.1} s",
+        cells.cell_count(),
+        options.sides_m.x,
+        100.0 * cells.hidden_share(),
+        begin.elapsed().as_secs_f64()
+    );
+    let map = map.with_cells(&cells).context("the cells do not fit the map").map_err(Failure::Usage)?;
+    Ok((map, said))
 }
 
 fn read(arguments: &BakeArguments, path: &std::path::Path) -> Result<Mesh, Failure> {

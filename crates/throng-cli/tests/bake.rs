@@ -25,7 +25,9 @@ fn a_town_becomes_a_map() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let map = throng_map::open(&folder.path().join("out.map")).unwrap();
     assert!(map.triangle_count() >= 5_000);
+    let cells = map.cells().expect("the file holds cells").cell_count();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(cells > 20 && said.contains(&format!("{cells} cells of 6 m")), "{said}");
     assert!(said.contains("out.map") && said.contains(&format!("{:016x}", map.checksum())), "{said}");
 }
 
@@ -37,6 +39,7 @@ fn a_mesh_becomes_a_map_with_layers() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let map = throng_map::open(&folder.path().join("a.map")).unwrap();
     assert_eq!((map.triangle_count(), map.layers()), (1, throng_sight::Layers(1)));
+    assert!(map.cells().is_none() && String::from_utf8_lossy(&output.stdout).contains("no cells, because"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Files of maps and of their visible cells: written whole or not at all, and read by mapping them into memory.
+//! Files of maps: written whole or not at all, and read by mapping them into memory.
 
 #![allow(unsafe_code, reason = "a file becomes memory")]
 
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
-use throng_sight::fog::{CellError, CellVisibility, FogWalls};
 use throng_sight::{Map, MapError};
 
 /// Why a map file cannot be read or written.
@@ -31,14 +30,6 @@ pub enum FileError {
         /// The fault in the file.
         cause: MapError,
     },
-    /// The file does not hold visible cells that can be used.
-    #[error("{}: {cause}", path.display())]
-    Cells {
-        /// The file.
-        path: PathBuf,
-        /// The fault in the file.
-        cause: CellError,
-    },
 }
 
 impl FileError {
@@ -47,7 +38,6 @@ impl FileError {
         match self {
             FileError::Io { .. } => "map_file_io",
             FileError::Map { cause, .. } => cause.tag(),
-            FileError::Cells { cause, .. } => cause.tag(),
         }
     }
 }
@@ -62,15 +52,6 @@ impl FileError {
 pub fn open(path: &Path) -> Result<Map, FileError> {
     let bytes = mapped(path)?;
     Map::new(Arc::new(bytes)).map_err(|cause| FileError::Map { path: path.to_owned(), cause })
-}
-
-/// Opens a file of visible cells, as [`open`] opens a map, for the map and the walls for which it was baked.
-///
-/// # Errors
-/// If the file cannot be read, is not whole and undamaged, or belongs to another map or other layers.
-pub fn open_cells(path: &Path, map: &Map, walls: &FogWalls) -> Result<CellVisibility, FileError> {
-    let bytes = Arc::new(mapped(path)?);
-    CellVisibility::new(bytes, map, walls).map_err(|cause| FileError::Cells { path: path.to_owned(), cause })
 }
 
 fn mapped(path: &Path) -> Result<Mmap, FileError> {
@@ -88,14 +69,6 @@ fn mapped(path: &Path) -> Result<Mmap, FileError> {
 /// If the file cannot be written.
 pub fn save(map: &Map, path: &Path) -> Result<(), FileError> {
     write(map.as_bytes(), path)
-}
-
-/// Writes visible cells to a file, as [`save`] writes a map.
-///
-/// # Errors
-/// If the file cannot be written.
-pub fn save_cells(cells: &CellVisibility, path: &Path) -> Result<(), FileError> {
-    write(cells.as_bytes(), path)
 }
 
 fn write(bytes: &[u8], path: &Path) -> Result<(), FileError> {

@@ -23,5 +23,5 @@ pub mod embree;
 mod file;
 mod mesh;
 
-pub use file::{FileError, open, open_cells, save, save_cells};
+pub use file::{FileError, open, save};
 pub use mesh::{ReadError, ReadOptions, read_mesh};

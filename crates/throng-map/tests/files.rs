@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use glam::{Vec3, vec3};
-use throng_map::{FileError, ReadError, ReadOptions, open, open_cells, read_mesh, save, save_cells};
+use throng_map::{FileError, ReadError, ReadOptions, open, read_mesh, save};
 use throng_sight::fog::{CellError, CellOptions, CellVisibility, FogWalls};
 use throng_sight::{Layers, MapError, Ray, bake, town};
 
@@ -45,21 +45,34 @@ fn a_file_that_is_no_map_is_named_with_its_fault() {
 }
 
 #[test]
-fn visible_cells_are_saved_and_opened_for_their_map_alone() {
+fn visible_cells_are_in_the_file_and_are_used_from_there() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("town.cells");
-    let town = |seed| {
-        let map = bake(&town::town(seed, 5_000)).unwrap();
-        let walls = FogWalls::new(&map, town::SIGHT, town::BODIES).unwrap();
-        (map, walls)
+    let path = folder.path().join("town.map");
+    let bare = bake(&town::town(1, 5_000)).unwrap();
+    let walls = FogWalls::new(&bare, town::SIGHT, town::BODIES).unwrap();
+    assert!(walls.cell_count().is_none());
+    let cells = CellVisibility::bake(&bare, &walls, &CellOptions::default()).unwrap();
+    let whole = bare.with_cells(&cells).unwrap();
+    save(&whole, &path).unwrap();
+    let opened = open(&path).unwrap();
+    let walls = FogWalls::new(&opened, town::SIGHT, town::BODIES).unwrap();
+    assert_eq!(walls.cell_count(), Some(cells.cell_count()));
+    assert_eq!(opened.cells().unwrap().hidden_share(), cells.hidden_share());
+    let other = FogWalls::new(&opened, town::BULLETS, town::BODIES).unwrap();
+    assert!(other.cell_count().is_none(), "they are for other layers");
+
+    let fault = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        open(&path).unwrap_err()
     };
-    let ((map, walls), (other, other_walls)) = (town(1), town(2));
-    let cells = CellVisibility::bake(&map, &walls, &CellOptions::default()).unwrap();
-    save_cells(&cells, &path).unwrap();
-    assert_eq!(open_cells(&path, &map, &walls).unwrap().as_bytes(), cells.as_bytes());
-    let fault = open_cells(&path, &other, &other_walls).unwrap_err();
-    assert!(matches!(fault, FileError::Cells { cause: CellError::OtherMap, .. }), "{fault}");
-    assert!(fault.to_string().contains("town.cells") && fault.tag() == "cells_other_map", "{fault}");
+    let mut damaged = whole.as_bytes().to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    let error = fault(&damaged);
+    assert!(error.tag() == "cells_damaged" && error.to_string().contains("town.map"), "{error}");
+    let end = bare.as_bytes().len();
+    assert_eq!(fault(&whole.as_bytes()[..end]).tag(), "map_wrong_length", "cut before the cells");
+    let other = bake(&town::town(2, 5_000)).unwrap();
+    assert_eq!(other.with_cells(&cells).unwrap_err(), CellError::OtherMap);
 }
 
 fn written(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {

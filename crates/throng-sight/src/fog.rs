@@ -1,7 +1,7 @@
 //! Fog of war: which enemies a player may see, within the player's latency. See docs/sight.md.
 
 mod audit;
-mod cells;
+pub(crate) mod cells;
 mod cover;
 mod occluder;
 mod reach;

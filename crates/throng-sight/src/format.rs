@@ -5,10 +5,10 @@
 //! ```text
 //! header, 128 bytes
 //!     0  8   "THRNGMAP"
-//!     8  4   version of the format: 1
+//!     8  4   version of the format: 2
 //!    12  4   length of this header: 128
 //!    16  8   length of the file
-//!    24  8   XXH3-64 (seed 0) of all bytes from 32 to the end
+//!    24  8   XXH3-64 (seed 0) of all bytes from 32 to the cells, or to the end: it names the map
 //!    32  4   N, the number of nodes, at least 1
 //!    36  4   B, the number of blocks, at least 1
 //!    40  4   T, the number of triangles of the mesh that was baked
@@ -17,7 +17,8 @@
 //!    48  12  lowest corner of the map's bounds, three f32
 //!    60  12  highest corner
 //!    72  4   M, the number of marks
-//!    76  52  zeros
+//!    76  4   V, the length of the cells; 0 without them
+//!    80  48  zeros
 //! nodes, N x 128 bytes, the root first, every node before its children
 //!     0  12  origin: lowest corner of the node, three f32
 //!    12  4   zeros
@@ -42,6 +43,7 @@
 //!     0  40  name: UTF-8, filled up with zeros
 //!    40  12  lowest corner, three f32
 //!    52  12  highest corner
+//! cells, V bytes: which parts of the map can be seen from which, drawn in fog/cells.rs. They have a checksum of their own
 //! ```
 //!
 //! The number of a triangle ([`TriangleId`](crate::TriangleId)) is 4 x block + its place in the block.
@@ -49,7 +51,7 @@
 use bytemuck::{Pod, Zeroable};
 
 pub(crate) const MAGIC: [u8; 8] = *b"THRNGMAP";
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 pub(crate) const WIDTH: usize = 8;
 pub(crate) const BLOCK_LANES: usize = 4;
 /// The deepest tree that is accepted: queries keep a stack of this many levels.
@@ -88,7 +90,8 @@ pub(crate) struct Header {
     pub(crate) lowest: [f32; 3],
     pub(crate) highest: [f32; 3],
     pub(crate) mark_count: u32,
-    pub(crate) zeros: [u32; 13],
+    pub(crate) cell_bytes: u32,
+    pub(crate) zeros: [u32; 12],
 }
 
 /// Eight children with their boxes, in two cache lines.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytemuck::{Zeroable, try_cast_slice};
 use glam::Vec3;
 
+use crate::fog::{CellError, CellVisibility, cells};
 use crate::format::{
     BLOCK_BYTES, BLOCK_LANES, BLOCKS_MAX, Block, Child, DEPTH_MAX, HEADER_BYTES, Header, MAGIC, MARK_BYTES, MarkBytes,
     NODE_BYTES, Node, SOURCES_BYTES, VERSION, checksum, margin_m,
@@ -76,6 +77,12 @@ pub enum MapError {
     /// The bytes do not begin at a multiple of 64. The caller has to lay them out so.
     #[error("the bytes of a map have to begin at a multiple of 64 in memory: map the file, or use `aligned`")]
     Misaligned,
+    /// The visible cells in the file are damaged, or belong to another map.
+    #[error("{cause}")]
+    Cells {
+        /// Their fault.
+        cause: CellError,
+    },
 }
 
 impl MapError {
@@ -88,6 +95,7 @@ impl MapError {
             MapError::Damaged { .. } => "map_damaged",
             MapError::Broken { .. } => "map_broken",
             MapError::Misaligned => "map_misaligned",
+            MapError::Cells { cause } => cause.tag(),
         }
     }
 }
@@ -146,6 +154,32 @@ impl Map {
     /// Tells maps apart: two maps with the same checksum are the same map.
     pub fn checksum(&self) -> u64 {
         self.header.checksum
+    }
+
+    /// The same map with visible cells, which its file holds too. They replace those that it had.
+    ///
+    /// # Errors
+    /// If the cells were baked for another map.
+    pub fn with_cells(&self, cells: &CellVisibility) -> Result<Map, CellError> {
+        let cell_bytes = cells.as_bytes().len();
+        let mut bytes = self.as_bytes()[..self.cells_at()].to_vec();
+        let mut header =
+            Header { file_bytes: (bytes.len() + cell_bytes) as u64, cell_bytes: cell_bytes as u32, ..self.header };
+        bytes[..HEADER_BYTES].copy_from_slice(bytemuck::bytes_of(&header));
+        header.checksum = checksum(&bytes);
+        bytes[..HEADER_BYTES].copy_from_slice(bytemuck::bytes_of(&header));
+        bytes.extend(cells.bytes_for(self.checksum(), header.checksum)?);
+        let map = Map::new(aligned(&bytes)).expect("the bake keeps its own format");
+        Ok(map.with_processor(self.processor))
+    }
+
+    /// The visible cells of the map's file, if it has any.
+    pub fn cells(&self) -> Option<CellVisibility> {
+        (self.header.cell_bytes > 0).then(|| CellVisibility::within(&self.bytes, self.cells_at()).ok()).flatten()
+    }
+
+    fn cells_at(&self) -> usize {
+        self.header.file_bytes as usize - self.header.cell_bytes as usize
     }
 
     /// The bytes of the map: the content of its file.
@@ -251,7 +285,8 @@ fn sections<'a>(header: &Header, bytes: &'a [u8]) -> Option<Sections<'a>> {
     let nodes = try_cast_slice(bytes.get(HEADER_BYTES..blocks_at)?).ok()?;
     let blocks = try_cast_slice(bytes.get(blocks_at..sources_at)?).ok()?;
     let sources = try_cast_slice(bytes.get(sources_at..marks_at)?).ok()?;
-    let marks = try_cast_slice(bytes.get(marks_at..)?).ok()?;
+    let cells_at = marks_at + header.mark_count as usize * MARK_BYTES;
+    let marks = try_cast_slice(bytes.get(marks_at..cells_at)?).ok()?;
     Some(Sections { nodes, blocks, sources, marks })
 }
 
@@ -264,6 +299,10 @@ fn check(bytes: &[u8]) -> Result<Header, MapError> {
     check_nodes(nodes, &header)?;
     check_blocks(blocks)?;
     check_marks(marks)?;
+    if header.cell_bytes > 0 {
+        let cells = &bytes[bytes.len() - header.cell_bytes as usize..];
+        cells::check_for(cells, header.checksum).map_err(|cause| MapError::Cells { cause })?;
+    }
     let unknown = sources.iter().position(|source| *source >= header.triangle_count && *source != u32::MAX);
     match unknown {
         Some(index) => Err(MapError::Broken { what: "unknown source of triangle", index }),
@@ -290,11 +329,12 @@ fn check_header(bytes: &[u8]) -> Result<Header, MapError> {
     let expected = HEADER_BYTES as u64
         + u64::from(header.node_count) * NODE_BYTES as u64
         + u64::from(header.block_count) * (BLOCK_BYTES + SOURCES_BYTES) as u64
-        + u64::from(header.mark_count) * MARK_BYTES as u64;
+        + u64::from(header.mark_count) * MARK_BYTES as u64
+        + u64::from(header.cell_bytes);
     if expected != found {
         return Err(MapError::WrongLength { expected, found });
     }
-    let sum = checksum(bytes);
+    let sum = checksum(&bytes[..bytes.len() - header.cell_bytes as usize]);
     if sum != header.checksum {
         return Err(MapError::Damaged { expected: header.checksum, found: sum });
     }
@@ -304,7 +344,7 @@ fn check_header(bytes: &[u8]) -> Result<Header, MapError> {
         (header.block_count == 0 || header.block_count as usize > BLOCKS_MAX, "number of blocks"),
         (header.depth == 0 || header.depth > DEPTH_MAX, "depth"),
         (!bounds_are_numbers, "bounds"),
-        (header.zeros != [0; 13], "reserved bytes of the head"),
+        (header.zeros != [0; 12], "reserved bytes of the head"),
     ];
     match faults.iter().find(|(is_fault, _)| *is_fault) {
         Some((_, what)) => Err(MapError::Broken { what, index: 0 }),

@@ -10,6 +10,8 @@ use throng_sight::{Layers, Map, MapError, Processor, Ray, aligned, bake};
 
 use crate::support::soup;
 
+#[path = "../../../fuzz/bodies/cells.rs"]
+mod cells;
 #[path = "../../../fuzz/bodies/map.rs"]
 mod map;
 
@@ -85,7 +87,7 @@ fn a_map_of_any_counts_is_refused_unless_they_fit() {
     for_seeds(300, |seed| {
         let mut random = Rng::with_seed(seed);
         let mut bytes = sample(seed % 20);
-        let field = [16, 20, 32, 36, 40, 44, 72][random.usize(..7)];
+        let field = [16, 20, 32, 36, 40, 44, 72, 76][random.usize(..8)];
         let number = [0, 1, 2, 1 << 16, 1 << 28, 1 << 31, u32::MAX, random.u32(..)][random.usize(..8)];
         bytes[field..field + 4].copy_from_slice(&number.to_le_bytes());
         seal(&mut bytes);
@@ -149,7 +151,7 @@ proptest! {
     fn bytes_that_are_no_map_are_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..600), sealed: bool) {
         if sealed && bytes.len() >= 128 {
             bytes[..8].copy_from_slice(b"THRNGMAP");
-            bytes[8..16].copy_from_slice(&[1, 0, 0, 0, 128, 0, 0, 0]);
+            bytes[8..16].copy_from_slice(&[2, 0, 0, 0, 128, 0, 0, 0]);
             let len = bytes.len() as u64;
             bytes[16..24].copy_from_slice(&len.to_le_bytes());
             seal(&mut bytes);
@@ -160,5 +162,10 @@ proptest! {
     #[test]
     fn what_the_fuzzer_tries_is_harmless(input in proptest::collection::vec(any::<u8>(), 0..60)) {
         map::run(&input);
+    }
+
+    #[test]
+    fn what_the_fuzzer_tries_as_cells_is_harmless(input in proptest::collection::vec(any::<u8>(), 0..60)) {
+        cells::run(&input);
     }
 }

@@ -1,6 +1,7 @@
 //! The bytes of a map are those that are drawn in `format.rs` and in docs/sight.md.
 
 use glam::{Vec3, vec3};
+use throng_sight::fog::{CellOptions, CellVisibility, FogWalls};
 use throng_sight::{Layers, Map, MapError, Mesh, MeshError, NamedBox, aligned, bake};
 
 use crate::support::push;
@@ -28,7 +29,7 @@ fn a_small_map_has_the_bytes_that_the_page_draws() {
     let bytes = map.as_bytes();
     assert_eq!(bytes.len(), 128 + 128 + 2 * (160 + 16) + 64);
     assert_eq!(&bytes[..8], b"THRNGMAP");
-    assert_eq!([8, 12, 16, 20].map(|at| u32_at(bytes, at)), [1, 128, bytes.len() as u32, 0]);
+    assert_eq!([8, 12, 16, 20].map(|at| u32_at(bytes, at)), [2, 128, bytes.len() as u32, 0]);
     assert_eq!(bytes[24..32], xxhash_rust::xxh3::xxh3_64(&bytes[32..]).to_le_bytes());
     assert_eq!([32, 36, 40, 44, 72].map(|at| u32_at(bytes, at)), [1, 2, 2, 13 | 1 << 16, 1]);
     let bounds = [1.0, 2.0, -3.0, 4.0, 7.0, 8.0];
@@ -66,6 +67,24 @@ fn a_small_map_has_the_bytes_that_the_page_draws() {
     let mark = &bytes[608..];
     assert_eq!(&mark[..8], b"spawn/a\0");
     assert_eq!([40, 44, 48, 52, 56, 60].map(|at| f32_at(mark, at)), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn cells_are_the_last_part_of_a_map_and_name_it() {
+    let bare = bake(&sample()).unwrap();
+    let walls = FogWalls::new(&bare, Layers::ALL, Layers::ALL).unwrap();
+    let cells = CellVisibility::bake(&bare, &walls, &CellOptions::default()).unwrap();
+    let whole = bare.with_cells(&cells).unwrap();
+    let (bytes, len, at) = (whole.as_bytes(), cells.as_bytes().len(), bare.as_bytes().len());
+    assert_eq!((bytes.len(), u32_at(bytes, 16), u32_at(bytes, 76)), (at + len, (at + len) as u32, len as u32));
+    assert!(bytes[80..128].iter().all(|byte| *byte == 0));
+    assert_eq!(bytes[24..32], xxhash_rust::xxh3::xxh3_64(&bytes[32..at]).to_le_bytes());
+    assert_eq!(bytes[128..at], bare.as_bytes()[128..]);
+    assert_eq!((&bytes[at..at + 8], &bytes[at + 32..at + 40]), (&b"THRNGVIS"[..], &bytes[24..32]));
+    assert_eq!(bytes[at + 40..], cells.as_bytes()[40..]);
+    assert_ne!(whole.checksum(), bare.checksum(), "a match on the one is no match on the other");
+    // Cells that replace others give the same bytes.
+    assert_eq!(whole.with_cells(&whole.cells().unwrap()).unwrap().as_bytes(), bytes);
 }
 
 #[test]
@@ -127,11 +146,11 @@ fn each_fault_of_a_file_is_named() {
     };
     assert_eq!(changed(&|bytes| bytes[0] = b'X'), MapError::NotAMap);
     assert_eq!(changed(&|bytes| bytes.clear()), MapError::NotAMap);
-    assert_eq!(changed(&|bytes| bytes[8] = 2), MapError::OtherVersion { found: 2 });
+    assert_eq!(changed(&|bytes| bytes[8] = 1), MapError::OtherVersion { found: 1 });
     assert_eq!(changed(&|bytes| bytes.truncate(100)), MapError::WrongLength { expected: 128, found: 100 });
     assert_eq!(changed(&|bytes| bytes.truncate(300)), MapError::WrongLength { expected: 672, found: 300 });
     assert_eq!(changed(&|bytes| bytes.push(0)), MapError::WrongLength { expected: 672, found: 673 });
     assert!(matches!(changed(&|bytes| bytes[300] ^= 1), MapError::Damaged { .. }));
-    let text = changed(&|bytes| bytes[8] = 2).to_string();
-    assert!(text.contains("format 2") && text.contains("bake the map again"), "{text}");
+    let text = changed(&|bytes| bytes[8] = 1).to_string();
+    assert!(text.contains("format 1") && text.contains("bake the map again"), "{text}");
 }

@@ -146,7 +146,8 @@ impl Packer<'_> {
             lowest: bounds.lowest,
             highest: bounds.highest,
             mark_count: self.mesh.marks.len() as u32,
-            zeros: [0; 13],
+            cell_bytes: 0,
+            zeros: [0; 12],
         };
         let mut bytes = Vec::with_capacity(len);
         bytes.extend_from_slice(bytes_of(&header));

@@ -48,26 +48,25 @@ pub(super) const NONE: u32 = u32::MAX;
 
 impl FogWalls {
     /// Finds the walls of a map: layers that block sight, and layers that bodies cannot pass. Takes about a second for a
-    /// town.
+    /// town. If the map has visible cells for these layers of sight, they are used.
     ///
     /// # Errors
     /// If the map has no large triangle in these layers: nothing hides anybody then.
     pub fn new(map: &Map, sight: Layers, bodies: Layers) -> Result<FogWalls, MeshError> {
+        let cells = map.cells().filter(|cells| cells.sight() == sight);
         let map = bake(&large(map, sight | bodies))?;
         let (sight_panels, body_panels) = (Panels::of(&map, sight), Panels::of(&map, bodies));
-        Ok(FogWalls {
-            map,
-            sight: sight_panels,
-            bodies: body_panels,
-            sight_layers: sight,
-            body_layers: bodies,
-            cells: None,
-        })
+        Ok(FogWalls { map, sight: sight_panels, bodies: body_panels, sight_layers: sight, body_layers: bodies, cells })
     }
 
     /// The same walls with cells: a pair whose cells cannot see each other costs no ray.
     pub fn with_cells(self, cells: CellVisibility) -> FogWalls {
         FogWalls { cells: Some(cells), ..self }
+    }
+
+    /// The number of cells that are looked up before a ray is cast, if there are any.
+    pub fn cell_count(&self) -> Option<u32> {
+        self.cells.as_ref().map(CellVisibility::cell_count)
     }
 
     /// The number of triangles of the walls.
