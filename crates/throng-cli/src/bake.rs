@@ -109,7 +109,9 @@ pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
 
 /// The map with its cells, and what there is to say about them.
 fn with_cells(arguments: &BakeArguments, map: Map) -> Result<(Map, String), Failure> {
-    let Ok(walls) = FogWalls::new(&map, Layers(arguments.sight), Layers(arguments.bodies)) else {
+    let sight = Layers(arguments.sight);
+    let walls = FogWalls::new(&map, sight, Layers(arguments.bodies)).ok().filter(|_| map.layers().meets(sight));
+    let Some(walls) = walls else {
         return Ok((map, "no cells, because no large triangle blocks sight".to_owned()));
     };
     let begin = Instant::now();
