@@ -185,7 +185,8 @@ impl Figures {
             })
             .collect();
         ratios.sort_by(f64::total_cmp);
-        Some((*ratios.get(ratios.len() / 2)?, ratios.len()))
+        let (low, high) = (ratios.get(ratios.len().checked_sub(1)? / 2)?, ratios.get(ratios.len() / 2)?);
+        Some((low.midpoint(*high), ratios.len()))
     }
 
     pub(super) fn to_json(&self) -> Value {

@@ -20,8 +20,11 @@ use super::figures::Step;
 use super::pace::{Pace, SAMPLES, Sample, Timing};
 use crate::allocation;
 
-/// A match is played so many ticks at most before it joins, so that matches are in different phases.
-const AHEAD_TICKS: u64 = 400;
+/// Length of the live phase of a round, in seconds. Short, so that matches can be spread over whole rounds.
+const LIVE_S: f32 = 30.0;
+/// A match is played so long at most before it joins, in seconds: more than most rounds last. Dead agents cost nothing. With
+/// matches that begin together, the load would fall while they are held.
+const AHEAD_S: u64 = 40;
 /// Records of verdicts are taken out of a match every so many ticks, as a server does that keeps them.
 const VERDICTS_TICKS: u64 = 16;
 /// Room for the records that a match can keep.
@@ -291,7 +294,15 @@ impl Player {
         let Work { arena, navigation, timing: Timing { tick_hz, .. }, fan_rays, .. } = self.work.clone();
         self.made += 1;
         let seed = self.work.seed.wrapping_add(self.made.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let rules = Rules { tick_hz, team_size: 3, rounds_to_win: 100, buy_s: 4.0, money: 9_000, ..Rules::default() };
+        let rules = Rules {
+            tick_hz,
+            team_size: 3,
+            rounds_to_win: 100,
+            buy_s: 4.0,
+            live_s: LIVE_S,
+            money: 9_000,
+            ..Rules::default()
+        };
         let stage = Stage { arena: &arena, navigation: &navigation, seats: rules.seats(), tick_hz, seed };
         // Rays for all pairs in each tick.
         let options = SquadOptions {
@@ -306,7 +317,7 @@ impl Player {
         }
         let game = Tactical::new(arena, rules, seed)?.with_agents(Box::new(squad));
         let mut one = Match { game, tick: 0 };
-        for _ in 0..seed % AHEAD_TICKS {
+        for _ in 0..seed % (AHEAD_S * u64::from(tick_hz)) {
             one.step(&mut self.verdicts);
         }
         Ok(one)
