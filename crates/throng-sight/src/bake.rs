@@ -1,13 +1,15 @@
 //! From a mesh to the bytes of a map.
 //!
 //! ```text
-//!  Mesh -- check --> obvhs: a binary tree of boxes, optimised -- collapse --> eight children per node -- pack --> bytes
+//!  Mesh -- check --> obvhs: a binary tree of boxes, optimised -- collapse --> eight children per node -- order,
+//!  pack --> bytes
 //! ```
 //!
 //! The same mesh always gives the same bytes.
 
 mod balanced;
 mod collapse;
+mod order;
 mod pack;
 
 use std::time::Duration;
@@ -90,6 +92,7 @@ pub fn bake(mesh: &Mesh) -> Result<Map, MeshError> {
     if wide.depth > usize::from(DEPTH_MAX) {
         wide = collapse::collapse(&balanced::build(mesh))?;
     }
+    order::sort_children(&mut wide, mesh);
     let bytes = pack::pack(&wide, mesh)?;
     Ok(Map::new(aligned(&bytes)).expect("the bake keeps its own format"))
 }

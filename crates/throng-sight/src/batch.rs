@@ -1,23 +1,22 @@
 //! Queries with many rays at once.
 //!
-//! Rays that begin near one another and lead the same way meet the same boxes. So a batch is cut into chunks, sorted by
-//! place and direction, and sent through the tree in packets of sixteen: each box is tested against a whole packet. Where
-//! only a few rays of a packet are left, they go on alone. A ray that is to be blocked first tries the triangles that
-//! blocked the ray before it.
+//! A ray alone mostly waits: for a box to be tested before the next one is known, for memory, and for the processor to
+//! turn back where it guessed wrongly which way the ray goes. So a batch has several rays on their way at once. They
+//! take turns, one node or leaf each, and while one waits, the others go on.
 //!
-//! Packets: Wald et al., "Interactive Rendering with Coherent Ray Tracing", Eurographics 2001; going on alone: Benthin
-//! et al., "Combining Single and Packet-Ray Tracing for Arbitrary Ray Distributions on the Intel MIC Architecture", TVCG
-//! 2012.
+//! A ray that is to be blocked first tries the triangles that blocked another ray last.
+//!
+//! Source of the turns: the "ray streams" of Wald, Benthin and Boulos, "Getting Rid of Packets", RT 2008; what is gained here is
+//! not shared work but waiting time.
 
-use crate::format::{BLOCK_LANES, Child};
-use crate::lanes::{Lanes, PACKET, Packet, Prepared};
+use crate::format::{Child, WIDTH};
+use crate::lanes::{Lanes, Prepared, SLACK};
 use crate::map::{Map, Parts};
-use crate::ray::{Hit, Layers, Ray, TriangleId};
-use crate::single::{Nearest, Query, STACK, any, closest, in_block, on};
+use crate::ray::{Hit, Layers, Ray};
+use crate::single::{DEPTH_USUAL, Nearest, Query, STACK, STACK_USUAL, in_block, leaf, on};
 
-const CHUNK: usize = 64;
-/// With at most so many rays of a packet in a box, they go on alone.
-const ALONE: u32 = 3;
+/// How many rays are on their way at once: enough to fill the time of waiting, few enough to stay in the nearest memory.
+const WALKS: usize = 8;
 
 impl Map {
     /// As [`closest`](Map::closest) for each ray, with the same answers bit for bit.
@@ -26,15 +25,12 @@ impl Map {
     /// If there are not as many places for answers as rays.
     pub fn closest_batch(&self, rays: &[Ray], layers: Layers, hits: &mut [Option<Hit>]) {
         assert_eq!(rays.len(), hits.len(), "each ray needs a place for its answer");
-        let parts = self.parts();
-        let is_masked = self.layers().0 & !layers.0 != 0;
-        for (rays, hits) in rays.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
-            let chunk = Chunk { parts, rays, layers: layers.0, bounds: self.bounds().map(|corner| corner.to_array()) };
-            if is_masked {
-                on(self.processor, ClosestOf::<true>(chunk, hits));
-            } else {
-                on(self.processor, ClosestOf::<false>(chunk, hits));
-            }
+        let batch = Batch { parts: self.parts(), rays, layers: layers.0, next: 0 };
+        match (self.layers().0 & !layers.0 == 0, self.depth() <= DEPTH_USUAL) {
+            (true, true) => on(self.processor, ClosestOf::<false, STACK_USUAL> { batch, hits }),
+            (false, true) => on(self.processor, ClosestOf::<true, STACK_USUAL> { batch, hits }),
+            (true, false) => on(self.processor, ClosestOf::<false, STACK> { batch, hits }),
+            (false, false) => on(self.processor, ClosestOf::<true, STACK> { batch, hits }),
         }
     }
 
@@ -44,205 +40,205 @@ impl Map {
     /// If there are not as many places for answers as rays.
     pub fn is_blocked_batch(&self, rays: &[Ray], layers: Layers, blocked: &mut [bool]) {
         assert_eq!(rays.len(), blocked.len(), "each ray needs a place for its answer");
-        let parts = self.parts();
-        let is_masked = self.layers().0 & !layers.0 != 0;
-        for (rays, blocked) in rays.chunks(CHUNK).zip(blocked.chunks_mut(CHUNK)) {
-            let chunk = Chunk { parts, rays, layers: layers.0, bounds: self.bounds().map(|corner| corner.to_array()) };
-            if is_masked {
-                on(self.processor, BlockedOf::<true>(chunk, blocked));
-            } else {
-                on(self.processor, BlockedOf::<false>(chunk, blocked));
-            }
+        let batch = Batch { parts: self.parts(), rays, layers: layers.0, next: 0 };
+        match (self.layers().0 & !layers.0 == 0, self.depth() <= DEPTH_USUAL) {
+            (true, true) => on(self.processor, BlockedOf::<false, STACK_USUAL> { batch, blocked, blocker: 0 }),
+            (false, true) => on(self.processor, BlockedOf::<true, STACK_USUAL> { batch, blocked, blocker: 0 }),
+            (true, false) => on(self.processor, BlockedOf::<false, STACK> { batch, blocked, blocker: 0 }),
+            (false, false) => on(self.processor, BlockedOf::<true, STACK> { batch, blocked, blocker: 0 }),
         }
     }
 }
 
-/// At most [`CHUNK`] rays.
 #[derive(Clone, Copy)]
-struct Chunk<'a> {
+struct Batch<'a> {
     parts: Parts<'a>,
     rays: &'a [Ray],
     layers: u16,
-    bounds: [[f32; 3]; 2],
+    /// The first ray that has not set out yet.
+    next: usize,
 }
 
-struct ClosestOf<'a, const MASKED: bool>(Chunk<'a>, &'a mut [Option<Hit>]);
+/// A ray on its way.
+struct Walk<T, const STACK: usize> {
+    ray: Prepared,
+    /// Its place in the batch.
+    number: usize,
+    nearest: Nearest,
+    /// What is left to visit, the next on top.
+    stack: [T; STACK],
+    height: usize,
+}
 
-impl<const MASKED: bool> Query for ClosestOf<'_, MASKED> {
-    type Answer = ();
+impl<T: Copy, const STACK: usize> Walk<T, STACK> {
+    fn none(zero: T) -> Walk<T, STACK> {
+        Walk { ray: Prepared::NONE, number: 0, nearest: Nearest::NONE, stack: [zero; STACK], height: 0 }
+    }
+
+    /// At the root.
+    #[inline(always)]
+    fn start(&mut self, ray: Prepared, number: usize, root: T) {
+        self.nearest = Nearest { distance: ray.end, ..Nearest::NONE };
+        self.ray = ray;
+        self.number = number;
+        self.stack[0] = root;
+        self.height = 1;
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let ClosestOf(chunk, hits) = self;
-        let order = chunk.order();
-        let (mut stack, mut alone_stack) = ([(0, 0); STACK], [0; STACK]);
-        for group in order[..chunk.rays.len()].chunks(PACKET) {
-            let (rays, mut packet) = chunk.packet(group);
-            let mut nearest = [Nearest { distance: 0.0, triangle: u32::MAX }; PACKET];
-            for lane in 0..PACKET {
-                nearest[lane].distance = rays[lane].end;
+    fn pop(&mut self) -> T {
+        self.height -= 1;
+        self.stack[self.height]
+    }
+}
+
+trait Turns<const STACK: usize> {
+    /// A child that is left to visit.
+    type Left: Copy + Default;
+
+    /// Sends the next ray of the batch out. False if there is none.
+    fn start<L: Lanes>(&mut self, lanes: L, walk: &mut Walk<Self::Left, STACK>) -> bool;
+
+    /// One turn of a ray. Its way is over when nothing is left to visit.
+    fn turn<L: Lanes>(&mut self, lanes: L, walk: &mut Walk<Self::Left, STACK>);
+
+    /// Takes the answer of a ray whose way is over.
+    fn end(&mut self, walk: &Walk<Self::Left, STACK>);
+}
+
+#[inline(always)]
+fn take_turns<L: Lanes, T: Turns<STACK>, const STACK: usize>(lanes: L, mut turns: T) {
+    let mut walks: [Walk<T::Left, STACK>; WALKS] = std::array::from_fn(|_| Walk::none(T::Left::default()));
+    let mut count = 0;
+    while count < WALKS && turns.start(lanes, &mut walks[count]) {
+        count += 1;
+    }
+    while count > 0 {
+        let mut place = 0;
+        while place < count {
+            let walk = &mut walks[place];
+            turns.turn(lanes, walk);
+            if walk.height == 0 {
+                turns.end(walk);
+                if !turns.start(lanes, walk) {
+                    count -= 1;
+                    walks.swap(place, count);
+                    continue;
+                }
             }
-            let everyone = (1 << group.len()) - 1;
-            let mut nearer = Nearer::<MASKED> { rays: &rays, nearest: &mut nearest, stack: &mut alone_stack };
-            walk(lanes, &chunk, &mut packet, everyone, &mut nearer, &mut stack);
-            for (lane, ray) in group.iter().enumerate() {
-                let Nearest { distance, triangle } = nearest[lane];
-                let hit = Hit { distance_m: distance, triangle: TriangleId(triangle) };
-                hits[usize::from(*ray)] = (triangle != u32::MAX).then_some(hit);
-            }
+            place += 1;
         }
     }
 }
 
-/// The way of a ray that leaves its packet.
-trait Alone {
-    /// Takes the ray below `child`. Returns whether it needs to go no further.
-    fn go<L: Lanes>(&mut self, lanes: L, chunk: &Chunk<'_>, lane: usize, child: u32, packet: &mut Packet) -> bool;
+struct ClosestOf<'a, const MASKED: bool, const STACK: usize> {
+    batch: Batch<'a>,
+    hits: &'a mut [Option<Hit>],
 }
 
-struct Nearer<'a, const MASKED: bool> {
-    rays: &'a [Prepared; PACKET],
-    nearest: &'a mut [Nearest; PACKET],
-    stack: &'a mut [u64; STACK],
-}
-
-impl<const MASKED: bool> Alone for Nearer<'_, MASKED> {
-    #[inline(always)]
-    fn go<L: Lanes>(&mut self, lanes: L, chunk: &Chunk<'_>, lane: usize, child: u32, packet: &mut Packet) -> bool {
-        let nearest = &mut self.nearest[lane];
-        closest::<L, MASKED, STACK>(lanes, chunk.parts, &self.rays[lane], chunk.layers, child, nearest, self.stack);
-        packet.end[lane] = nearest.distance;
-        false
-    }
-}
-
-struct BlockedOf<'a, const MASKED: bool>(Chunk<'a>, &'a mut [bool]);
-
-impl<const MASKED: bool> Query for BlockedOf<'_, MASKED> {
+impl<const MASKED: bool, const STACK: usize> Query for ClosestOf<'_, MASKED, STACK> {
     type Answer = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let BlockedOf(chunk, blocked) = self;
-        let order = chunk.order();
-        let (mut stack, mut alone_stack) = ([(0, 0); STACK], [0; STACK]);
-        let mut blocker = 0;
-        for group in order[..chunk.rays.len()].chunks(PACKET) {
-            let (rays, mut packet) = chunk.packet(group);
-            let mut open = 0;
-            for (lane, ray) in rays.iter().enumerate().take(group.len()) {
-                let is_blocked = in_block::<L, MASKED>(lanes, chunk.parts, ray, chunk.layers, blocker).is_some();
-                open |= u32::from(!is_blocked) << lane;
-            }
-            let mut first = First::<MASKED> { rays: &rays, blocker, blocked: !open, stack: &mut alone_stack };
-            walk(lanes, &chunk, &mut packet, open, &mut first, &mut stack);
-            blocker = first.blocker;
-            for (lane, ray) in group.iter().enumerate() {
-                blocked[usize::from(*ray)] = first.blocked >> lane & 1 == 1;
-            }
-        }
+        take_turns(lanes, self);
     }
 }
 
-struct First<'a, const MASKED: bool> {
-    rays: &'a [Prepared; PACKET],
+impl<const MASKED: bool, const STACK: usize> Turns<STACK> for ClosestOf<'_, MASKED, STACK> {
+    /// As in the stack of a ray alone: the distance before the child.
+    type Left = u64;
+
+    #[inline(always)]
+    fn start<L: Lanes>(&mut self, _: L, walk: &mut Walk<u64, STACK>) -> bool {
+        let Some(ray) = self.batch.rays.get(self.batch.next) else { return false };
+        walk.start(Prepared::new(ray, self.batch.parts.margin), self.batch.next, 0);
+        self.batch.next += 1;
+        true
+    }
+
+    #[inline(always)]
+    fn turn<L: Lanes>(&mut self, lanes: L, walk: &mut Walk<u64, STACK>) {
+        let top = walk.pop();
+        if f32::from_bits((top >> 32) as u32) > walk.nearest.distance * SLACK {
+            return;
+        }
+        let (child, Batch { parts, layers, .. }) = (top as u32, self.batch);
+        if let Some(node) = parts.nodes.get(child as usize) {
+            let (sorted, count) = lanes.sorted::<MASKED>(node, &walk.ray, walk.nearest.distance, layers);
+            walk.stack[walk.height..walk.height + WIDTH].copy_from_slice(&sorted);
+            walk.height += count;
+            if walk.height > 0 {
+                parts.prefetch(walk.stack[walk.height - 1] as u32);
+            }
+        } else if let Child::Leaf { first, count } = Child::of(child) {
+            leaf::<L, MASKED>(lanes, parts, &walk.ray, layers, (first, count), &mut walk.nearest);
+        }
+    }
+
+    #[inline(always)]
+    fn end(&mut self, walk: &Walk<u64, STACK>) {
+        self.hits[walk.number] = walk.nearest.hit();
+    }
+}
+
+struct BlockedOf<'a, const MASKED: bool, const STACK: usize> {
+    batch: Batch<'a>,
+    blocked: &'a mut [bool],
     /// The block with the triangle that blocked a ray last.
     blocker: u32,
-    /// One bit for each ray that is blocked.
-    blocked: u32,
-    stack: &'a mut [u32; STACK],
 }
 
-impl<const MASKED: bool> Alone for First<'_, MASKED> {
+impl<const MASKED: bool, const STACK: usize> Query for BlockedOf<'_, MASKED, STACK> {
+    type Answer = ();
+
     #[inline(always)]
-    fn go<L: Lanes>(&mut self, lanes: L, chunk: &Chunk<'_>, lane: usize, child: u32, _: &mut Packet) -> bool {
-        let found = any::<L, MASKED, STACK>(lanes, chunk.parts, &self.rays[lane], chunk.layers, child, self.stack);
-        if let Some(triangle) = found {
-            self.blocker = triangle / BLOCK_LANES as u32;
-            self.blocked |= 1 << lane;
-        }
-        found.is_some()
+    fn run<L: Lanes>(self, lanes: L) {
+        take_turns(lanes, self);
     }
 }
 
-impl Chunk<'_> {
-    /// The rays by place, then by direction.
+impl<const MASKED: bool, const STACK: usize> Turns<STACK> for BlockedOf<'_, MASKED, STACK> {
+    type Left = u32;
+
     #[inline(always)]
-    fn order(&self) -> [u8; CHUNK] {
-        let [lowest, highest] = self.bounds;
-        let scale: [f32; 3] = std::array::from_fn(|axis| 8.0 / (highest[axis] - lowest[axis]).max(1.0));
-        let mut keys = [u32::MAX; CHUNK];
-        for (number, ray) in self.rays.iter().enumerate() {
-            let (origin, direction) = (ray.origin().to_array(), ray.direction().to_array());
-            let mut key = 0;
-            for axis in 0..3 {
-                // Beyond the map, the nearest cell of it.
-                let cell = ((origin[axis] - lowest[axis]) * scale[axis]).clamp(0.0, 7.0) as u32;
-                key = key << 3 | cell;
+    fn start<L: Lanes>(&mut self, lanes: L, walk: &mut Walk<u32, STACK>) -> bool {
+        let Batch { parts, layers, .. } = self.batch;
+        while let Some(ray) = self.batch.rays.get(self.batch.next) {
+            let (ray, number) = (Prepared::new(ray, parts.margin), self.batch.next);
+            self.batch.next += 1;
+            let is_blocked = in_block::<L, MASKED>(lanes, parts, &ray, layers, self.blocker).is_some();
+            self.blocked[number] = is_blocked;
+            if !is_blocked {
+                walk.start(ray, number, 0);
+                return true;
             }
-            for part in direction {
-                key = key << 1 | u32::from(part < 0.0);
-            }
-            keys[number] = key << 8 | number as u32;
         }
-        keys[..self.rays.len()].sort_unstable();
-        keys.map(|key| key as u8)
+        false
     }
 
     #[inline(always)]
-    fn packet(&self, group: &[u8]) -> ([Prepared; PACKET], Packet) {
-        let mut prepared = [Prepared::NONE; PACKET];
-        let mut packet = Packet::NONE;
-        for (lane, ray) in group.iter().enumerate() {
-            let ray = Prepared::new(&self.rays[usize::from(*ray)], self.parts.margin);
-            for axis in 0..3 {
-                packet.inverse[axis][lane] = ray.inverse[axis];
-                packet.shift[axis][lane] = ray.shift[axis];
+    fn turn<L: Lanes>(&mut self, lanes: L, walk: &mut Walk<u32, STACK>) {
+        let (child, Batch { parts, layers, .. }) = (walk.pop(), self.batch);
+        if let Some(node) = parts.nodes.get(child as usize) {
+            let (met, count) = lanes.met::<MASKED>(node, &walk.ray, walk.ray.end, layers);
+            walk.stack[walk.height..walk.height + WIDTH].copy_from_slice(&met);
+            walk.height += count;
+            if walk.height > 0 {
+                parts.prefetch(walk.stack[walk.height - 1]);
             }
-            packet.start[lane] = ray.start;
-            packet.end[lane] = ray.end;
-            prepared[lane] = ray;
-        }
-        (prepared, packet)
-    }
-}
-
-/// Takes the rays of a packet through the tree, those of `open`. Those that are few in a box go on alone.
-#[inline(always)]
-fn walk<L: Lanes>(
-    lanes: L,
-    chunk: &Chunk<'_>,
-    packet: &mut Packet,
-    mut open: u32,
-    alone: &mut impl Alone,
-    stack: &mut [(u32, u32); STACK],
-) {
-    stack[0] = (0, open);
-    let mut height = 1;
-    while height > 0 && open != 0 {
-        height -= 1;
-        let (child, mask) = stack[height];
-        let mut mask = mask & open;
-        let node = match Child::of(child) {
-            Child::Node(index) if mask.count_ones() > ALONE => chunk.parts.nodes.get(index as usize),
-            _ => None,
-        };
-        if let Some(node) = node {
-            let masks = lanes.boxes_of_packet(node, packet, mask);
-            for (child, mask) in node.children.iter().zip(masks) {
-                if mask != 0 {
-                    stack[height] = (*child, mask);
-                    height += 1;
-                }
-            }
-        } else {
-            while mask != 0 {
-                let lane = (mask.trailing_zeros() & 15) as usize;
-                mask &= mask - 1;
-                if alone.go(lanes, chunk, lane, child, packet) {
-                    open &= !(1 << lane);
+        } else if let Child::Leaf { first, count } = Child::of(child) {
+            for block in first..first + count {
+                if in_block::<L, MASKED>(lanes, parts, &walk.ray, layers, block).is_some() {
+                    self.blocked[walk.number] = true;
+                    self.blocker = block;
+                    walk.height = 0;
+                    return;
                 }
             }
         }
     }
+
+    #[inline(always)]
+    fn end(&mut self, _: &Walk<u32, STACK>) {}
 }

@@ -24,7 +24,7 @@
 //!    12  4   zeros
 //!    16  12  step: a power of two for each axis, three f32
 //!    28  4   zeros
-//!    32  32  eight children: child[0] to child[7], u32
+//!    32  32  eight children: child[0] to child[7], u32. What is likelier to block a ray, at less cost, comes later
 //!              0xffff_ffff               no child
 //!              bit 31 = 0                the number of a node
 //!              bit 31 = 1                a leaf: bits 28 to 30 are the number of its blocks less one, bits 0 to 27 its
@@ -144,8 +144,8 @@ pub(crate) enum Child {
 }
 
 pub(crate) const NO_CHILD: u32 = u32::MAX;
-const LEAF: u32 = 1 << 31;
-const FIRST: u32 = (1 << 28) - 1;
+pub(crate) const LEAF: u32 = 1 << 31;
+pub(crate) const FIRST: u32 = (1 << 28) - 1;
 
 impl Child {
     #[inline(always)]

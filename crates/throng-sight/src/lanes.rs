@@ -86,6 +86,8 @@ pub(crate) struct Prepared {
     pub(crate) shift: [f32; 3],
     /// Whether the ray goes down an axis, and meets the high side first.
     pub(crate) goes_down: [bool; 3],
+    /// The same for AVX-512: bit 3 of each byte.
+    pub(crate) swap: [u32; 3],
     pub(crate) start: f32,
     pub(crate) end: f32,
     pub(crate) origin: [f32; 3],
@@ -104,6 +106,7 @@ impl Prepared {
         inverse: [1.0; 3],
         shift: [0.0; 3],
         goes_down: [false; 3],
+        swap: [0; 3],
         start: 0.0,
         end: 0.0,
         origin: [0.0; 3],
@@ -134,6 +137,7 @@ impl Prepared {
             inverse,
             shift: std::array::from_fn(|axis| -origin[axis] * inverse[axis]),
             goes_down: inverse.map(|part| part < 0.0),
+            swap: inverse.map(|part| 0x0101_0101 * (part.to_bits() >> 28 & 8)),
             start: ray.start_m(),
             end: ray.end_m(),
             origin,
@@ -145,22 +149,10 @@ impl Prepared {
     }
 }
 
-/// How many rays go through the tree together.
-pub(crate) const PACKET: usize = 16;
-
-/// What the test of a box needs to know about the rays of a packet.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(crate) struct Packet {
-    pub(crate) inverse: [[f32; PACKET]; 3],
-    pub(crate) shift: [[f32; PACKET]; 3],
-    pub(crate) start: [f32; PACKET],
-    pub(crate) end: [f32; PACKET],
-}
-
-impl Packet {
-    pub(crate) const NONE: Packet =
-        Packet { inverse: [[1.0; PACKET]; 3], shift: [[0.0; PACKET]; 3], start: [0.0; PACKET], end: [0.0; PACKET] };
+/// A child with its distance before it, so that sorting the numbers sorts by distance: both are at least zero.
+#[inline(always)]
+pub(crate) fn entry(near: f32, child: u32) -> u64 {
+    u64::from(near.to_bits()) << 32 | u64::from(child)
 }
 
 /// The tests in one processor's instructions.
@@ -173,8 +165,44 @@ pub(crate) trait Lanes: Copy {
     /// far they are.
     fn triangles(self, block: &Block, ray: &Prepared, limit: f32) -> (u32, [f32; BLOCK_LANES]);
 
-    /// For each child of `node`, those rays of `packet` among `rays` that meet its box, one bit each.
-    fn boxes_of_packet(self, node: &Node, packet: &Packet, rays: u32) -> [u32; WIDTH];
+    /// The children of `node` whose boxes the ray meets before `limit`, those of `layers` if `MASKED`, in their order, and
+    /// how many they are. What follows them means nothing.
+    #[inline(always)]
+    fn met<const MASKED: bool>(self, node: &Node, ray: &Prepared, limit: f32, layers: u16) -> ([u32; WIDTH], usize) {
+        let (mut mask, _) = self.boxes(node, ray, limit);
+        if MASKED {
+            mask &= self.layers_of_children(node, layers);
+        }
+        let (mut met, mut count) = ([0; WIDTH], 0);
+        for child in 0..WIDTH {
+            met[count & (WIDTH - 1)] = node.children[child];
+            count += (mask >> child & 1) as usize;
+        }
+        (met, count)
+    }
+
+    /// The same as [`entry`]s from the farthest to the nearest.
+    #[inline(always)]
+    fn sorted<const MASKED: bool>(self, node: &Node, ray: &Prepared, limit: f32, layers: u16) -> ([u64; WIDTH], usize) {
+        let (mut mask, near) = self.boxes(node, ray, limit);
+        if MASKED {
+            mask &= self.layers_of_children(node, layers);
+        }
+        let (mut sorted, mut count) = ([0; WIDTH], 0);
+        while mask != 0 {
+            let child = (mask.trailing_zeros() & 7) as usize;
+            mask &= mask - 1;
+            let other = entry(near[child], node.children[child]);
+            let mut place = count;
+            while place > 0 && sorted[place - 1] < other {
+                sorted[place] = sorted[place - 1];
+                place -= 1;
+            }
+            sorted[place] = other;
+            count += 1;
+        }
+        (sorted, count)
+    }
 
     /// The layers that meet `layers`, one bit each.
     #[inline(always)]

@@ -7,8 +7,8 @@ use glam::Vec3;
 
 use crate::fog::{CellError, CellVisibility, cells};
 use crate::format::{
-    BLOCK_BYTES, BLOCK_LANES, BLOCKS_MAX, Block, Child, DEPTH_MAX, HEADER_BYTES, Header, MAGIC, MARK_BYTES, MarkBytes,
-    NODE_BYTES, Node, SOURCES_BYTES, VERSION, checksum, margin_m,
+    BLOCK_BYTES, BLOCK_LANES, BLOCKS_MAX, Block, Child, DEPTH_MAX, FIRST, HEADER_BYTES, Header, LEAF, MAGIC,
+    MARK_BYTES, MarkBytes, NODE_BYTES, Node, SOURCES_BYTES, VERSION, checksum, margin_m,
 };
 use crate::lanes::Processor;
 use crate::ray::{COORDINATE_MAX_M, Layers, TriangleId};
@@ -106,6 +106,27 @@ pub(crate) struct Parts<'a> {
     pub(crate) nodes: &'a [Node],
     pub(crate) blocks: &'a [Block],
     pub(crate) margin: f32,
+    /// Nodes, then blocks.
+    bytes: &'a [u8],
+    blocks_at: usize,
+}
+
+impl Parts<'_> {
+    /// Begins to fetch what a child refers to, so that it is there when it is needed.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, child: u32) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let node = child as usize * NODE_BYTES;
+            let block = self.blocks_at + (child & FIRST) as usize * BLOCK_BYTES;
+            let at = if child & LEAF == 0 { node } else { block };
+            if let Some(bytes) = self.bytes.get(at..at + NODE_BYTES) {
+                safe_arch::prefetch_t0(&bytes[0]);
+                safe_arch::prefetch_t0(&bytes[64]);
+                safe_arch::prefetch_t0(&bytes[127]);
+            }
+        }
+    }
 }
 
 impl Map {
@@ -243,9 +264,16 @@ impl Map {
         let bytes = self.as_bytes();
         let blocks_at = HEADER_BYTES + self.header.node_count as usize * NODE_BYTES;
         let sources_at = blocks_at + self.header.block_count as usize * BLOCK_BYTES;
+        let both = bytes.get(HEADER_BYTES..sources_at).unwrap_or_default();
         let nodes = bytes.get(HEADER_BYTES..blocks_at).and_then(|nodes| try_cast_slice(nodes).ok());
         let blocks = bytes.get(blocks_at..sources_at).and_then(|blocks| try_cast_slice(blocks).ok());
-        Parts { nodes: nodes.unwrap_or_default(), blocks: blocks.unwrap_or_default(), margin: self.margin }
+        Parts {
+            nodes: nodes.unwrap_or_default(),
+            blocks: blocks.unwrap_or_default(),
+            margin: self.margin,
+            bytes: both,
+            blocks_at: blocks_at - HEADER_BYTES,
+        }
     }
 }
 
@@ -426,8 +454,8 @@ struct Aligned {
 }
 
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+#[repr(C, align(128))]
+struct Line([u8; 128]);
 
 impl AsRef<[u8]> for Aligned {
     fn as_ref(&self) -> &[u8] {
@@ -437,7 +465,7 @@ impl AsRef<[u8]> for Aligned {
 
 /// Copies bytes to memory that begins at a multiple of 64: for maps that come from elsewhere than a mapped file.
 pub fn aligned(bytes: &[u8]) -> MapBytes {
-    let mut lines = vec![Line::zeroed(); bytes.len().div_ceil(64)];
+    let mut lines = vec![Line::zeroed(); bytes.len().div_ceil(128)];
     bytemuck::cast_slice_mut::<Line, u8>(&mut lines)[..bytes.len()].copy_from_slice(bytes);
     Arc::new(Aligned { lines, len: bytes.len() })
 }

@@ -2,18 +2,19 @@
 
 use pulp::NullaryFnOnce;
 
-use crate::format::{BLOCK_LANES, Block, Child, DEPTH_MAX, WIDTH};
+use crate::format::{BLOCK_LANES, Block, Child, DEPTH_MAX, NO_CHILD, Node, WIDTH};
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{Avx2, Avx512};
-use crate::lanes::{Lanes, Plain, Prepared, Processor, SLACK};
+use crate::lanes::{Lanes, Plain, Prepared, Processor, SLACK, entry};
 use crate::map::{Map, Parts};
 use crate::ray::{Hit, Layers, Ray, TriangleId};
 
-/// A node leaves at most seven children behind on each level, and what is taken from the stack was put there.
-pub(crate) const STACK: usize = DEPTH_MAX as usize * (WIDTH - 1) + 1;
+/// A node leaves at most seven children behind on each level, what is taken from the stack was put there, and eight are
+/// written above it even if fewer are met.
+pub(crate) const STACK: usize = DEPTH_MAX as usize * (WIDTH - 1) + 1 + WIDTH;
 /// The depth of most maps. Clearing the large stack takes a tenth of a ray's time.
-const DEPTH_USUAL: u16 = 14;
-const STACK_USUAL: usize = DEPTH_USUAL as usize * (WIDTH - 1) + 1;
+pub(crate) const DEPTH_USUAL: u16 = 14;
+pub(crate) const STACK_USUAL: usize = DEPTH_USUAL as usize * (WIDTH - 1) + 1 + WIDTH;
 
 impl Map {
     /// The nearest triangle of `layers` on the ray; of several at the same distance, the one with the lowest number.
@@ -91,12 +92,8 @@ impl<const MASKED: bool, const STACK: usize> Query for Closest<'_, MASKED, STACK
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Option<Hit> {
-        let ray = Prepared::new(self.ray, self.parts.margin);
-        let mut nearest = Nearest { distance: ray.end, triangle: u32::MAX };
-        let mut stack = [0; STACK];
-        closest::<L, MASKED, STACK>(lanes, self.parts, &ray, self.layers.0, 0, &mut nearest, &mut stack);
-        (nearest.triangle != u32::MAX)
-            .then_some(Hit { distance_m: nearest.distance, triangle: TriangleId(nearest.triangle) })
+        let (ray, mut stack) = (Prepared::new(self.ray, self.parts.margin), [0; STACK]);
+        closest::<L, MASKED, STACK>(lanes, self.parts, &ray, self.layers.0, &mut stack).hit()
     }
 }
 
@@ -112,7 +109,7 @@ impl<const MASKED: bool, const STACK: usize> Query for Any<'_, MASKED, STACK> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Option<TriangleId> {
         let (ray, mut stack) = (Prepared::new(self.ray, self.parts.margin), [0; STACK]);
-        any::<L, MASKED, STACK>(lanes, self.parts, &ray, self.layers.0, 0, &mut stack).map(TriangleId)
+        any::<L, MASKED, STACK>(lanes, self.parts, &ray, self.layers.0, &mut stack).map(TriangleId)
     }
 }
 
@@ -122,68 +119,42 @@ pub(crate) struct Nearest {
     pub(crate) triangle: u32,
 }
 
-/// A child with its distance before it, so that sorting the numbers sorts by distance: both are at least zero.
-#[inline(always)]
-fn entry(near: f32, child: u32) -> u64 {
-    u64::from(near.to_bits()) << 32 | u64::from(child)
+impl Nearest {
+    pub(crate) const NONE: Nearest = Nearest { distance: 0.0, triangle: u32::MAX };
+
+    #[inline(always)]
+    pub(crate) fn hit(self) -> Option<Hit> {
+        let hit = Hit { distance_m: self.distance, triangle: TriangleId(self.triangle) };
+        (self.triangle != u32::MAX).then_some(hit)
+    }
 }
 
-/// The nearest triangle in the part of the tree below the child `next`, if it is nearer than `nearest`.
+/// The nearest triangle on the ray.
 #[inline(always)]
-pub(crate) fn closest<L: Lanes, const MASKED: bool, const STACK: usize>(
+fn closest<L: Lanes, const MASKED: bool, const STACK: usize>(
     lanes: L,
     parts: Parts<'_>,
     ray: &Prepared,
     layers: u16,
-    mut next: u32,
-    nearest: &mut Nearest,
     stack: &mut [u64; STACK],
-) {
-    let mut height = 0;
+) -> Nearest {
+    let mut nearest = Nearest { distance: ray.end, ..Nearest::NONE };
+    let (mut height, mut next) = (0, 0);
     loop {
         // Down to a leaf, always into the nearest child.
-        while let Child::Node(index) = Child::of(next) {
-            let Some(node) = parts.nodes.get(index as usize) else { break };
+        while let Some(node) = parts.nodes.get(next as usize) {
             let (mut mask, near) = lanes.boxes(node, ray, nearest.distance);
             if MASKED {
                 mask &= lanes.layers_of_children(node, layers);
             }
-            if mask == 0 {
-                next = u32::MAX;
-                break;
-            }
-            let first = (mask.trailing_zeros() & 7) as usize;
-            mask &= mask - 1;
-            next = node.children[first];
-            if mask == 0 {
-                continue;
-            }
-            // The stack stays sorted above `base`, the nearest on top.
-            let base = height;
-            let mut best = entry(near[first], next);
-            while mask != 0 {
-                let child = (mask.trailing_zeros() & 7) as usize;
-                mask &= mask - 1;
-                let mut other = entry(near[child], node.children[child]);
-                if other < best {
-                    std::mem::swap(&mut other, &mut best);
-                }
-                let mut place = height;
-                while place > base && stack[place - 1] < other {
-                    stack[place] = stack[place - 1];
-                    place -= 1;
-                }
-                stack[place] = other;
-                height += 1;
-            }
-            next = best as u32;
+            next = push_farther(node, &near, mask, stack, &mut height);
         }
         if let Child::Leaf { first, count } = Child::of(next) {
-            leaf::<L, MASKED>(lanes, parts, ray, layers, (first, count), nearest);
+            leaf::<L, MASKED>(lanes, parts, ray, layers, (first, count), &mut nearest);
         }
         loop {
             if height == 0 {
-                return;
+                return nearest;
             }
             height -= 1;
             let top = stack[height];
@@ -195,13 +166,50 @@ pub(crate) fn closest<L: Lanes, const MASKED: bool, const STACK: usize>(
     }
 }
 
+/// Puts the children of `mask` onto the stack, the nearer ones above, except for the nearest, which is returned.
+#[inline(always)]
+fn push_farther<const STACK: usize>(
+    node: &Node,
+    near: &[f32; WIDTH],
+    mut mask: u32,
+    stack: &mut [u64; STACK],
+    height: &mut usize,
+) -> u32 {
+    if mask == 0 {
+        return NO_CHILD;
+    }
+    let first = (mask.trailing_zeros() & 7) as usize;
+    mask &= mask - 1;
+    if mask == 0 {
+        return node.children[first];
+    }
+    let base = *height;
+    let mut best = entry(near[first], node.children[first]);
+    while mask != 0 {
+        let child = (mask.trailing_zeros() & 7) as usize;
+        mask &= mask - 1;
+        let mut other = entry(near[child], node.children[child]);
+        if other < best {
+            std::mem::swap(&mut other, &mut best);
+        }
+        let mut place = *height;
+        while place > base && stack[place - 1] < other {
+            stack[place] = stack[place - 1];
+            place -= 1;
+        }
+        stack[place] = other;
+        *height += 1;
+    }
+    best as u32
+}
+
 #[inline(always)]
 fn blocks_of(parts: Parts<'_>, (first, count): (u32, u32)) -> &[Block] {
     parts.blocks.get(first as usize..(first + count) as usize).unwrap_or_default()
 }
 
 #[inline(always)]
-fn leaf<L: Lanes, const MASKED: bool>(
+pub(crate) fn leaf<L: Lanes, const MASKED: bool>(
     lanes: L,
     parts: Parts<'_>,
     ray: &Prepared,
@@ -227,41 +235,36 @@ fn leaf<L: Lanes, const MASKED: bool>(
     }
 }
 
-/// A triangle on the ray, in the part of the tree below the child `next`.
+/// A triangle on the ray.
 #[inline(always)]
-pub(crate) fn any<L: Lanes, const MASKED: bool, const STACK: usize>(
+fn any<L: Lanes, const MASKED: bool, const STACK: usize>(
     lanes: L,
     parts: Parts<'_>,
     ray: &Prepared,
     layers: u16,
-    mut next: u32,
     stack: &mut [u32; STACK],
 ) -> Option<u32> {
-    let mut height = 0;
+    let (mut height, mut next) = (0, 0);
     loop {
-        while let Child::Node(index) = Child::of(next) {
-            let Some(node) = parts.nodes.get(index as usize) else { break };
-            let (mut mask, near) = lanes.boxes(node, ray, ray.end);
+        while let Some(node) = parts.nodes.get(next as usize) {
+            let (mut mask, _) = lanes.boxes(node, ray, ray.end);
             if MASKED {
                 mask &= lanes.layers_of_children(node, layers);
             }
             if mask == 0 {
-                next = u32::MAX;
+                next = NO_CHILD;
                 break;
             }
-            // The nearest first: what blocks is more often near the beginning than in the order of children.
-            let first = (mask.trailing_zeros() & 7) as usize;
-            mask &= mask - 1;
-            let mut best = entry(near[first], node.children[first]);
-            while mask != 0 {
-                let child = (mask.trailing_zeros() & 7) as usize;
+            loop {
+                next = node.children[(mask.trailing_zeros() & 7) as usize];
                 mask &= mask - 1;
-                let other = entry(near[child], node.children[child]);
-                stack[height] = best.max(other) as u32;
-                best = best.min(other);
+                if mask == 0 {
+                    break;
+                }
+                parts.prefetch(next);
+                stack[height] = next;
                 height += 1;
             }
-            next = best as u32;
         }
         if let Child::Leaf { first, count } = Child::of(next) {
             for block in first..first + count {

@@ -14,6 +14,11 @@ const BLOCK_COST: f32 = 0.6;
 const LEAF_MAX: u32 = (2 * BLOCK_LANES) as u32;
 const _: () = assert!(LEAF_MAX as usize <= LEAF_BLOCKS_MAX * BLOCK_LANES);
 
+/// What it costs to test so many triangles, where a node costs one.
+pub(super) fn leaf_cost(triangles: u32) -> f32 {
+    triangles.div_ceil(BLOCK_LANES as u32) as f32 * BLOCK_COST
+}
+
 /// A tree with at most eight children per node. The root is the first node, children come after their parents.
 pub(super) struct Wide {
     pub(super) nodes: Vec<WideNode>,
@@ -95,7 +100,7 @@ impl Cuts<'_> {
 
     fn find(&mut self, node: usize) {
         let area = self.binary.nodes[node].bounds.half_area();
-        let leaf_cost = |count: u32| area * count.div_ceil(BLOCK_LANES as u32) as f32 * BLOCK_COST;
+        let leaf_cost = |count: u32| area * leaf_cost(count);
         let BinaryKind::Inner(left) = self.binary.nodes[node].kind else {
             self.counts[node] = 1;
             self.cuts[node] = [Cut { cost: leaf_cost(1), left: 0 }; WIDTH];

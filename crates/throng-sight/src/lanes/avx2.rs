@@ -5,12 +5,30 @@ use std::arch::x86_64::{__m128, __m256, _CMP_EQ_OQ, _CMP_GE_OQ, _CMP_LE_OQ};
 use bytemuck::cast;
 use pulp::x86::V3;
 
-use super::{Lanes, Packet, Prepared, SLACK};
+use super::{Lanes, Prepared, SLACK};
 use crate::format::{BLOCK_LANES, Block, Node, WIDTH};
 
 /// The proof that the processor has the instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(pub(crate) V3);
+
+/// For each set of children, their numbers.
+static NUMBERS: [[u8; WIDTH]; 1 << WIDTH] = {
+    let mut numbers = [[0; WIDTH]; 1 << WIDTH];
+    let mut set = 0;
+    while set < 1 << WIDTH {
+        let (mut child, mut count) = (0, 0);
+        while child < WIDTH {
+            if set >> child & 1 == 1 {
+                numbers[set][count] = child as u8;
+                count += 1;
+            }
+            child += 1;
+        }
+        set += 1;
+    }
+    numbers
+};
 
 impl Lanes for Avx2 {
     #[inline(always)]
@@ -36,18 +54,15 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn boxes_of_packet(self, node: &Node, packet: &Packet, rays: u32) -> [u32; WIDTH] {
-        let planes = places(self.0, node);
-        let mut masks = [0; WIDTH];
-        for (half, from) in [(rays & 0xff, 0), (rays >> 8, 8)] {
-            if half != 0 {
-                self.half(&planes, packet, from, &mut masks);
-            }
+    fn met<const MASKED: bool>(self, node: &Node, ray: &Prepared, limit: f32, layers: u16) -> ([u32; WIDTH], usize) {
+        let (mut mask, _) = self.boxes(node, ray, limit);
+        if MASKED {
+            mask &= self.layers_of_children(node, layers);
         }
-        for mask in &mut masks {
-            *mask &= rays;
-        }
-        masks
+        let numbers = NUMBERS[(mask & 0xff) as usize];
+        let numbers = self.0.avx2._mm256_cvtepu8_epi32(cast([u64::from_le_bytes(numbers), 0]));
+        let met = self.0.avx2._mm256_permutevar8x32_epi32(cast(node.children), numbers);
+        (cast(met), mask.count_ones() as usize)
     }
 
     #[inline(always)]
@@ -56,61 +71,11 @@ impl Lanes for Avx2 {
     }
 }
 
-impl Avx2 {
-    /// The boxes of all children against the eight rays of a packet that begin at `from`: 0 or 8.
-    #[inline(always)]
-    fn half(self, planes: &Planes, packet: &Packet, from: usize, masks: &mut [u32; WIDTH]) {
-        let (avx, fma) = (self.0.avx, self.0.fma);
-        let (start, end) = (eight(&packet.start, from), eight(&packet.end, from));
-        let [x, y, z] = &packet.inverse;
-        let inverse = [eight(x, from), eight(y, from), eight(z, from)];
-        let [x, y, z] = &packet.shift;
-        let shift = [eight(x, from), eight(y, from), eight(z, from)];
-        for child in 0..WIDTH {
-            let (mut near, mut far) = (start, end);
-            for axis in 0..3 {
-                let low = avx._mm256_set1_ps(planes[axis][0][child]);
-                let high = avx._mm256_set1_ps(planes[axis][1][child]);
-                let a = fma._mm256_fmadd_ps(low, inverse[axis], shift[axis]);
-                let b = fma._mm256_fmadd_ps(high, inverse[axis], shift[axis]);
-                near = avx._mm256_max_ps(avx._mm256_min_ps(a, b), near);
-                far = avx._mm256_min_ps(avx._mm256_max_ps(a, b), far);
-            }
-            let far = avx._mm256_mul_ps(far, avx._mm256_set1_ps(SLACK));
-            let met = avx._mm256_movemask_ps(avx._mm256_cmp_ps::<_CMP_LE_OQ>(near, far)) as u32;
-            masks[child] |= met << from;
-        }
-    }
-}
-
-/// Eight of sixteen numbers.
-#[inline(always)]
-fn eight(lanes: &[f32; 16], from: usize) -> __m256 {
-    let [low, high]: [__m256; 2] = cast(*lanes);
-    if from == 0 { low } else { high }
-}
-
 /// Eight bytes as numbers.
 #[inline(always)]
 fn numbers(simd: V3, bytes: [u8; WIDTH]) -> __m256 {
     let whole = simd.avx2._mm256_cvtepu8_epi32(cast([u64::from_le_bytes(bytes), 0]));
     simd.avx._mm256_cvtepi32_ps(whole)
-}
-
-/// Where the boxes of a node's children begin and end on each axis.
-pub(super) type Planes = [[[f32; WIDTH]; 2]; 3];
-
-#[inline(always)]
-pub(super) fn places(simd: V3, node: &Node) -> Planes {
-    let (avx, fma) = (simd.avx, simd.fma);
-    let mut places = [[[0.0; WIDTH]; 2]; 3];
-    for (axis, sides) in places.iter_mut().enumerate() {
-        let (step, origin) = (avx._mm256_set1_ps(node.step[axis]), avx._mm256_set1_ps(node.origin[axis]));
-        for (place, planes) in sides.iter_mut().zip(node.planes[axis]) {
-            *place = cast(fma._mm256_fmadd_ps(numbers(simd, planes), step, origin));
-        }
-    }
-    places
 }
 
 /// One corner of four triangles relative to a ray: across it twice, and along its main axis.
@@ -164,10 +129,11 @@ pub(super) fn triangles(simd: V3, block: &Block, ray: &Prepared, limit: f32) -> 
         let c: __m128 = cast(block.corners[2][axis]);
         let low = sse._mm_sub_ps(sse._mm_min_ps(sse._mm_min_ps(a, b), c), margin);
         let high = sse._mm_add_ps(sse._mm_max_ps(sse._mm_max_ps(a, b), c), margin);
-        let (near, far) = if ray.goes_down[axis] { (high, low) } else { (low, high) };
         let (origin, inverse) = (sse._mm_set1_ps(ray.origin[axis]), sse._mm_set1_ps(ray.inverse[axis]));
-        enter = sse._mm_max_ps(sse._mm_mul_ps(sse._mm_sub_ps(near, origin), inverse), enter);
-        leave = sse._mm_min_ps(sse._mm_mul_ps(sse._mm_sub_ps(far, origin), inverse), leave);
+        let low = sse._mm_mul_ps(sse._mm_sub_ps(low, origin), inverse);
+        let high = sse._mm_mul_ps(sse._mm_sub_ps(high, origin), inverse);
+        enter = sse._mm_max_ps(sse._mm_min_ps(low, high), enter);
+        leave = sse._mm_min_ps(sse._mm_max_ps(low, high), leave);
     }
     let distance = sse._mm_min_ps(sse._mm_max_ps(distance, enter), leave);
     let is_met = avx._mm_cmp_ps::<_CMP_LE_OQ>(enter, leave);

@@ -1,6 +1,6 @@
 //! The tests in plain Rust: the twin that the others are compared with, and the path of processors without one.
 
-use super::{Lanes, PACKET, Packet, Prepared, SLACK};
+use super::{Lanes, Prepared, SLACK};
 use crate::format::{BLOCK_LANES, Block, Node, WIDTH};
 
 #[derive(Clone, Copy)]
@@ -27,26 +27,6 @@ impl Lanes for Plain {
         }
         let mask = (0..WIDTH).fold(0, |mask, child| mask | u32::from(near[child] <= far[child] * SLACK) << child);
         (mask, near)
-    }
-
-    #[inline(always)]
-    fn boxes_of_packet(self, node: &Node, packet: &Packet, rays: u32) -> [u32; WIDTH] {
-        std::array::from_fn(|child| {
-            let (mut near, mut far) = (packet.start, packet.end);
-            for axis in 0..3 {
-                let place =
-                    |side: usize| node.origin[axis] + f32::from(node.planes[axis][side][child]) * node.step[axis];
-                let (low, high) = (place(0), place(1));
-                for ray in 0..PACKET {
-                    let a = low * packet.inverse[axis][ray] + packet.shift[axis][ray];
-                    let b = high * packet.inverse[axis][ray] + packet.shift[axis][ray];
-                    let (enter, leave) = if a < b { (a, b) } else { (b, a) };
-                    near[ray] = if enter > near[ray] { enter } else { near[ray] };
-                    far[ray] = if leave < far[ray] { leave } else { far[ray] };
-                }
-            }
-            rays & (0..PACKET).fold(0, |mask, ray| mask | u32::from(near[ray] <= far[ray] * SLACK) << ray)
-        })
     }
 
     #[inline(always)]
@@ -81,9 +61,10 @@ impl Lanes for Plain {
             for axis in 0..3 {
                 let [a, b, c] = [0, 1, 2].map(|corner| block.corners[corner][axis][lane]);
                 let (low, high) = (least(least(a, b), c) - ray.margin, most(most(a, b), c) + ray.margin);
-                let (near, far) = if ray.goes_down[axis] { (high, low) } else { (low, high) };
-                enter = most((near - ray.origin[axis]) * ray.inverse[axis], enter);
-                leave = least((far - ray.origin[axis]) * ray.inverse[axis], leave);
+                let low = (low - ray.origin[axis]) * ray.inverse[axis];
+                let high = (high - ray.origin[axis]) * ray.inverse[axis];
+                enter = most(least(low, high), enter);
+                leave = least(most(low, high), leave);
             }
             let distance = least(most(distance, enter), leave);
             mask |= u32::from(enter <= leave && distance >= ray.start && distance <= limit) << lane;
