@@ -225,6 +225,33 @@ fn of_enemies(table: &Table, client: usize) -> Vec<&'static str> {
 }
 
 #[test]
+fn an_enemy_who_comes_into_sight_is_there_whole_from_the_first_packet() {
+    let mut table = Table::new(course(), quick(), "lan");
+    table.until(RoundPhase::Live);
+    apart(&mut table);
+    let stand = |table: &mut Table| table.step(|_, senses| Some(Command { yaw: 16_384, ..senses.command() }));
+    (0..80).for_each(|_| stand(&mut table));
+    assert!(!table.figures(0).contains(&7));
+    // It stands, so that the delay of the network makes no difference.
+    table.game.put(Seat(7), vec3(21.5, 0.0, 12.0), 16_384);
+    let mut steps = 0;
+    while !table.figures(0).contains(&7) {
+        stand(&mut table);
+        steps += 1;
+        assert!(steps < 20, "it does not come");
+    }
+    let here = table.clients[0].objects::<Figure>().find(|(_, figure)| figure.seat == 7).unwrap().1;
+    let id = table.game.figure(Seat(7)).unwrap();
+    let mut truth = table.server.get::<Figure>(id).unwrap().clone();
+    truth.private = kinds::Private::default();
+    assert!(truth.yaw == 16_384 >> 4 && truth.is_alive);
+    assert!(Vec3::from_array(here.position).distance(Vec3::from_array(truth.position)) < 0.02);
+    let position = here.position;
+    assert_eq!(here, Figure { position, velocity: here.velocity, crouch: here.crouch, ..truth.clone() });
+    assert!(Vec3::from_array(here.velocity).distance(Vec3::from_array(truth.velocity)) < 0.1);
+}
+
+#[test]
 fn a_wall_and_a_smoke_of_hidden_seats_reach_no_enemy_until_they_are_seen() {
     let mut table = Table::new(course(), Rules { buy_s: 2.0, money: 9_000, ..quick() }, "lan");
     table.steps(20);
