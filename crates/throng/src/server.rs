@@ -344,14 +344,17 @@ impl<R: Replication> Server<R> {
     }
 
     /// The next input of a client. Inputs of one client come in order, each at most once, and no more in a tick than
-    /// [`ServerOptions::inputs_per_tick`].
+    /// [`ServerOptions::inputs_per_tick`]. Inputs that still wait when their connection ends are dropped: none comes
+    /// after [`ServerEvent::Disconnected`].
     pub fn poll_input(&mut self) -> Option<(ConnectionId, Input)> {
-        let (connection, input) = self.inputs.pop_front()?;
         let tick = self.replication.now();
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.waiting.give_input(tick);
+        while let Some((connection, input)) = self.inputs.pop_front() {
+            if let Some(peer) = self.peers.get_mut(connection) {
+                peer.waiting.give_input(tick);
+                return Some((connection, input));
+            }
         }
-        Some((connection, input))
+        None
     }
 
     /// Declares that the state of this tick includes the effect of this input and of all before it. The client gets the

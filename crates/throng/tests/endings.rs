@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::harness::{World, WorldOptions};
 use throng::net::Condition;
-use throng::{ClientEvent, CloseCause, CloseCode, EndReason, Key, OpenError, Replicate, Schema, ServerEvent};
+use throng::{
+    ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Key, OpenError, Replicate, Schema, ServerEvent,
+};
 use throng_link::netcode::ConnectError;
 use throng_testkit::{Score, Walker};
 
@@ -222,4 +224,55 @@ fn the_last_words_of_a_server_are_heard_before_the_end() {
         _ => None,
     });
     assert_eq!(score.map(|score| score.points), Some(7), "{events:?}");
+}
+
+/// Time passes, and the server receives. The game polls nothing.
+fn receive(world: &mut World) {
+    world.now = world.now.after(world.options().server.tick_interval);
+    world.server.receive(world.now).expect("the network is in memory");
+}
+
+/// The connections of which the game gets inputs after it has polled all events, and how many events are *disconnected*.
+fn inputs_after_events(world: &mut World) -> (Vec<ConnectionId>, usize) {
+    let mut ends = 0;
+    while let Some(event) = world.server.poll_event() {
+        ends += usize::from(matches!(event, ServerEvent::Disconnected { .. }));
+    }
+    (std::iter::from_fn(|| world.server.poll_input()).map(|(connection, _)| connection).collect(), ends)
+}
+
+#[test]
+fn no_input_of_a_client_comes_after_its_end() {
+    let mut world = World::with_guests(WorldOptions::new(31), 2);
+    let stays = world.connection(1);
+    for guest in &mut world.guests {
+        guest.client.send_input(&[1]).expect("connected");
+        guest.client.update(world.now).expect("the network is in memory");
+    }
+    let leaving = &mut world.guests[0].client;
+    leaving.close(world.now, "bye");
+    leaving.update(world.now).expect("the network is in memory");
+    receive(&mut world);
+    assert_eq!(inputs_after_events(&mut world), (vec![stays], 1), "the input of the client that stays, and one end");
+}
+
+#[test]
+fn no_input_of_a_replaced_connection_comes_after_its_end() {
+    let mut world = World::with_guests(WorldOptions::new(32), 2);
+    let stays = world.connection(1);
+    for guest in &mut world.guests {
+        guest.client.send_input(&[1]).expect("connected");
+        guest.client.update(world.now).expect("the network is in memory");
+    }
+    receive(&mut world);
+    assert_eq!(world.server.records_held().find(|(name, _)| *name == "inputs"), Some(("inputs", 2)), "both wait");
+    let (client_id, schema, options) =
+        (world.guests[0].client_id, world.schema.clone(), world.options().client.clone());
+    let token = world.token(client_id);
+    world.join_with(client_id, token, schema, options);
+    for _ in 0..20 {
+        world.end_step();
+        receive(&mut world);
+    }
+    assert_eq!(inputs_after_events(&mut world), (vec![stays], 1), "the input of the client that stays, and one end");
 }
