@@ -1,4 +1,5 @@
-//! What agents need to move and to see: where a body can walk, ways from place to place, and who sees whom.
+//! Agents move and see with the parts of this crate: where a body can walk, ways from place to place, and who sees
+//! whom.
 //!
 //! ```text
 //!  Map --- survey, once ---> Navigation: cells of 0.5 m, several heights above each other, links to neighbours

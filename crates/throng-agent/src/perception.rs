@@ -93,7 +93,7 @@ pub enum Look {
     },
 }
 
-/// What moves in the world.
+/// The moving things of the world.
 pub trait Scene {
     /// The question about a pair in this tick. Is called for each pair in each tick.
     fn look(&self, pair: Pair) -> Look;
@@ -103,7 +103,7 @@ pub trait Scene {
     fn blocks(&self, ray: &Ray) -> bool;
 }
 
-/// What answers rays: a [`Map`], or another engine with the same triangles, for comparison.
+/// The answers to rays: a [`Map`], or another engine with the same triangles, for comparison.
 pub trait Rays {
     /// Whether each ray is blocked by a triangle of `layers`, in the order of the rays. Both lists are equally long.
     fn are_blocked(&self, rays: &[Ray], layers: Layers, is_blocked: &mut [bool]);
@@ -151,7 +151,7 @@ impl Sighting {
     }
 }
 
-/// What perception did so far.
+/// Counts of the work of perception so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerceptionCounters {
     /// Rays through the map.
@@ -261,7 +261,7 @@ impl Perception {
         self.states.get(index).map(|state| &state.sighting)
     }
 
-    /// What it did so far.
+    /// Counts of its work so far.
     pub fn counters(&self) -> PerceptionCounters {
         self.counters
     }

@@ -48,7 +48,7 @@ const AGENTS: usize = 5;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AiServerArguments {
     /// Least number of triangles of the generated town
-    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map")]
+    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = crate::args::triangles)]
     triangles: usize,
     /// A baked map instead of a generated town
     #[arg(long, value_name = "FILE")]

@@ -17,6 +17,15 @@ use crate::matches::{self, DensityArguments, MatchArguments};
 use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
 
+/// The largest town that can be asked for: baking it takes some 4 GB.
+const TRIANGLES_MAX: usize = 4_000_000;
+
+/// A number of triangles of a generated town.
+pub(crate) fn triangles(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=TRIANGLES_MAX).contains(number));
+    number.ok_or_else(|| format!("a number of triangles from 1 to {TRIANGLES_MAX} is expected"))
+}
+
 /// The command that starts the bots' process of a run.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
 

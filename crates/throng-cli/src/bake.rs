@@ -37,7 +37,7 @@ pub(crate) struct BakeArguments {
     #[arg(long, value_name = "SEED")]
     town: Option<u64>,
     /// Least number of triangles of the town
-    #[arg(long, value_name = "N", default_value_t = 240_000, requires = "town")]
+    #[arg(long, value_name = "N", default_value_t = 240_000, requires = "town", value_parser = crate::args::triangles)]
     triangles: usize,
     /// The axis of the mesh that points up
     #[arg(long, value_enum, default_value_t = Up::Y, conflicts_with = "town")]

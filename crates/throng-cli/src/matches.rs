@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use throng_range::{
     DensityOptions, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play, replay_file,
@@ -49,7 +49,7 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "FILE.map")]
     map: Option<PathBuf>,
     /// Triangles of the generated town, at least
-    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map")]
+    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = crate::args::triangles)]
     triangles: usize,
     /// Seed of the town, of the first match, and of the bots
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -73,8 +73,8 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "N", default_value_t = 0)]
     agents: u16,
     /// Threads that play matches, each on a core of its own
-    #[arg(long, value_name = "T", default_value_t = 1)]
-    threads: usize,
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    threads: u16,
     /// Each match in a process of its own
     #[arg(long)]
     processes: bool,
@@ -169,7 +169,7 @@ impl MatchWorkload {
                 ..Rules::default()
             },
             agents: self.agents,
-            workers: self.threads,
+            workers: self.threads.into(),
             processes: self.processes.then(|| command(SITE_FOR_MATCH)),
             has_own_maps: self.own_maps,
             players: Players::Process(command(BOTS_FOR_MATCH)),
@@ -201,15 +201,18 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
         println!("{}: identical, {} ticks, {} digests: {outcome}", path.display(), replayed.ticks, replayed.digests);
         return Ok(ExitCode::SUCCESS);
     }
-    let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let folder = arguments.runs.join(format!("match-{began_s}"));
-    let options = RunOptions {
+    let mut options = RunOptions {
         matches: arguments.matches,
         seconds: arguments.seconds,
         record: arguments.record.clone(),
-        folder: (!arguments.no_report).then_some(folder),
         ..arguments.workload.options()?
     };
+    options.check().map_err(failure)?;
+    if !arguments.no_report {
+        let folder = throng_lab::report::new_folder(&arguments.runs, SystemTime::now(), "match");
+        let advice = "name another folder with --runs, or use --no-report";
+        options.folder = Some(folder.map_err(|error| Failure::Usage(anyhow!("{error}; {advice}")))?);
+    }
     if !arguments.workload.quiet {
         announce(&options);
     }
@@ -243,7 +246,7 @@ pub(crate) fn play_site() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What will happen, and how long it takes.
+/// The next steps, and how long they take.
 fn announce(options: &RunOptions) {
     let (matches, longest_s) = (options.matches, options.longest_s());
     let name = if matches == 1 { "a match".to_owned() } else { format!("{matches} matches") };

@@ -83,6 +83,19 @@ fn a_run_leaves_a_summary_and_a_report() {
     check_folder(&run);
 }
 
+fn chests_are_compared_while_they_change() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = runs.path().to_str().unwrap();
+    let scenario = ["crowd", "--scenario", "sparse-10", "--players", "5", "--idle-objects", "20"];
+    let times = ["--seconds", "2", "--warmup", "1", "--runs", folder, "--json", "--quiet"];
+    let output = throng(&[&scenario[..], &times].concat());
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
+    assert_eq!(summary["bots"]["mismatches_in_play"], 0, "{complaints}");
+    let compared = summary["bots"]["compared_in_play"].as_u64().expect("a number");
+    assert!(compared > 55, "more than each character and chest once: {compared}");
+}
+
 fn check_folder(run: &Path) {
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("<html") && !page.contains("http-equiv=\"refresh\""));
@@ -130,6 +143,7 @@ fn programs_that_take_their_time_end_as_they_should() {
     beside_each_other(&[
         &an_address_that_does_not_answer_is_said_so,
         &a_run_leaves_a_summary_and_a_report,
+        &chests_are_compared_while_they_change,
         &an_interrupted_run_still_writes_its_report,
         &crate::compare::a_comparison_leaves_a_table_a_file_and_a_page,
     ]);

@@ -132,6 +132,11 @@ fn a_wrong_option_is_one_line_that_says_what_to_do() {
         (&["--runs", &runs], "name another folder with --runs, or use --no-report"),
         (&["--live-seconds", "0"], "live_s"),
     ];
+    for arguments in [["--threads", "0"], ["--triangles", "99999999999"]] {
+        let output = Command::new(THRONG).arg("match").args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(line(&output).contains("1"), "{arguments:?}: the range is named: {}", line(&output));
+    }
     for (arguments, words) in cases {
         // A map of one's own has no number of triangles.
         let output = Command::new(THRONG).arg("match").args(arguments).output().expect("it runs");

@@ -218,7 +218,7 @@ impl<R: Replication> Host<R> {
     }
 
     /// The characters as the game has them.
-    pub(crate) fn true_characters(&self) -> impl Iterator<Item = TrueObject> + '_ {
+    fn true_characters(&self) -> impl Iterator<Item = TrueObject> + '_ {
         let states = self.world.characters();
         states.filter_map(|(character, state)| {
             let body = self.bodies.get(character.0 as usize)?.as_ref()?;
@@ -228,8 +228,8 @@ impl<R: Replication> Host<R> {
         })
     }
 
-    /// All objects as the game has them.
-    pub(crate) fn true_objects(&self) -> impl Iterator<Item = TrueObject> + '_ {
+    /// All objects that ever change, as the game has them.
+    pub(crate) fn true_changing(&self) -> impl Iterator<Item = TrueObject> + '_ {
         let bodies = (0..).zip(&self.bodies).filter_map(|(slot, body)| Some((slot, body.as_ref()?)));
         let chests = bodies.flat_map(move |(slot, body)| {
             (0..).zip(&body.chests).map(move |(number, &chest)| {
@@ -239,10 +239,15 @@ impl<R: Replication> Host<R> {
                 TrueObject::of(chest, None, &Chest { position, contents })
             })
         });
+        self.true_characters().chain(chests)
+    }
+
+    /// All objects as the game has them.
+    pub(crate) fn true_objects(&self) -> impl Iterator<Item = TrueObject> + '_ {
         let props = IdleObjects::new(&self.scenario).zip(&self.props).map(|(position, &prop)| {
             TrueObject::of(prop, None, &Prop { position: from_corner(&self.scenario, position) })
         });
-        self.true_characters().chain(chests).chain(props)
+        self.true_changing().chain(props)
     }
 
     /// Waits for the next tick to be due. Meanwhile it reads the socket now and then, because the packets of ten

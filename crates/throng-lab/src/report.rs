@@ -118,8 +118,11 @@ pub fn load(dir: &Path) -> Result<RunSummary, ReportError> {
     }
 }
 
-/// `<runs>/<stamp>-<name>`, made new: `runs/20260131-120000-compare`.
-pub(crate) fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, ReportError> {
+/// `<runs>/<stamp>-<name>`, made new: `runs/20260131-120000-compare`. Two runs of one second get two folders.
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, ReportError> {
     new_directory(runs, &format!("{}-{name}", stamp::Moment::of(now).short()))
 }
 

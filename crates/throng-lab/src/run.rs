@@ -269,7 +269,7 @@ impl<'a, R: Replication> Play<'a, R> {
         self.ledger.take_tick(&self.host, began, allocations);
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             self.truth
-                .write((tick, began), false, self.host.true_characters())
+                .write((tick, began), false, self.host.true_changing())
                 .context("cannot write the server's state")?;
         }
         self.bots.listen()

@@ -27,7 +27,7 @@ struct Climber {
     seat: u8,
 }
 
-/// What a client sends in each of its frames: a direction, as two numbers from -127 to 127.
+/// A client's command, sent in each of its frames: a direction, as two numbers from -127 to 127.
 fn command(right: i8, forward: i8) -> [u8; 2] {
     [right as u8, forward as u8]
 }
@@ -37,7 +37,7 @@ struct Hill {
     directions: [[f32; 2]; PLAYERS],
     wind: fastrand::Rng,
     points_to_win: u32,
-    // What clients see of it: not read by `step`.
+    // The part of it that clients see: not read by `step`.
     objects: Vec<ObjectId>,
     subscribed: [Option<ConnectionId>; PLAYERS],
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Loads that differ by less than this share of a core are equal.
 const DIFFERENCE_MIN: f64 = 0.1;
 
-/// What workers know of each other.
+/// The state that workers share.
 #[derive(Debug)]
 pub(crate) struct Balance {
     loads: Mutex<Loads>,

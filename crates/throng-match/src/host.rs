@@ -72,7 +72,7 @@ impl Default for HostOptions {
     }
 }
 
-/// What a thread asks of the system's scheduler. Nothing here needs privileges.
+/// The requests of a thread to the system's scheduler. Nothing here needs privileges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
     /// By how many nanoseconds the system may delay a timer to wake several threads at once. Linux has 50,000 by default,
@@ -104,7 +104,7 @@ pub enum HostError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MatchId(pub u64);
 
-/// What one worker did since the start.
+/// The work of one worker since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerFigures {
     /// Matches that it plays now.
@@ -127,7 +127,7 @@ pub struct WorkerFigures {
     pub migrated: u64,
     /// Panics outside of games: faults of the runtime, after which the worker went on.
     pub deaths: u64,
-    /// What the system refused of [`Scheduling`], in one line.
+    /// The parts of [`Scheduling`] that the system refused, in one line.
     pub refused: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What came from clients since the last tick: bounded, in order, ready for a step.
+//! The messages of clients since the last tick: bounded, in order, ready for a step.
 
 use throng::{ConnectionId, MAX_INPUT_BYTES, Tick};
 

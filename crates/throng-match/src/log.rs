@@ -48,7 +48,7 @@ const TEXT_MAX: usize = 1_024;
 /// Longest settings, in bytes.
 pub const SETTINGS_MAX: usize = 64 << 10;
 
-/// What a match was made of: enough to make it again.
+/// The inputs of a match: enough to make it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHead {
     /// The program that wrote it: see [`build_id`](crate::build_id).

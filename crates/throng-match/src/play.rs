@@ -86,7 +86,7 @@ pub enum Stage {
     Ended,
 }
 
-/// What ended a match before its game was over.
+/// The cause that ended a match before its game was over.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MatchError {
@@ -96,7 +96,7 @@ pub enum MatchError {
     /// The game, or the server below it, panicked.
     #[error("the game panicked: {message}")]
     Panicked {
-        /// What the panic said and where, in one line.
+        /// The panic's message and place, in one line.
         message: String,
     },
     /// The socket is broken.
@@ -111,7 +111,7 @@ pub enum MatchError {
     /// The thread that played it panicked outside of the game: a fault of the runtime.
     #[error("its worker died: {message}")]
     Worker {
-        /// What the panic said and where, in one line.
+        /// The panic's message and place, in one line.
         message: String,
     },
 }

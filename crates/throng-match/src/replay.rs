@@ -96,7 +96,7 @@ pub enum ReplayError {
     Panicked {
         /// The tick.
         tick: u64,
-        /// What the panic said, in one line.
+        /// The panic's message, in one line.
         message: String,
     },
 }
@@ -141,7 +141,7 @@ impl<'a> InputLog<'a> {
         Ok(InputLog { head, blocks: Blocks { rest, checksum } })
     }
 
-    /// What the match was made of.
+    /// The inputs of the match.
     pub fn head(&self) -> &LogHead {
         &self.head
     }
@@ -227,7 +227,7 @@ fn compare(game: &dyn Game, recorded: u64, tick: Tick) -> Result<(), ReplayError
     }
 }
 
-/// What a reader knows between records. The lists are reused.
+/// The state of a reader between records. The lists are reused.
 struct State {
     tick: Tick,
     seats: u16,

@@ -31,7 +31,7 @@ impl Slot {
     }
 }
 
-/// What a worker is asked for.
+/// A request to a worker.
 #[derive(Debug)]
 pub(crate) enum Control {
     /// To play a match.
@@ -43,7 +43,7 @@ pub(crate) enum Control {
     Die,
 }
 
-/// What others see of a worker.
+/// The part of a worker that others see.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerState {
     figures: WorkerFigures,
@@ -259,7 +259,7 @@ impl Scheduling {
     /// Applies it to the calling thread.
     ///
     /// # Errors
-    /// What the system refused, in one line.
+    /// The parts that the system refused, in one line.
     pub fn apply(&self) -> Result<(), String> {
         let Some(slack_ns) = self.timer_slack_ns else { return Ok(()) };
         set_timer_slack(slack_ns).map_err(|error| format!("a timer slack of {slack_ns} ns is not possible: {error}"))

@@ -15,7 +15,7 @@ fn two() -> Seats {
     seats
 }
 
-/// What a step would see: seat, number and first byte of each command.
+/// The commands that a step would see: seat, number and first byte of each command.
 fn delivered(inbox: &mut Inbox, seats: &Seats) -> Vec<(u16, u32, u8)> {
     let seen = |input: &throng_match::TickInput<'_>| {
         input.commands.iter().map(|command| (command.seat.0, command.number, command.bytes[0])).collect()

@@ -25,7 +25,7 @@ pub const JOINED: &str = "joined";
 /// An input is late if it is made more than so many ticks after its time.
 const LATE_TICKS: u64 = 1;
 
-/// What bots are asked to do. It goes to a second process as one line of JSON.
+/// The orders for bots. It goes to a second process as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The servers, one for each match.

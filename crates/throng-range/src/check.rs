@@ -1,4 +1,4 @@
-//! What a recorded match shows when it is played again: whether it is the same, how long a shot takes to judge, whether
+//! Checks of a recorded match that is played again: whether it is the same, how long a shot takes to judge, whether
 //! verdicts differ with a pose for each tick, and whether the fog hid what could be seen.
 
 use glam::{Quat, Vec3};
@@ -36,9 +36,9 @@ pub(crate) struct Checks {
     pub(crate) equal_verdicts: u64,
     pub(crate) largest_bone_error_m: f64,
     pub(crate) fog: FogCheck,
-    /// What the fog did to each pair, in every [`FOG_TICKS`]th live tick.
+    /// The verdict of the fog on each pair, in every [`FOG_TICKS`]th live tick.
     pub(crate) moments: Moments,
-    /// What the match showed from its inside.
+    /// The facts of the match from its inside.
     pub(crate) watched: Option<Watched>,
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// What the fog did to a pair, at each moment.
+    /// The verdicts of the fog on a pair, at each moment.
     pub(crate) fn of(&self, viewer: usize, target: usize) -> impl Iterator<Item = Veil> + '_ {
         let place = viewer * self.seats + target;
         self.veils.iter().skip(place).step_by((self.seats * self.seats).max(1)).copied()
     }
 }
 
-/// What the fog did to a viewer and an enemy.
+/// The verdict of the fog on a viewer and an enemy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Veil {
     /// One of the two is dead, or they are of one team.

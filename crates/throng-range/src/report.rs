@@ -34,12 +34,12 @@ td.matrix, .words { white-space: nowrap; }
 td, th { padding: .15rem .4rem; } .facts td { display: block; border: 0; text-align: left; padding: 0 .2rem; }
 .facts td:last-child { border-bottom: 1px solid #d8dee6; padding-bottom: .3rem; } .facts td:first-child { color: #5a6675; } }";
 
-/// What is known of the first match from its inside.
+/// The facts about the first match from its inside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside<'a> {
     /// Its events, paths and shots.
     pub(crate) watched: Option<&'a Watched>,
-    /// What its fog did.
+    /// The verdicts of its fog.
     pub(crate) fog: &'a Moments,
 }
 

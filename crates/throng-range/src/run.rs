@@ -120,7 +120,11 @@ impl RunOptions {
         }
     }
 
-    fn check(&self) -> Result<(), RangeError> {
+    /// Whether a run can begin, as far as that is known without the map. Makes the folder of the report.
+    ///
+    /// # Errors
+    /// The first option that is not possible.
+    pub fn check(&self) -> Result<(), RangeError> {
         if !(1..=1_000).contains(&self.matches) {
             return Err(RangeError::Options(format!("a run has 1 to 1000 matches, and not {}", self.matches)));
         }
@@ -136,7 +140,7 @@ impl RunOptions {
                 self.agents
             )));
         }
-        // What cannot be used is found before the map is read.
+        // Arguments that cannot be used are found before the map is read.
         budgets(self.budgets.as_deref())?;
         let Some(folder) = &self.folder else { return Ok(()) };
         std::fs::create_dir_all(folder).map_err(|source| RangeError::Folder { path: folder.clone(), source })

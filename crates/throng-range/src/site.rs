@@ -42,7 +42,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// Time in which all matches of a host have to end.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// What a process with matches is asked to do. It goes to other processes as one line of JSON.
+/// The orders for a process with matches. It goes to other processes as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteOrder {
     /// The number of the first match, from 0.
@@ -94,23 +94,75 @@ pub struct RulesText {
     pub end_s: f32,
     /// [`Rules::fuse_s`].
     pub fuse_s: f32,
+    /// [`Rules::plant_s`].
+    pub plant_s: f32,
+    /// [`Rules::defuse_s`].
+    pub defuse_s: f32,
+    /// [`Rules::money`].
+    pub money: u32,
+    /// [`Rules::has_fog`].
+    pub has_fog: bool,
+    /// [`Rules::interpolation_ticks`].
+    pub interpolation_ticks: u8,
     /// Whether the server plays the seats that no client has taken.
-    #[serde(default)]
     pub has_agents: bool,
 }
 
 impl RulesText {
-    /// The rules; those that are not named here have their defaults.
+    /// The rules.
     pub fn rules(&self) -> Rules {
-        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, .. } = *self;
-        Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, ..Rules::default() }
+        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, plant_s, defuse_s, .. } =
+            *self;
+        let RulesText { money, has_fog, interpolation_ticks, has_agents: _, .. } = *self;
+        Rules {
+            tick_hz,
+            team_size,
+            rounds_to_win,
+            buy_s,
+            live_s,
+            end_s,
+            fuse_s,
+            plant_s,
+            defuse_s,
+            money,
+            has_fog,
+            interpolation_ticks,
+        }
     }
 }
 
 impl From<Rules> for RulesText {
     fn from(rules: Rules) -> RulesText {
-        let Rules { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, .. } = rules;
-        RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, has_agents: false }
+        // Without `..`: a new rule is written too.
+        let Rules {
+            tick_hz,
+            team_size,
+            rounds_to_win,
+            buy_s,
+            live_s,
+            end_s,
+            fuse_s,
+            plant_s,
+            defuse_s,
+            money,
+            has_fog,
+            interpolation_ticks,
+        } = rules;
+        RulesText {
+            tick_hz,
+            team_size,
+            rounds_to_win,
+            buy_s,
+            live_s,
+            end_s,
+            fuse_s,
+            plant_s,
+            defuse_s,
+            money,
+            has_fog,
+            interpolation_ticks,
+            has_agents: false,
+        }
     }
 }
 
@@ -252,6 +304,7 @@ pub(crate) struct Site {
     pub(crate) ends: Vec<MatchEnd>,
     files: Option<PathBuf>,
     is_traced: bool,
+    trace_error: Option<io::Error>,
     matches: usize,
     measured_from: Instant,
     cpu_from: Option<f64>,
@@ -291,6 +344,7 @@ impl Site {
             ends: Vec::new(),
             files: order.files.clone(),
             is_traced: false,
+            trace_error: None,
             matches: order.matches as usize,
             measured_from: Instant::now(),
             cpu_from: None,
@@ -354,8 +408,7 @@ impl Site {
         if !self.is_traced && self.measured_from.elapsed() >= TRACED_AFTER {
             self.is_traced = true;
             if let Some(folder) = &self.files {
-                // What cannot be written here cannot be written at the end, where it is reported.
-                let _ = std::fs::write(folder.join(TRACE), self.telemetry.trace(TRACED));
+                self.trace_error = std::fs::write(folder.join(TRACE), self.telemetry.trace(TRACED)).err();
             }
         }
         self.ends.len() == self.matches
@@ -381,12 +434,13 @@ impl Site {
     }
 
     /// The trace of the first seconds, if there is none yet, and the end of the table.
-    fn write_files(&self) -> io::Result<()> {
+    fn write_files(&mut self) -> io::Result<()> {
         let Some(folder) = &self.files else { return Ok(()) };
         if !self.is_traced {
             std::fs::write(folder.join(TRACE), self.telemetry.trace(TRACED))?;
         }
-        self.telemetry.finish()
+        let finished = self.telemetry.finish();
+        self.trace_error.take().map_or(finished, Err)
     }
 
     /// Ends all matches, and adds up.

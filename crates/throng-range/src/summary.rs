@@ -274,7 +274,7 @@ pub struct Step {
     pub is_valid: bool,
 }
 
-/// What a run found, before it is a summary.
+/// The findings of a run, before they are a summary.
 pub(crate) struct Found<'a> {
     pub(crate) matches: u32,
     pub(crate) players: u32,
@@ -285,7 +285,7 @@ pub(crate) struct Found<'a> {
     pub(crate) workers: usize,
     pub(crate) sites: &'a [SiteReport],
     pub(crate) bots: BotsReport,
-    /// What went wrong, in plain words.
+    /// The faults, in plain words.
     pub(crate) faults: Vec<String>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,

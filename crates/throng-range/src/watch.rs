@@ -19,7 +19,7 @@ const VERDICT_BYTES_MAX: usize = 256 << 20;
 /// Paths have so many places per second.
 const PLACES_PER_S: u32 = 4;
 
-/// What is known of a match from its inside.
+/// The facts about a match from its inside.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Watched {
     pub(crate) counters: Counters,

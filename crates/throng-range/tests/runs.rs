@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use throng_range::site::RulesText;
 use throng_range::{Finished, MapSource, RangeError, RunOptions, play, replay_file};
 use throng_tactical::Rules;
 
@@ -62,6 +63,27 @@ fn several_matches_are_played_at_once_until_the_time_is_over() {
     assert_eq!(summary.ends.len(), 3);
     assert_eq!(summary.replay.identical, None, "it was not asked for");
     assert!(summary.cpu_cores.is_some_and(|cores| cores > 0.0));
+}
+
+#[test]
+fn the_rules_come_back_whole_from_the_text_of_a_log() {
+    let rules = Rules {
+        tick_hz: 64,
+        team_size: 3,
+        rounds_to_win: 2,
+        buy_s: 1.5,
+        live_s: 31.0,
+        end_s: 2.5,
+        fuse_s: 11.0,
+        plant_s: 1.25,
+        defuse_s: 2.25,
+        money: 123,
+        has_fog: false,
+        interpolation_ticks: 5,
+    };
+    let text = serde_json::to_string(&RulesText::from(rules)).expect("it is text");
+    let read: RulesText = serde_json::from_str(&text).expect("it is read");
+    assert_eq!(read.rules(), rules);
 }
 
 #[test]

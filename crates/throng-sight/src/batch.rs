@@ -65,7 +65,7 @@ struct Walk<T, const STACK: usize> {
     /// Its place in the batch.
     number: usize,
     nearest: Nearest,
-    /// What is left to visit, the next on top.
+    /// The nodes that are left to visit, the next on top.
     stack: [T; STACK],
     height: usize,
 }

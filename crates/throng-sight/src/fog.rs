@@ -94,7 +94,7 @@ pub struct Target {
     pub speed_max_mps: f32,
 }
 
-/// What blocks sight.
+/// The things that block sight.
 #[derive(Clone, Copy, Debug)]
 pub struct FogWorld<'a> {
     /// The walls of the map.

@@ -24,7 +24,7 @@
 //!    12  4   zeros
 //!    16  12  step: a power of two for each axis, three f32
 //!    28  4   zeros
-//!    32  32  eight children: child[0] to child[7], u32. What is likelier to block a ray, at less cost, comes later
+//!    32  32  eight children: child[0] to child[7], u32. Those likelier to block a ray, at less cost, come later
 //!              0xffff_ffff               no child
 //!              bit 31 = 0                the number of a node
 //!              bit 31 = 1                a leaf: bits 28 to 30 are the number of its blocks less one, bits 0 to 27 its

@@ -77,7 +77,7 @@ pub(crate) const SLACK: f32 = 1.0 + 1.0 / 524_288.0;
 /// Components of a direction below this count as this: the reciprocal stays finite, and its products do.
 const COMPONENT_MIN: f32 = 1e-18;
 
-/// What the tests need to know about a ray, computed once.
+/// The values of a ray that the tests need, computed once.
 #[derive(Clone, Copy)]
 pub(crate) struct Prepared {
     /// One by the direction.
@@ -166,7 +166,7 @@ pub(crate) trait Lanes: Copy {
     fn triangles(self, block: &Block, ray: &Prepared, limit: f32) -> (u32, [f32; BLOCK_LANES]);
 
     /// The children of `node` whose boxes the ray meets before `limit`, those of `layers` if `MASKED`, in their order, and
-    /// how many they are. What follows them means nothing.
+    /// how many they are. The bits behind them mean nothing.
     #[inline(always)]
     fn met<const MASKED: bool>(self, node: &Node, ray: &Prepared, limit: f32, layers: u16) -> ([u32; WIDTH], usize) {
         let (mut mask, _) = self.boxes(node, ray, limit);

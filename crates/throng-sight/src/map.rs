@@ -28,7 +28,7 @@ pub struct Map {
     pub(crate) processor: Processor,
 }
 
-/// A place with a name, for example where a team begins. What it means is up to the game.
+/// A place with a name, for example where a team begins. The game gives it a meaning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark<'a> {
     /// Its name. Several places can have the same one.

@@ -27,11 +27,11 @@ use crate::ray::Layers;
 
 use shapes::Shapes;
 
-/// What blocks bodies: everything but leaves.
+/// The mask of things that block bodies: everything but leaves.
 pub const BODIES: Layers = Layers(1);
-/// What blocks sight: everything but window panes and wire.
+/// The mask of things that block sight: everything but window panes and wire.
 pub const SIGHT: Layers = Layers(2);
-/// What blocks bullets: everything but window panes, wire and leaves.
+/// The mask of things that block bullets: everything but window panes, wire and leaves.
 pub const BULLETS: Layers = Layers(4);
 /// Walls, floors, furniture: in all three layers.
 const SOLID: Layers = Layers(7);

@@ -26,7 +26,7 @@ fn sees(map: &Map, sight: Layers, occluders: &[Occluder], eye: Vec3, [lowest, hi
     })
 }
 
-/// What a run of walkers through a town found.
+/// The findings of a run of walkers through a town.
 #[derive(Default)]
 struct Found {
     /// Pairs that were hidden although the viewer's screen showed a free line.

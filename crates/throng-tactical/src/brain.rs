@@ -67,7 +67,7 @@ pub fn navigation(map: &Map) -> Result<Navigation, NavigationError> {
 /// The world that does not change, as a brain sees it.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
-    /// What answers rays: the map.
+    /// The answers to rays: the map.
     pub rays: &'a dyn Rays,
     /// Where bodies can walk on it.
     pub navigation: &'a Navigation,
@@ -102,7 +102,7 @@ impl World<'_> {
     }
 }
 
-/// What perception says about an enemy.
+/// The report of perception about an enemy.
 #[derive(Clone, Copy, Debug, Default)]
 struct View {
     points: u8,

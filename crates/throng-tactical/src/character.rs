@@ -16,7 +16,7 @@ use crate::skeleton::Zone;
 use crate::walk::Mover;
 use crate::weapon::{Carried, Slot, Weapon};
 
-/// What somebody who holds the use button is doing.
+/// The action of a player who holds the use button.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Work {
     #[default]

@@ -42,7 +42,7 @@ impl Eyes {
         }
     }
 
-    /// What the player may know now. `None` until the client has its character and the state of the match.
+    /// The facts that the player may know now. `None` until the client has its character and the state of the match.
     pub fn look(&mut self, client: &ClientCore) -> Option<Senses<'_>> {
         let now = client.server_tick()?;
         let (_, board) = client.objects::<Board>().next()?;

@@ -1,4 +1,4 @@
-//! What a client wants in one tick, in 16 bytes.
+//! A client's command for one tick, in 16 bytes.
 //!
 //! ```text
 //!  0  4  view_tick       low half of the tick that the screen showed, little endian
@@ -29,7 +29,7 @@ pub const COMMAND_BYTES: usize = 16;
 /// Steps of [`Command::place`] in a metre.
 const PLACE_STEPS_PER_M: f32 = 8.0;
 
-/// What a player wants in one tick.
+/// A player's command for one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// Low half of the tick that the player's screen showed.
@@ -44,7 +44,7 @@ pub struct Command {
     pub forward: i8,
     /// Share of full speed to the right: -127 to 127.
     pub right: i8,
-    /// What is held down.
+    /// The buttons that are held down.
     pub buttons: Buttons,
     /// A weapon to draw or an item to buy.
     pub choice: Choice,
@@ -141,7 +141,7 @@ impl Item {
         [Item::Rifle, Item::Sniper, Item::Armour, Item::Smoke, Item::Wall, Item::Dash, Item::Kit];
 }
 
-/// What a player chooses: in effect once for each command that has it.
+/// A player's choice: in effect once for each command that has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What happened in a step: for messages, reports and tests.
+//! The events of a step: for messages, reports and tests.
 
 use glam::Vec3;
 use throng_match::Seat;
@@ -61,7 +61,7 @@ pub enum Event {
         target: Seat,
         /// Where.
         zone: Zone,
-        /// What it took from the health.
+        /// The health that it took.
         damage: u8,
     },
     /// Somebody died.

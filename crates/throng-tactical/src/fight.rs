@@ -217,7 +217,7 @@ impl Tactical {
         }
     }
 
-    /// What somebody who holds the use button does here.
+    /// The action of a player who holds the use button here.
     fn possible_work(&self, seat: usize) -> Work {
         let (Order { command, .. }, _) = self.orders[seat];
         let character = &self.characters[seat];

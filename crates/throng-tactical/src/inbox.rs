@@ -83,7 +83,7 @@ impl Refusals {
     }
 }
 
-/// What a player does in one tick.
+/// A player's action in one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) command: Command,
@@ -145,7 +145,7 @@ impl Inbox {
         Some(())
     }
 
-    /// What the player does in this tick. Each choice of a command that came is reported, in order.
+    /// The player's action in this tick. Each choice of a command that came is reported, in order.
     pub(crate) fn take(&mut self, mut choose: impl FnMut(Choice)) -> Order {
         let Some(mut command) = self.pop() else {
             self.standing = 0;

@@ -1,4 +1,4 @@
-//! What goes over the network: objects and messages.
+//! The kinds that go over the network: objects and messages.
 //!
 //! | kind | lives in | for |
 //! |---|---|---|
@@ -116,7 +116,7 @@ pub struct Figure {
     pub private: Private,
 }
 
-/// What a team knows of a member.
+/// The facts that a team knows of a member.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct MateNote {
     /// The player.
@@ -148,7 +148,7 @@ pub enum BombPlace {
     Exploded,
 }
 
-/// What a team knows of the bomb.
+/// The facts that a team knows of the bomb.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct BombNote {
     /// Where it is.
@@ -242,7 +242,7 @@ pub struct HitMark {
     /// Whether it was the head.
     #[replicate(bool)]
     pub is_head: bool,
-    /// What it took from the health.
+    /// The health that it took.
     #[replicate(integer(min = 0, max = 100))]
     pub damage: u8,
 }
@@ -268,7 +268,7 @@ pub enum News {
 /// A line of the news.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Feed {
-    /// What happened.
+    /// The event.
     #[replicate(enumeration)]
     pub news: News,
     /// The seat that did it.

@@ -64,7 +64,7 @@ impl Tactical {
         self.note(Event::RoundBegan { round: self.round.number });
     }
 
-    /// What every player does in this tick.
+    /// The actions of all players in this tick.
     pub(crate) fn take_orders(&mut self) {
         let now_us = self.now_us();
         let is_buying = self.round.phase == RoundPhase::Buy;

@@ -21,7 +21,7 @@ const DEATH_S: f32 = 0.7;
 /// Time of the clip `idle`, in seconds.
 const IDLE_S: f32 = 3.2;
 
-/// What a pose depends on.
+/// The values on which a pose depends.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Motion {
     /// Level speed in m/s.

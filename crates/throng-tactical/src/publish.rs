@@ -1,4 +1,5 @@
-//! What clients are sent: objects when they change, subscriptions as the fog says, messages when something happens.
+//! The state that clients are sent: objects when they change, subscriptions as the fog says, messages when something
+//! happens.
 
 use throng::{ChannelKey, ConnectionId, Facet, MessageError, ObjectId, Placement, Replicate, Server};
 use throng_match::{GameError, Seat, Seats};
@@ -13,7 +14,7 @@ use crate::senses::{BombSeen, Team};
 use crate::skeleton::Zone;
 use crate::tactical::Tactical;
 
-/// What publishing has done so far.
+/// Counts of the work of publishing so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishCounters {
     /// Characters that were shown to a viewer.
@@ -67,7 +68,7 @@ struct PartShown {
     viewers: u32,
 }
 
-/// What has been published so far.
+/// The state that has been published so far.
 #[derive(Debug)]
 pub(crate) struct Publication {
     objects: Option<Objects>,
@@ -95,7 +96,7 @@ impl Publication {
 }
 
 impl Tactical {
-    /// What publishing has done so far.
+    /// Counts of the work of publishing so far.
     pub fn publish_counters(&self) -> PublishCounters {
         self.publication.counters
     }

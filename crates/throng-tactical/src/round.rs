@@ -27,7 +27,7 @@ pub(crate) struct Round {
     pub(crate) last: Option<(Team, Ending)>,
 }
 
-/// What the time says.
+/// The verdict of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     GoesOn,
@@ -42,7 +42,7 @@ impl Round {
         Round { number: 0, phase: RoundPhase::End, ends: Tick(0), score: [0; 2], last: None }
     }
 
-    /// What is due in this tick.
+    /// The change that is due in this tick.
     pub(crate) fn turn(&self, rules: &Rules, now: Tick) -> Turn {
         let is_due = now >= self.ends;
         match self.phase {

@@ -8,7 +8,7 @@ pub const TEAM_SIZE_MAX: u16 = 8;
 /// Most players of a match.
 pub const SEATS_MAX: usize = 2 * TEAM_SIZE_MAX as usize;
 
-/// What can be chosen for a match.
+/// The choices for a match.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// Ticks per second, 10 to 1,000.
@@ -134,7 +134,7 @@ pub(crate) const KIT_PRICE: u32 = 400;
 
 /// Most charges of one ability.
 pub(crate) const CHARGES_MAX: u8 = 2;
-/// What bought armour is worth.
+/// The protection of bought armour.
 pub(crate) const ARMOUR: u8 = 50;
 /// Health of a new life.
 pub(crate) const HEALTH: u8 = 100;

@@ -1,4 +1,4 @@
-//! What a player may know, from the state of the match.
+//! The facts that a player may know, from the state of the match.
 
 use throng_match::Seat;
 
@@ -32,7 +32,7 @@ impl Default for SenseRoom {
 }
 
 impl Tactical {
-    /// What a seat may know after the last step; `None` if there is no such seat.
+    /// The facts that a seat may know after the last step; `None` if there is no such seat.
     ///
     /// It is as much as a client of this seat is sent, and not more. Allocates only when `room` grows.
     pub fn senses<'a>(&'a self, seat: Seat, room: &'a mut SenseRoom) -> Option<Senses<'a>> {
@@ -85,7 +85,8 @@ impl Tactical {
         })
     }
 
-    /// What a team knows of the bomb. Attackers know where it is, and defenders what everybody hears. Attackers do not
+    /// The facts that a team knows of the bomb. Attackers know where it is, and defenders what everybody hears.
+    /// Attackers do not
     /// hear that it is being defused: it would tell them where a hidden defender is.
     pub(crate) fn bomb_seen(&self, team: Team) -> BombSeen {
         match self.bomb {

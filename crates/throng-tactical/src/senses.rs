@@ -1,4 +1,4 @@
-//! What one player may know: the input of a brain, and of whatever draws the world for a person.
+//! The facts that one player may know: the input of a brain, and of whatever draws the world for a person.
 //!
 //! [`Tactical::senses`](crate::Tactical::senses) fills it for players inside the server, and
 //! [`Eyes`](crate::client::Eyes) from a client that plays over the network. Both give the same: own state in full, team
@@ -164,7 +164,7 @@ pub struct Seen {
     pub seen_at: Tick,
 }
 
-/// What the player knows of the bomb.
+/// The facts that the player knows of the bomb.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum BombSeen {
     /// Nothing: an attacker carries it, or it lies where nobody of the team has seen it.
@@ -238,7 +238,7 @@ impl Site {
     }
 }
 
-/// What one player may know.
+/// The facts that one player may know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Senses<'a> {
     /// The newest tick that the player has: the moment that its screen shows.

@@ -1,7 +1,7 @@
-//! What bodies cannot go through: triangles of the map near a body, and walls made by abilities.
+//! The solid parts of the world: triangles of the map near a body, and walls made by abilities.
 //!
-//! A body is an upright capsule that floats [`STEP_M`] above the feet, so that it goes over stairs and kerbs. What is
-//! lower is found by five upright lines under the feet.
+//! A body is an upright capsule that floats [`STEP_M`] above the feet, so that it goes over stairs and kerbs. Five
+//! upright lines under the feet find lower ground.
 //!
 //! ```text
 //!      ( )   height          Each step ends with a capsule that touches nothing, or is undone. Parts of a step
@@ -77,7 +77,7 @@ pub(crate) enum Push {
     Stuck,
 }
 
-/// The triangles near one body. What it answers does not depend on what it keeps.
+/// The triangles near one body. Its answers do not depend on the entries that it keeps.
 #[derive(Debug)]
 pub(crate) struct Solids {
     kept: Vec<Solid>,

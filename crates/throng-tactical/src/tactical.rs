@@ -36,7 +36,7 @@ use crate::vision::{Scene, Vision};
 /// Poses are evaluated every so many ticks.
 pub(crate) const POSE_TICKS: u32 = 4;
 
-/// What a match has done, and what it could spare, since it began.
+/// Counts of the work that a match has done, and of the work that it could spare, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Steps.
@@ -105,7 +105,7 @@ pub struct Tactical {
     pub(crate) bomb: Bomb,
     pub(crate) characters: Vec<Character>,
     pub(crate) inboxes: Vec<Inbox>,
-    /// What each seat does in this tick, and the buttons that it has pressed for it.
+    /// The action of each seat in this tick, and the buttons pressed for it.
     pub(crate) orders: Vec<(Order, Buttons)>,
     pub(crate) solids: Vec<Solids>,
     pub(crate) smokes: Vec<Smoke>,
@@ -240,7 +240,7 @@ impl Tactical {
         self.agents.as_deref()
     }
 
-    /// What happened in the last step.
+    /// The events of the last step.
     pub fn events(&self) -> &[Event] {
         &self.events
     }

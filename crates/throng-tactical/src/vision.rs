@@ -69,7 +69,7 @@ impl Vision {
         self.is_seen[viewer * self.seats + target]
     }
 
-    /// What a viewer remembers of an enemy that is hidden now.
+    /// A viewer's memory of an enemy that is hidden now.
     pub(crate) fn remembered(&self, viewer: usize, target: usize) -> Option<&Seen> {
         self.remembered[viewer * self.seats + target].as_ref()
     }

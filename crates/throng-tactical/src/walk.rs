@@ -51,7 +51,7 @@ pub(crate) struct Mover {
     pub(crate) is_grounded: bool,
 }
 
-/// What a body wants in one step.
+/// The wish of a body for one step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Intent {
     /// Level, in metres per second.
@@ -62,7 +62,7 @@ pub(crate) struct Intent {
     pub(crate) is_dash: bool,
 }
 
-/// What is around a body.
+/// The surroundings of a body.
 pub(crate) struct Ground<'a> {
     pub(crate) map: &'a Map,
     pub(crate) barriers: &'a [Barrier],

@@ -24,7 +24,7 @@ pub enum Slot {
     Sidearm,
 }
 
-/// What a kind of weapon does. Angles are in radians.
+/// The properties of a kind of weapon. Angles are in radians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeaponFacts {
     /// Price in the buy phase.
@@ -154,7 +154,7 @@ impl Weapon {
     /// All weapons.
     pub const ALL: [Weapon; 3] = [Weapon::Pistol, Weapon::Rifle, Weapon::Sniper];
 
-    /// What it does.
+    /// Its properties.
     pub const fn facts(self) -> &'static WeaponFacts {
         match self {
             Weapon::Pistol => &PISTOL,

@@ -118,7 +118,7 @@ fn a_smoke_hangs_where_it_was_thrown_and_hides() {
     let [smoke] = smokes(&mut play)[..] else { panic!("one smoke") };
     assert!((smoke.middle - vec3(-28.0, 1.62, 20.0)).length() < 0.1, "{:?}", smoke.middle);
     assert!(smoke.blocks(play.me(0).eye(), play.me(7).eye()));
-    // What the fog last saw lingers for a moment.
+    // The last look of the fog stays valid for a moment.
     play.hold(0, 64, |_| ());
     assert!(!play.game.may_see(Seat(0), Seat(7)) && !play.game.may_see(Seat(7), Seat(0)), "the smoke is between them");
     let remembered = play.game.senses(Seat(0), &mut play.room).unwrap().enemies.to_vec();

@@ -7,7 +7,7 @@ use throng_tactical::brain::{Player, PlayerError, Skill, Squad, SquadOptions, St
 use throng_tactical::command::COMMAND_BYTES;
 use throng_tactical::{Arena, Ending, Event, Rules, Seat, SenseRoom, Tactical};
 
-/// What a match came to.
+/// The result of a match.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Story {
     outcome: Option<String>,

@@ -1,4 +1,4 @@
-//! What the tactical game promises, a module for each contract.
+//! The contracts of the tactical game, each in a module.
 
 mod abilities;
 mod agents;

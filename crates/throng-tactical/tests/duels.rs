@@ -27,7 +27,8 @@ impl Duel {
         play.rtt(0, rtt_ms * 1_000);
         play.put(0, vec3(0.0, 0.0, 0.0), Vec3::X);
         play.put(5, vec3(18.0, 0.0, -14.0), Vec3::Z);
-        // What the screen shows is older than the tick that handles the shot by the round trip and the interpolation.
+        // The picture on the screen is older than the tick that handles the shot, by the round trip and the
+        // interpolation.
         let delay_ticks = f64::from(rtt_ms) * 0.128 + 1.0;
         Duel { play, way: Vec::new(), delay_ticks }
     }

@@ -1,7 +1,7 @@
-//! What a scope costs, on and off, and a frame around it. See docs/telemetry.md.
+//! The cost of a scope, on and off, and of a frame around it. See docs/telemetry.md.
 //!
 //! All variants take turns in many short rounds, and are measured in processor time of the thread, so that a busy machine
-//! disturbs all of them alike. What is printed is the median of the rounds, and the best.
+//! disturbs all of them alike. It prints the median of the rounds, and the best one.
 #![allow(missing_docs)]
 
 use std::hint::black_box;

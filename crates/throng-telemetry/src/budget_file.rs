@@ -114,7 +114,7 @@ pub enum BudgetFileError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// It names a subsystem that does not exist.
@@ -136,7 +136,7 @@ pub enum BudgetFileError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What has this time.
+        /// The owner of this time.
         key: String,
         /// The time.
         value: f64,

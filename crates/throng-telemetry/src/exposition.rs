@@ -7,7 +7,7 @@ use throng_meter::Subsystems;
 use crate::FrameBudgets;
 use crate::figures::{BOUNDS_NS, Cause, Distribution, Figures, PHASES_MAX};
 
-/// What is counted outside of frames.
+/// Counts from outside of frames.
 pub(crate) struct Around {
     pub(crate) recorders: usize,
     pub(crate) dumps: u64,

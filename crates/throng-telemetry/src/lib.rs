@@ -1,4 +1,4 @@
-//! What a frame spends its time on, cheap enough to stay on: scopes, budgets, a flight recorder, and files.
+//! The time of a frame by subsystem, cheap enough to stay on: scopes, budgets, a flight recorder, and files.
 //!
 //! A game passes [`Scopes`] through its frame and says which [`Subsystem`] each part belongs to. Time is exclusive, so
 //! the parts add up to the frame, to the nanosecond. A [`Recorder`] belongs to a match, and goes with it from thread to

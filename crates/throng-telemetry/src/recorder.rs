@@ -117,7 +117,7 @@ impl Batch {
     }
 }
 
-/// What a recorder and the collector share.
+/// The state that a recorder and the collector share.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,

@@ -71,7 +71,7 @@ impl Scopes {
         }
     }
 
-    /// From now on the time is `subsystem`'s, until the scope is dropped. What ran before goes on then.
+    /// From now on the time is `subsystem`'s, until the scope is dropped. The subsystem before goes on then.
     #[inline]
     #[must_use = "the scope ends when it is dropped"]
     pub fn enter(&mut self, subsystem: Subsystem) -> Scope<'_> {

@@ -113,7 +113,7 @@ struct Collector {
     figures: Figures,
     tracks: Vec<Track>,
     made: usize,
-    /// What is swapped with the waiting frames of a recorder.
+    /// The frames that are swapped with the waiting ones of a recorder.
     spare: Batch,
     flight: Option<Flight>,
     dumps: u64,

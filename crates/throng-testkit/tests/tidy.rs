@@ -275,7 +275,7 @@ fn links_of_the_documents_lead_somewhere() {
 }
 
 /// The first words of sentences that are hard to read when they are not questions: "Who is late gets ...".
-const INVERTED: [&str; 3] = ["Who", "Whoever", "Whose"];
+const INVERTED: [&str; 5] = ["Who", "Whoever", "Whose", "What", "Whatever"];
 
 /// The paragraphs of comments (of a source file) or of text (of a document) with the lines on which they begin. List items,
 /// table cells and headings count as paragraphs; code in documents is left out.

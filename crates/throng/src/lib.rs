@@ -64,7 +64,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What to use when
+//! # Which part to use
 //!
 //! | you have | use |
 //! |---|---|

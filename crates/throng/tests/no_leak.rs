@@ -116,7 +116,7 @@ struct Play {
     marked: Vec<Marked>,
     markers: HashMap<u64, (usize, usize, Audience)>,
     /// By guest and object: the epoch since which the guest has been one of those who see the object and do not own it,
-    /// without a break. What it was told first may be lost and sent again, wherever both are by then: the fields that are
+    /// without a break. Its first values may be lost and sent again, wherever both are by then: the fields that are
     /// kept from the owner have a channel of their own for each object.
     onlookers: HashMap<(SocketAddr, usize), usize>,
 }

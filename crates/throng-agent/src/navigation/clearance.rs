@@ -35,7 +35,7 @@ impl Face {
         is_inside.then_some(a.y + v * (b.y - a.y) + w * (c.y - a.y))
     }
 
-    /// What of the triangle lies between two heights, seen from above: a convex polygon with at most five corners.
+    /// The part of the triangle between two heights, seen from above: a convex polygon with at most five corners.
     fn slice(&self, low: f32, high: f32) -> Polygon {
         let mut polygon = Polygon::default();
         for corner in self.corners {

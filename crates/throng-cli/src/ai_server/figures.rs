@@ -1,4 +1,4 @@
-//! What came out, for people and for machines.
+//! The results, for people and for machines.
 
 use std::fmt;
 use std::fmt::Write;

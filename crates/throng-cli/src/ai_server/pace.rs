@@ -108,7 +108,7 @@ impl Pace {
         self.due.push(Reverse(Planned { at: planned.at + self.interval, ..planned }));
     }
 
-    /// What was counted.
+    /// The counts.
     pub(super) fn samples(&self) -> &[Sample; SAMPLES] {
         &self.samples
     }

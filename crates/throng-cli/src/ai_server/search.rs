@@ -9,7 +9,7 @@
 //! The raising is that of a published test (docs/agents.md). It knows neither clocks nor loads:
 //! hold the load of [`StepSearch::poll_load`], then hand what was measured to [`StepSearch::handle_held`].
 
-/// What a load may use, and how much may be late.
+/// The bounds of a load: its share of the processor, and its share of late decisions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bounds {
     /// Share of the processor time, 0 to 1.
@@ -40,7 +40,7 @@ impl Limit {
     }
 }
 
-/// What was measured while a load was held.
+/// The measurements of one held load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Held {
     pub(crate) cpu_share: f64,
@@ -52,7 +52,7 @@ pub(crate) struct Held {
 pub(crate) struct Steps {
     /// The first load, at least 1.
     pub(crate) start: u32,
-    /// What a step adds, at least 1.
+    /// The matches that a step adds, at least 1.
     pub(crate) step: u32,
     /// No larger load than this.
     pub(crate) most: u32,

@@ -15,7 +15,7 @@
 //! the same bytes. A late subscriber gets the newest values, once; old updates are never repeated. The memory is
 //! bounded by the state, not by the slowest reader.
 //!
-//! # What merging means
+//! # Merging
 //!
 //! The state is what a parser makes of all updates, one after the other: scalars and strings take the newest value,
 //! messages merge, lists grow, of a oneof the newest member stays, unknown fields are kept, and so is a known field that

@@ -25,7 +25,7 @@
 //! | [`Opener`] | authenticates and decrypts in place: owns key and replay window | one call per datagram |
 //! | [`PathProbe`] | the client's side of a change of address | [`PathProbe::poll_transmit`] |
 //!
-//! # What the owner of a connection does
+//! # Duties of the owner of a connection
 //!
 //! - Datagrams from a connected address go to its [`Opener`], all others to the [`ServerHandshake`]: to
 //!   [`handle_move`](ServerHandshake::handle_move) if they name a seat ([`move_seat`]), otherwise to

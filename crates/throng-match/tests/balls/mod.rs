@@ -34,7 +34,7 @@ pub fn schema() -> Arc<Schema> {
     Arc::new(Schema::builder().kind::<Ball>().build().expect("a schema"))
 }
 
-/// What goes wrong, and in which step.
+/// A fault, and the step in which it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Panic,

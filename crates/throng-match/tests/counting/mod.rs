@@ -71,7 +71,7 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     COUNT.get()
 }
 
-/// Bytes that this thread has asked for and not given back. What other threads do does not count.
+/// Bytes that this thread has asked for and not given back. Allocations of other threads do not count.
 pub fn held_bytes() -> i64 {
     HELD_BYTES.get()
 }

@@ -1,4 +1,4 @@
-//! What the fog hid from whom, and when.
+//! The enemies that the fog hid: from which viewers, and when.
 
 use std::fmt::Write as _;
 

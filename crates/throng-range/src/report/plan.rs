@@ -127,7 +127,7 @@ fn point(plan: &Plan, place: Vec3) -> String {
     format!("{x:.1},{y:.1} ")
 }
 
-/// What a look straight down finds, in steps of grey; equal neighbours in a row are one rectangle.
+/// The heights seen from straight above, in steps of grey; equal neighbours in a row are one rectangle.
 fn ground(map: &Map, plan: &Plan) -> String {
     let [low, high] = map.bounds();
     let cell_m = (high - low).x.max((high - low).z).max(1.0) / CELLS as f32;

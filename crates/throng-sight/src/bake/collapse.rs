@@ -8,13 +8,13 @@ use super::{Binary, BinaryKind, Bounds};
 use crate::format::{BLOCK_LANES, LEAF_BLOCKS_MAX, WIDTH};
 use crate::mesh::MeshError;
 
-/// What it costs to test a block of triangles, where a node costs one.
+/// The cost of testing a block of triangles; a node costs one.
 const BLOCK_COST: f32 = 0.6;
 /// The most triangles in a leaf.
 const LEAF_MAX: u32 = (2 * BLOCK_LANES) as u32;
 const _: () = assert!(LEAF_MAX as usize <= LEAF_BLOCKS_MAX * BLOCK_LANES);
 
-/// What it costs to test so many triangles, where a node costs one.
+/// The cost of testing so many triangles; a node costs one.
 pub(super) fn leaf_cost(triangles: u32) -> f32 {
     triangles.div_ceil(BLOCK_LANES as u32) as f32 * BLOCK_COST
 }

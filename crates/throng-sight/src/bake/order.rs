@@ -10,7 +10,7 @@ use super::Bounds;
 use super::collapse::{Wide, WideChild, leaf_cost};
 use crate::mesh::Mesh;
 
-/// What happens to a ray that meets the box of a part.
+/// The fate of a ray that meets the box of a part.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     /// The probability that a triangle of the part blocks it.

@@ -11,7 +11,7 @@ const POINTS: [u32; 3] = [6, 10, 6];
 /// A viewer that moves so far in a tick was put elsewhere, in metres.
 const JUMP_M: f32 = 1.0;
 
-/// What an audit found so far.
+/// The findings of an audit so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditCounts {
     /// Looks at pairs that were sent.
@@ -48,7 +48,7 @@ pub struct FogAudit {
     counts: AuditCounts,
 }
 
-/// What was true in one tick.
+/// The truth of one tick.
 #[derive(Clone, Debug)]
 struct Past {
     tick: u64,
@@ -125,7 +125,7 @@ impl FogAudit {
         }
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn counts(&self) -> AuditCounts {
         self.counts
     }

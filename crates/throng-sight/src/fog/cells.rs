@@ -444,7 +444,7 @@ fn check(bytes: &[u8]) -> Result<Head, CellError> {
     Ok(head)
 }
 
-/// What the head says, if it is within the limits and fits the length.
+/// The values of the head, if they are within the limits and fit the length.
 fn head_of(bytes: &[u8]) -> Result<Head, CellError> {
     let found = bytes.len() as u64;
     let short = CellError::WrongLength { expected: HEADER_BYTES as u64, found };

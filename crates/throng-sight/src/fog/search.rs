@@ -9,7 +9,7 @@
 //!                        |                                    4. else the shaft is cut in two
 //! ```
 //!
-//! Hidden is what is proved for all lines. What is not decided when the rays are used up may be seen.
+//! Hidden is what is proved for all lines. If the rays are used up before a pair is decided, the pair may be seen.
 //!
 //! The walls that helped are remembered: the next search tries them before it casts a ray.
 
@@ -31,7 +31,7 @@ const HOLES_MAX: usize = 8;
 /// Shafts that wait.
 const OPEN_MAX: usize = 256;
 
-/// What is known about a pair from searches before.
+/// The results of earlier searches for a pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// The numbers of walls, the newest that helped first.
@@ -107,7 +107,7 @@ pub(super) struct Search {
     pub(super) work: Work,
 }
 
-/// What a ray along the middle of a shaft showed.
+/// The result of a ray along the middle of a shaft.
 enum Middle {
     Free,
     /// Nothing is seen through the shaft.

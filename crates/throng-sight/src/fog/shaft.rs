@@ -137,7 +137,7 @@ impl Rect {
         self.low.cmple(other.low).all() && other.high.cmple(self.high).all()
     }
 
-    /// What of this rectangle lies outside of another one: at most four rectangles.
+    /// The part of this rectangle outside of another one: at most four rectangles.
     pub(super) fn without(self, other: Rect) -> impl Iterator<Item = Rect> {
         let Rect { low, high } = self;
         let (inner_low, inner_high) = (low.max(other.low), high.min(other.high));

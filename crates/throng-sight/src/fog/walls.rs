@@ -1,4 +1,4 @@
-//! What a map can hide somebody with: its large triangles, and the rectangles that they cover together.
+//! The parts of a map that can hide somebody: its large triangles, and the rectangles that they cover together.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What stands outside: ground, boundary, gardens, trees, cars, lamps.
+//! The objects outside of houses: ground, boundary, gardens, trees, cars, lamps.
 
 use fastrand::Rng;
 use glam::{Vec3, vec3};

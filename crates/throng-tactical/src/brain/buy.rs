@@ -1,4 +1,4 @@
-//! What to buy.
+//! The choice of things to buy.
 
 use fastrand::Rng;
 
@@ -9,7 +9,7 @@ use crate::weapon::Weapon;
 /// Time between two purchases, in seconds.
 const PAUSE_S: f32 = 0.3;
 
-/// What is still to be bought in this round.
+/// The things that are still to be bought in this round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Basket {
     items: [Option<Item>; 7],

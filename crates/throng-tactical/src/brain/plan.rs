@@ -1,4 +1,4 @@
-//! What to do next: by the phase, the team and the bomb.
+//! The choice of the next action: by the phase, the team and the bomb.
 
 use std::f32::consts::TAU;
 
@@ -28,7 +28,7 @@ const AWAY_M: [f32; 2] = [25.0, 32.0];
 /// Farther than this, all is equally free.
 const FAR_M: f32 = 30.0;
 
-/// What a player is about to do.
+/// The next action of a player.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Task {
     /// Nothing: the player is dead, or the round is over.

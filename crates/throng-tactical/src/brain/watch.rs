@@ -1,4 +1,4 @@
-//! What there is to see: eyes, bodies, smoke and walls, as perception asks for them.
+//! The places worth a look: eyes, bodies, smoke and walls, as perception asks for them.
 
 use glam::Vec3;
 use throng_agent::{Look, POINTS_MAX, Pair, PerceptionOptions, Scene};
