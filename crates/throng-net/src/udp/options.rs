@@ -55,8 +55,8 @@ pub enum Segmentation {
 }
 
 /// The kernel buffers of a socket, in the terms in which [`UdpOptions`] ask for them. (Linux reserves and reports twice
-/// as much, for its bookkeeping; that is taken out here.) What Linux grants at most is set by `net.core.rmem_max` and
-/// `net.core.wmem_max`.
+/// as much, for its bookkeeping; that is taken out here.) `net.core.rmem_max` and
+/// `net.core.wmem_max` set the most that Linux grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketBuffers {
     /// Bytes for datagrams that wait to be received.
