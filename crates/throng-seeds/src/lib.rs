@@ -8,11 +8,13 @@
 //! play it again with THRONG_SEED=17 cargo test -p throng --test contracts convergence::clients_converge -- --exact
 //! ```
 //!
-//! Property tests take their configuration from [`cases`]. Their seed is fixed, so the same command fails again.
+//! Property tests take their configuration from [`cases`]. They print the same command, and name the seed of the case that
+//! failed: `THRONG_SEED='cc 0123…'`.
 //!
 //! Two environment variables are read:
 //!
-//! - `THRONG_SEED`: the one seed to play. Property tests begin with it instead of with 0.
+//! - `THRONG_SEED`: the one seed to play. A property test plays the one case of a seed that begins with `cc`. With a
+//!   number, it draws all its cases from there.
 //! - `THRONG_SEED_FACTOR`: how many times as many seeds and cases are played as usual. The default is 1. With a fraction
 //!   like `0.1` fewer are played, but at least one of each.
 //!
@@ -22,13 +24,17 @@
 #![forbid(unsafe_code)]
 
 use std::any::Any;
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use proptest::test_runner::{Config, RngSeed};
+use proptest::test_runner::{Config, FailurePersistence, PersistedSeed, RngSeed};
 
 const SEED_VARIABLE: &str = "THRONG_SEED";
 const FACTOR_VARIABLE: &str = "THRONG_SEED_FACTOR";
+
+/// The seeds of single cases of property tests begin with this.
+const CASE_PREFIX: &str = "cc ";
 
 /// The result of one seed: nothing, or the difference that was found.
 pub trait Outcome {
@@ -72,14 +78,56 @@ pub fn is_partial() -> bool {
 }
 
 /// The configuration of a property test with `count` cases, times `THRONG_SEED_FACTOR`, from the seed 0 or from
-/// `THRONG_SEED`.
+/// `THRONG_SEED`. If a case fails, the command that plays this case again is printed.
 pub fn cases(count: u32) -> Config {
+    let (rng_seed, replayed) = match std::env::var(SEED_VARIABLE) {
+        Ok(text) if text.starts_with(CASE_PREFIX) => (0, Some(case_seed(&text))),
+        _ => (seed_to_replay().unwrap_or(0), None),
+    };
+    let drawn = if replayed.is_some() { 0 } else { times(u64::from(count), factor()) };
     Config {
-        cases: u32::try_from(times(u64::from(count), factor())).unwrap_or(u32::MAX),
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(seed_to_replay().unwrap_or(0)),
+        cases: u32::try_from(drawn).unwrap_or(u32::MAX),
+        failure_persistence: Some(Box::new(PrintedSeed { replayed })),
+        rng_seed: RngSeed::Fixed(rng_seed),
         ..Config::default()
     }
+}
+
+/// Keeps no file of failures. It prints the seed of a case that failed, and gives back the one that `THRONG_SEED` names.
+#[derive(Clone, Debug, PartialEq)]
+struct PrintedSeed {
+    replayed: Option<PersistedSeed>,
+}
+
+impl FailurePersistence for PrintedSeed {
+    fn load_persisted_failures2(&self, _: Option<&'static str>) -> Vec<PersistedSeed> {
+        self.replayed.iter().cloned().collect()
+    }
+
+    fn save_persisted_failure2(&mut self, _: Option<&'static str>, seed: PersistedSeed, _: &dyn Debug) {
+        eprintln!("{}", replay_advice(&seed));
+    }
+
+    fn box_clone(&self) -> Box<dyn FailurePersistence> {
+        Box::new(self.clone())
+    }
+
+    fn eq(&self, other: &dyn FailurePersistence) -> bool {
+        other.as_any().downcast_ref() == Some(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn replay_advice(seed: &PersistedSeed) -> String {
+    format!("play this case again with {SEED_VARIABLE}='{seed}' {}", command())
+}
+
+fn case_seed(text: &str) -> PersistedSeed {
+    text.parse()
+        .unwrap_or_else(|()| panic!("{SEED_VARIABLE}={text} is not the seed of a case: copy it as it was printed"))
 }
 
 fn seed_to_replay() -> Option<u64> {
@@ -120,6 +168,10 @@ fn command() -> String {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::sync::{Arc, Mutex};
+
+    use proptest::strategy::Strategy;
+    use proptest::test_runner::TestCaseError;
 
     use super::*;
 
@@ -141,6 +193,60 @@ mod tests {
     fn a_fraction_as_factor_leaves_at_least_one_seed() {
         let counts = [(0, 0.1), (5, 0.1), (64, 0.1), (64, 1.0), (64, 10.0)].map(|(count, factor)| times(count, factor));
         assert_eq!(counts, [0, 1, 7, 64, 640]);
+    }
+
+    #[test]
+    fn the_printed_seed_of_a_failed_case_plays_that_case_alone() {
+        let run = |config: Config, divisor: u64| {
+            let drawn = RefCell::new(Vec::new());
+            let mut runner = proptest::test_runner::TestRunner::new(config);
+            let result = runner.run(&proptest::num::u64::ANY.no_shrink(), |number| {
+                drawn.borrow_mut().push(number);
+                if number % divisor != 0 { Ok(()) } else { Err(TestCaseError::fail("a multiple")) }
+            });
+            assert!(result.is_err());
+            drawn.into_inner()
+        };
+        let noted = Box::new(Noted::default());
+        let seeds = noted.seeds.clone();
+        let first = run(Config { failure_persistence: Some(noted), ..cases(200) }, 16);
+        let seed = seeds.lock().unwrap().pop().expect("a case failed");
+        assert!(replay_advice(&seed).starts_with("play this case again with THRONG_SEED='cc "));
+        assert!(replay_advice(&seed).ends_with("the_printed_seed_of_a_failed_case_plays_that_case_alone -- --exact"));
+
+        let replayed = Some(case_seed(&seed.to_string()));
+        let again =
+            run(Config { cases: 0, failure_persistence: Some(Box::new(PrintedSeed { replayed })), ..cases(1) }, 1);
+        assert!(first.len() > 1, "the failing case must not be the first one");
+        assert_eq!(again, [*first.last().unwrap()]);
+    }
+
+    /// Notes the seeds of failed cases.
+    #[derive(Clone, Debug, Default)]
+    struct Noted {
+        seeds: Arc<Mutex<Vec<PersistedSeed>>>,
+    }
+
+    impl FailurePersistence for Noted {
+        fn load_persisted_failures2(&self, _: Option<&'static str>) -> Vec<PersistedSeed> {
+            Vec::new()
+        }
+
+        fn save_persisted_failure2(&mut self, _: Option<&'static str>, seed: PersistedSeed, _: &dyn Debug) {
+            self.seeds.lock().unwrap().push(seed);
+        }
+
+        fn box_clone(&self) -> Box<dyn FailurePersistence> {
+            Box::new(self.clone())
+        }
+
+        fn eq(&self, _: &dyn FailurePersistence) -> bool {
+            false
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
     }
 
     #[test]
