@@ -119,12 +119,18 @@ impl<R: Contender> Storm<R> {
 
     /// The storm, the calm after it, and the comparison. Returns the ticks that it took to settle.
     pub fn run(&mut self) -> Result<usize, String> {
+        self.run_watched(|_| Ok(()))
+    }
+
+    /// The same. `watch` is called after each stormy tick.
+    pub fn run_watched(&mut self, mut watch: impl FnMut(&Self) -> Result<(), String>) -> Result<usize, String> {
         for step in 0..self.options.storm_ticks {
             if self.options.weather && step % 40 == 0 {
                 let condition = storm(&mut self.rng);
                 self.world.set_condition(condition);
             }
             self.stormy_tick();
+            watch(self)?;
             self.check_ends()?;
         }
         self.world.set_condition(Condition::NONE);
