@@ -38,7 +38,7 @@ fn change_all(world: &mut World, ids: &[ObjectId], number: u32) {
 
 #[test]
 fn r13_however_much_there_is_to_say_every_window_keeps_to_the_budget() {
-    for_seeds(12, |seed| {
+    for_seeds(120, |seed| {
         let rate = [3_000, 10_000, 40_000][seed as usize % 3];
         let (mut world, watched) = watched(seed, rate, [20, 300][seed as usize % 2]);
         let ids: Vec<ObjectId> = watched.into_iter().map(|(id, _)| id).collect();
@@ -71,7 +71,7 @@ fn r13_however_much_there_is_to_say_every_window_keeps_to_the_budget() {
 
 #[test]
 fn with_a_tenth_of_the_budget_needed_everybody_still_gets_a_turn() {
-    for_seeds(8, |seed| {
+    for_seeds(80, |seed| {
         const RATE: u32 = 6_000;
         let (mut world, ids) = watched(seed, RATE, 300);
         let mut oldest = BTreeMap::new();
