@@ -45,6 +45,12 @@ this machine. It prints a table and writes a report with plots.
   throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network
   throng crowd --scenario mine.toml      your own workload (scenarios/README.md)";
 
+const CROWD_EXAMPLES: &str = "\
+Examples:
+  throng crowd                           1,000 players in 100 m x 100 m for half a minute
+  throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
+  throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network";
+
 const EXIT_CODES: &str = "\
 Exit codes: 0 success; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures are invalid, and
 the report says why; 130 interrupted twice.";
@@ -59,10 +65,11 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a workload with a server and bots on this machine, and write a report
+    #[command(after_help = CROWD_EXAMPLES)]
     Crowd(CrowdArguments),
     /// Run a workload with several replication models, and print one table
     Compare(CompareArguments),
-    /// Write the published page from the folders of comparisons
+    /// Write docs/benchmarks/comparison.md from the folders of `compare` runs
     Publish(PublishArguments),
     /// Run the server of a workload, for bots on another machine
     Serve(ServeArguments),
@@ -114,7 +121,7 @@ pub(crate) struct Workload {
     /// A named workload (crowd, crowd-10k, dense, sparse, sparse-10, sparse-20, converge) or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "crowd")]
     pub(crate) scenario: String,
-    /// Number of players
+    /// Number of players (default: the scenario's, like all options without a default here)
     #[arg(long, value_name = "N")]
     players: Option<u32>,
     /// Ticks per second, and inputs per second of each player
@@ -158,7 +165,7 @@ pub(crate) struct CrowdArguments {
     pub(crate) workload: Workload,
     #[command(flatten)]
     length: Length,
-    /// Most that may be sent to one client, headers included, in kbit/s
+    /// Largest rate to one client, headers included, in kbit/s (default: the scenario's)
     #[arg(long, value_name = "KBIT")]
     budget: Option<u32>,
     /// Simulated network of the bots: none, lan, wifi, 4g or bad
@@ -182,10 +189,10 @@ pub(crate) struct CrowdArguments {
     /// With --model shared-state: write positions as differences from positions that the client is known to hold
     #[arg(long)]
     baselines: bool,
-    /// Check the measurements: each send call of the server takes this many per cent longer
+    /// For tests of the lab: each send call of the server is made this many per cent slower
     #[arg(long, value_name = "PERCENT", hide_short_help = true)]
     send_slowdown: Option<u32>,
-    /// Parent folder of the run's folder
+    /// Folder in which the run's own folder is made
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
     /// Print the summary as JSON (docs/run-summary.md) instead of the table

@@ -1,4 +1,4 @@
-//! Every figure in which another does better than we do.
+//! The figures in which another model or library is better than Throng.
 
 use super::evidence::rounds;
 use super::markdown::cells;

@@ -19,10 +19,10 @@ leaner than the systems whose shape they have ([models.md](models.md)): what is 
 ";
 
 const LOSSES: &str = "\
-Every figure in which another does better, with everybody who does (against the peers: without the seal, which none of them
-has). More is better for updates to a client and for objects that it knows; less is better for all else. A difference is
-listed if the rounds show it with 99 % certainty. With fewer than two rounds, and for times of the peers, it must be more than
-a third. Runs that are not valid and servers that were overloaded are left out.
+The table lists every figure in which another model or library does better. Figures of the peers are compared without the
+seal, because no peer encrypts. Higher is better for updates to a client and for objects that it knows; lower is better for
+everything else. A difference is listed if the rounds show it with 99 % certainty. With fewer than two rounds, and for times of
+the peers, the difference must be more than a third. Runs that are not valid and servers that were overloaded are left out.
 ";
 
 const FINDINGS: &str = "\
