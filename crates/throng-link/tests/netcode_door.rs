@@ -273,6 +273,19 @@ fn a_flood_of_forged_requests_costs_no_more_work_than_its_budget() {
 }
 
 #[test]
+fn a_request_that_comes_again_is_answered_without_work() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    (options.requests_per_s, options.requests_burst) = (1, 1);
+    let mut server = Server::with(4, options);
+    let mine = request(&token(1));
+    for _ in 0..100 {
+        assert_eq!(server.handle(NOW, client_address(1), &mine).map(|reply| reply.len()), Ok(333));
+    }
+    let refused = server.handle(NOW, client_address(2), &request(&token(2)));
+    assert_eq!(refused, Err(DropReason::TooManyRequests));
+}
+
+#[test]
 fn a_full_server_denies_at_the_request_and_at_the_response() {
     let mut server = Server::new(1);
     let mut late = ClientHandshake::new(token(2), NOW);

@@ -3,6 +3,7 @@
 use crate::netcode_stage::seal;
 use proptest::prelude::*;
 use throng_link::netcode::*;
+use throng_wire::Time;
 
 fn ends(protocol_id: u64) -> (Sealer, Opener) {
     let key = Key::new([9; 32]);
@@ -62,7 +63,7 @@ fn payloads_have_1_to_1200_bytes_and_misuse_costs_no_sequence_number() {
     let (mut sealer, mut opener) = ends(1);
     for len in [0, 2, SEAL_OVERHEAD_MAX - 7, PAYLOAD_MAX + 2 + TAG_LEN + 1, PACKET_MAX] {
         let error = sealer.seal_payload(&mut vec![0; len]).unwrap_err();
-        assert_eq!(error, SealError::PayloadLength { packet_len: len });
+        assert_eq!((error, error.tag()), (SealError::PayloadLength { packet_len: len }, "payload_length"));
     }
     assert_eq!(sealer.next_sequence(), 0);
     for len in [1, PAYLOAD_MAX] {
@@ -84,6 +85,23 @@ fn the_header_grows_when_256_and_65536_are_reached_as_foretold() {
         assert_eq!(sealer.seal_payload(packet), Ok(sequence));
         assert_eq!(opener.open(packet).map(|o| (o.sequence, o.body[0])), Ok((sequence, 0xab)));
     }
+}
+
+#[test]
+fn a_client_opens_its_ration_in_a_second_and_forgeries_hardly_count_against_it() {
+    let (mut sealer, opener) = ends(1);
+    let mut rationed = RationedOpener::new(opener, 4, Time(0));
+    let mut open = |at_ms, is_forged| {
+        let mut packet = seal(&mut sealer, b"news");
+        packet[4] ^= u8::from(is_forged);
+        rationed.open(Time::from_millis(at_ms), &mut packet).map(|opened| opened.kind)
+    };
+    let (good, above) = (Ok(PacketKind::Payload), Err(DropReason::TooManyPackets));
+    assert_eq!([0; 5].map(|at_ms| open(at_ms, false)), [good, good, good, good, above]);
+    assert_eq!([249, 250, 251].map(|at_ms| open(at_ms, false)), [above, good, above]);
+    // Eight forged packets cost as much as one of the client's.
+    assert_eq!([10_000; 24].map(|at_ms| open(at_ms, true)), [Err(DropReason::NotAuthentic); 24]);
+    assert_eq!([10_000; 2].map(|at_ms| open(at_ms, false)), [good, above]);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::session_pair::{CLIENT, Link, Pair, SERVER, packet};
 use throng_link::session::{
-    CloseCause, CloseCode, CloseReason, Delivery, Envelope, LaneId, Rest, SendError, Session, SessionOptions,
+    CLOSE_INTERVAL, CLOSE_PACKETS, CloseCause, CloseCode, CloseReason, Delivery, Envelope, LaneId, Rest, SendError,
+    Session, SessionOptions,
 };
 use throng_wire::Time;
 
@@ -78,7 +79,7 @@ fn the_deadline_is_when_something_happens_and_not_before() {
         for end in &mut pair.ends {
             let is_later = end.session.next_deadline().is_some_and(|deadline| deadline > pair.now);
             let plan = end.session.poll_packet(pair.now, Envelope::bare(end.next_sequence), Rest::Empty);
-            assert!(!(is_later && plan.is_some()), "due before its deadline at {:?}", pair.now);
+            assert_eq!(is_later, plan.is_none(), "deadline and packet differ at {:?}", pair.now);
         }
         pair.step();
     }
@@ -110,4 +111,29 @@ fn a_game_that_reads_no_messages_for_a_minute_stays_connected_and_knows_what_has
     assert_eq!(client.poll_message(), Some((LaneId(0), b"news".to_vec())));
     client.handle_packet(Time::from_secs(60), 60, &told).expect("there is room again");
     assert_eq!(client.poll_message(), Some((LaneId(0), b"news".to_vec())));
+}
+
+#[test]
+fn the_timeout_of_a_connect_token_counts_if_it_is_the_shorter_one() {
+    let ends_at_s = |timeout_s: Option<u64>| {
+        let mut session = Session::new(Arc::new(SessionOptions::default()), Time(0)).expect("good options");
+        session.follow_handshake(Duration::from_millis(40), timeout_s.map(Duration::from_secs));
+        (0..60).find(|&second| {
+            session.handle_timeout(Time::from_secs(second));
+            session.poll_close() == Some(CloseCause::IdleTimeout)
+        })
+    };
+    assert_eq!([None, Some(3), Some(30)].map(ends_at_s), [Some(10), Some(3), Some(10)]);
+}
+
+#[test]
+fn a_close_that_cannot_be_sent_ends_after_twice_the_time_of_its_packets() {
+    let mut session = Session::new(Arc::new(SessionOptions::default()), Time(0)).expect("good options");
+    let began = Time::from_secs(1);
+    session.close(began, CloseReason::new(CloseCode::DONE, ""));
+    let most_micros = 2 * u64::from(CLOSE_PACKETS) * CLOSE_INTERVAL.as_micros() as u64;
+    session.handle_timeout(Time(began.0 + most_micros - 1));
+    assert!(!session.is_closed());
+    session.handle_timeout(Time(began.0 + most_micros));
+    assert!(session.is_closed());
 }

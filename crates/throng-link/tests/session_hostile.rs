@@ -87,6 +87,24 @@ fn acknowledging_an_input_that_was_never_sent_is_misbehaviour() {
 }
 
 #[test]
+fn a_packet_has_1_to_16_inputs_of_at_most_64_bytes() {
+    let take = |lengths: &[usize]| {
+        let mut payload = vec![1 << 4, 0, 0, 0, 0, 9, 0, lengths.len() as u8];
+        for &length in lengths {
+            payload.push(length as u8);
+            payload.resize(payload.len() + length, 1);
+        }
+        take(&mut session(), 0, &payload)
+    };
+    for good in [&[0][..], &[0; 16], &[64]] {
+        assert_eq!(take(good), Ok(true), "{good:?}");
+    }
+    for wrong in [&[][..], &[0; 17], &[65]] {
+        assert_eq!(take(wrong), Err(PacketError::BadInputs), "{wrong:?}");
+    }
+}
+
+#[test]
 fn forged_parts_are_refused() {
     let cases: [(&[&[u8]], PacketError); 9] = [
         (&[&[0x80, 0]], PacketError::BadEntry),

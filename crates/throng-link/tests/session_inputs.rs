@@ -1,7 +1,10 @@
 //! Inputs come at most once and in order, and all of them come while losses stay below the redundancy.
 
-use crate::session_pair::{CLIENT, Link, Pair, SERVER};
-use throng_link::session::{InputError, SessionOptions};
+use std::sync::Arc;
+
+use crate::session_pair::{CLIENT, Link, Pair, SERVER, packet};
+use throng_link::session::{InputError, MAX_QUEUED_INPUTS, Session, SessionOptions};
+use throng_wire::Time;
 
 fn play(pair: &mut Pair, inputs: u32) {
     for number in 0..inputs {
@@ -90,4 +93,22 @@ fn an_input_that_is_too_long_is_refused() {
     let mut pair = Pair::new(1, SessionOptions::default(), Link::default());
     assert_eq!(pair.ends[CLIENT].session.push_input(&[0; 65]), Err(InputError::TooLarge));
     assert_eq!(pair.ends[CLIENT].session.push_input(&[0; 64]), Ok(0));
+}
+
+#[test]
+fn a_game_that_polls_no_inputs_finds_the_newest_ones_and_the_count_of_the_others() {
+    let options = Arc::new(SessionOptions::default());
+    let mut client = Session::new(Arc::clone(&options), Time(0)).expect("good options");
+    let mut server = Session::new(options, Time(0)).expect("good options");
+    let all = MAX_QUEUED_INPUTS as u64 + 6;
+    for sequence in 0..all {
+        let now = Time::from_millis(10 * sequence);
+        client.push_input(&[7]).expect("it is short");
+        let payload = packet(&mut client, now, sequence, 0);
+        server.handle_packet(now, sequence, &payload).expect("it is honest");
+    }
+    let counters = server.statistics().counters;
+    assert_eq!((counters.inputs_received, counters.inputs_overflowed), (all, 6));
+    let numbers: Vec<u32> = std::iter::from_fn(|| server.poll_input()).map(|input| input.number).collect();
+    assert_eq!(numbers, Vec::from_iter(6..all as u32));
 }

@@ -1,7 +1,10 @@
 //! The sending rate follows what the link carries, and is left alone where the link carries everything.
 
+use std::sync::Arc;
+
 use crate::session_pair::{CLIENT, Link, Pair, SERVER};
-use throng_link::session::SessionOptions;
+use throng_link::session::{Envelope, Rest, Session, SessionOptions};
+use throng_wire::{Tick, Time};
 
 /// Replication bytes per second that the server sends from second `from` to second `to`, offered more than enough.
 fn sent_per_s(pair: &mut Pair, from: u64, to: u64) -> u64 {
@@ -87,4 +90,26 @@ fn the_round_trip_is_measured_without_the_time_spent_at_the_ends() {
     pair.run(5);
     let round_trip = pair.ends[SERVER].session.statistics().round_trip.expect("there is one").as_millis();
     assert!((80..=92).contains(&round_trip), "{round_trip} ms");
+}
+
+#[test]
+fn packets_of_a_row_have_one_length_and_a_shorter_one_ends_the_row() {
+    let options = SessionOptions { initial_rate_bytes_per_s: 10_000_000, ..limited_to(10_000_000) };
+    let mut session = Session::new(Arc::new(options), Time(0)).expect("good options");
+    let now = Time::from_millis(5);
+    let mut payload_bytes = |sequence, more| {
+        let mut payload = Vec::new();
+        let mut packet =
+            session.poll_packet(now, Envelope::bare(sequence), Rest::Waiting)?.begin(Tick(0), &mut payload);
+        packet.rest().0.extend_from_slice(&[7; 100]);
+        packet.finish_in_row(more);
+        Some(payload.len())
+    };
+    let full_bytes = payload_bytes(0, Rest::Waiting).expect("there is an allowance");
+    assert!(full_bytes >= 1_000, "{full_bytes} bytes");
+    assert_eq!(payload_bytes(1, Rest::Waiting), Some(full_bytes));
+    let last_bytes = payload_bytes(2, Rest::Empty).expect("there is an allowance");
+    assert!((100..200).contains(&last_bytes), "{last_bytes} bytes");
+    assert_eq!(payload_bytes(3, Rest::Waiting), None);
+    assert!(session.poll_packet(Time::from_millis(6), Envelope::bare(3), Rest::Waiting).is_some());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::session_pair::{CLIENT, Link, Pair, SERVER, numbered};
+use crate::session_pair::{CLIENT, Link, Pair, SERVER, numbered, packet};
 use throng_link::session::{Delivery, Envelope, LaneId, MAX_PACKETS_PER_FLUSH, Rest, Session, SessionOptions};
 use throng_wire::{Tick, Time};
 
@@ -79,4 +79,24 @@ fn waiting_for_a_tick_is_not_taken_for_the_path() {
     let round_trip = statistics.round_trip.expect("there is one").as_millis();
     assert!((80..=92).contains(&round_trip), "{round_trip} ms");
     assert_eq!(statistics.counters.packets_lost, 0);
+}
+
+#[test]
+fn a_first_message_that_is_lost_is_given_up_after_the_round_trip_that_the_handshake_measured() {
+    let given_up_at_ms = |round_trip_ms: Option<u64>| {
+        let mut session = Session::new(Arc::new(SessionOptions::default()), Time(0)).expect("good options");
+        if let Some(millis) = round_trip_ms {
+            session.follow_handshake(Duration::from_millis(millis), None);
+        }
+        session.send(LaneId(0), b"hello").expect("there is room");
+        packet(&mut session, Time(0), 0, 0);
+        (1..6_000).find(|&millis| {
+            session.handle_timeout(Time::from_millis(millis));
+            session.poll_delivery() == Some((0, Delivery::Lost))
+        })
+    };
+    // The round trip, twice its variance of half of that, and 50 ms of acknowledgement delay.
+    assert_eq!(given_up_at_ms(Some(40)), Some(130));
+    // Three probe timeouts of 333 ms, four times half of that, and the delay.
+    assert_eq!(given_up_at_ms(None), Some(3 * 1_049));
 }

@@ -772,4 +772,44 @@ mod tests {
         }
         assert_eq!(control.rate(), 64_000);
     }
+
+    #[test]
+    fn losses_that_turn_out_to_be_none_do_not_slow_the_stream() {
+        let rate_after = |spurious| {
+            let mut control = Control::new(64_000, LIMIT, FLOOR, 40_000, Time(0));
+            let times = PathTimes { smoothed_micros: 50_000, smallest_micros: 50_000, silence_micros: 500_000 };
+            for tick in 0..300 {
+                let now = Time(tick * 33_333);
+                let round = control.on_sent(now, 150, 50_000);
+                if tick % 5 == 0 {
+                    control.on_lost(round);
+                    control.on_spurious(spurious);
+                } else {
+                    control.on_delivered(round, 150);
+                    control.on_heard(now);
+                    control.on_round_trip(round, 50_000, 0);
+                }
+                control.advance(now, times);
+            }
+            control.rate()
+        };
+        assert_eq!(rate_after(1), 64_000);
+        assert!(rate_after(0) < 20_000, "{}", rate_after(0));
+    }
+
+    /// RFC 9438, section 4.6 and 4.7.
+    #[test]
+    fn a_rival_returns_to_the_window_at_which_it_lost_and_makes_room_after_a_second_loss() {
+        let now = Time::from_secs(1);
+        let mut rival =
+            Rival { window: 100.0, largest: 100.0, return_s: 0.0, cut_at: now, friendly: 100.0, test_at: now };
+        rival.cut(now);
+        assert_eq!((rival.window, rival.largest), (70.0, 100.0));
+        let returns = now.after(std::time::Duration::from_secs_f64(rival.return_s));
+        rival.grow(returns, 0.0, 0.1);
+        assert!((99.9..=100.0).contains(&rival.window), "{}", rival.window);
+        rival.window = 80.0;
+        rival.cut(returns);
+        assert_eq!((rival.window, rival.largest), (56.0, 68.0));
+    }
 }

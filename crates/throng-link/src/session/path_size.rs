@@ -404,6 +404,41 @@ mod tests {
         assert!(!way.size.on_refused(MIN_DATAGRAM_BYTES, way.now), "there is nothing shorter");
     }
 
+    #[test]
+    fn the_shortest_datagrams_say_nothing_about_longer_ones() {
+        let mut size = PathSize::new();
+        for sequence in 0..20 {
+            let sent = Sent::in_a_test(sequence, Time(0), MIN_DATAGRAM_BYTES, false, true);
+            assert_eq!(size.on_lost(&sent, sequence), SizeVerdict::Nothing);
+        }
+        assert_eq!(size.datagram_bytes(), MAX_DATAGRAM_BYTES);
+    }
+
+    #[test]
+    fn packets_that_are_shorter_than_the_lost_ones_do_not_prove_the_path() {
+        let mut way = Way::new(MAX_DATAGRAM_BYTES);
+        way.turns(20);
+        for _ in 0..DOUBTED_LOSSES {
+            way.turn(true, true);
+            let shorter = Sent::in_a_test(way.sequence, way.now, MAX_DATAGRAM_BYTES - 100, false, true);
+            way.size.on_delivered(&shorter);
+        }
+        assert_eq!(way.size.datagram_bytes(), MIN_DATAGRAM_BYTES);
+    }
+
+    #[test]
+    fn a_probe_that_the_interface_refuses_meanwhile_is_not_waited_for() {
+        let mut size = PathSize::new();
+        size.on_refused(1_150, Time(0));
+        size.on_delivered(&Sent::in_a_test(1, Time(0), MIN_DATAGRAM_BYTES, false, true));
+        let (probe_bytes, _) = size.due().expect("the path may carry more");
+        size.on_probe(2);
+        size.on_refused(probe_bytes + 1, Time(0));
+        assert_eq!(size.due(), None, "the probe is under way");
+        size.on_refused(probe_bytes, Time(0));
+        assert!(size.due().is_some_and(|(bytes, _)| bytes < probe_bytes), "{:?}", size.due());
+    }
+
     proptest! {
         #![proptest_config(throng_seeds::cases(256))]
 
