@@ -28,6 +28,8 @@ struct Player {
     trickles: bool,
     /// It has received everything once. Its own earlier writes are in it.
     has_begun: bool,
+    /// The channel was empty when it subscribed.
+    found_nothing: bool,
     view: View,
 }
 
@@ -178,6 +180,7 @@ impl World {
             is_stuck: false,
             trickles: false,
             has_begun: false,
+            found_nothing: self.truth.entities.is_empty() && self.truth.told.is_empty(),
             view: View::default(),
         };
         self.subscribe(&player);
@@ -248,7 +251,12 @@ impl World {
 
     fn write(&mut self) {
         let place = self.random.usize(..self.players.len());
-        let name = self.players[place].name;
+        let player = &self.players[place];
+        if player.skips_self && player.found_nothing && !player.has_begun {
+            // There is no first state that could contain this write: the first update has only the writes of others.
+            return;
+        }
+        let name = player.name;
         let (id, state) = match self.random.u8(..8) {
             0 => (self.random.u32(..ENTITIES), SpatialEntityState { removed: true, ..Default::default() }),
             1..4 => {
