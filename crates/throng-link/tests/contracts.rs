@@ -9,6 +9,7 @@ mod netcode_interop;
 mod netcode_moving;
 mod netcode_packets;
 mod netcode_stage;
+mod session_curves;
 mod session_end;
 mod session_hostile;
 mod session_inputs;

@@ -230,6 +230,12 @@ impl Pair {
         }
     }
 
+    /// Others send over the same link: its queue holds at least so much.
+    pub(crate) fn fill_queue(&mut self, from: usize, queue_ms: u64) {
+        let until = Time(self.now.0 + queue_ms * 1_000);
+        self.ends[from].link_free_at = self.ends[from].link_free_at.max(until);
+    }
+
     /// Lets the link carry everything from now on and both ends come to rest; then every packet must have its verdict.
     pub(crate) fn settle(&mut self) {
         for end in &mut self.ends {
