@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::session_pair::{CLIENT, Link, Pair, SERVER, numbered};
-use throng_link::session::{LaneId, SessionOptions};
+use throng_link::session::{LaneId, Rest, SessionOptions};
 
 const EXPECTED: &str = include_str!("session_curves.txt");
 
@@ -31,6 +31,20 @@ fn narrow(rate_bytes_per_s: u64, queue_ms: u64) -> Link {
 /// The server has more to say than any path carries.
 fn is_full(pair: &mut Pair, _: u32) {
     pair.ends[SERVER].offered_bytes = 100_000;
+}
+
+/// Messages of many lengths on two lanes, state and inputs.
+fn talk(pair: &mut Pair, tick: u32) {
+    let server = &mut pair.ends[SERVER];
+    server.offered_bytes = 300;
+    if tick.is_multiple_of(50) {
+        let bytes = if tick.is_multiple_of(400) { 60_000 } else { 500 };
+        server.session.send(LaneId(0), &numbered(tick, bytes)).expect("there is room");
+        server.session.send(LaneId(1), &numbered(tick, 900)).expect("there is room");
+    }
+    if tick.is_multiple_of(3) {
+        pair.ends[CLIENT].session.push_input(&tick.to_le_bytes()).expect("there is room");
+    }
 }
 
 fn curves() -> Vec<Curve> {
@@ -78,20 +92,27 @@ fn curves() -> Vec<Curve> {
         curve("little to say, then much", narrow(150_000, 100), |pair, tick| {
             pair.ends[SERVER].offered_bytes = if tick < 1_500 { 150 } else { 100_000 };
         }),
+        curve("a path that becomes shorter and longer again", narrow(150_000, 100), |pair, tick| {
+            is_full(pair, tick);
+            pair.ends[SERVER].link.longest_bytes = if (500..1_500).contains(&tick) { 1_100 } else { 0 };
+        }),
+        curve("a short path beside losses", Link { loss_percent: 3, ..narrow(150_000, 100) }, |pair, tick| {
+            pair.ends[SERVER].offered_bytes = if tick % 300 < 200 { 100_000 } else { 400 };
+            pair.ends[SERVER].link.longest_bytes = 1_150;
+        }),
+        curve("messages on two lanes, inputs, and 5 % loss", Link { loss_percent: 5, ..narrow(60_000, 100) }, talk),
+        curve("a large rest beside messages", narrow(60_000, 100), |pair, tick| {
+            talk(pair, tick);
+            is_full(pair, tick);
+            pair.ends[SERVER].offered_as = Rest::Large;
+        }),
         curve(
-            "messages on two lanes, inputs, and 5 % loss",
-            Link { loss_percent: 5, ..narrow(60_000, 100) },
+            "hardly anything to say, over a lossy path",
+            Link { loss_percent: 20, ..narrow(60_000, 100) },
             |pair, tick| {
-                let server = &mut pair.ends[SERVER];
-                server.offered_bytes = 300;
-                if tick.is_multiple_of(50) {
-                    let bytes = if tick.is_multiple_of(400) { 60_000 } else { 500 };
-                    server.session.send(LaneId(0), &numbered(tick, bytes)).expect("there is room");
-                    server.session.send(LaneId(1), &numbered(tick, 900)).expect("there is room");
-                }
-                let client = &mut pair.ends[CLIENT].session;
-                if tick.is_multiple_of(3) {
-                    client.push_input(&tick.to_le_bytes()).expect("there is room");
+                if tick.is_multiple_of(170) {
+                    pair.ends[SERVER].session.send(LaneId(0), &numbered(tick, 2_000)).expect("there is room");
+                    pair.ends[CLIENT].session.push_input(&tick.to_le_bytes()).expect("there is room");
                 }
             },
         ),
@@ -100,7 +121,10 @@ fn curves() -> Vec<Curve> {
 
 fn table(curve: &Curve) -> String {
     let mut pair = Pair::new(1, curve.options.clone(), curve.link);
-    let mut text = format!("{}\n  second  kB/s  sent  lost  late     bytes  received  way ms  back\n", curve.name);
+    let mut text = format!(
+        "{}\n  second  kB/s  sent  lost  late     bytes  received  resent  size  way ms  inputs  back\n",
+        curve.name
+    );
     let mut before = pair.ends[SERVER].session.statistics().counters;
     let mut received_before = 0;
     for second in 1..=curve.seconds {
@@ -114,14 +138,17 @@ fn table(curve: &Curve) -> String {
             + pair.ends[CLIENT].replication_bytes_received;
         let _ = writeln!(
             text,
-            "  {second:>6}  {:>4}  {:>4}  {:>4}  {:>4}  {:>8}  {:>8}  {:>6}  {:>4}",
+            "  {second:>6}  {:>4}  {:>4}  {:>4}  {:>4}  {:>8}  {:>8}  {:>6}  {:>4}  {:>6}  {:>6}  {:>4}",
             server.sending_rate_bytes_per_s / 1_000,
             now.packets_sent - before.packets_sent,
             now.packets_lost - before.packets_lost,
             now.packets_spurious - before.packets_spurious,
             now.bytes_sent - before.bytes_sent,
             received - received_before,
+            now.message_bytes_resent - before.message_bytes_resent,
+            server.datagram_bytes,
             server.round_trip.map_or(0, |time| time.as_millis()),
+            now.inputs_received,
             client.packets_sent,
         );
         (before, received_before) = (now, received);

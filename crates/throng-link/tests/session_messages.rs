@@ -9,8 +9,15 @@ const ORDERED: LaneId = LaneId(0);
 const UNORDERED: LaneId = LaneId(1);
 const UNRELIABLE: LaneId = LaneId(2);
 
-const STORM: Link =
-    Link { delay_ms: 40, jitter_ms: 60, loss_percent: 30, duplicate_percent: 10, rate_bytes_per_s: 0, queue_ms: 0 };
+const STORM: Link = Link {
+    delay_ms: 40,
+    jitter_ms: 60,
+    loss_percent: 30,
+    duplicate_percent: 10,
+    rate_bytes_per_s: 0,
+    queue_ms: 0,
+    longest_bytes: 0,
+};
 
 fn fast() -> SessionOptions {
     SessionOptions { rate_bytes_per_s: 2_000_000, initial_rate_bytes_per_s: 2_000_000, ..SessionOptions::default() }

@@ -7,8 +7,15 @@ use throng_wire::{Tick, Time};
 
 use crate::session_pair::{CLIENT, Link, Pair, SERVER, number_of, numbered};
 
-const LINK: Link =
-    Link { delay_ms: 20, jitter_ms: 0, loss_percent: 0, duplicate_percent: 0, rate_bytes_per_s: 0, queue_ms: 0 };
+const LINK: Link = Link {
+    delay_ms: 20,
+    jitter_ms: 0,
+    loss_percent: 0,
+    duplicate_percent: 0,
+    rate_bytes_per_s: 0,
+    queue_ms: 0,
+    longest_bytes: 0,
+};
 
 fn options() -> SessionOptions {
     SessionOptions { inbox_messages: 64, ..SessionOptions::default() }

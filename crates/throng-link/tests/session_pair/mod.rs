@@ -26,6 +26,8 @@ pub(crate) struct Link {
     /// Bytes per second, 0 for unlimited. Packets that would wait longer than `queue_ms` are dropped.
     pub(crate) rate_bytes_per_s: u64,
     pub(crate) queue_ms: u64,
+    /// The longest payload that gets through, 0 for no limit.
+    pub(crate) longest_bytes: usize,
 }
 
 pub(crate) struct End {
@@ -210,6 +212,9 @@ impl Pair {
     fn put_on_wire(&mut self, from: usize, sequence: u64, payload: Vec<u8>) {
         let link = self.ends[from].link;
         let mut sent_at = self.now;
+        if link.longest_bytes > 0 && payload.len() > link.longest_bytes {
+            return;
+        }
         let transfer_micros = (payload.len() as u64 * 1_000_000).checked_div(link.rate_bytes_per_s);
         if let Some(micros) = transfer_micros {
             let free_at = self.ends[from].link_free_at.max(self.now);
