@@ -215,3 +215,19 @@ fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
     quiet.client.probe.on_challenge(at(0), &[0; 308]);
     assert_eq!(quiet.poll(at(10)), None);
 }
+
+#[test]
+fn a_later_wish_from_a_third_address_replaces_an_unanswered_one() {
+    let mut stage = Stage::new();
+    let (second, third) = (client_address(2), client_address(3));
+    stage.client.probe.on_address_changed(at(0));
+    let first = stage.poll(at(0)).unwrap();
+    stage.handle(at(0), second, &first).unwrap(); // the challenge is lost
+    let later = stage.poll(at(300)).unwrap();
+    let challenge = stage.handle(at(300), third, &later).unwrap();
+    assert_eq!(stage.candidate.map(|candidate| candidate.address), Some(third));
+    stage.challenge(at(310), challenge);
+    let response = stage.poll(at(310)).unwrap();
+    stage.handle(at(320), third, &response).unwrap();
+    assert_eq!(stage.address, third);
+}

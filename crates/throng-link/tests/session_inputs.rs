@@ -112,3 +112,17 @@ fn a_game_that_polls_no_inputs_finds_the_newest_ones_and_the_count_of_the_others
     let numbers: Vec<u32> = std::iter::from_fn(|| server.poll_input()).map(|input| input.number).collect();
     assert_eq!(numbers, Vec::from_iter(6..all as u32));
 }
+
+#[test]
+fn lost_inputs_are_counted_one_by_one_and_the_longest_arrive_whole() {
+    let mut pair = Pair::new(1, SessionOptions { input_redundancy: 1, ..SessionOptions::default() }, Link::default());
+    for number in 0..100u8 {
+        pair.ends[CLIENT].link.loss_percent = if number % 10 == 0 { 100 } else { 0 };
+        pair.ends[CLIENT].session.push_input(&[number; 64]).expect("it is not too long");
+        pair.step();
+    }
+    pair.run(1);
+    assert!(pair.ends[SERVER].inputs.iter().all(|input| input.bytes() == [input.number as u8; 64]));
+    let counters = pair.ends[SERVER].session.statistics().counters;
+    assert_eq!((counters.inputs_received, counters.inputs_lost), (90, 10));
+}

@@ -323,6 +323,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_errors_of_sealing_have_tags_of_their_own() {
+        let tags = [SealError::PayloadLength { packet_len: 3 }, SealError::SequenceExhausted].map(SealError::tag);
+        assert_eq!(tags, ["payload_length", "sequence_exhausted"]);
+    }
+    #[test]
     fn a_connection_never_reaches_the_sequence_numbers_outside_of_connections() {
         let mut sealer = Sealer::new(&Key::new([1; 32]), 1);
         sealer.next_sequence = UNCONNECTED_SEQUENCE - 1;

@@ -394,6 +394,16 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_of_a_longer_datagram_leaves_a_shorter_proof() {
+        let mut way = Way::new(1_120);
+        way.turns(60);
+        assert!(way.is_found());
+        let proven = way.size.datagram_bytes();
+        assert!(way.size.on_refused(1_190, way.now));
+        assert_eq!(way.size.datagram_bytes(), proven, "it was refused for another length");
+    }
+
+    #[test]
     fn what_the_interface_refuses_is_not_tried() {
         let mut way = Way::new(MAX_DATAGRAM_BYTES);
         assert!(way.size.on_refused(1_150, way.now));
