@@ -9,6 +9,7 @@ mod histories;
 #[allow(unreachable_pub, reason = "a part of the test kit, which depends on this crate")]
 mod homes;
 mod late_records;
+mod ledger;
 mod limits;
 mod long_life;
 mod owners;

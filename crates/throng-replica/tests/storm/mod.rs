@@ -140,6 +140,72 @@ impl Storm {
         (0..self.clients.len()).try_for_each(|client| self.compare(client))
     }
 
+    /// The same storm, with a row of figures after every 25 ticks: of this tick's frames, then sums over the connections
+    /// and the clients that are present.
+    pub(crate) fn ledger(mut self) -> String {
+        let mut text = String::from(
+            "  tick  frames shared  bytes | segm updates  bytes  resent bytes super  back  ctrl  held  wait | \
+             applied stale  own  objects slots places waits\n",
+        );
+        for step in 0..self.options.storm_ticks + 100 {
+            self.tick(step, step < self.options.storm_ticks).expect("each packet is applied");
+            if step % 25 == 24 {
+                text += &self.ledger_row(step + 1);
+            }
+        }
+        text
+    }
+
+    fn ledger_row(&mut self, step: u32) -> String {
+        let hub = self.server.hub().counters();
+        let (mut sent, mut longest_wait_ticks) = ([0; 9], 0);
+        let (mut held, mut seen) = ([0; 3], [0; 4]);
+        for peer in self.clients.iter().flatten() {
+            let of = self.server.hub().connection_mut(peer.id).expect("it is connected").counters();
+            let counts = [
+                of.segments,
+                of.object_updates,
+                of.object_bytes,
+                of.resent_segments,
+                of.resent_bytes,
+                of.superseded_segments,
+                of.frames_taken_back,
+                of.control_bytes,
+                of.held_back,
+            ];
+            sent.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            longest_wait_ticks = of.longest_wait_ticks.max(longest_wait_ticks);
+            let (of, holds) = (peer.replica.counters(), peer.replica.occupancy());
+            held.iter_mut().zip([of.updates, of.stale_segments, of.own_records]).for_each(|(sum, count)| *sum += count);
+            let counts = [holds.objects, holds.slots, holds.own_places, holds.waits];
+            seen.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        format!(
+            "{step:>6} {:>7} {:>6} {:>6} | {:>4} {:>7} {:>6} {:>7} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} | \
+             {:>7} {:>5} {:>4} {:>8} {:>5} {:>6} {:>5}\n",
+            hub.frames_encoded,
+            hub.frames_shared,
+            hub.frame_bytes,
+            sent[0],
+            sent[1],
+            sent[2],
+            sent[3],
+            sent[4],
+            sent[5],
+            sent[6],
+            sent[7],
+            sent[8],
+            longest_wait_ticks,
+            held[0],
+            held[1],
+            held[2],
+            seen[0],
+            seen[1],
+            seen[2],
+            seen[3],
+        )
+    }
+
     fn tick(&mut self, step: u32, storm: bool) -> Result<(), String> {
         self.settle_verdicts(step);
         self.server.begin_tick();
