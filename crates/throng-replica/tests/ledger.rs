@@ -1,4 +1,4 @@
-//! What some storms cost, in frames, segments and bytes, as a table.
+//! The costs of some storms in frames, segments and bytes, as a table.
 //!
 //! The other tests say what must arrive. This one says what it takes: a change that sends more, shares less, repeats
 //! more often or keeps more in memory changes the table. If the new table is better, or the change is worth its price,
