@@ -53,8 +53,8 @@ pub(crate) struct AiServerArguments {
     /// A baked map instead of a generated town
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
-    /// Decisions per second of each agent, which are ticks of the matches
-    #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = clap::value_parser!(u32).range(10..=128))]
+    /// Decisions per second of each agent: its match has as many ticks
+    #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = clap::value_parser!(u32).range(10..=31))]
     rate: u32,
     /// Rays per decision that look how far the world is free; the rays that look for enemies come on top
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=1024))]

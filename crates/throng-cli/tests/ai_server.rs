@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::summary_keys::{COMMON, keys};
+
 const PAGE: &str = include_str!("../../../docs/match-summary.md");
 
 fn program(arguments: &[&str]) -> Command {
@@ -22,22 +24,6 @@ const SHORT: [&str; 8] = ["--triangles", "5000", "--hold", "0.6", "--sample", "0
 
 fn short(arguments: &[&str]) -> Output {
     run(&[&SHORT, arguments].concat())
-}
-
-fn keys(value: &Value, name: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                keys(value, if name.is_empty() { key.clone() } else { format!("{name}.{key}") }.as_str(), found);
-            }
-        }
-        Value::Array(values) if values.first().is_some_and(Value::is_object) => {
-            keys(&values[0], &format!("{name}[]"), found);
-        }
-        _ => {
-            found.insert(name.to_owned());
-        }
-    }
 }
 
 #[test]
@@ -58,8 +44,21 @@ fn a_load_below_the_bounds_is_measured_and_called_invalid() {
     assert!(figures["triangles"].as_u64() >= Some(3_000));
     assert!(figures["embree"].is_null());
 
+    // A load of two matches keeps the bounds, so its figures are there.
+    let decided = figures["ai"]["decided"].as_u64().expect("a number");
+    assert!((1..=figures["ai"]["decisions"].as_u64().expect("a number")).contains(&decided), "{figures:#}");
+    assert!(figures["ai"]["rays_per_decision"].as_f64() > Some(32.0), "a fan and some looks: {figures:#}");
+    assert!(figures["frame_ms"]["p99"].as_f64() >= figures["frame_ms"]["p50"].as_f64());
+    let parts = figures["subsystems"].as_object().expect("an object").values();
+    let sum_ms: f64 = parts.map(|part| part["mean_ms"].as_f64().expect("a number")).sum();
+    let mean_ms = figures["frame_ms"]["mean"].as_f64().expect("a number");
+    assert!((sum_ms / mean_ms - 1.0).abs() < 0.01, "subsystems add up to the frame: {sum_ms} of {mean_ms}");
+
     let mut written = BTreeSet::new();
     keys(&figures, "", &mut written);
+    for key in COMMON {
+        assert!(written.contains(key), "{key}: {written:?}");
+    }
     let section = PAGE.split("## AI server").nth(1).expect("the section of the page");
     let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     let mut documented: BTreeSet<String> = section.lines().filter_map(cell).collect();

@@ -1,11 +1,14 @@
 //! `throng match` as its users run it: real processes, and one that is killed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::summary_keys::{COMMON, keys};
 
 const THRONG: &str = env!("CARGO_BIN_EXE_throng");
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -112,6 +115,11 @@ fn an_interrupted_run_ends_with_the_figures_until_then_and_leaves_no_process() {
         assert_eq!(output.status.code(), Some(3), "{signal}: {}", line(&output));
         let summary = summary(&output);
         assert!(reason(&summary).starts_with("the run was interrupted after "), "{summary}");
+        let mut written = BTreeSet::new();
+        keys(&summary, "", &mut written);
+        for key in COMMON {
+            assert!(written.contains(key), "{key}: {written:?}");
+        }
         for process in processes {
             assert!(!Path::new(&format!("/proc/{process}")).exists(), "{signal}: {process} is still there");
         }

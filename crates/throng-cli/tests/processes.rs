@@ -15,3 +15,4 @@ mod gateway_told;
 mod lines;
 mod matches;
 mod outage;
+mod summary_keys;

@@ -20,8 +20,17 @@ pub trait Agents: Send {
     /// A hash of everything that later commands depend on.
     fn digest(&self) -> u64;
 
-    /// Rays that they have cast for sight so far.
-    fn rays(&self) -> u64 {
-        0
+    /// Their work so far.
+    fn counters(&self) -> AgentCounters {
+        AgentCounters::default()
     }
+}
+
+/// The work of all agents of a match, since its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentCounters {
+    /// Decisions of agents that had something to do: the dead, and those who wait for a round, decide nothing.
+    pub decisions: u64,
+    /// Rays of those decisions, and rays that look for enemies.
+    pub rays: u64,
 }

@@ -141,6 +141,8 @@ pub struct Brain {
     /// The first weapon has no rounds left in this round.
     is_spent: bool,
     decisions: u64,
+    /// Of these, decisions with something to do, in which it looked around.
+    looks: u64,
 }
 
 impl Brain {
@@ -163,6 +165,7 @@ impl Brain {
             throws_at: None,
             is_spent: false,
             decisions: 0,
+            looks: 0,
         }
     }
 
@@ -189,6 +192,16 @@ impl Brain {
         self.decisions
     }
 
+    /// Decisions in which there was something to do: rays were cast to look around.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Rays of those, so far.
+    pub fn fan_rays(&self) -> u64 {
+        self.fan.cast_count()
+    }
+
     /// Decides what to do: call it [`DECISIONS_PER_S`] times a second.
     pub fn decide(&mut self, senses: &Senses<'_>, world: &World<'_>) {
         self.decisions += 1;
@@ -213,6 +226,7 @@ impl Brain {
             self.route.forgive();
         }
         if task != Task::Wait {
+            self.looks += 1;
             self.plan.look_around(senses, world, &mut self.fan, &mut self.random);
         }
         self.consider_smoke(senses, world);

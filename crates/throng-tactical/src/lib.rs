@@ -64,7 +64,7 @@ mod walk;
 pub mod weapon;
 
 pub use ability::{SMOKE_RADIUS_M, WALL_SIZE_M};
-pub use agents::Agents;
+pub use agents::{AgentCounters, Agents};
 pub use arena::{Arena, ArenaError};
 pub use event::{EVENTS_MAX, Ending, Event};
 pub use inbox::Refusals;

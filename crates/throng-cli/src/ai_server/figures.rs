@@ -3,7 +3,8 @@
 use std::fmt;
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use throng_telemetry::{Percentiles, Snapshot};
 
 use super::AGENTS;
 use super::pace::SAMPLES;
@@ -33,10 +34,14 @@ pub(super) struct Step {
     pub(super) late: u64,
     /// Of these, decisions that had not been made by the end of the hold.
     pub(super) missed: u64,
-    /// Median and 99th percentile of a match's tick.
-    pub(super) tick_us: [u32; 2],
+    /// Decisions that agents made meanwhile; the dead, and those who wait for a round, make none.
+    pub(super) decided: u64,
+    /// Telemetry of the counted ticks: a frame is one tick of one match.
+    pub(super) frames: Snapshot,
     pub(super) allocations: u64,
     pub(super) rays: u64,
+    /// Memory of one agent's pose history.
+    pub(super) history_bytes: usize,
 }
 
 impl Step {
@@ -46,6 +51,22 @@ impl Step {
 
     fn rays_per_s(&self) -> f64 {
         self.rays as f64 / self.seconds
+    }
+
+    fn frame_ms(&self) -> Value {
+        let Percentiles { mean, p50, p99, max, .. } = self.frames.frame_ns;
+        json!({ "mean": ms(mean), "p50": ms(p50 as f64), "p99": ms(p99 as f64), "max": ms(max as f64) })
+    }
+
+    fn subsystems(&self) -> Value {
+        let figures = self.frames.subsystems.iter().map(|of| {
+            let (mean_ms, p99_ms) = (ms(of.frame_ns.mean), ms(of.frame_ns.p99 as f64));
+            let budget_ms = of.budget_ns.map(|ns| ms(ns as f64));
+            let value =
+                json!({ "mean_ms": mean_ms, "p99_ms": p99_ms, "budget_ms": budget_ms, "breaches": of.breaches });
+            (of.name.clone(), value)
+        });
+        Value::Object(figures.collect::<Map<String, Value>>())
     }
 
     pub(super) fn held(&self) -> Held {
@@ -61,7 +82,8 @@ impl Step {
             "decisions": self.decisions,
             "late_share": self.late_share(),
             "missed": self.missed,
-            "tick_us": { "p50": self.tick_us[0], "p99": self.tick_us[1] },
+            "frame_ms": self.frame_ms(),
+            "lateness_us": { "p99": self.frames.late_ns.p99 as f64 / 1e3 },
             "allocations": self.allocations,
             "rays_per_s": self.rays_per_s(),
         })
@@ -70,13 +92,13 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [median, most] = self.tick_us;
+        let [median, most] = [self.frames.frame_ns.p50, self.frames.frame_ns.p99].map(|ns| ns as f64 / 1e3);
         let (matches, decisions) = (self.matches, self.decisions);
         let (processor, late) = (100.0 * self.cpu_share, 100.0 * self.late_share());
         write!(
             f,
             "{matches} matches: {processor:.1} % processor, {late:.2} % of {decisions} decisions late, \
-             a tick {median} µs (p99 {most} µs)"
+             a tick {median:.0} µs (p99 {most:.0} µs)"
         )
     }
 }
@@ -104,6 +126,10 @@ impl Course {
     fn steps_json(&self) -> Vec<Value> {
         self.steps.iter().map(Step::to_json).collect()
     }
+}
+
+fn ms(ns: f64) -> f64 {
+    ns / 1e6
 }
 
 /// The workload of a run.
@@ -199,6 +225,19 @@ impl Figures {
             "partial": self.is_partial,
             "command": "ai-server",
             "matches": kept.map(|step| step.matches),
+            "players": kept.map(|step| step.matches * AGENTS),
+            "result": null,
+            "frame_ms": kept.map_or(json!({ "mean": null, "p50": null, "p99": null, "max": null }), Step::frame_ms),
+            "missed_ticks": kept.map(|step| step.missed / AGENTS as u64),
+            "lateness_us": { "p99": of(|step| step.frames.late_ns.p99 as f64 / 1e3) },
+            "subsystems": kept.map_or(json!({}), Step::subsystems),
+            "rewind": {
+                "us_per_shot": null,
+                "history_bytes_per_player": kept.map(|step| step.history_bytes),
+                "verdicts_equal_share": null,
+            },
+            "fog": { "hidden_but_visible": null, "sent_needlessly_share": null, "cpu_share": null },
+            "replay": { "identical": null },
             "matches_per_core": self.per_core(&self.own),
             "limited_by": self.own.limited_by(),
             "memory_bytes_per_match": self.own.bytes_per_match,
@@ -212,11 +251,11 @@ impl Figures {
             "others_cores": kept.and_then(|step| step.others_cores),
             "ai": {
                 "decisions": kept.map(|step| step.decisions),
+                "decided": kept.map(|step| step.decided),
                 "late_share": of(Step::late_share),
                 "missed": kept.map(|step| step.missed),
                 "deadline_ms": deadline_ms,
-                "tick_us": { "p50": kept.map(|step| step.tick_us[0]), "p99": kept.map(|step| step.tick_us[1]) },
-                "rays_per_decision": of(|step| step.rays as f64 / (step.decisions - step.missed).max(1) as f64),
+                "rays_per_decision": of(|step| step.rays as f64 / step.decided.max(1) as f64),
                 "allocations": kept.map(|step| step.allocations),
             },
             "sight": { "rays_per_s": of(Step::rays_per_s), "ratio_to_embree": self.ratio() },

@@ -13,7 +13,8 @@ use throng_gateway::process::resident_bytes;
 use throng_lab::clock::{machine_cpu_s, process_cpu_s};
 use throng_match::{Flow, Game, Scopes, TickInput};
 use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage};
-use throng_tactical::{Arena, Rules, Tactical};
+use throng_tactical::{AgentCounters, Arena, Rules, Tactical};
+use throng_telemetry::{Collecting, Phase, Recorder, Snapshot, Telemetry, TelemetryOptions};
 
 use super::AGENTS;
 use super::figures::Step;
@@ -29,8 +30,10 @@ const AHEAD_S: u64 = 40;
 const VERDICTS_TICKS: u64 = 16;
 /// Room for the records that a match can keep.
 const VERDICTS_BYTES: usize = 512 * 1_024;
-/// Ticks whose length is kept, for percentiles.
-const TICKS_KEPT: usize = 1 << 18;
+/// Each frame of telemetry is one tick of one match.
+const FRAME: Phase = Phase::new("agents");
+/// Nobody asks for a trace: so little is kept.
+const KEPT: Duration = Duration::from_millis(200);
 /// A match that has played so long is replaced by a new one between two holds, in seconds. None is over so soon.
 const OLD_S: u64 = 900;
 /// Ctrl-C is noticed within this time.
@@ -60,8 +63,8 @@ enum Order {
 struct Report {
     samples: [Sample; SAMPLES],
     allocations: u64,
-    tick_us: Vec<u32>,
-    rays: u64,
+    work: AgentCounters,
+    history_bytes: usize,
 }
 
 /// Nothing after [`Order::Make`], or if the hold was interrupted.
@@ -70,8 +73,9 @@ type Answer = Result<Option<Report>>;
 /// The threads.
 pub(super) struct Load {
     workers: Vec<Worker>,
+    telemetry: Telemetry,
+    _collecting: Collecting,
     timing: Timing,
-    fan_rays: u32,
     stop: Arc<AtomicBool>,
     matches_made: usize,
     bytes_grown: Option<u64>,
@@ -89,13 +93,16 @@ impl Load {
     /// # Errors
     /// A thread cannot be started, or not on its core.
     pub(super) fn start(work: &Work, cores: &[usize]) -> Result<Load> {
+        let telemetry = Telemetry::start(TelemetryOptions { keep: KEPT, ..TelemetryOptions::default() })?;
+        let _collecting = telemetry.collect_in_background().context("cannot start a thread")?;
         let start = |(thread, &core): (usize, &usize)| {
+            let recorder = telemetry.recorder(&format!("agents-{core}"));
             let (orders, inbox) = channel();
             let (outbox, answers) = channel();
             let work = Work { seed: work.seed ^ (thread as u64) << 32, ..work.clone() };
             let body = move || {
                 if core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
-                    Player::new(work).serve(&inbox, &outbox);
+                    Player::new(work, recorder).serve(&inbox, &outbox);
                 } else {
                     let _ = outbox.send(Err(anyhow!("a thread cannot be put on core {core}")));
                 }
@@ -106,7 +113,8 @@ impl Load {
         };
         let workers = cores.iter().enumerate().map(start).collect::<Result<Vec<Worker>>>()?;
         let (stop, bytes_grown) = (Arc::clone(&work.stop), resident_bytes().map(|_| 0));
-        Ok(Load { workers, timing: work.timing, fan_rays: work.fan_rays, stop, matches_made: 0, bytes_grown })
+        let timing = work.timing;
+        Ok(Load { workers, telemetry, _collecting, timing, stop, matches_made: 0, bytes_grown })
     }
 
     /// Plays so many matches for a hold; `None` if it was interrupted.
@@ -122,6 +130,7 @@ impl Load {
         if self.is_stopped() {
             return Ok(None);
         }
+        self.telemetry.reset_figures();
         let start = Instant::now();
         self.order(|worker| Order::Hold { matches: share(worker), start })?;
         let machine = self.watch(start);
@@ -134,7 +143,7 @@ impl Load {
             self.bytes_grown = self.bytes_grown.zip(grown).map(|(sum, grown)| sum + grown);
             self.matches_made = matches;
         }
-        Ok(Some(self.step(matches, &machine, &reports)))
+        Ok(Some(self.step(matches, &machine, &reports, self.telemetry.snapshot())))
     }
 
     /// Resident memory that each match has added to the process.
@@ -165,15 +174,11 @@ impl Load {
         Machine { cpu_shares, others_cores: others_s.map(|others_s| (others_s / wall_s).max(0.0)) }
     }
 
-    fn step(&self, matches: usize, machine: &Machine, reports: &[Report]) -> Step {
+    fn step(&self, matches: usize, machine: &Machine, reports: &[Report], frames: Snapshot) -> Step {
         let sum = |part: fn(&Sample) -> u64| {
             reports.iter().flat_map(|report| report.samples.iter().map(part)).sum::<u64>() * AGENTS as u64
         };
-        let mut tick_us: Vec<u32> = reports.iter().flat_map(|report| report.tick_us.iter().copied()).collect();
-        tick_us.sort_unstable();
-        let at = |share: f64| tick_us.get((tick_us.len() as f64 * share) as usize).copied().unwrap_or_default();
         let (decisions, missed) = (sum(|sample| sample.ticks), sum(|sample| sample.missed));
-        let rays = reports.iter().map(|report| report.rays).sum::<u64>();
         Step {
             matches,
             seconds: (self.timing.sample * SAMPLES as u32).as_secs_f64(),
@@ -183,9 +188,11 @@ impl Load {
             decisions,
             late: sum(|sample| sample.late),
             missed,
-            tick_us: [at(0.5), at(0.99)],
+            decided: reports.iter().map(|report| report.work.decisions).sum(),
+            frames,
             allocations: reports.iter().map(|report| report.allocations).sum(),
-            rays: rays + (decisions - missed) * u64::from(self.fan_rays),
+            rays: reports.iter().map(|report| report.work.rays).sum(),
+            history_bytes: reports.iter().map(|report| report.history_bytes).max().unwrap_or_default(),
         }
     }
 
@@ -234,9 +241,9 @@ struct Match {
 }
 
 impl Match {
-    fn step(&mut self, verdicts: &mut Vec<u8>) -> Flow {
+    fn step(&mut self, verdicts: &mut Vec<u8>, scopes: &mut Scopes) -> Flow {
         self.tick += 1;
-        let flow = self.game.step(&TickInput { tick: Tick(self.tick), ..TickInput::default() }, &mut Scopes::off());
+        let flow = self.game.step(&TickInput { tick: Tick(self.tick), ..TickInput::default() }, scopes);
         if self.tick.is_multiple_of(VERDICTS_TICKS) {
             verdicts.clear();
             self.game.take_verdicts(verdicts);
@@ -252,12 +259,14 @@ struct Player {
     matches: Vec<Match>,
     made: u64,
     verdicts: Vec<u8>,
+    recorder: Recorder,
 }
 
 impl Player {
-    fn new(work: Work) -> Player {
+    fn new(work: Work, recorder: Recorder) -> Player {
         let finder = Arc::new(Mutex::new(PathFinder::new(&work.navigation)));
-        Player { work, finder, matches: Vec::new(), made: 0, verdicts: Vec::with_capacity(VERDICTS_BYTES) }
+        let verdicts = Vec::with_capacity(VERDICTS_BYTES);
+        Player { work, finder, matches: Vec::new(), made: 0, verdicts, recorder }
     }
 
     fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Answer>) {
@@ -318,7 +327,7 @@ impl Player {
         let game = Tactical::new(arena, rules, seed)?.with_agents(Box::new(squad));
         let mut one = Match { game, tick: 0 };
         for _ in 0..seed % (AHEAD_S * u64::from(tick_hz)) {
-            one.step(&mut self.verdicts);
+            one.step(&mut self.verdicts, &mut Scopes::off());
         }
         Ok(one)
     }
@@ -326,15 +335,16 @@ impl Player {
     /// Plays the first matches, each tick at its planned time: never earlier, and none is left out.
     fn hold(&mut self, matches: usize, start: Instant) -> Answer {
         let counted_from = self.work.timing.counted_from();
-        let mut tick_us = Vec::with_capacity(TICKS_KEPT);
         let mut pace = Pace::new(self.work.timing, matches);
         let mut before = None;
+        self.recorder.set_on(false);
         while let Some(planned) = pace.poll_tick(start.elapsed()) {
             if self.is_stopped() {
                 return Ok(None);
             }
             if before.is_none() && planned.at >= counted_from {
-                before = Some((self.rays(), allocation::of_this_thread()));
+                before = Some((self.work(), allocation::of_this_thread()));
+                self.recorder.set_on(true);
             }
             while let Some(wait) = planned.at.checked_sub(start.elapsed()) {
                 std::thread::sleep(wait.min(LOOK));
@@ -343,21 +353,27 @@ impl Player {
                 }
             }
             let began = start.elapsed();
-            let flow = self.matches[planned.index].step(&mut self.verdicts);
+            let one = &mut self.matches[planned.index];
+            let mut frame = self.recorder.begin(one.tick, FRAME);
+            frame.note_lateness_ns(began.saturating_sub(planned.at).as_nanos() as u64);
+            let flow = one.step(&mut self.verdicts, &mut frame);
+            frame.finish();
             ensure!(flow != Flow::Over, "a match was over before the end of a hold: shorten --hold");
-            let done = start.elapsed();
-            pace.handle_done(planned, done);
-            if before.is_some() && tick_us.len() < TICKS_KEPT {
-                tick_us.push((done - began).as_micros() as u32);
-            }
+            pace.handle_done(planned, start.elapsed());
         }
-        let now = (self.rays(), allocation::of_this_thread());
-        let (rays, allocations) = before.map_or((0, 0), |before| (now.0 - before.0, now.1 - before.1));
-        Ok(Some(Report { samples: *pace.samples(), allocations, tick_us, rays }))
+        let now = (self.work(), allocation::of_this_thread());
+        let (before, allocated) = before.unwrap_or(now);
+        let work = AgentCounters { decisions: now.0.decisions - before.decisions, rays: now.0.rays - before.rays };
+        let history_bytes = self.matches.first().map_or(0, |one| one.game.history_bytes());
+        Ok(Some(Report { samples: *pace.samples(), allocations: now.1 - allocated, work, history_bytes }))
     }
 
-    /// Rays of perception so far.
-    fn rays(&self) -> u64 {
-        self.matches.iter().map(|one| one.game.agents().map_or(0, |agents| agents.rays())).sum()
+    /// The work of all agents so far.
+    fn work(&self) -> AgentCounters {
+        let counters = self.matches.iter().filter_map(|one| one.game.agents()).map(|agents| agents.counters());
+        counters.fold(AgentCounters::default(), |sum, of| AgentCounters {
+            decisions: sum.decisions + of.decisions,
+            rays: sum.rays + of.rays,
+        })
     }
 }

@@ -217,11 +217,22 @@ pub(super) struct Fan {
     count: u32,
     rays: Vec<Ray>,
     free_m: Vec<f32>,
+    /// Rays so far.
+    cast_count: u64,
 }
 
 impl Fan {
     pub(super) fn new(count: u32) -> Fan {
-        Fan { count, rays: Vec::with_capacity(count as usize), free_m: Vec::with_capacity(count as usize) }
+        Fan {
+            count,
+            rays: Vec::with_capacity(count as usize),
+            free_m: Vec::with_capacity(count as usize),
+            cast_count: 0,
+        }
+    }
+
+    pub(super) fn cast_count(&self) -> u64 {
+        self.cast_count
     }
 
     fn cast(&mut self, eye: Vec3, world: &World<'_>, random: &mut Rng) {
@@ -233,6 +244,7 @@ impl Fan {
             let direction = Vec3::new(sine, 0.3 * (random.f32() - 0.5), cosine);
             Ray::new(eye, direction, FAR_M).ok()
         }));
+        self.cast_count += self.rays.len() as u64;
         self.free_m.clear();
         self.free_m.resize(self.rays.len(), 0.0);
         world.rays.free_distances(&self.rays, town::SIGHT, &mut self.free_m);

@@ -10,7 +10,7 @@ use super::player::{Stage, own_seed, team_seed, threat};
 use super::search::{Search, Walker};
 use super::watch::{self, Scenery};
 use super::{Brain, DECISIONS_PER_S, Skill, World};
-use crate::agents::Agents;
+use crate::agents::{AgentCounters, Agents};
 use crate::command::Command;
 use crate::sense::SenseRoom;
 use crate::senses::Team;
@@ -174,7 +174,9 @@ impl Agents for Squad {
         self.digest
     }
 
-    fn rays(&self) -> u64 {
-        self.perception.counters().rays
+    fn counters(&self) -> AgentCounters {
+        let brains = || self.agents.iter().map(|agent| &agent.brain);
+        let fans: u64 = brains().map(Brain::fan_rays).sum();
+        AgentCounters { decisions: brains().map(Brain::looks).sum(), rays: self.perception.counters().rays + fans }
     }
 }
