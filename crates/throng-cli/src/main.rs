@@ -12,6 +12,7 @@ mod gateway_memory;
 mod gateway_profile;
 mod gateway_replay;
 mod matches;
+mod metrics_page;
 mod publish;
 mod top;
 

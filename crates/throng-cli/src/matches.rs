@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin, stdout};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
@@ -15,6 +16,7 @@ use throng_range::{
 };
 
 use crate::exit::{self, Failure, Outcome};
+use crate::metrics_page;
 
 /// The command that starts the bots' process.
 pub(crate) const BOTS_FOR_MATCH: &str = "bots-for-match";
@@ -33,6 +35,7 @@ verdicts, and what the fog hid.
   throng match --rounds 3               a longer one: to 3 rounds
   throng match --agents 5               five bots, and five agents that the server plays itself
   throng match --matches 12 --seconds 60 --json     twelve at once for a minute, figures as JSON (docs/match-summary.md)
+  throng match --metrics 127.0.0.1:9128 metrics for Prometheus while it goes on
   throng match --record a.log           keep the input log
   throng match --replay a.log           play it again, and compare every digest";
 
@@ -96,6 +99,9 @@ pub(crate) struct MatchWorkload {
     /// Look at the clock for so many microseconds before each deadline, instead of sleeping until it
     #[arg(long, value_name = "US", default_value_t = 0)]
     spin: u64,
+    /// Show the metrics of the matches for Prometheus at http://ADDR/metrics while they are played
+    #[arg(long, value_name = "ADDR", conflicts_with = "processes")]
+    metrics: Option<SocketAddr>,
     /// Neither replay nor check the first match
     #[arg(long)]
     no_check: bool,
@@ -180,6 +186,7 @@ impl MatchWorkload {
             spin_us: self.spin,
             is_pinned: !self.no_pin,
             note: if self.quiet { |_| () } else { show },
+            metrics: self.metrics.map(metrics_page::serve).transpose()?,
             ..RunOptions::new()
         })
     }
@@ -257,16 +264,28 @@ fn announce(options: &RunOptions) {
     eprintln!("press Ctrl-C to stop with the figures until then");
 }
 
-/// In a terminal, the state has one line that changes. Elsewhere, it has a line every 10 s.
+/// In a terminal, the state has some lines that change. Elsewhere, it has a line every 10 s.
 fn show(note: Note<'_>) {
     const SILENCE_S: u64 = 10;
     static SHOWN_S: AtomicU64 = AtomicU64::new(0);
     static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    /// Lines of the table above the state.
+    static TABLE_LINES: AtomicUsize = AtomicUsize::new(0);
     match note {
         Note::Line(line) => {
             let end = if IS_OPEN.swap(false, Ordering::Relaxed) { "\n" } else { "" };
+            TABLE_LINES.store(0, Ordering::Relaxed);
             eprintln!("{end}{line}");
         }
+        Note::Table(table) if std::io::stderr().is_terminal() => {
+            // The cursor goes up to the first line of the former table, and everything from there on is erased.
+            let up = match TABLE_LINES.swap(table.lines().count(), Ordering::Relaxed) {
+                0 => String::new(),
+                lines => format!("\x1b[{lines}A"),
+            };
+            eprint!("{up}\r\x1b[J{table}");
+        }
+        Note::Table(_) => {}
         Note::Now(line) if std::io::stderr().is_terminal() => {
             // The cursor goes back to the first column, and the rest of the former text is erased.
             eprint!("\r{line}\x1b[K");

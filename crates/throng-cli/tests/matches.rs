@@ -68,6 +68,44 @@ fn a_match_whose_process_is_killed_is_named_and_the_others_are_unharmed() {
     assert_eq!(ends.iter().filter(|end| end.contains("stopped: the time is over")).count(), 2, "{ends:?}");
 }
 
+/// What `http://ADDRESS/metrics` says as soon as there are frames.
+fn scraped(address: &str) -> String {
+    let began = Instant::now();
+    loop {
+        let page =
+            ureq::get(format!("http://{address}/metrics")).call().and_then(|mut page| page.body_mut().read_to_string());
+        if let Ok(text) = page
+            && text.contains("subsystem=\"network\"")
+        {
+            return text;
+        }
+        assert!(began.elapsed() < PATIENCE, "there are no metrics");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn metrics_are_shown_while_a_match_is_played() {
+    let address =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string();
+    let arguments = ["--live-seconds", "100", "--json", "--no-report", "--no-check", "--metrics", &address];
+    let run = throng(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let first = scraped(&address);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let later = scraped(&address);
+    kill("-INT", run.id());
+    let output = run.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3), "{}", line(&output));
+    let frames = |text: &str| -> f64 {
+        let value = text.lines().find_map(|line| line.strip_prefix("throng_frame_seconds_count "));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!(frames(&later) > frames(&first), "{later}");
+
+    let refused = throng(&["--metrics", &address, "--processes"]).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(2), "{}", line(&refused));
+}
+
 fn kill(signal: &str, id: u32) {
     assert!(Command::new("kill").args([signal, &id.to_string()]).status().expect("there is a kill").success());
 }

@@ -64,7 +64,12 @@ fn keep_checks(summary: Summary, former: Option<Summary>) -> Summary {
         largest_bone_error_m: former.rewind.largest_bone_error_m,
         ..summary.rewind
     };
-    let fog = crate::summary::Fog { cpu_share: summary.fog.cpu_share, rays: summary.fog.rays, ..former.fog };
+    let fog = crate::summary::Fog {
+        cpu_share: summary.fog.cpu_share,
+        cpu_share_live: summary.fog.cpu_share_live,
+        rays: summary.fog.rays,
+        ..former.fog
+    };
     Summary { rewind, fog, sight: former.sight, replay: former.replay, ..summary }
 }
 

@@ -4,14 +4,15 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use throng_match::{InputLog, Replayed, build_id};
 use throng_tactical::{Rules, Tactical};
+use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
 use crate::bots::{self, BotsReport, Order};
 use crate::check::{Checks, check};
@@ -83,6 +84,23 @@ pub struct RunOptions {
     pub is_pinned: bool,
     /// Takes what is told about the progress.
     pub note: fn(Note<'_>),
+    /// Filled with metrics about once a second; only for matches in this process.
+    pub metrics: Option<LiveMetrics>,
+}
+
+/// The newest metrics of a run that goes on, in Prometheus' text format. Empty before the matches begin. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct LiveMetrics(Arc<Mutex<String>>);
+
+impl LiveMetrics {
+    /// The newest metrics.
+    pub fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
 }
 
 /// Something to show while a run goes on.
@@ -92,6 +110,8 @@ pub enum Note<'a> {
     Line(&'a str),
     /// The state now, about once a second; the next one takes its place.
     Now(&'a str),
+    /// The frame by subsystem so far, some lines, before each [`Note::Now`]; the next one takes its place.
+    Table(&'a str),
 }
 
 impl RunOptions {
@@ -117,6 +137,7 @@ impl RunOptions {
             spin_us: 0,
             is_pinned: true,
             note: |_| (),
+            metrics: None,
         }
     }
 
@@ -130,6 +151,10 @@ impl RunOptions {
         }
         if self.seconds.is_some_and(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
             return Err(RangeError::Options(format!("a run has 1 to {SECONDS_MAX} seconds")));
+        }
+        if self.metrics.is_some() && self.processes.is_some() {
+            let words = "live metrics are those of matches in one process: leave out --processes, or --metrics";
+            return Err(RangeError::Options(words.to_owned()));
         }
         self.rules.check().map_err(|error| RangeError::Options(error.to_string()))?;
         let seats = self.rules.seats();
@@ -198,6 +223,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     sites.measure();
     let mut faults = Vec::new();
     faults.extend(wait_for_end(options, &mut sites, &mut bots, stop));
+    options.line("the matches are over");
     let (reports, watched) = sites.finish();
     let (bots, fault) = bots.finish();
     // The cause first.
@@ -310,11 +336,35 @@ fn wait_for_end(options: &RunOptions, sites: &mut Sites, bots: &mut Bots, stop: 
             let (passed_s, longest_s) = (began.elapsed().as_secs_f32(), options.longest_s());
             let left_s = (longest_s - passed_s).max(0.0);
             let at_most = if options.seconds.is_some() { "" } else { "at most " };
+            if let Some(snapshot) = sites.snapshot() {
+                (options.note)(Note::Table(&frame_table(&snapshot)));
+            }
+            if let Some((page, text)) = options.metrics.as_ref().zip(sites.prometheus()) {
+                page.set(text);
+            }
             let progress = sites.progress().unwrap_or_else(|| "the matches begin".to_owned());
             (options.note)(Note::Now(&format!("{passed_s:3.0} s, {at_most}{left_s:.0} s left; {progress}")));
         }
     }
     None
+}
+
+/// Exclusive time by subsystem, the largest first.
+fn frame_table(snapshot: &Snapshot) -> String {
+    let ms = |ns: f64| format!("{:.3}", ns / 1e6);
+    let mut subsystems: Vec<&SubsystemFigures> = snapshot.subsystems.iter().collect();
+    subsystems.sort_by(|a, b| b.frame_ns.mean.total_cmp(&a.frame_ns.mean));
+    let mut text = format!("{:16}{:>10}{:>10}{:>10}{:>10}\n", "ms per frame", "mean", "p99", "budget", "breaches");
+    for of in subsystems {
+        let budget = of.budget_ns.map_or("-".to_owned(), |ns| ms(ns as f64));
+        let (mean, p99) = (ms(of.frame_ns.mean), ms(of.frame_ns.p99 as f64));
+        text += &format!("{:16}{mean:>10}{p99:>10}{budget:>10}{:>10}\n", of.name, of.breaches);
+    }
+    let Percentiles { mean, p99, .. } = snapshot.frame_ns;
+    let budget = snapshot.frame_budget_ns.map_or("-".to_owned(), |ns| ms(ns as f64));
+    text +=
+        &format!("{:16}{:>10}{:>10}{budget:>10}{:>10}\n", "frame", ms(mean), ms(p99 as f64), snapshot.frame_breaches);
+    text
 }
 
 /// The bots: a thread, or a process.

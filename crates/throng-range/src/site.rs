@@ -15,7 +15,8 @@ use throng_match::{
 use throng_tactical::brain::{self, Squad, SquadOptions};
 use throng_tactical::{Rules, Tactical, kinds};
 use throng_telemetry::{
-    Collecting, FlightOptions, FrameBudgets, Percentiles, SubsystemFigures, Subsystems, Telemetry, TelemetryOptions,
+    Collecting, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystem, SubsystemFigures, Subsystems, Telemetry,
+    TelemetryOptions,
 };
 
 use crate::observe::Observed;
@@ -29,6 +30,8 @@ pub(crate) const GAME: &str = "tactical";
 pub(crate) const PROGRESS: &str = "progress ";
 /// How often it tells one.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The phase in which the fog works.
+pub(crate) const LIVE: &str = "live";
 /// Budgets of a match at 128 Hz with three matches per core.
 const BUDGETS: &str = include_str!("../assets/budgets.toml");
 /// A trace of some seconds, for Perfetto.
@@ -253,6 +256,8 @@ pub struct SiteReport {
     pub subsystems: Vec<SubsystemTimes>,
     /// Each phase with the wall time of its frames.
     pub phases: Vec<(String, Times)>,
+    /// Time of the fog in all frames of the live phase, in nanoseconds.
+    pub fog_live_ns: f64,
     /// Files of slow frames.
     pub slow_files: usize,
     /// Why a file of telemetry could not be written.
@@ -356,12 +361,14 @@ impl Site {
     }
 
     fn make(&mut self, number: u32, order: &SiteOrder, stage: &Stage) -> Result<(), RangeError> {
-        let (rules, seed) = (order.rules.rules(), order.seed.wrapping_add(number.into()));
+        let seed = order.seed.wrapping_add(number.into());
+        let rules = rules_of(order.rules.rules(), order.first + number);
+        let written = RulesText { has_agents: order.rules.has_agents, ..rules.into() };
         let options = kinds::server_options(&rules, Key::new(order.key));
         let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), schema()?, options)?;
         self.addresses.push(server.local_address());
         let window = Window::default();
-        let game = new_game(&order.rules, seed, stage)?;
+        let game = new_game(&written, seed, stage)?;
         let observer = Watcher::new(&game, window.clone(), number == 0);
         let game = Observed { game, observer };
         self.windows.push(window);
@@ -412,6 +419,10 @@ impl Site {
             }
         }
         self.ends.len() == self.matches
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// Where the first match is, and its frames so far, in one line.
@@ -476,6 +487,7 @@ impl Site {
                 .zip(values.phases)
                 .map(|(phase, (_, values))| (phase.phase.name().to_owned(), Times::of(phase.frame_ns, values)))
                 .collect(),
+            fog_live_ns: fog_live_ns(&snapshot),
             slow_files: snapshot.dumps.len(),
             file_error: file_errors.take().or(snapshot.last_write_error),
             breaches: snapshot.breaches.iter().map(ToString::to_string).collect(),
@@ -575,6 +587,20 @@ fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result
         map_checksum: stage.map().checksum(),
         settings,
     })
+}
+
+fn fog_live_ns(snapshot: &Snapshot) -> f64 {
+    let fog = snapshot.subsystems.iter().position(|of| of.subsystem == Subsystem::FOG_OF_WAR);
+    let live = snapshot.phases.iter().find(|phase| phase.phase.name() == LIVE);
+    let mean_ns = live.zip(fog).and_then(|(live, fog)| live.mean_ns.get(fog)).copied().unwrap_or_default();
+    mean_ns * live.map_or(0.0, |live| live.frames as f64)
+}
+
+/// The buy phases of several matches have lengths of their own, from an eighth of the rules' to all of it, so that their
+/// rounds do not go together. The first match has that of the rules.
+fn rules_of(rules: Rules, number: u32) -> Rules {
+    let part = (f64::from(number) * 0.618_033_988_749).fract() as f32;
+    Rules { buy_s: rules.buy_s * (1.0 - 0.875 * part), ..rules }
 }
 
 fn subsystem(of: &SubsystemFigures, values: Vec<(u64, u64)>) -> SubsystemTimes {

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use throng_telemetry::Snapshot;
+
 use crate::process::Process;
 use crate::site::{EndLine, PROGRESS, Site, SiteOrder, SiteReport};
 use crate::watch::Watched;
@@ -91,6 +93,18 @@ impl Sites {
             }
             Sites::Processes(processes) => processes.iter_mut().any(MatchProcess::has_ended),
         }
+    }
+
+    /// The figures so far, of matches in this process.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let Sites::Here(site) = self else { return None };
+        Some(site.telemetry().snapshot())
+    }
+
+    /// The metrics of matches in this process, as text for Prometheus.
+    pub(crate) fn prometheus(&self) -> Option<String> {
+        let Sites::Here(site) = self else { return None };
+        Some(site.telemetry().prometheus())
     }
 
     /// Where the first match is, in one line.

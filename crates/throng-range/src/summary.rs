@@ -8,7 +8,7 @@ use throng_match::{ReplayError, Replayed};
 use crate::bots::BotsReport;
 use crate::check::Checks;
 use crate::rays::RayRate;
-use crate::site::{SiteReport, Times};
+use crate::site::{LIVE, SiteReport, Times};
 
 /// The goal of a frame at 128 Hz with three matches per core, a tenth held back: 2.34 ms.
 pub(crate) const FRAME_GOAL_MS: f64 = 2.34;
@@ -164,6 +164,8 @@ pub struct Fog {
     pub pairs_checked: u64,
     /// Share of a core that the fog of a match takes.
     pub cpu_share: f64,
+    /// The same in the live phase alone.
+    pub cpu_share_live: Option<f64>,
     /// Rays of the fog in all matches.
     pub rays: u64,
 }
@@ -336,6 +338,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
             sent_needlessly_share: share(checks.fog.shown_needlessly, checks.fog.shown),
             pairs_checked: checks.fog.pairs,
             cpu_share: 0.0,
+            cpu_share_live: fog_share_live(sites, found.tick_hz),
             rays: total(|site| site.fog_rays),
         },
         sight: Sight {
@@ -470,6 +473,13 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
         reasons.push("the fog hid enemies who could be seen".to_owned());
     }
     reasons
+}
+
+fn fog_share_live(sites: &[SiteReport], tick_hz: u32) -> Option<f64> {
+    let phases = || sites.iter().flat_map(|site| &site.phases);
+    let frames: u64 = phases().filter(|(name, _)| name == LIVE).map(|(_, times)| times.count).sum();
+    let ns: f64 = sites.iter().map(|site| site.fog_live_ns).sum();
+    (frames > 0).then(|| digits(ns / frames as f64 / 1e9 * f64::from(tick_hz)))
 }
 
 fn subsystems(sites: &[SiteReport]) -> BTreeMap<String, Subsystem> {
