@@ -281,4 +281,17 @@ mod tests {
         pool.take_back(frame);
         assert!(pool.free.is_empty());
     }
+
+    #[test]
+    fn segments_are_as_long_as_what_they_hold() {
+        let mut frame = Frame::default();
+        for bytes in [20, 7] {
+            let start = frame.bytes.len();
+            frame.bytes.resize(start + bytes, 1);
+            frame.segments.push(Segment::new(start..frame.bytes.len(), 0..0, 1));
+        }
+        for (number, bytes) in [20, 7].into_iter().enumerate() {
+            assert_eq!((frame.segments[number].len_bytes(), frame.segment_bytes(number).len()), (bytes, bytes));
+        }
+    }
 }

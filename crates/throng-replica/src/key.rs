@@ -219,6 +219,14 @@ mod tests {
         assert_eq!(bytes_of(ChannelName::Entity { object, facet: Facet::Others }), [2, 0xAC, 2, 2, 2]);
     }
 
+    #[test]
+    fn what_is_not_a_name_is_refused_with_its_cause() {
+        let refused = |bytes: &[u8]| ChannelName::decode(&mut BitReader::new(bytes)).map_err(KeyError::tag);
+        assert_eq!(refused(&[200]), Err("unknown_tag"));
+        assert_eq!(refused(&[0, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]), Err("out_of_range"));
+        assert_eq!(refused(&[0]), Err("unexpected_end"));
+    }
+
     /// How many of these channels have their turn at each tick of an interval.
     fn turns_per_tick(channels: impl Iterator<Item = ChannelKey>, interval_ticks: u16) -> Vec<u32> {
         let mut counts = vec![0; interval_ticks.into()];

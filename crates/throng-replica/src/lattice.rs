@@ -136,4 +136,15 @@ mod tests {
         assert_eq!(not_before(Tick(960), Tick(950), since), Tick(960));
         assert_eq!(not_before(Tick(960), Tick(1_001), since), Tick(960), "it is still to be told");
     }
+
+    #[test]
+    fn late_readers_share_as_many_frames_as_the_table_says() {
+        for (late, most) in [(1..16, 15), (16..32, 5), (32..64, 5), (64..128, 5), (128..160, 2)] {
+            for now in 1_000..1_100 {
+                let begins = late.clone().map(|late| beginning(Tick(now).before(late), 1, Tick(now), 0xABCD_EF01).0);
+                let frames = begins.collect::<BTreeSet<_>>().len();
+                assert!(frames <= most, "{frames} frames for readers who are {late:?} ticks late");
+            }
+        }
+    }
 }

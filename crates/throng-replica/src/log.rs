@@ -403,4 +403,18 @@ mod tests {
             assert_eq!(log.live_count(), live.len());
         }
     }
+
+    #[test]
+    fn it_is_a_rush_when_many_enter_in_one_tick() {
+        let mut log = ObjectLog::new(None, 8, Tick(0));
+        for object in 0..RUSH - 1 {
+            log.enter(object, Facet::Public, Tick(1));
+        }
+        log.enter(RUSH, Facet::Public, Tick(2));
+        assert_eq!(log.last_rush(), None);
+        for object in 0..RUSH {
+            log.enter(2 * RUSH + object, Facet::Public, Tick(3));
+        }
+        assert_eq!(log.last_rush(), Some(Tick(3)));
+    }
 }

@@ -230,3 +230,32 @@ impl PacketRecords {
         self.pieces.capacity() * size_of::<Option<Piece>>() + self.packets.capacity() * size_of::<PacketRecord>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_head_is_written_as_any_other() {
+        let written = |write: &dyn Fn(&mut PieceWriter<'_>)| {
+            let mut buffer = vec![0; 20_000];
+            let mut out = PieceWriter { buffer: &mut buffer, len: 0, missed_bytes: 0 };
+            write(&mut out);
+            let len = out.len;
+            buffer.truncate(len);
+            buffer
+        };
+        for number in [1, 31, 32, 4_095, 4_096, 5_555, u16::MAX] {
+            for bytes in [1, 127, 128, 5_555, (1 << 14) - 1] {
+                let body = vec![7; bytes];
+                let plain = written(&|out| assert!(out.put_plain(number, &body)));
+                let usual = written(&|out| {
+                    out.put_varint(u64::from(number) << 2);
+                    out.put_varint(bytes as u64);
+                    out.put(&body);
+                });
+                assert!(plain == usual, "subscription {number}, {bytes} bytes");
+            }
+        }
+    }
+}

@@ -657,6 +657,23 @@ mod tests {
         scene.write(1);
         assert_eq!(scene.run_to(100), []);
         scene.hub.change(scene.reader, SubscriptionId(1), 20, Variant(0));
+        let stream = scene.hub.connection_mut(scene.reader).expect("it is connected");
+        assert_eq!([1, 2].map(|number| stream.interval_ticks(SubscriptionId(number))), [Some(20), None]);
         assert_eq!(scene.run_to(130), [(120, 1)]);
+    }
+
+    #[test]
+    fn a_stream_has_as_many_subscriptions_as_there_are_numbers() {
+        let mut stream = Stream::with_limit(usize::MAX);
+        let wanted = StreamSubscription {
+            interval_ticks: 10,
+            anchor: Tick(0),
+            start: StreamStart::Everything,
+            variant: Variant(0),
+        };
+        let turns = Turns { phase: 0, grid_ticks: 1 };
+        let mut open = || stream.open((0, Tick(0)), turns, wanted, Tick(0)).map(|id| id.0);
+        assert!((1..u16::MAX).all(|number| open() == Some(number)));
+        assert_eq!(open(), None);
     }
 }

@@ -4,6 +4,7 @@ mod any_bytes;
 mod convergence;
 mod dormant_channels;
 mod emptied_channel;
+mod figures;
 mod histories;
 #[path = "../../throng-testkit/src/homes.rs"]
 #[allow(unreachable_pub, reason = "a part of the test kit, which depends on this crate")]

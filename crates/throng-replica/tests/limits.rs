@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use throng_replica::{ChannelKey, GridShape, HubLimits, LimitReached, Placement, Replicator, ReplicatorOptions};
+use throng_replica::{
+    ApplyError, ChannelKey, ClientOptions, GridShape, HubLimits, Inline, LimitReached, Placement, ReplicaClient,
+    Replicator, ReplicatorOptions,
+};
 use throng_schema::{Facet, Replicate, Schema};
 use throng_wire::ObjectId;
 
@@ -34,6 +37,7 @@ fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
     let (mut server, [stays, moves]) = full_server();
     let refused = server.update(moves, |to| cart(21.0).quantise(to));
     assert_eq!(refused, Err(LimitReached::Channels(2)));
+    assert_eq!(server.misplaced_count(), 1);
     let cell_of = |server: &Replicator| {
         let home = server.home(moves, Facet::Public).expect("it has a home");
         server.hub_ref().key(home)
@@ -46,6 +50,7 @@ fn an_object_that_could_not_change_its_cell_moves_when_it_can() {
         server.begin_tick();
     }
     assert_eq!(cell_of(&server), ChannelKey::Cell { grid: 0, cell: [2, 0, 0] }, "though it has not moved again");
+    assert_eq!(server.misplaced_count(), 0);
 }
 
 #[test]
@@ -60,4 +65,44 @@ fn an_object_that_could_not_be_hidden_is_hidden_when_there_is_room() {
     }
     let home = server.home(hides, Facet::Public).expect("it has a home");
     assert_eq!(server.hub_ref().key(home), ChannelKey::Entity { object: hides, facet: Facet::Public });
+}
+
+#[test]
+fn a_client_holds_as_many_objects_as_it_may_and_those_that_ended_make_room() {
+    let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
+    let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default());
+    let options = ClientOptions { objects: 2, ..ClientOptions::default() };
+    let mut client = ReplicaClient::new(Arc::clone(&schema), &[], options).expect("no grids");
+    let (kind, key) = (schema.kind_id::<Cart>().expect("in the schema"), ChannelKey::Custom(1));
+    server.begin_tick();
+    let connection = server.hub().connect().expect("room");
+    let channel = server.channel(key).expect("room");
+    server.hub().subscribe(connection, channel, 1, 1).expect("room");
+    let mut sequence = 0;
+    let mut told = |server: &mut Replicator| {
+        server.plan();
+        server.encode(&Inline);
+        let tick = server.now();
+        let (outgoing, slots) = server.hub().writers();
+        let writer = slots[connection.index as usize].connection.as_mut().expect("it stays");
+        let mut packet = vec![0; 400];
+        writer.begin_write(outgoing, packet.len());
+        sequence += 1;
+        let written = writer.write_packet(outgoing, sequence, &mut packet);
+        server.hub().delivered(connection, sequence);
+        server.begin_tick();
+        client.apply(tick, &packet[..written]).map(|_| client.object_count())
+    };
+    let spawn = |server: &mut Replicator| {
+        server.spawn(kind, Placement::Channel(key), None, |to| cart(1.0).quantise(to)).expect("room")
+    };
+    let first = spawn(&mut server);
+    spawn(&mut server);
+    assert_eq!(told(&mut server), Ok(2));
+    server.despawn(first);
+    assert_eq!(told(&mut server), Ok(1));
+    spawn(&mut server);
+    assert_eq!(told(&mut server), Ok(2), "the place of the one that ended is free");
+    spawn(&mut server);
+    assert_eq!(told(&mut server), Err(ApplyError::Limit { what: "objects", limit: 2 }));
 }

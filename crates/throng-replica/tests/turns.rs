@@ -342,3 +342,153 @@ fn the_subscriptions_that_are_due_spread_over_the_ticks() {
     assert!(median > 1_000, "subscriptions are served: {given:?}");
     assert!(most * 10 <= median * 12, "{most} subscriptions in one tick, {median} in most: {given:?}");
 }
+
+#[test]
+fn what_does_not_fit_lets_the_others_into_the_same_packet() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    house.subscribe(ChannelKey::Global(0), 1).expect("room");
+    let book = house.spawn(&Book { text: "x".repeat(890) }, ChannelKey::Global(0));
+    let lamps = [1, 2, 3].map(|number| {
+        house.subscribe(ChannelKey::Custom(number), 1).expect("room");
+        house.spawn(&Lamp { number }, ChannelKey::Custom(number))
+    });
+    house.plan();
+    let packet = house.write(400);
+    house.deliver(&packet);
+    assert_eq!(house.seen::<Book>(book), None);
+    assert_eq!(lamps.map(|lamp| house.seen(lamp)), [1, 2, 3].map(|number| Some(Lamp { number })));
+}
+
+#[test]
+fn a_channel_with_more_weight_is_sent_more_often_and_no_other_starves() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    const LIGHT: u32 = 31;
+    let lamps: Vec<ObjectId> = (0..=LIGHT)
+        .map(|number| {
+            let weight = if number == LIGHT { 4 } else { 1 };
+            let channel = house.server.channel(ChannelKey::Custom(number)).expect("room");
+            house.server.hub().subscribe(house.connection, channel, 1, weight).expect("room");
+            house.spawn(&Lamp { number: 0 }, ChannelKey::Custom(number))
+        })
+        .collect();
+    let mut sent = vec![0; lamps.len()];
+    for tick in 1..400 {
+        house.server.begin_tick();
+        lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number: tick }));
+        // Room for four of them.
+        let room = 40;
+        let connection = house.connection;
+        house.server.hub().set_allowance(connection, room);
+        house.plan();
+        let packet = house.write(room);
+        house.deliver(&packet);
+        for (sent, &lamp) in sent.iter_mut().zip(&lamps) {
+            *sent += u32::from(house.seen(lamp) == Some(Lamp { number: tick }));
+        }
+    }
+    let heavy = sent.pop().expect("it was pushed last");
+    let (least, most) = (sent.iter().min().expect("there are 31"), sent.iter().max().expect("there are 31"));
+    assert!(*least > 20 && *most <= *least * 5 / 4, "{sent:?}");
+    assert!((5 * most..=10 * least).contains(&(2 * heavy)), "{heavy}, and the others {sent:?}");
+}
+
+#[test]
+fn a_shorter_interval_counts_from_the_next_tick_on() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    let subscription = house.subscribe(key, 30).expect("room");
+    let lamp = house.spawn(&Lamp { number: 0 }, key);
+    let sent_of_20 = |house: &mut House| {
+        let mut is_sent = |number| {
+            house.update(lamp, &Lamp { number });
+            house.plan();
+            let packet = house.write(1_000);
+            house.deliver(&packet);
+            house.server.begin_tick();
+            !packet.is_empty()
+        };
+        (0..20).filter(|&number| is_sent(number)).count()
+    };
+    assert!(sent_of_20(&mut house) <= 2);
+    let connection = house.connection;
+    house.server.hub().connection_mut(connection).expect("it stays").set_interval(subscription, 1);
+    assert!(sent_of_20(&mut house) >= 19);
+}
+
+#[test]
+fn the_end_of_a_subscription_takes_four_bytes_of_room() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let subscription = house.subscribe(ChannelKey::Custom(1), 1).expect("room");
+    house.plan();
+    house.write(1_000);
+    let connection = house.connection;
+    house.server.hub().unsubscribe(connection, subscription);
+    house.server.begin_tick();
+    house.plan();
+    assert_eq!([3, 4].map(|room| house.write(room).len()), [0, 2]);
+}
+
+#[test]
+fn bytes_that_are_sent_again_are_counted() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    house.subscribe(key, 1).expect("room");
+    let lamps = [1, 2, 3].map(|number| house.spawn(&Lamp { number }, key));
+    house.plan();
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    // One lamp changes in each tick; what is said of the first two is lost.
+    for lamp in lamps {
+        house.server.begin_tick();
+        house.update(lamp, &Lamp { number: 100 });
+        house.plan();
+        assert!(!house.write(1_000).is_empty());
+    }
+    for lost in [house.sequence - 2, house.sequence - 1] {
+        house.server.lost(house.connection, lost);
+    }
+    house.server.begin_tick();
+    house.plan();
+    let again_bytes = house.write(1_000).len() as u64;
+    let counters = house.server.hub_ref().connection(house.connection).expect("it stays").counters();
+    assert_eq!((counters.resent_segments, counters.resent_bytes), (2, again_bytes));
+}
+
+#[test]
+fn what_finds_too_little_room_in_an_empty_packet_is_given_a_full_one() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    house.subscribe(ChannelKey::Global(0), 1).expect("room");
+    // Less than half of a packet, so it would have had a place behind something short.
+    let book = house.spawn(&Book { text: "x".repeat(300) }, ChannelKey::Global(0));
+    house.plan();
+    assert!(!house.needs_full_packet());
+    assert_eq!(house.write(200), []);
+    assert!(house.needs_full_packet());
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    assert!(house.seen::<Book>(book).is_some() && !house.needs_full_packet());
+}
+
+#[test]
+fn a_subscription_that_ends_after_the_plan_is_sent_its_end_alone() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    let subscription = house.subscribe(key, 1).expect("room");
+    let lamp = house.spawn(&Lamp { number: 1 }, key);
+    house.plan();
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    house.server.begin_tick();
+    house.update(lamp, &Lamp { number: 2 });
+    house.plan();
+    let connection = house.connection;
+    house.server.hub().unsubscribe(connection, subscription);
+    assert_eq!(house.write(1_000), [1 << 2, 0], "its number, which is 1, and nothing behind it");
+}
