@@ -68,7 +68,7 @@ fn a_match_whose_process_is_killed_is_named_and_the_others_are_unharmed() {
     assert_eq!(ends.iter().filter(|end| end.contains("stopped: the time is over")).count(), 2, "{ends:?}");
 }
 
-/// What `http://ADDRESS/metrics` says as soon as there are frames.
+/// The answer of `http://ADDRESS/metrics` as soon as there are frames.
 fn scraped(address: &str) -> String {
     let began = Instant::now();
     loop {
