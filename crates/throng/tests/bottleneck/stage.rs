@@ -77,6 +77,15 @@ pub struct Seat {
     limit_bytes_per_s: u32,
     owed_bytes: f64,
     number: u32,
+    way: Way,
+    frame: Duration,
+}
+
+/// Which end has more to say than the path carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Down,
+    Up,
 }
 
 /// The bytes that have passed by some moment.
@@ -188,6 +197,15 @@ impl Stage {
 
     /// One more server with one more client, which begins to connect within a second. The server may send `limit_bytes_per_s`.
     pub fn join(&mut self, hz: u32, limit_bytes_per_s: u32) -> usize {
+        self.join_and_talk(Way::Down, hz, limit_bytes_per_s)
+    }
+
+    /// The same, and the bottleneck is on the way to the server: the client uploads.
+    pub fn join_and_upload(&mut self, hz: u32, limit_bytes_per_s: u32) -> usize {
+        self.join_and_talk(Way::Up, hz, limit_bytes_per_s)
+    }
+
+    fn join_and_talk(&mut self, way: Way, hz: u32, limit_bytes_per_s: u32) -> usize {
         let number = self.seats.len() as u8;
         let addresses: [SocketAddr; 2] =
             [([10, 0, 0, 1 + number], 40_000).into(), ([10, 1, 0, 1 + number], 50_000).into()];
@@ -196,6 +214,9 @@ impl Stage {
         let mut options = WorldOptions::new(u64::from(number));
         options.server.tick_interval = tick;
         options.server.client_bytes_per_s = limit_bytes_per_s;
+        if way == Way::Up {
+            options.client.bytes_per_s = limit_bytes_per_s;
+        }
         options.server.idle_timeout = Duration::from_secs(30);
         options.client.idle_timeout = Duration::from_secs(30);
         let mut rng = fastrand::Rng::with_seed(u64::from(number));
@@ -215,7 +236,8 @@ impl Stage {
         let token = token.expect("good token options");
         let client = Client::new(endpoint(addresses[1]), token, Arc::clone(&options.schema), options.client, self.now)
             .expect("good options");
-        self.network.share_way(addresses[0], addresses[1], &self.bottleneck);
+        let [from, to] = if way == Way::Down { addresses } else { [addresses[1], addresses[0]] };
+        self.network.share_way(from, to, &self.bottleneck);
         let start = self.now.after(Duration::from_micros(self.rng.u64(..START_US)));
         let mut phase = |step: Duration| start.after(Duration::from_micros(self.rng.u64(..step.as_micros() as u64)));
         self.seats.push(Seat {
@@ -230,6 +252,8 @@ impl Stage {
             limit_bytes_per_s,
             owed_bytes: 0.0,
             number: 0,
+            way,
+            frame: if way == Way::Up { FRAME * (1_000 + 3 * u32::from(number)) / 1_000 } else { FRAME },
         });
         self.rates.push(Vec::new());
         self.seats.len() - 1
@@ -338,13 +362,19 @@ impl Seat {
                     self.connection = Some(connection);
                 }
             }
-            self.offer(rates);
+            if self.way == Way::Down {
+                self.offer(rates);
+            }
             self.server.tick(now);
         } else if drains && now.0.is_multiple_of(DRAIN_US) {
             self.server.drain_socket(now).expect("in memory");
         }
         if now >= self.next_frame {
-            self.next_frame = self.next_frame.after(FRAME);
+            let jitter_us = if self.way == Way::Up { rng.u64(..=JITTER_US) } else { 0 };
+            self.next_frame = self.next_frame.after(self.frame + Duration::from_micros(jitter_us));
+            if self.way == Way::Up {
+                self.upload(rates);
+            }
             self.client.update(now).expect("in memory");
             while let Some(event) = self.client.poll_event() {
                 assert!(!matches!(event, ClientEvent::Ended(_)), "{event:?}");
@@ -371,6 +401,20 @@ impl Seat {
         }
     }
 
+    /// The client always has more to say than may be sent.
+    fn upload(&mut self, rates: &mut Vec<u32>) {
+        let Some(statistics) = self.client.link_statistics() else { return };
+        rates.push(statistics.sending_rate_bytes_per_s);
+        let enough_bytes = (1.5 * f64::from(self.limit_bytes_per_s) * FRAME.as_secs_f64()).min(60_000.0);
+        let mut owed_bytes = enough_bytes - statistics.pending_message_bytes as f64;
+        while owed_bytes > 0.0 && self.client.is_connected() {
+            self.number += 1;
+            let chat = Chat { number: self.number, text: "x".repeat(900) };
+            self.client.send(UNRELIABLE, &chat).expect("an unreliable lane takes everything");
+            owed_bytes -= 900.0;
+        }
+    }
+
     /// Of both ends.
     fn path_shrinks(&self) -> u64 {
         let ours = self.connection.and_then(|connection| self.server.link_statistics(connection));
@@ -378,8 +422,11 @@ impl Seat {
     }
 
     fn passed(&self) -> Passed {
-        let sent = self.connection.and_then(|connection| self.server.link_statistics(connection));
-        let received = self.client.link_statistics();
+        let server = self.connection.and_then(|connection| self.server.link_statistics(connection));
+        let (sent, received) = match self.way {
+            Way::Down => (server, self.client.link_statistics()),
+            Way::Up => (self.client.link_statistics(), server),
+        };
         let received = received.map(|statistics| statistics.counters).unwrap_or_default();
         Passed {
             sent: sent.map_or(0, |statistics| statistics.counters.packets_sent),
