@@ -427,3 +427,16 @@ fn two_servers_that_challenge_the_same_token_use_other_nonces() {
     assert!(a >= 1 << 63 && b >= 1 << 63, "{a:x} {b:x}");
     assert!(a.abs_diff(b) > 1 << 32, "{a:x} {b:x}");
 }
+
+#[test]
+fn a_door_for_many_clients_takes_requests_of_all_of_them_at_once() {
+    const CLIENTS: u32 = 8_000;
+    let options = || ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    let (usual, sized) = (options(), options().sized_for(CLIENTS));
+    assert!(usual.pending_max < CLIENTS as usize && usual.requests_burst < CLIENTS);
+    assert!(sized.pending_max >= CLIENTS as usize && sized.requests_burst >= CLIENTS);
+    // Tokens of earlier attempts are remembered until they expire.
+    assert!(options().sized_for(10 * CLIENTS).used_tokens_max >= 20 * CLIENTS as usize);
+    let small = options().sized_for(1);
+    assert!(small.pending_max >= usual.pending_max && small.used_tokens_max >= usual.used_tokens_max);
+}

@@ -742,3 +742,48 @@ fn told_of(kind: &Kind) -> FieldMask {
         marked => marked,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use throng_schema::Replicate;
+
+    use super::*;
+
+    #[derive(Clone, Debug, Default, PartialEq, Replicate)]
+    struct Spark {
+        #[replicate(integer)]
+        heat: u8,
+    }
+
+    /// A client that knows of one object, and has not seen it in any channel.
+    fn one_object() -> (Objects, u32) {
+        let schema = Arc::new(Schema::builder().kind::<Spark>().build().expect("a good schema"));
+        let mut objects = Objects::new(Arc::clone(&schema));
+        let (kind, id) = (KindId(0), ObjectId { index: 1, generation: 1 });
+        let index = objects.insert(schema.kind(kind), kind, id, 1).expect("room");
+        (objects, index)
+    }
+
+    #[test]
+    fn an_object_is_passed_on_by_the_channel_that_it_is_awaited_in_and_by_no_other() {
+        let (mut objects, index) = one_object();
+        let awaited_in = |objects: &Objects| objects.get(index)?.wait?.subscription;
+        objects.retain(index);
+        objects.await_turn(index, 5, Tick(10));
+        objects.pass_on(index, 4, Tick(11), Departure::To(3));
+        assert_eq!(awaited_in(&objects), Some(5));
+        objects.pass_on(index, 5, Tick(12), Departure::To(6));
+        assert_eq!(awaited_in(&objects), Some(6));
+    }
+
+    #[test]
+    fn waits_that_are_over_take_no_memory_however_many_they_were() {
+        let (mut objects, index) = one_object();
+        objects.retain(index);
+        for tick in 0..1_000 {
+            objects.await_turn(index, 5, Tick(tick));
+            objects.set_wait(index, None);
+            assert!(objects.wait_count() <= 2 + WAITS_SLACK, "{} waits of one object", objects.wait_count());
+        }
+    }
+}

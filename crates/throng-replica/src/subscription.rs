@@ -24,7 +24,7 @@ pub(crate) enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
     pub(crate) channel: u32,
-    /// Everything up to this tick has been sent (though perhaps not delivered).
+    /// Everything up to this tick has been sent (though perhaps not delivered). Counts once something was sent.
     pub(crate) since: Tick,
     /// First tick of this incarnation of the number; once something was sent, that of the first frame.
     pub(crate) opened: ShortTick,
@@ -40,7 +40,6 @@ impl Subscription {
     pub(crate) fn open(channel: u32, interval_ticks: u16, weight: u8, opened: Tick) -> Subscription {
         Subscription {
             channel,
-            since: opened,
             opened: opened.short(),
             interval_ticks: interval_ticks.max(1),
             weight: weight.max(1),
