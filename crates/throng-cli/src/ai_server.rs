@@ -23,7 +23,7 @@ use throng_tactical::brain::navigation;
 use crate::exit::{self, Failure, Outcome};
 use cores::Cores;
 use figures::{BOUNDS, Course, Figures, Workload};
-use load::{Load, Work};
+use load::{HOLD_S_MAX, Load, Work};
 use pace::{SAMPLES, Timing};
 use search::{StepSearch, Steps};
 
@@ -109,13 +109,20 @@ impl AiServerArguments {
             return Err(anyhow!("--deadline-ms {deadline_ms}: it goes from 0.1 to 1000 milliseconds"));
         }
         let sample = seconds("sample", self.sample, 0.01, 60.0)?;
-        let hold = seconds("hold", self.hold, 0.3, 1_800.0)?;
+        let hold = seconds("hold", self.hold, 0.3, HOLD_S_MAX as f64)?;
         let warm_up = seconds("warm-up", self.warm_up, 0.0, 600.0)?;
         if hold < sample * SAMPLES as u32 {
             return Err(anyhow!(
                 "--hold {} is shorter than {SAMPLES} samples of {} s: raise it, or lower --sample",
                 self.hold,
                 self.sample
+            ));
+        }
+        if self.warm_up + self.hold > HOLD_S_MAX as f64 {
+            return Err(anyhow!(
+                "--warm-up {} and --hold {}: at most {HOLD_S_MAX} s together",
+                self.warm_up,
+                self.hold
             ));
         }
         let deadline = Duration::from_secs_f64(deadline_ms / 1e3);

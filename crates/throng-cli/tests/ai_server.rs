@@ -28,7 +28,7 @@ fn short(arguments: &[&str]) -> Output {
 
 #[test]
 fn a_load_below_the_bounds_is_measured_and_called_invalid() {
-    let output = short(&["--start", "1", "--step", "1", "--most", "2", "--json"]);
+    let output = short(&["--start", "1", "--step", "1", "--most", "2", "--deadline-ms", "1000", "--json"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let steps = String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches: ")).count();
     let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -44,10 +44,11 @@ fn a_load_below_the_bounds_is_measured_and_called_invalid() {
     assert!(figures["triangles"].as_u64() >= Some(3_000));
     assert!(figures["embree"].is_null());
 
-    // A load of two matches keeps the bounds, so its figures are there.
+    // A load of two matches keeps the bounds with a deadline of 1 s, so its figures are there.
     let decided = figures["ai"]["decided"].as_u64().expect("a number");
     assert!((1..=figures["ai"]["decisions"].as_u64().expect("a number")).contains(&decided), "{figures:#}");
     assert!(figures["ai"]["rays_per_decision"].as_f64() > Some(32.0), "a fan and some looks: {figures:#}");
+    assert!(figures["fog"]["cpu_share"].as_f64() > Some(0.0), "{figures:#}");
     assert!(figures["frame_ms"]["p99"].as_f64() >= figures["frame_ms"]["p50"].as_f64());
     let parts = figures["subsystems"].as_object().expect("an object").values();
     let sum_ms: f64 = parts.map(|part| part["mean_ms"].as_f64().expect("a number")).sum();
@@ -107,6 +108,8 @@ fn wrong_arguments_are_refused_in_one_line() {
         "--sample=-1",
         "--deadline-ms=-1",
         "--start=6000",
+        "--hold=661",
+        "--hold=660",
         "--cores=1000",
         "--map=no-such-file.map",
     ];

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use throng_telemetry::{Percentiles, Snapshot};
+use throng_telemetry::{Percentiles, Snapshot, Subsystem};
 
 use super::AGENTS;
 use super::pace::SAMPLES;
@@ -51,6 +51,12 @@ impl Step {
 
     fn rays_per_s(&self) -> f64 {
         self.rays as f64 / self.seconds
+    }
+
+    /// Time of the fog in a tick of a match.
+    fn fog_s(&self) -> f64 {
+        let name = Subsystem::FOG_OF_WAR.built_in_name();
+        self.frames.subsystems.iter().find(|of| of.name == name).map_or(0.0, |of| of.frame_ns.mean / 1e9)
     }
 
     fn frame_ms(&self) -> Value {
@@ -236,7 +242,7 @@ impl Figures {
                 "history_bytes_per_player": kept.map(|step| step.history_bytes),
                 "verdicts_equal_share": null,
             },
-            "fog": { "hidden_but_visible": null, "sent_needlessly_share": null, "cpu_share": null },
+            "fog": { "hidden_but_visible": null, "sent_needlessly_share": null, "cpu_share": of(|step| step.fog_s()).map(|fog_s| fog_s * f64::from(*tick_hz)) },
             "replay": { "identical": null },
             "matches_per_core": self.per_core(&self.own),
             "limited_by": self.own.limited_by(),

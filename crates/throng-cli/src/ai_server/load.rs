@@ -34,8 +34,11 @@ const VERDICTS_BYTES: usize = 512 * 1_024;
 const FRAME: Phase = Phase::new("agents");
 /// Nobody asks for a trace: so little is kept.
 const KEPT: Duration = Duration::from_millis(200);
-/// A match that has played so long is replaced by a new one between two holds, in seconds. None is over so soon.
-const OLD_S: u64 = 900;
+/// A match that would be older at the end of a hold is replaced by a new one before it, in seconds. None is over so soon:
+/// a hundred rounds of 4 s to buy and 3 s at the end last longer.
+const OLD_S: u64 = 700;
+/// No hold is longer with its warm-up, so that a new match can play it to its end.
+pub(super) const HOLD_S_MAX: u64 = OLD_S - AHEAD_S;
 /// Ctrl-C is noticed within this time.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -286,7 +289,9 @@ impl Player {
     }
 
     fn make(&mut self, count: usize) -> Result<()> {
-        let old_ticks = OLD_S * u64::from(self.work.timing.tick_hz);
+        let Timing { tick_hz, .. } = self.work.timing;
+        let hold_ticks = self.work.timing.end().as_secs_f64() * f64::from(tick_hz);
+        let old_ticks = (OLD_S * u64::from(tick_hz)).saturating_sub(hold_ticks.ceil() as u64);
         for index in 0..self.matches.len() {
             if self.matches[index].tick > old_ticks && !self.is_stopped() {
                 self.matches[index] = self.new_match()?;
