@@ -6,7 +6,7 @@
 //!
 //! Each number is a town of so many triangles. The rays are at most 50 m long: *fan*, 64 rays in 120 degrees from each of
 //! many eyes; *random*, one ray from each of many eyes; *pairs*, lines of sight between eyes; *fog*, from an eye to the
-//! eight corners of a box around each other one. Engines take turns, five rounds after one that does not count; the
+//! eight corners of a box around each other one. The second pair of tables has the map in large pages. Engines take turns, five rounds after one that does not count; the
 //! table has the medians.
 
 use std::hint::black_box;
@@ -41,6 +41,9 @@ fn main() {
         let scene = embree.as_ref().ok().map(|embree| embree.scene(&mesh, false));
         let robust = embree.as_ref().ok().map(|embree| embree.scene(&mesh, true));
         compare(&map, scene.as_ref(), robust.as_ref(), &mesh);
+        println!("\nthe same map in large pages");
+        let large = throng_map::in_large_pages(&map).expect("there is memory");
+        compare(&large, scene.as_ref(), robust.as_ref(), &mesh);
         share(&map);
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use throng_sight::{Map, MapError};
 
 /// Why a map file cannot be read or written.
@@ -61,6 +61,44 @@ fn mapped(path: &Path) -> Result<Mmap, FileError> {
     // renaming instead of writing into them. That no other program writes into the file is the condition of this
     // function, as it is for every mapped file. Each value in the bytes is checked before it is used.
     unsafe { Mmap::map(&file) }.map_err(io)
+}
+
+/// A copy of a map in memory of its own, in large pages where the system has them: rays through a large map then miss the
+/// processor's table of pages less often. For 1,000,000 triangles (70 MB) that is 10 to 20 % more rays, for 240,000
+/// (17 MB) nothing. The copy is shared by all clones in this process, and not with other processes.
+///
+/// # Errors
+/// If there is not enough memory, or if the file of the map was changed while it was open.
+pub fn in_large_pages(map: &Map) -> Result<Map, LargePagesError> {
+    let bytes = map.as_bytes();
+    let mut copy = MmapMut::map_anon(bytes.len())?;
+    // Only advice: without large pages, the copy is as good as any other.
+    #[cfg(target_os = "linux")]
+    let _ = copy.advise(memmap2::Advice::HugePage);
+    copy.copy_from_slice(bytes);
+    Ok(Map::new(Arc::new(copy.make_read_only()?))?.with_processor(map.processor()))
+}
+
+/// Why a map cannot be copied into large pages.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LargePagesError {
+    /// There is not enough memory.
+    #[error("there is no memory for a copy of the map: {0}")]
+    Memory(#[from] io::Error),
+    /// The bytes have been changed since the map was opened.
+    #[error("the map was changed while it was open: {0}")]
+    Map(#[from] MapError),
+}
+
+impl LargePagesError {
+    /// A stable name for metrics.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            LargePagesError::Memory(_) => "no_memory",
+            LargePagesError::Map(cause) => cause.tag(),
+        }
+    }
 }
 
 /// Writes a map to a file, which appears whole or not at all: it is written under another name and then renamed.

@@ -23,5 +23,5 @@ pub mod embree;
 mod file;
 mod mesh;
 
-pub use file::{FileError, open, save};
+pub use file::{FileError, LargePagesError, in_large_pages, open, save};
 pub use mesh::{ReadError, ReadOptions, read_mesh};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use glam::{Vec3, vec3};
-use throng_map::{FileError, ReadError, ReadOptions, open, read_mesh, save};
+use throng_map::{FileError, ReadError, ReadOptions, in_large_pages, open, read_mesh, save};
 use throng_sight::fog::{CellError, CellOptions, CellVisibility, FogWalls};
 use throng_sight::{Layers, MapError, Ray, bake, town};
 
@@ -20,6 +20,20 @@ fn a_saved_map_opens_with_the_same_bytes_and_replaces_an_older_one() {
     assert_eq!(open(&path).unwrap().checksum(), second.checksum());
     assert_eq!(opened.as_bytes(), first.as_bytes(), "an open map is not changed by the next one");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
+}
+
+#[test]
+fn a_map_in_large_pages_is_the_same_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("town.map");
+    save(&bake(&town::town(1, 20_000)).unwrap(), &path).unwrap();
+    let opened = open(&path).unwrap();
+    let large = in_large_pages(&opened).unwrap();
+    assert_eq!((large.as_bytes(), large.processor()), (opened.as_bytes(), opened.processor()));
+    assert_ne!(large.as_bytes().as_ptr(), opened.as_bytes().as_ptr(), "it is a copy");
+    drop(opened);
+    let down = Ray::new(vec3(0.0, 50.0, 0.0), vec3(0.0, -1.0, 0.0), 100.0).unwrap();
+    assert!(large.is_blocked(&down, Layers::ALL));
 }
 
 #[test]
