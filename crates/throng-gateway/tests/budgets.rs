@@ -1,5 +1,7 @@
 //! The cost that each peer may cause for others: servers, other clients, and the gateway itself.
 
+use std::sync::Arc;
+
 use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, sphere, standing};
 use crate::stage::{Peer, Stage, every, settings};
 use prost::Message as _;
@@ -383,4 +385,52 @@ fn field_masks_count_as_memory() {
     stage.pass(2_000);
     let masked = stage.engine.memory_bytes() - empty;
     assert!((60_000..130_000).contains(&masked), "{masked} bytes");
+}
+
+#[test]
+fn a_new_limit_of_a_state_holds_for_the_channels_that_are_there_already() {
+    let with_limit = |limit: &str| settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", limit]);
+    let mut stage = Stage::new(with_limit("max_state_bytes=1000000"));
+    let owner = stage.master();
+    let room = stage.create(&owner, ChannelType::Test, Some(large(400_000)));
+    let is_taken = |stage: &mut Stage, limit: Option<&str>| {
+        if let Some(limit) = limit {
+            stage.engine.reload(Arc::new(with_limit(limit)));
+        }
+        let refused = stage.refused("too_large");
+        stage.update(&owner, room, large(400_000));
+        stage.refused("too_large") == refused
+    };
+    assert!(is_taken(&mut stage, None) && !is_taken(&mut stage, None), "two fit");
+    assert!(is_taken(&mut stage, Some("max_state_bytes=1400000")), "a third does after a reload");
+    assert!(!is_taken(&mut stage, None) && !is_taken(&mut stage, Some("max_state_bytes=1000000")));
+}
+
+#[test]
+fn the_memory_of_what_was_removed_comes_back_when_nobody_can_need_the_removal_any_more() {
+    let mut stage = Stage::world(TWO, &[]);
+    let server = stage.spatial_servers(TWO).remove(0);
+    let watcher = stage.client();
+    stage.subscribe(&server, &watcher, FIRST, every(20));
+    stage.create_entity(&server, FIRST, ENTITY + 900, Some(standing(middle(0, 0))));
+    stage.pass(1_000);
+    let empty = stage.engine.state_bytes();
+    for number in 0..200 {
+        stage.create_entity(&server, FIRST, ENTITY + number, None);
+    }
+    for number in 0..200 {
+        let remove = RemoveChannelMessage { channel_id: ENTITY + number };
+        stage.say(&server, Header::new(0, message_type::REMOVE_CHANNEL), &remove);
+    }
+    // For so long a slow reader may need them: two turns of a minute, and 150 s to read what came before.
+    let kept_after = |stage: &mut Stage, seconds: u64| {
+        for _ in 0..seconds {
+            stage.walk(&server, ENTITY + 900, middle(0, 0));
+            stage.pass(1_000);
+        }
+        stage.engine.state_bytes() - empty
+    };
+    let remembered = kept_after(&mut stage, 270);
+    let kept = kept_after(&mut stage, 30);
+    assert!(kept + 200 * 80 < remembered, "{kept} bytes of {remembered} for 200 removals");
 }

@@ -176,6 +176,25 @@ fn a_list_that_is_too_long_for_a_packet_comes_in_parts_that_all_repeat_the_stub(
 }
 
 #[test]
+fn a_list_that_just_fits_into_a_message_comes_in_one() {
+    let mut stage = Stage::new(open_settings());
+    let server = stage.master();
+    let wanted = ListChannelMessage { type_filter: ChannelType::Test.into(), ..Default::default() };
+    let lengths = |stage: &mut Stage, channels: usize| -> Vec<usize> {
+        for _ in 0..channels {
+            // With 18 bytes around it, each is a sixtieth of a message.
+            let create = CreateChannelMessage { metadata: "m".repeat(982), ..creation(ChannelType::Test) };
+            stage.say(&server, CREATE, &create);
+        }
+        let answers = stage.ask(&server, Header::new(0, message_type::LIST_CHANNEL), &wanted);
+        let lists = answers.iter().map(|answer| answer.decode::<ListChannelResultMessage>().expect("a list"));
+        lists.map(|list| list.channels.len()).collect()
+    };
+    assert_eq!(lengths(&mut stage, 60), [60]);
+    assert_eq!(lengths(&mut stage, 1), [60, 1]);
+}
+
+#[test]
 fn a_list_ends_at_its_limit_and_what_is_left_out_is_counted() {
     let mut stage = Stage::new(settings(&["-dev", "-limit", "max_list_bytes=100000"]));
     let server = stage.master();

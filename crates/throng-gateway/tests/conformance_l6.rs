@@ -1,6 +1,7 @@
 //! Level 6: who was lost comes back: world servers after a crash, clients after their network broke.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
 use crate::stage::{Peer, Stage, every, open_settings};
@@ -522,4 +523,60 @@ fn an_id_that_was_used_again_meanwhile_is_another_channel() {
     assert_eq!(back.id, ada.id);
     let subscriptions = stage.engine.connections().find(|c| c.id == back.id).map(|c| c.subscriptions);
     assert_eq!(subscriptions, Some(0), "it never was in these rooms");
+}
+
+#[test]
+fn a_server_that_may_not_subscribe_to_all_it_owns_any_more_is_told_the_time_of_its_return() {
+    let with = |limit: &str| crate::stage::settings(&["-dev", "-chs=ue", "-scr", "-limit", limit]);
+    let mut stage = Stage::new(with("max_server_subscriptions=100"));
+    let _master = stage.master();
+    let server = stage.join_as(Side::Server, "rooms");
+    let rooms = [(); 2].map(|()| stage.create(&server, ChannelType::Subworld, None));
+    stage.pass(2_000);
+    stage.drop_connection(&server, EndCause::Lost);
+    stage.engine.reload(Arc::new(with("max_server_subscriptions=1")));
+    stage.pass(3_000);
+    let (back, _, told) = come_back(&mut stage, Side::Server, "rooms");
+    let channels = rooms.map(|room| recovered(&told).remove(&room).expect("each that it owned"));
+    assert!(channels.iter().all(|channel| channel.owner_conn_id == back.id));
+    assert_eq!(channels.each_ref().map(|channel| channel.sub_options.is_some()), [true, false]);
+    // The calendar of these tests begins at 0 with the gateway's start, 5 s ago.
+    assert_eq!(channels.map(|channel| channel.sub_time), [0, 5_000_000_000]);
+}
+
+#[test]
+fn a_server_that_saw_only_some_fields_is_told_which_when_it_comes_back() {
+    let mut stage = Stage::world(TWO, &RECOVERY);
+    let servers = stage.spatial_servers(TWO);
+    stage.create_entity(&servers[1], FIRST + 3, ENTITY, Some(standing(middle(3, 0))));
+    let masks = vec!["position.x".to_owned(), "rotation".to_owned()];
+    let options = ChannelSubscriptionOptions { data_field_masks: masks.clone(), ..every(50) };
+    stage.subscribe(&servers[0], &servers[0], ENTITY, options);
+    stage.drop_connection(&servers[0], EndCause::Lost);
+    let (_, _, told) = come_back(&mut stage, Side::Server, "w0");
+    let options = recovered(&told)[&ENTITY].sub_options.clone().expect("it subscribes");
+    assert_eq!((options.fan_out_interval_ms, options.data_field_masks), (Some(50), masks));
+}
+
+#[test]
+fn references_that_do_not_fit_into_one_message_with_another_come_one_by_one() {
+    let mut stage = Stage::world(Cut { cells: [1, 1, 0], servers: [1, 1, 0], border: 0 }, &RECOVERY);
+    let server = stage.spatial_server("only");
+    for number in 0..3 {
+        stage.create_entity(&server, FIRST, ENTITY + number, Some(standing(middle(0, 0))));
+        let class_path = Some("x".repeat(19_000));
+        let obj = UnrealObjectRef { net_guid: Some(ENTITY + number), class_path, ..Default::default() };
+        let spawn = SpawnObjectMessage { obj: Some(obj), ..Default::default() };
+        let header = Header { channel_id: FIRST, broadcast: 8, stub_id: 0, msg_type: message_type::UNREAL_SPAWN };
+        stage.say(&server, header, &forwarded(0, spawn.encode_to_vec()));
+    }
+    stage.drop_connection(&server, EndCause::Lost);
+    let (_, _, told) = come_back(&mut stage, Side::Server, "only");
+    let parts = of_type::<ChannelDataRecoveryMessage>(&told, message_type::RECOVERY_CHANNEL_DATA);
+    let references = parts.into_iter().filter(|(id, _)| *id == FIRST).filter_map(|(_, part)| part.recovery_data);
+    let mut ids: Vec<Vec<u32>> = references
+        .map(|data| ChannelRecoveryData::decode(data.value).expect("references").obj_refs.into_keys().collect())
+        .collect();
+    ids.sort();
+    assert_eq!(ids, [[ENTITY], [ENTITY + 1], [ENTITY + 2]]);
 }

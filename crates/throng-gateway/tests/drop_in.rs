@@ -241,6 +241,23 @@ fn an_object_whose_channel_never_comes_is_given_up_and_only_a_short_reference_is
     stage.audit();
 }
 
+#[test]
+fn the_longest_reference_that_is_kept_without_a_channel_has_4_kib() {
+    let mut stage = Stage::world(TWO, &[]);
+    let server = stage.spatial_servers(TWO).remove(0);
+    let header = Header { broadcast: 4, ..Header::new(FIRST, message_type::UNREAL_SPAWN) };
+    for (number, bytes, refused) in [(0, 4_096, 0), (1, 4_097, 1)] {
+        let mut long = spawn(ENTITY + number, middle(0, 0));
+        let object = long.obj.as_mut().expect("it has one");
+        object.class_path = Some("p".repeat(4_000));
+        let missing = bytes - object.encoded_len();
+        object.class_path = Some("p".repeat(4_000 + missing));
+        assert_eq!(object.encoded_len(), bytes);
+        stage.say(&server, header, &forwarded(0, long.encode_to_vec()));
+        assert_eq!(stage.refused("spawned_objects"), refused, "{bytes} bytes");
+    }
+}
+
 const DEMO: &str = r#"syntax = "proto3"; package demo; import "unreal.proto";
     message EntityData { optional unrealpb.UnrealObjectRef objRef = 1; optional unrealpb.ActorState actor = 2; }"#;
 

@@ -249,6 +249,30 @@ fn what_is_kept_for_all_backlogs_together_is_bounded() {
 }
 
 #[test]
+fn each_second_it_is_looked_whether_all_backlogs_together_are_too_large() {
+    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-limit", "max_backlog_bytes=16000000"]));
+    let owner = stage.master();
+    write(&mut stage, &owner, 0, 0..12_000, 1);
+    let together: Vec<Peer> = (0..8).map(|_| latecomer(&mut stage, Some(&owner))).collect();
+    stage.pass(100);
+    let mut ends = Vec::new();
+    for version in 2..5 {
+        write(&mut stage, &owner, 0, 0..1, version);
+        let next = latecomer(&mut stage, Some(&owner));
+        for _ in 0..1_000 {
+            if !next.is_closed() {
+                stage.pass(5);
+            }
+        }
+        assert!(next.is_closed());
+        ends.push(stage.now.0);
+    }
+    assert!(together.iter().all(|late| !late.is_closed()));
+    let waits_ms: Vec<u64> = ends.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000).collect();
+    assert_eq!(waits_ms, [1_000, 1_000]);
+}
+
+#[test]
 fn a_client_that_reads_nothing_of_it_is_disconnected_too() {
     let mut stage = Stage::new(open_settings());
     let owner = stage.master();

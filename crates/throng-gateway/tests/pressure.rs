@@ -177,3 +177,16 @@ fn once_enough_is_free_nobody_else_is_ended() {
     }
     assert_eq!(ended, 1);
 }
+
+#[test]
+fn what_waits_for_who_is_ended_for_lack_of_memory_is_thrown_away_at_once() {
+    let mut stage = Stage::new(open_settings());
+    let (stuck, kicked) = (stage.client(), stage.client());
+    [&stuck, &kicked].into_iter().for_each(|client| client.stall(100_000));
+    assert!(stage.engine.kick(stage.now, kicked.id));
+    assert_eq!(stage.engine.shed(stage.now, 1), 1);
+    stage.settle();
+    let is_abandoned = |peer: &Peer| peer.line.lock().unwrap().is_abandoned;
+    assert_eq!((is_abandoned(&stuck), is_abandoned(&kicked)), (true, false));
+    assert!(stuck.is_closed() && kicked.is_closed());
+}

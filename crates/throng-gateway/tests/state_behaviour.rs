@@ -465,3 +465,60 @@ fn schemas_are_found_by_type_url() {
     assert_eq!(set.len(), schemas.len());
     assert_eq!(Schemas::from_descriptor_set(&[0xFF]).unwrap_err().tag(), "descriptor_set");
 }
+
+#[test]
+fn the_longest_type_url_has_512_bytes() {
+    let named = |bytes: usize| format!("{}/test.World", "x".repeat(bytes - "/test.World".len()));
+    let mut state = world(removable());
+    let update = message().text(5, "arena").0;
+    assert_eq!(state.merge(&update, &named(513), 1, Tick(1)), Err(MergeError::Undeliverable { number: 1 }));
+    assert!(state.merge(&update, &named(512), 1, Tick(1)).is_ok());
+}
+
+#[test]
+fn an_entry_that_is_replaced_as_a_whole_has_to_fit_into_a_message() {
+    // No string in it is too long, but all of them are.
+    let parts = message().text(8, &"n".repeat(40_000)).text(9, &"b".repeat(40_000));
+    let update = message().entry(1, 7, parts).0;
+    for (by_field, expected) in [(false, Some(MergeError::Undeliverable { number: 1 })), (true, None)] {
+        let mut state = world(MergeOptions { merge_map_entries: Some(by_field), ..MergeOptions::default() });
+        assert_eq!(state.merge(&update, &url("World"), 1, Tick(1)).err(), expected, "by field: {by_field}");
+        assert_eq!(state.is_empty(), expected.is_some());
+    }
+}
+
+#[test]
+fn a_message_inside_a_state_counts_towards_its_limit() {
+    let limits = StateLimits { state_bytes: 8_000, ..StateLimits::default() };
+    let mut state = world_within(MergeOptions::default(), limits);
+    merge(&mut state, message().nested(7, message().varint(2, 1)), 1, 1);
+    let before = state.size_bytes();
+    let large = message().nested(7, message().entry(1, 7, message().text(8, &"n".repeat(10_000))));
+    assert_eq!(
+        state.merge(&large.0, &url("World"), 1, Tick(2)),
+        Err(MergeError::TooLarge { limit_bytes: limits.state_bytes })
+    );
+    assert_eq!(state.size_bytes(), before);
+}
+
+#[test]
+fn entries_with_long_keys_may_fill_a_state_up_to_its_limit() {
+    let labels = |numbers: std::ops::Range<u32>| {
+        numbers.fold(message(), |wire, number| {
+            let key = format!("{number:04}{}", "k".repeat(300));
+            wire.nested(8, message().text(1, &key).text(2, "v"))
+        })
+    };
+    let mut state = world(MergeOptions::default());
+    merge(&mut state, labels(0..100), 1, 1);
+    let needed = state.size_bytes();
+    // A fifth more than what it takes.
+    let limits = StateLimits { state_bytes: needed + needed / 5, ..StateLimits::default() };
+    let mut state = world_within(MergeOptions::default(), limits);
+    merge(&mut state, labels(0..50), 1, 1);
+    merge(&mut state, labels(50..100), 1, 2);
+    assert_eq!(state.keys(8).count(), 100);
+    let limits = StateLimits { state_bytes: needed / 2, ..StateLimits::default() };
+    let refused = world_within(MergeOptions::default(), limits).merge(&labels(0..100).0, &url("World"), 1, Tick(1));
+    assert_eq!(refused, Err(MergeError::TooLarge { limit_bytes: limits.state_bytes }));
+}

@@ -24,6 +24,7 @@ mod large_states;
 mod layouts;
 mod link_bottleneck;
 mod movement;
+mod operators;
 mod owner_notices;
 mod pressure;
 mod settings_any_bytes;

@@ -125,6 +125,14 @@ mod tests {
     }
 
     #[test]
+    fn a_ban_that_is_over_is_not_listed() {
+        let mut blocked = Blocked::default();
+        blocked.add(who("ada"), Time(100), 10);
+        let left = |now: u64| -> Vec<Duration> { blocked.iter(Time(now)).map(|(_, left)| left).collect() };
+        assert_eq!((left(99), left(100)), (vec![Duration::from_micros(1)], vec![]));
+    }
+
+    #[test]
     fn long_names_are_told_apart_and_only_their_beginning_is_remembered() {
         let mut blocked = Blocked::default();
         let names = ["x", "y"].map(|end| "ä".repeat(2_000) + end);

@@ -391,3 +391,20 @@ const LIST_MAX_BYTES: usize = 60_000;
 
 /// An entry of the list without its metadata: tags, lengths, an id and a type.
 const LISTED_CHANNEL_BYTES: usize = 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_gets_the_id_of_a_cell() {
+        let mut ids = ChannelIds::default();
+        assert_eq!([(); 4].map(|()| ids.take(4, 0, |_| false)), [Some(1), Some(2), Some(3), None]);
+        // The only free id belongs to a channel that a lost server has, so it cannot be given out now.
+        ids.give_back(2);
+        assert_eq!(ids.take(4, 0, |id| id == 2), None);
+        // The cells begin earlier after a reload.
+        ids.give_back(3);
+        assert_eq!(ids.take(3, 0, |_| false), None);
+    }
+}

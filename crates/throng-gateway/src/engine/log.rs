@@ -483,4 +483,20 @@ mod tests {
             assert_eq!((data.type_url.as_str(), &data.value[..]), (type_url, value));
         }
     }
+
+    #[test]
+    fn subscribers_may_ask_for_4095_different_masks_and_for_new_ones_when_old_ones_are_not_used() {
+        let mut forms = Forms::default();
+        let paths = |number: usize| [format!("{}", number + 1)];
+        for number in 0..FORMS_MAX - 1 {
+            assert!(!forms.is_full(), "after {number} masks");
+            assert!(forms.add(&paths(number), None).is_ok());
+        }
+        assert!(forms.is_full());
+        assert_eq!(forms.add(&paths(FORMS_MAX), None), Err(Refusal::Limit("masks")));
+        forms.retain(&(2..FORMS_MAX as u16).map(Variant).collect());
+        assert!(!forms.is_full() && forms.find(&paths(0), None).is_none());
+        assert_eq!(forms.add(&paths(FORMS_MAX), None), Ok(Variant(1)));
+        assert!(forms.is_full());
+    }
 }

@@ -203,6 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_world_is_charged_for_its_channels_what_the_tables_take() {
+        let mut ones = LostOnes::default();
+        ones.insert(name("empty"), lost(1, &[], None));
+        let empty = ones.bytes();
+        let channels: Vec<u32> = (0..1_700).collect();
+        ones.insert(name("world"), lost(2, &channels, None));
+        let charged = ones.bytes() - empty - empty;
+        // A table has a byte for each place beside the entry; one in eight places is free.
+        let places = |capacity: usize| capacity as u64 * 8 / 7;
+        let owned = &ones.by_name[&name("world")].lost.owned;
+        let set_bytes = places(owned.capacity()) * (size_of::<u32>() as u64 + 1);
+        let taken = set_bytes + places(ones.owners.capacity()) * (size_of::<(u32, u64)>() as u64 + 1);
+        assert!(charged.abs_diff(taken) * 10 < taken, "{charged} for {taken}");
+    }
+
+    #[test]
     fn of_one_name_the_last_counts() {
         let mut ones = LostOnes::default();
         assert!(ones.insert(name("world"), lost(1, &[], Some(100))).is_none());

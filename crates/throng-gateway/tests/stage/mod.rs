@@ -25,6 +25,8 @@ pub(crate) struct Line {
     /// How often something was handed over.
     pub(crate) writes: usize,
     pub(crate) is_closed: bool,
+    /// The gateway has thrown away what waited.
+    pub(crate) is_abandoned: bool,
     /// The kernel takes nothing from it.
     pub(crate) is_stuck: bool,
     stuck_bytes: usize,
@@ -48,6 +50,11 @@ impl Outbox for LineOutbox {
 
     fn close(&self) {
         self.0.lock().unwrap().is_closed = true;
+    }
+
+    fn abandon(&self) {
+        let mut line = self.0.lock().unwrap();
+        (line.is_abandoned, line.stuck_bytes) = (true, 0);
     }
 }
 
