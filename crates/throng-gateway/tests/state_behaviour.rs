@@ -522,3 +522,93 @@ fn entries_with_long_keys_may_fill_a_state_up_to_its_limit() {
     let refused = world_within(MergeOptions::default(), limits).merge(&labels(0..100).0, &url("World"), 1, Tick(1));
     assert_eq!(refused, Err(MergeError::TooLarge { limit_bytes: limits.state_bytes }));
 }
+
+#[test]
+fn a_replaced_entry_keeps_nothing_of_the_old_one_not_even_in_maps_that_merge() {
+    let soldier = |fields: Wire| message().entry(12, 1, message().entry(1, 7, fields));
+    let mut state = DataState::new(Some(schema("World")), "", MergeOptions::default(), StateLimits::default(), Tick(0));
+    merge(&mut state, soldier(message().varint(1, 100).varint(2, 30)), 1, 1);
+    merge(&mut state, soldier(message().varint(1, 90)), 1, 2);
+    let expected = parse("World", &soldier(message().varint(1, 90)).0);
+    assert_same(&full(&state, "World", 60_000), &expected, "the squad is replaced, with its soldiers");
+}
+
+#[test]
+fn an_entry_of_which_two_wrote_fields_needs_no_message_of_its_own() {
+    let mut state = world(MergeOptions::default());
+    let names = (1..=3).fold(message(), |wire, key| wire.entry(1, key, message().text(8, "name")));
+    merge(&mut state, names, 2, 1);
+    merge(&mut state, message().entry(1, 2, message().varint(2, 5)), 1, 2);
+    let chunks = delta(&state, 0);
+    assert_eq!((chunks.len(), chunks.mixed_writers()), (1, &[1, 2][..]));
+    assert_same(&received(&chunks), &full(&state, "World", 60_000), "all of it");
+}
+
+#[test]
+fn a_list_is_sent_in_the_form_that_its_type_declares() {
+    let mut state = world(MergeOptions::default());
+    let loose = message().fixed32(4, 7).fixed32(4, 8);
+    merge(&mut state, loose.clone(), 1, 1);
+    let packed = message().bytes(3, &[2, 4]);
+    merge(&mut state, packed.clone(), 1, 2);
+    let mut whole = Vec::new();
+    state.write_full(&mut whole);
+    assert_eq!(whole, packed.and(loose).0);
+}
+
+#[test]
+fn what_was_written_while_a_subscriber_was_behind_reaches_it_though_only_the_newest_pieces_are_kept_as_they_came() {
+    let limits = StateLimits { verbatim_occurrences: 2, ..StateLimits::default() };
+    let mut state = DataState::new(None, &url("World"), MergeOptions::default(), limits, Tick(0));
+    let gun = |fields: Wire| message().entry(1, 1, message().nested(10, fields));
+    let model = |name: &str| gun(message().text(2, name));
+    let all = [gun(message().varint(1, 5).text(2, "x")), model("a"), model("b"), model("c")];
+    let later = [gun(message().varint(1, 9)), model("d"), model("e")];
+    let mut subscriber = Receiver::new("World", false);
+    for (tick, update) in (1..).zip(all) {
+        merge(&mut state, update, 1, tick);
+    }
+    subscriber.receive_all(&delta(&state, 0));
+    for (tick, update) in (5..).zip(later) {
+        merge(&mut state, update, 1, tick);
+    }
+    subscriber.receive_all(&delta(&state, 4));
+    let expected = gun(message().varint(1, 9).text(2, "e"));
+    assert_same(&subscriber.message, &parse("World", &expected.0), "by deltas");
+}
+
+#[test]
+fn where_no_schema_is_known_a_new_piece_takes_the_room_of_the_oldest() {
+    let limits = StateLimits { verbatim_occurrences: 4, ..StateLimits::default() };
+    let mut state = DataState::new(None, &url("World"), MergeOptions::default(), limits, Tick(0));
+    let mut add = |room_bytes: usize, tick: u64| {
+        let update = message().text(5, &format!("piece {tick}"));
+        state.merge_within(room_bytes, (&update.0, &url("World")), 1, Tick(tick)).is_ok()
+    };
+    assert!((1..=3).all(|tick| add(usize::MAX, tick)));
+    assert!(!add(0, 4), "there is a place for it, and no memory");
+    assert!(add(usize::MAX, 4) && add(0, 5) && add(0, 6));
+}
+
+#[test]
+fn the_places_of_a_map_count_as_memory() {
+    let mut state = world(MergeOptions::default());
+    let labels = |count: u32| {
+        (0..count)
+            .fold(message(), |wire, number| wire.nested(8, message().text(1, &format!("{number:04}")).text(2, "v")))
+    };
+    merge(&mut state, labels(1), 1, 1);
+    let one = state.size_bytes();
+    merge(&mut state, labels(1_001), 1, 2);
+    let each = (state.size_bytes() - one) / 1_000;
+    // Key and value take 32 bytes each; the entry that holds them has two stamps, two neighbours, a name and a value.
+    assert!((140..400).contains(&each), "{each} bytes");
+}
+
+#[test]
+fn types_are_there_once_they_are_read() {
+    let mut schemas = Schemas::default();
+    assert!(schemas.is_empty());
+    schemas.add(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).unwrap());
+    assert!(!schemas.is_empty() && schemas.len() > 50);
+}

@@ -153,3 +153,12 @@ fn some_bytes(random: &mut fastrand::Rng, depth: u32) -> Vec<u8> {
     }
     wire.0
 }
+
+#[test]
+fn a_field_that_displaces_the_others_of_its_oneof_counts_a_step_for_each_of_them() {
+    let steps = |update: Wire| {
+        let mut state = world(MergeOptions::default());
+        state.merge(&update.0, &url("World"), 1, Tick(1)).expect("it is merged").steps
+    };
+    assert_eq!(steps(message().varint(11, 1)), steps(message().fixed64(6, 1)) + 2);
+}

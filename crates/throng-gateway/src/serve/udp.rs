@@ -177,14 +177,19 @@ mod tests {
     async fn the_kernel_says_when_a_datagram_has_come() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any).expect("free"));
-        from.send_to(b"early", to.local_addr().expect("bound"));
-        from.drained().await;
-        to.readable().await;
-        tokio::time::sleep(std::time::Duration::from_millis(30)).await;
-        let (now, mut came) = (Time::from_secs(1), None);
-        to.receive(now, &mut inbox, &mut |arrived, _, _| came = Some(arrived));
-        let waited = now.since(came.expect("it is there"));
-        assert!(waited >= std::time::Duration::from_millis(30), "{waited:?}");
+        let wait = std::time::Duration::from_millis(30);
+        let mut waits = Vec::new();
+        // The kernel begins to note times only a moment after the first socket of the machine has asked for it.
+        while waits.len() < 20 && waits.last().is_none_or(|waited| *waited < wait) {
+            from.send_to(b"early", to.local_addr().expect("bound"));
+            from.drained().await;
+            to.readable().await;
+            tokio::time::sleep(wait).await;
+            let (now, mut came) = (Time::from_secs(1), None);
+            to.receive(now, &mut inbox, &mut |arrived, _, _| came = Some(arrived));
+            waits.push(now.since(came.expect("it is there")));
+        }
+        assert!(waits.last().is_some_and(|waited| *waited >= wait), "{waits:?}");
     }
 
     /// The numbers in the next datagrams.

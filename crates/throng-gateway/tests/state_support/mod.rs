@@ -13,6 +13,7 @@ use throng_wire::Tick;
 pub const PROTO: &str = r#"
 syntax = "proto3";
 package test;
+import "tps.proto";
 
 message Vector { optional float x = 1; optional float y = 2; optional float z = 3; }
 message Movement { Vector linearVelocity = 1; Vector angularVelocity = 2; Vector location = 3; Vector rotation = 4; bool sleeps = 5; }
@@ -43,11 +44,21 @@ message World {
   Inner inner = 7;
   map<string, string> labels = 8;
   oneof weather { Sun sun = 9; Rain rain = 10; uint32 fog = 11; }
+  map<uint32, Squad> squads = 12;
 }
+message Squad { map<uint32, tpspb.Soldier> soldiers = 1; }
 message Inner { map<uint32, Actor> actors = 1; optional int32 level = 2; Inner inner = 3; repeated bytes blobs = 4; }
 message Sun { optional float heat = 1; optional float light = 2; }
 message Rain { optional float mm = 1; }
 message Entity { Actor actor = 1; Movement movement = 2; }
+"#;
+
+/// A type whose game merges map entries field by field.
+const MERGING_PROTO: &str = r#"
+syntax = "proto3";
+package tpspb;
+
+message Soldier { uint32 health = 1; uint32 ammo = 2; }
 "#;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(compile);
@@ -62,6 +73,7 @@ fn compile() -> DescriptorPool {
         fn open_file(&self, name: &str) -> Result<File, protox::Error> {
             match name {
                 "test.proto" => File::from_source(name, PROTO),
+                "tps.proto" => File::from_source(name, MERGING_PROTO),
                 _ => Err(protox::Error::file_not_found(name)),
             }
         }
@@ -70,8 +82,9 @@ fn compile() -> DescriptorPool {
     resolver.add(Source);
     resolver.add(GoogleFileResolver::new());
     let mut compiler = protox::Compiler::with_file_resolver(resolver);
-    compiler.open_file("test.proto").unwrap();
-    compiler.descriptor_pool()
+    compiler.include_imports(true).open_file("test.proto").unwrap();
+    // The compiler's own pool does not know the options of fields yet, `packed` for example.
+    DescriptorPool::decode(compiler.encode_file_descriptor_set().as_slice()).unwrap()
 }
 
 pub fn descriptor(name: &str) -> MessageDescriptor {
