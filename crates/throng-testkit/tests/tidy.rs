@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
 const FLOORS: [(&str, &[&str]); 11] = [
-    ("ground", &["throng-wire", "throng-meter", "throng-schema-derive"]),
+    ("ground", &["throng-wire", "throng-meter", "throng-judge", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
     ("core", &["throng-replica", "throng-agent"]),
     ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map"]),

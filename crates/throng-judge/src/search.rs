@@ -1,0 +1,359 @@
+//! How large a load keeps its limits, in a few trials.
+//!
+//! ```text
+//!   raise            start, then as far as the levels let expect, at most 8 times: until a load is rejected
+//!   narrow           between the largest accepted and the smallest rejected load: where the line between their levels
+//!                    meets the limit; the middle, where that did not halve the gap
+//!   confirm          a long hold of the largest accepted load, and one of the next load, which must not be accepted
+//! ```
+//!
+//! A trial that is undecided is held once more; if it is then still undecided, it counts as rejected. A trial that tells
+//! nothing is made again. A load that is accepted above a rejected one is noise: both are tried again, and the outcome says
+//! so.
+
+use std::time::Duration;
+
+use crate::trial::{Judged, Samples, Trial, Verdict};
+
+/// A trial is at most so many times as large as the largest that was accepted.
+const RAISE_MAX: f64 = 8.0;
+/// The first trials stay so far below the load at which the levels would reach their limits.
+const RAISE_CAUTION: f64 = 0.95;
+/// Trials that tell nothing are made again, so often in a row.
+const REPEATS_MAX: u32 = 2;
+/// So often may a confirming hold contradict the trials before it.
+const CONTRADICTIONS_MAX: u32 = 3;
+/// A search has at most so many trials.
+const TRIALS_MAX: usize = 100;
+
+/// Settings of a search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SearchOptions {
+    /// The first load, at least 1.
+    pub start: u32,
+    /// No larger load than this.
+    pub most: u32,
+    /// The answer and the next load that was tried are so far apart at most, as a share of the answer; at least one load.
+    pub resolution: f64,
+    /// The time of a trial.
+    pub trial: Duration,
+    /// The time of a confirming hold.
+    pub confirm: Duration,
+}
+
+impl Default for SearchOptions {
+    /// From 1 to 1,000,000, to 1 %; trials of 1 minute, and confirming holds of 10.
+    fn default() -> SearchOptions {
+        let (trial, confirm) = (Duration::from_secs(60), Duration::from_secs(600));
+        SearchOptions { start: 1, most: 1_000_000, resolution: 0.01, trial, confirm }
+    }
+}
+
+/// Why a load is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// No load was rejected yet.
+    Raise,
+    /// It lies between an accepted load and a rejected one.
+    Narrow,
+    /// It was undecided, and is held on.
+    HoldOn,
+    /// It is the answer, held for longer.
+    Confirm,
+    /// It is the load after the answer, which must not be accepted.
+    ConfirmBeyond,
+}
+
+impl Purpose {
+    /// Its words for progress and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Raise => "raise",
+            Purpose::Narrow => "narrow",
+            Purpose::HoldOn => "hold on",
+            Purpose::Confirm => "confirm",
+            Purpose::ConfirmBeyond => "confirm beyond",
+        }
+    }
+}
+
+/// A load to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The load.
+    pub amount: u32,
+    /// How long, without the warm-up.
+    pub hold: Duration,
+    /// Why.
+    pub purpose: Purpose,
+}
+
+/// The answer of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Accepted: the kept load is the answer. Rejected: no load keeps the limits. Undecided: too little is known.
+    pub verdict: Verdict,
+    /// The reason in words.
+    pub why: String,
+    /// The largest load that keeps all limits.
+    pub kept: Option<u32>,
+    /// The smallest load above it that was not accepted.
+    pub beyond: Option<u32>,
+    /// The criterion that binds there.
+    pub limit: Option<String>,
+    /// The time of all holds.
+    pub spent: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Find,
+    Confirm,
+    ConfirmBeyond,
+    Over,
+}
+
+/// A search that goes on. Hold the load of [`CapacitySearch::poll_trial`], then hand its trial to
+/// [`CapacitySearch::handle_trial`], until there is none.
+#[derive(Clone, Debug)]
+pub struct CapacitySearch {
+    options: SearchOptions,
+    phase: Phase,
+    /// Accepted loads, growing.
+    accepted: Vec<Trial>,
+    /// The smallest load that was not accepted.
+    beyond: Option<Trial>,
+    /// A trial that was undecided.
+    open: Option<Trial>,
+    repeats: u32,
+    contradictions: u32,
+    /// The gap before the newest narrowing.
+    former_gap: Option<u32>,
+    fault: Option<String>,
+    trials: Vec<Trial>,
+    spent: Duration,
+}
+
+impl CapacitySearch {
+    /// A search that has tried nothing yet. Impossible options count as the nearest possible ones.
+    pub fn new(options: SearchOptions) -> CapacitySearch {
+        let most = options.most.max(1);
+        let resolution = if options.resolution.is_finite() { options.resolution.clamp(0.0, 1.0) } else { 0.01 };
+        CapacitySearch {
+            options: SearchOptions { start: options.start.clamp(1, most), most, resolution, ..options },
+            phase: Phase::Find,
+            accepted: Vec::new(),
+            beyond: None,
+            open: None,
+            repeats: 0,
+            contradictions: 0,
+            former_gap: None,
+            fault: None,
+            trials: Vec::new(),
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// The load to hold next; `None` when the search is over.
+    pub fn poll_trial(&self) -> Option<Order> {
+        if self.has_given_up() {
+            return None;
+        }
+        let SearchOptions { trial, confirm, .. } = self.options;
+        let kept = self.kept();
+        let (amount, hold, purpose) = match self.phase {
+            Phase::Over => return None,
+            Phase::Find if self.beyond.is_none() => (self.raised(), trial, Purpose::Raise),
+            Phase::Find => (self.narrowed(), trial, Purpose::Narrow),
+            Phase::Confirm => (kept, confirm, Purpose::Confirm),
+            Phase::ConfirmBeyond => (self.after(kept), confirm, Purpose::ConfirmBeyond),
+        };
+        let purpose = if self.open.is_some() { Purpose::HoldOn } else { purpose };
+        Some(Order { amount, hold, purpose })
+    }
+
+    /// The load of [`CapacitySearch::poll_trial`] was held. A trial of another load is ignored.
+    pub fn handle_trial(&mut self, trial: Trial) {
+        let Some(order) = self.poll_trial() else { return };
+        if trial.amount != order.amount {
+            return;
+        }
+        self.spent += trial.held;
+        self.trials.push(trial.clone());
+        if trial.fault.is_some() {
+            self.repeats += 1;
+            self.fault = trial.fault;
+            return;
+        }
+        self.repeats = 0;
+        let was_open = self.open.is_some();
+        let trial = match self.open.take() {
+            Some(former) => former.and_then(trial),
+            None => trial,
+        };
+        if trial.verdict() == Verdict::Undecided && !was_open {
+            self.open = Some(trial);
+            return;
+        }
+        self.settle(trial);
+    }
+
+    /// The answer so far.
+    pub fn outcome(&self) -> Outcome {
+        let kept = self.accepted.last().map(|trial| trial.amount);
+        let beyond = self.beyond.as_ref().map(|trial| trial.amount);
+        let limit = self.beyond.as_ref().and_then(binding);
+        let is_over = self.phase == Phase::Over;
+        let verdict = match kept {
+            _ if !is_over => Verdict::Undecided,
+            None => Verdict::Rejected,
+            Some(_) if self.contradictions > CONTRADICTIONS_MAX => Verdict::Undecided,
+            Some(_) => Verdict::Accepted,
+        };
+        let noise = match self.contradictions {
+            0 => "",
+            _ => "; the machine is noisy: a hold contradicted an earlier one, and both were made again",
+        };
+        let why = match (kept, beyond) {
+            _ if self.repeats > REPEATS_MAX => {
+                format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
+            }
+            _ if !is_over => "the search is not over".to_owned(),
+            (Some(kept), Some(beyond)) if verdict == Verdict::Undecided => {
+                format!("the answer lies between {kept} and {beyond}, but long holds contradict each other")
+            }
+            (Some(kept), Some(beyond)) => format!(
+                "{kept} keeps all limits with 95 % probability each, {beyond} does not: {}{noise}",
+                limit.as_deref().unwrap_or("no limit")
+            ),
+            (Some(kept), None) => format!("{kept}, the most that was to be tried, keeps all limits"),
+            (None, _) => "no load keeps the limits".to_owned(),
+        };
+        Outcome { verdict, why, kept, beyond, limit, spent: self.spent }
+    }
+
+    /// All trials, in their order, as they were handed in.
+    pub fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    fn has_given_up(&self) -> bool {
+        self.repeats > REPEATS_MAX || self.trials.len() >= TRIALS_MAX
+    }
+
+    fn kept(&self) -> u32 {
+        self.accepted.last().map_or(0, |trial| trial.amount)
+    }
+
+    /// The smallest gap between two loads that are tried.
+    fn step(&self, amount: u32) -> u32 {
+        ((f64::from(amount) * self.options.resolution) as u32).max(1)
+    }
+
+    /// The next load after the answer.
+    fn after(&self, kept: u32) -> u32 {
+        let next = kept.saturating_add(self.step(kept));
+        self.beyond.as_ref().map_or(next, |beyond| beyond.amount.min(next)).min(self.options.most)
+    }
+
+    fn raised(&self) -> u32 {
+        let SearchOptions { start, most, .. } = self.options;
+        let Some(trial) = self.accepted.last() else { return start };
+        let kept = f64::from(trial.amount);
+        let factor = match trial.level_used() {
+            Some(used) if used > 0.0 => (RAISE_CAUTION / used).min(RAISE_MAX),
+            _ => 2.0,
+        };
+        let least = trial.amount.saturating_add(self.step(trial.amount));
+        ((kept * factor) as u32).clamp(least.min(most), most)
+    }
+
+    fn narrowed(&self) -> u32 {
+        let Some(beyond) = &self.beyond else { return self.raised() };
+        let (kept, gap) = (self.kept(), beyond.amount - self.kept());
+        let middle = kept + gap / 2;
+        // A line that does not halve the gap is a bad guide.
+        if self.former_gap.is_some_and(|former| gap > former / 2) {
+            return middle;
+        }
+        let below = self.accepted.last().and_then(Trial::level_used).unwrap_or(0.0);
+        let Some(above) = beyond.level_used().filter(|above| *above > 1.0 && below < 1.0) else { return middle };
+        let place = f64::from(kept) + f64::from(gap) * (1.0 - below) / (above - below);
+        // A step below the expected answer: one trial less if it is accepted there.
+        let step = self.step(beyond.amount);
+        let (least, most) = (kept + step.min(gap / 2), beyond.amount - step.min(gap / 2));
+        (place as u32).saturating_sub(step / 2).clamp(least.min(most), most.max(least))
+    }
+
+    fn settle(&mut self, trial: Trial) {
+        let is_accepted = trial.verdict() == Verdict::Accepted;
+        match (self.phase, is_accepted) {
+            (Phase::Find, true) => self.accept(trial),
+            (Phase::Find, false) => self.reject(trial),
+            (Phase::Confirm, true) => {
+                self.accepted.pop();
+                self.accept(trial);
+                let is_most = self.kept() >= self.options.most;
+                self.phase = if is_most { Phase::Over } else { Phase::ConfirmBeyond };
+                return;
+            }
+            (Phase::ConfirmBeyond, false) => {
+                self.beyond = Some(trial);
+                self.phase = Phase::Over;
+                return;
+            }
+            (Phase::Confirm, false) => {
+                self.contradictions += 1;
+                self.reject(trial);
+            }
+            (Phase::ConfirmBeyond, true) => {
+                self.contradictions += 1;
+                self.accept(trial);
+                // A load that was rejected and is not above this one was noise.
+                self.beyond = self.beyond.take().filter(|beyond| beyond.amount > self.kept());
+            }
+            (Phase::Over, _) => return,
+        }
+        self.phase = self.next_phase();
+    }
+
+    fn accept(&mut self, trial: Trial) {
+        self.former_gap = self.gap();
+        self.accepted.retain(|other| other.amount < trial.amount);
+        self.accepted.push(trial);
+    }
+
+    fn reject(&mut self, trial: Trial) {
+        self.former_gap = self.gap();
+        self.accepted.retain(|other| other.amount < trial.amount);
+        self.beyond = Some(trial);
+    }
+
+    fn gap(&self) -> Option<u32> {
+        self.beyond.as_ref().map(|beyond| beyond.amount.saturating_sub(self.kept()))
+    }
+
+    fn next_phase(&self) -> Phase {
+        let kept = self.kept();
+        match self.gap() {
+            _ if self.contradictions > CONTRADICTIONS_MAX => Phase::Over,
+            None if kept >= self.options.most => Phase::Confirm,
+            None => Phase::Find,
+            Some(gap) if gap > self.step(kept) => Phase::Find,
+            Some(_) if kept == 0 => Phase::Over,
+            Some(_) => Phase::Confirm,
+        }
+    }
+}
+
+/// The criterion that was not accepted and is farthest beyond its limit: a level before a share, because shares of events
+/// follow from levels.
+fn binding(trial: &Trial) -> Option<String> {
+    let beyond = |judged: &&Judged| judged.verdict != Verdict::Accepted;
+    let of = |is_level: bool| {
+        let all = trial.judged.iter().filter(beyond);
+        let all = all.filter(|judged| matches!(judged.samples, Samples::Level(_)) == is_level);
+        all.max_by(|a, b| a.used().unwrap_or(f64::MAX).total_cmp(&b.used().unwrap_or(f64::MAX)))
+    };
+    of(true).or_else(|| of(false)).map(|judged| judged.criterion.name.clone())
+}

@@ -1,0 +1,180 @@
+//! At which revision did a series change?
+//!
+//! The most likely place of one change is where the means before and after it differ most, for their numbers of values. That
+//! difference is compared with those of the same values in random orders: it is a change if none, or hardly any, of them has
+//! one as large (a permutation test, as in E-divisive: Matteson and James, "A nonparametric approach for multiple change
+//! point analysis", 2014). Then both parts are searched likewise.
+
+use crate::stats::median;
+
+/// Random orders to compare with: enough for a probability of one in a thousand.
+const ORDERS: usize = 2_000;
+/// Draws for the range of revisions.
+const DRAWS: usize = 200;
+/// Each end of the range is wrong with this probability.
+const RANGE_END: f64 = 0.025;
+/// Values farther from their neighbours than so many usual distances are outliers, and are pulled in to that distance.
+const OUTLIER: f64 = 4.0;
+/// The median distance of neighbours is so many times their standard deviation, if values are normally distributed.
+const NORMAL_DISTANCE: f64 = 0.9539;
+
+/// Settings of a search for changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrendOptions {
+    /// Smaller changes do not matter; as a share, 0.02 for 2 %.
+    pub least: f64,
+    /// The probability that a series without a change is said to have one.
+    pub p: f64,
+    /// So many values at least before and after a change, at least 2.
+    pub values_min: usize,
+    /// The seed of the random orders.
+    pub seed: u64,
+}
+
+impl Default for TrendOptions {
+    /// 2 %, with a probability of one in a thousand, and three values on either side.
+    fn default() -> TrendOptions {
+        TrendOptions { least: 0.02, p: 0.001, values_min: 3, seed: 1 }
+    }
+}
+
+/// A change in a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangePoint {
+    /// The first value that is most likely after the change.
+    pub at: usize,
+    /// The last value that is before the change, with a probability of 97.5 %.
+    pub after: usize,
+    /// The first value that is after the change, with a probability of 97.5 %.
+    pub until: usize,
+    /// The median of the part before it.
+    pub before_median: f64,
+    /// The median of the part after it.
+    pub after_median: f64,
+    /// The probability of such a change in a random order of the same values.
+    pub p: f64,
+}
+
+impl ChangePoint {
+    /// The median after the change divided by that before it.
+    pub fn ratio(&self) -> f64 {
+        self.after_median / self.before_median
+    }
+}
+
+/// The changes of a series that has one value for each revision, in their order. Takes about n log n × 2,000 steps. Values
+/// that are not finite take that of their neighbour before them.
+pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint> {
+    let values = cleaned(series);
+    let options = TrendOptions { values_min: options.values_min.max(2), ..*options };
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let mut open = vec![(0, values.len())];
+    let mut cuts: Vec<(usize, f64)> = Vec::new();
+    while let Some((start, end)) = open.pop() {
+        if let Some((at, p)) = cut(&values[start..end], &options, &mut random) {
+            cuts.push((start + at, p));
+            open.push((start, start + at));
+            open.push((start + at, end));
+        }
+    }
+    cuts.sort_unstable_by_key(|cut| cut.0);
+    let bounds = |index: usize| {
+        let start = if index == 0 { 0 } else { cuts[index - 1].0 };
+        (start, cuts.get(index + 1).map_or(values.len(), |cut| cut.0))
+    };
+    let point = |(index, &(at, p)): (usize, &(usize, f64))| {
+        let (start, end) = bounds(index);
+        let (before, after) = (&values[start..at], &values[at..end]);
+        let (early, late) = range(before, after, &mut random);
+        ChangePoint {
+            at,
+            after: (start + early).saturating_sub(1),
+            until: start + late,
+            before_median: median(before).unwrap_or(f64::NAN),
+            after_median: median(after).unwrap_or(f64::NAN),
+            p,
+        }
+    };
+    cuts.iter().enumerate().map(point).filter(|point| (point.ratio() - 1.0).abs() >= options.least).collect()
+}
+
+/// Without gaps and outliers.
+fn cleaned(series: &[f64]) -> Vec<f64> {
+    let Some(first) = series.iter().copied().find(|value| value.is_finite()) else { return Vec::new() };
+    let mut last = first;
+    let values: Vec<f64> = series
+        .iter()
+        .map(|value| {
+            last = if value.is_finite() { *value } else { last };
+            last
+        })
+        .collect();
+    let distances: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let spread = OUTLIER * median(&distances).unwrap_or(0.0) / NORMAL_DISTANCE;
+    if spread <= 0.0 {
+        return values;
+    }
+    let near = |index: usize| {
+        let around = &values[index.saturating_sub(2)..(index + 3).min(values.len())];
+        let middle = median(around).unwrap_or(values[index]);
+        values[index].clamp(middle - spread, middle + spread)
+    };
+    (0..values.len()).map(near).collect()
+}
+
+/// The most likely place of one change, if there is one.
+fn cut(values: &[f64], options: &TrendOptions, random: &mut fastrand::Rng) -> Option<(usize, f64)> {
+    let (at, size) = best(values, options.values_min)?;
+    let (before, after) = (median(&values[..at])?, median(&values[at..])?);
+    if before <= 0.0 || (after / before - 1.0).abs() < options.least {
+        return None;
+    }
+    let mut shuffled = values.to_vec();
+    let allowed = (options.p * (ORDERS + 1) as f64) as usize;
+    let mut larger = 1;
+    for _ in 0..ORDERS {
+        random.shuffle(&mut shuffled);
+        larger += usize::from(best(&shuffled, options.values_min).is_some_and(|other| other.1 >= size));
+        if larger > allowed.max(1) {
+            return None;
+        }
+    }
+    Some((at, larger as f64 / (ORDERS + 1) as f64))
+}
+
+/// The place where the means differ most, and by how much: the difference of the sums from evenly growing ones, divided by
+/// its standard deviation for values of variance 1.
+fn best(values: &[f64], values_min: usize) -> Option<(usize, f64)> {
+    let count = values.len();
+    if count < 2 * values_min {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count as f64;
+    let (mut sum, mut found) = (0.0, (0, -1.0));
+    for (index, value) in values.iter().enumerate() {
+        if index >= values_min && index <= count - values_min {
+            let (before, after) = (index as f64, (count - index) as f64);
+            let size = f64::abs(sum) / (before * after / count as f64).sqrt();
+            if size > found.1 {
+                found = (index, size);
+            }
+        }
+        sum += value - mean;
+    }
+    Some(found)
+}
+
+/// Between which places the change lies, from the start of `before`: by drawing both parts again, with replacement.
+fn range(before: &[f64], after: &[f64], random: &mut fastrand::Rng) -> (usize, usize) {
+    let mut places: Vec<usize> = (0..DRAWS)
+        .filter_map(|_| {
+            let mut draw =
+                |part: &[f64]| (0..part.len()).map(|_| part[random.usize(..part.len())]).collect::<Vec<f64>>();
+            let drawn = [draw(before), draw(after)].concat();
+            Some(best(&drawn, 1)?.0)
+        })
+        .collect();
+    places.sort_unstable();
+    let end = |at: f64| places.get((at * places.len() as f64) as usize).copied().unwrap_or(before.len());
+    (end(RANGE_END).min(before.len()), end(1.0 - RANGE_END).max(before.len()))
+}

@@ -1,0 +1,195 @@
+//! One held load, and whether it kept its limits.
+
+use std::time::Duration;
+
+use crate::stats::{Block, Estimate, level_estimate, share_estimate};
+
+/// How far above a limit even the lower bound has to lie, so that it needs no more measuring: so many times.
+const HOPELESS: f64 = 3.0;
+
+/// An answer that measurements give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The limits hold, with a probability of 95 % each.
+    Accepted,
+    /// A limit does not hold, with a probability of 95 %.
+    Rejected,
+    /// Too little was measured for either.
+    Undecided,
+}
+
+impl Verdict {
+    /// Its word in figures and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Accepted => "accepted",
+            Verdict::Rejected => "rejected",
+            Verdict::Undecided => "undecided",
+        }
+    }
+}
+
+/// A limit that a load must keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Criterion {
+    /// Its name, as "processor".
+    pub name: String,
+    /// The largest value that is allowed, in the unit of the samples. Of a percentile it is the share of events that may be
+    /// over the limit: "p99 at most 2.34 ms" is a share of 0.01 of frames that take longer.
+    pub limit: f64,
+}
+
+/// The measurements of a criterion during a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Samples {
+    /// Events over a limit, by stretches of time.
+    Share(Vec<Block>),
+    /// A level, read at equal intervals, as the share of the processor that was busy.
+    Level(Vec<f64>),
+}
+
+impl Samples {
+    /// The value with its bounds.
+    pub fn estimate(&self) -> Estimate {
+        match self {
+            Samples::Share(blocks) => share_estimate(blocks),
+            Samples::Level(samples) => level_estimate(samples),
+        }
+    }
+
+    /// The newest samples: at most so many, of all that there are.
+    pub fn newest(&self, count: usize) -> Samples {
+        match self {
+            Samples::Share(blocks) => Samples::Share(blocks[blocks.len().saturating_sub(count)..].to_vec()),
+            Samples::Level(samples) => Samples::Level(samples[samples.len().saturating_sub(count)..].to_vec()),
+        }
+    }
+
+    fn append(&mut self, other: Samples) {
+        match (self, other) {
+            (Samples::Share(blocks), Samples::Share(more)) => blocks.extend(more),
+            (Samples::Level(samples), Samples::Level(more)) => samples.extend(more),
+            // A criterion whose kind changes is another one; the newest counts.
+            (this, other) => *this = other,
+        }
+    }
+}
+
+/// A criterion with its samples and its verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The limit.
+    pub criterion: Criterion,
+    /// The measurements.
+    pub samples: Samples,
+    /// The value with its bounds.
+    pub estimate: Estimate,
+    /// Whether the limit holds.
+    pub verdict: Verdict,
+}
+
+impl Criterion {
+    /// A limit by name.
+    pub fn new(name: &str, limit: f64) -> Criterion {
+        Criterion { name: name.to_owned(), limit }
+    }
+
+    /// Judges samples.
+    pub fn judge(self, samples: Samples) -> Judged {
+        let estimate = samples.estimate();
+        let verdict = match () {
+            () if estimate.high <= self.limit => Verdict::Accepted,
+            () if estimate.low > self.limit => Verdict::Rejected,
+            () => Verdict::Undecided,
+        };
+        Judged { criterion: self, samples, estimate, verdict }
+    }
+}
+
+impl Judged {
+    /// Whether it is so far beyond the limit that the trial may end early: at least three times, without doubt.
+    pub fn is_hopeless(&self) -> bool {
+        self.estimate.low > HOPELESS * self.criterion.limit
+    }
+
+    /// The measured value as a share of the limit; `None` without a value or a positive limit.
+    pub fn used(&self) -> Option<f64> {
+        (self.criterion.limit > 0.0 && self.estimate.value.is_finite())
+            .then(|| self.estimate.value / self.criterion.limit)
+    }
+}
+
+/// One held load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The load, as a number of matches or players.
+    pub amount: u32,
+    /// The time that was measured, without the warm-up.
+    pub held: Duration,
+    /// The criteria.
+    pub judged: Vec<Judged>,
+    /// Why the trial tells nothing about the server, as a load generator that was too slow. Then it is invalid, not failed.
+    pub fault: Option<String>,
+}
+
+impl Trial {
+    /// A trial without fault.
+    pub fn new(amount: u32, held: Duration, judged: Vec<Judged>) -> Trial {
+        Trial { amount, held, judged, fault: None }
+    }
+
+    /// A trial that tells nothing about the server.
+    pub fn invalid(amount: u32, held: Duration, why: &str) -> Trial {
+        Trial { amount, held, judged: Vec::new(), fault: Some(why.to_owned()) }
+    }
+
+    /// Accepted if all criteria are, rejected if one is. A trial without criteria is undecided.
+    pub fn verdict(&self) -> Verdict {
+        let has = |verdict: Verdict| self.judged.iter().any(|judged| judged.verdict == verdict);
+        match () {
+            () if self.fault.is_some() || self.judged.is_empty() => Verdict::Undecided,
+            () if has(Verdict::Rejected) => Verdict::Rejected,
+            () if has(Verdict::Undecided) => Verdict::Undecided,
+            () => Verdict::Accepted,
+        }
+    }
+
+    /// Whether the measured values keep all limits, without regard to their bounds.
+    pub fn keeps_by_value(&self) -> bool {
+        self.fault.is_none()
+            && !self.judged.is_empty()
+            && self.judged.iter().all(|judged| judged.estimate.value <= judged.criterion.limit)
+    }
+
+    /// The criterion that binds: the one that is nearest to its limit, or farthest beyond it.
+    pub fn binding(&self) -> Option<&Judged> {
+        let used = |judged: &&Judged| judged.used().unwrap_or(f64::INFINITY);
+        self.judged.iter().max_by(|a, b| used(a).total_cmp(&used(b)))
+    }
+
+    /// The largest share of a limit that a level uses. Levels grow about evenly with the load, other than shares of events,
+    /// which are 0 until they leap.
+    pub(crate) fn level_used(&self) -> Option<f64> {
+        let levels = self.judged.iter().filter(|judged| matches!(judged.samples, Samples::Level(_)));
+        levels.filter_map(Judged::used).max_by(f64::total_cmp)
+    }
+
+    /// This trial, held on: the samples of both together, judged again.
+    pub(crate) fn and_then(mut self, more: Trial) -> Trial {
+        if self.fault.is_some() || more.fault.is_some() {
+            return more;
+        }
+        for judged in more.judged {
+            match self.judged.iter_mut().find(|one| one.criterion == judged.criterion) {
+                Some(one) => {
+                    let mut samples = one.samples.clone();
+                    samples.append(judged.samples);
+                    *one = one.criterion.clone().judge(samples);
+                }
+                None => self.judged.push(judged),
+            }
+        }
+        self.held += more.held;
+        self
+    }
+}

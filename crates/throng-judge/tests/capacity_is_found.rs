@@ -1,0 +1,258 @@
+use std::time::Duration;
+
+use throng_judge::{
+    Block, CapacitySearch, Criterion, Order, Outcome, Purpose, Samples, SearchOptions, StepOptions, StepPressure,
+    Trial, Verdict,
+};
+
+/// A server whose largest load is known, and whose measurements are noisy.
+struct Server {
+    /// It uses 85 % of its processor at this load.
+    processor_knee: f64,
+    /// 2 % of the decisions are late at this load, and four times as many at a twentieth more.
+    late_knee: f64,
+    /// The standard deviation of a second's processor share.
+    noise: f64,
+    random: fastrand::Rng,
+}
+
+impl Server {
+    fn new(processor_knee: f64, late_knee: f64, seed: u64) -> Server {
+        Server { processor_knee, late_knee, noise: 0.01, random: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// The largest load that keeps both limits.
+    fn knee(&self) -> f64 {
+        self.processor_knee.min(self.late_knee)
+    }
+
+    fn hold(&mut self, order: Order) -> Trial {
+        let Server { processor_knee, late_knee, noise, ref mut random } = *self;
+        let load = f64::from(order.amount);
+        // Some work is there without any load, and contention makes the rest grow faster than the load.
+        let base = 0.03;
+        let used = load / processor_knee;
+        let level = base + (0.85 - base) * (0.8 * used + 0.2 * used * used);
+        let late = 0.02 * 4.0_f64.powf((load / late_knee - 1.0) * 20.0);
+        let seconds = order.hold.as_secs();
+        let mut drift = 0.0;
+        let mut levels = Vec::new();
+        let mut blocks = Vec::new();
+        for _ in 0..seconds {
+            drift = 0.5 * drift + noise * (random.f64() + random.f64() + random.f64() - 1.5) * 2.0 * 0.866;
+            levels.push((level + drift).clamp(0.0, 1.0));
+            let of = (load * 100.0) as u64;
+            // A block's share varies by a half around the mean.
+            let share = (late * (0.5 + random.f64())).min(1.0);
+            blocks.push(Block { over: (share * of as f64).round() as u64, of });
+        }
+        let judged = vec![
+            Criterion::new("processor", 0.85).judge(Samples::Level(levels)),
+            Criterion::new("late decisions", 0.02).judge(Samples::Share(blocks)),
+        ];
+        Trial::new(order.amount, order.hold, judged)
+    }
+
+    fn search(&mut self, options: SearchOptions) -> (Outcome, CapacitySearch) {
+        let mut search = CapacitySearch::new(options);
+        while let Some(order) = search.poll_trial() {
+            let trial = self.hold(order);
+            search.handle_trial(trial);
+            assert!(search.trials().len() <= 100);
+        }
+        (search.outcome(), search)
+    }
+
+    fn steps(&mut self, hold: Duration) -> Outcome {
+        let mut steps = StepPressure::new(StepOptions { start: 50, step: 50, most: 100_000, hold });
+        while let Some(order) = steps.poll_trial() {
+            let trial = self.hold(order);
+            steps.handle_trial(trial);
+            assert!(steps.trials().len() <= 5_000);
+        }
+        steps.outcome()
+    }
+}
+
+fn from_50() -> SearchOptions {
+    SearchOptions { start: 50, most: 100_000, ..SearchOptions::default() }
+}
+
+#[test]
+fn a_known_knee_is_found_within_two_per_cent_wherever_it_is() {
+    let (mut found, mut all, mut worst) = (0, 0, 0.0_f64);
+    throng_seeds::for_seeds(200, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let knee = 60.0 * 2.0_f64.powf(random.f64() * 9.0);
+        // Half of the servers have no time left before their processor is full.
+        let late_knee = if random.bool() { knee * (0.8 + 0.4 * random.f64()) } else { knee * 10.0 };
+        let mut server = Server::new(knee, late_knee, seed);
+        let (outcome, _) = server.search(from_50());
+        all += 1;
+        let Some(kept) = outcome.kept else { panic!("{knee}: {outcome:?}") };
+        let error = (f64::from(kept) - server.knee()).abs() / server.knee();
+        worst = worst.max(error);
+        found += u32::from(error <= 0.02 + 1.0 / server.knee());
+        assert!(f64::from(kept) <= server.knee() * 1.015, "{kept} of {} was accepted: {outcome:?}", server.knee());
+    });
+    assert!(
+        throng_seeds::is_partial() || found * 100 >= all * 99,
+        "{found} of {all} within 2 %, the worst {:.2} %",
+        worst * 100.0
+    );
+}
+
+#[test]
+fn the_search_agrees_with_linear_steps_in_less_than_a_tenth_of_their_time() {
+    let (mut ratios, mut differences) = (Vec::new(), Vec::new());
+    throng_seeds::for_seeds(20, |seed| {
+        let linear = Server::new(1_821.0, 1_900.0, seed).steps(Duration::from_secs(600));
+        let (quick, _) = Server::new(1_821.0, 1_900.0, seed + 1_000).search(from_50());
+        let (Some(slow), Some(fast)) = (linear.kept, quick.kept) else { panic!("{linear:?} {quick:?}") };
+        ratios.push(quick.spent.as_secs_f64() / linear.spent.as_secs_f64());
+        differences.push((f64::from(fast) - f64::from(slow)).abs() / f64::from(slow));
+    });
+    let median = |values: &[f64]| throng_judge::median(values).unwrap_or(f64::NAN);
+    assert!(median(&ratios) < 0.1, "{ratios:?} of the time of steps");
+    assert!(differences.iter().all(|difference| *difference <= 0.02), "{differences:?} from the answer of steps");
+}
+
+#[test]
+fn the_next_load_after_the_answer_is_held_and_not_accepted() {
+    let (outcome, search) = Server::new(700.0, 7_000.0, 3).search(from_50());
+    let (kept, beyond) = (outcome.kept.unwrap_or(0), outcome.beyond.unwrap_or(0));
+    assert!(beyond > kept && beyond <= kept + kept / 100 + 1, "{outcome:?}");
+    let last = search.trials().last().map(|trial| (trial.amount, trial.held, trial.verdict()));
+    assert!(last.is_some_and(|(amount, held, verdict)| {
+        amount == beyond && held == Duration::from_secs(600) && verdict != Verdict::Accepted
+    }));
+    assert_eq!(outcome.limit.as_deref(), Some("processor"));
+    assert!(outcome.why.contains("processor"), "{}", outcome.why);
+}
+
+#[test]
+fn the_limit_that_binds_is_named() {
+    let (outcome, _) = Server::new(9_000.0, 400.0, 5).search(from_50());
+    assert_eq!((outcome.verdict, outcome.limit.as_deref()), (Verdict::Accepted, Some("late decisions")));
+}
+
+#[test]
+fn a_load_that_nothing_limits_ends_at_the_most() {
+    let options = SearchOptions { start: 1, most: 77, ..SearchOptions::default() };
+    let (outcome, _) = Server::new(1e6, 1e7, 1).search(options);
+    assert_eq!((outcome.verdict, outcome.kept, outcome.beyond), (Verdict::Accepted, Some(77), None));
+    assert!(outcome.why.contains("the most"), "{}", outcome.why);
+}
+
+#[test]
+fn a_server_that_carries_nothing_is_rejected() {
+    let (outcome, _) = Server::new(0.4, 0.4, 1).search(from_50());
+    assert_eq!((outcome.verdict, outcome.kept, outcome.beyond), (Verdict::Rejected, None, Some(1)));
+}
+
+#[test]
+fn a_slow_load_generator_makes_trials_invalid_and_never_failed() {
+    let mut search = CapacitySearch::new(from_50());
+    let mut count = 0;
+    while let Some(order) = search.poll_trial() {
+        search.handle_trial(Trial::invalid(order.amount, order.hold, "bots were late"));
+        count += 1;
+    }
+    let outcome = search.outcome();
+    assert_eq!((count, outcome.verdict, outcome.beyond), (3, Verdict::Undecided, None));
+    assert!(outcome.why.contains("bots were late"), "{}", outcome.why);
+}
+
+#[test]
+fn one_invalid_trial_is_made_again() {
+    let mut server = Server::new(300.0, 3_000.0, 2);
+    let mut search = CapacitySearch::new(from_50());
+    let mut count = 0;
+    while let Some(order) = search.poll_trial() {
+        count += 1;
+        let trial = server.hold(order);
+        search.handle_trial(if count % 3 == 0 { Trial::invalid(order.amount, order.hold, "late") } else { trial });
+    }
+    let kept = search.outcome().kept.unwrap_or(0);
+    assert!((290..=304).contains(&kept), "{kept}");
+}
+
+#[test]
+fn an_undecided_trial_is_held_on_once() {
+    let mut search = CapacitySearch::new(from_50());
+    let trial = |amount, hold| {
+        let blocks = vec![Block { over: 3, of: 200 }; 3];
+        Trial::new(amount, hold, vec![Criterion::new("late", 0.02).judge(Samples::Share(blocks))])
+    };
+    let order = search.poll_trial().expect("it has begun");
+    assert_eq!(trial(order.amount, order.hold).verdict(), Verdict::Undecided);
+    search.handle_trial(trial(order.amount, order.hold));
+    let again = search.poll_trial().expect("it goes on");
+    assert_eq!((again.amount, again.purpose), (50, Purpose::HoldOn));
+    search.handle_trial(trial(again.amount, again.hold));
+    let next = search.poll_trial().expect("it goes on");
+    assert!(next.amount < 50 && next.purpose == Purpose::Narrow, "{next:?}");
+}
+
+#[test]
+fn a_long_hold_that_contradicts_the_trials_is_noise_and_the_search_goes_on() {
+    // The processor slows down after two minutes: short trials see another server than long ones.
+    let (mut fast, mut slow) = (Server::new(500.0, 5_000.0, 8), Server::new(450.0, 4_500.0, 9));
+    let mut search = CapacitySearch::new(from_50());
+    while let Some(order) = search.poll_trial() {
+        let is_long = order.hold > Duration::from_secs(120);
+        let trial = if is_long { slow.hold(order) } else { fast.hold(order) };
+        search.handle_trial(trial);
+    }
+    let outcome = search.outcome();
+    let is_honest = match outcome.verdict {
+        Verdict::Accepted => outcome.kept.is_some_and(|kept| kept <= 455),
+        verdict => verdict == Verdict::Undecided && outcome.why.contains("contradict"),
+    };
+    assert!(is_honest, "{outcome:?}");
+}
+
+#[test]
+fn repeated_searches_agree_within_three_per_cent() {
+    let answers: Vec<f64> = (0..30)
+        .map(|seed| f64::from(Server::new(1_200.0, 12_000.0, seed).search(from_50()).0.kept.unwrap_or(0)))
+        .collect();
+    let (least, most) = (throng_judge::quantile(&answers, 0.0), throng_judge::quantile(&answers, 1.0));
+    assert!(most.zip(least).is_some_and(|(most, least)| (most - least) / least <= 0.03), "{answers:?}");
+}
+
+#[test]
+fn steps_are_raised_by_fifty_and_taken_back() {
+    let mut steps =
+        StepPressure::new(StepOptions { start: 100, step: 50, most: 1_000, hold: Duration::from_secs(600) });
+    let mut loads = Vec::new();
+    while let Some(order) = steps.poll_trial() {
+        loads.push(order.amount);
+        let level = 0.85 * f64::from(order.amount) / 230.5;
+        let judged = Criterion::new("processor", 0.85).judge(Samples::Level(vec![level; 600]));
+        steps.handle_trial(Trial::new(order.amount, order.hold, vec![judged]));
+    }
+    assert_eq!(loads, [100, 150, 200, 250, 225, 237, 231, 228, 229]);
+    let outcome = steps.outcome();
+    assert_eq!((outcome.kept, outcome.limit.as_deref()), (Some(229), Some("processor")));
+    assert_eq!(outcome.spent, Duration::from_secs(9 * 600));
+}
+
+#[test]
+fn steps_count_the_newest_thirty_samples_alone() {
+    let mut steps = StepPressure::new(StepOptions { start: 10, step: 5, most: 12, hold: Duration::from_secs(60) });
+    while let Some(order) = steps.poll_trial() {
+        // The first half of the hold was far too much; the matches were still loading.
+        let levels = [vec![1.0; 30], vec![0.5; 30]].concat();
+        let judged = Criterion::new("processor", 0.85).judge(Samples::Level(levels));
+        steps.handle_trial(Trial::new(order.amount, order.hold, vec![judged]));
+    }
+    assert_eq!((steps.outcome().kept, steps.outcome().beyond), (Some(12), None));
+}
+
+#[test]
+fn a_trial_of_another_load_than_the_ordered_one_is_ignored() {
+    let mut search = CapacitySearch::new(from_50());
+    search.handle_trial(Trial::invalid(49, Duration::from_secs(1), "wrong"));
+    assert!(search.trials().is_empty() && search.poll_trial().is_some_and(|order| order.amount == 50));
+}

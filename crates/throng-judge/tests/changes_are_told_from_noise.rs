@@ -1,0 +1,87 @@
+use throng_judge::{Change, ChangeKind, ChangeOptions, compare, have_moved_together};
+
+fn values(random: &mut fastrand::Rng, middle: f64, spread: f64, count: usize) -> Vec<f64> {
+    (0..count).map(|_| middle * (1.0 + spread * (random.f64() + random.f64() + random.f64() - 1.5))).collect()
+}
+
+#[test]
+fn a_against_a_says_no_change() {
+    let mut wrong = 0;
+    throng_seeds::for_seeds(300, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (first, second) = (values(&mut random, 2.0, 0.02, 8), values(&mut random, 2.0, 0.02, 8));
+        wrong += u32::from(compare(&first, &second, &ChangeOptions::default()).kind != ChangeKind::None);
+    });
+    assert!(throng_seeds::is_partial() || wrong <= 1, "{wrong} of 300 say that something has changed");
+}
+
+#[test]
+fn a_change_of_five_per_cent_is_found_in_both_directions() {
+    throng_seeds::for_seeds(100, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (first, second) = (values(&mut random, 2.0, 0.02, 8), values(&mut random, 2.1, 0.02, 8));
+        let slower = compare(&first, &second, &ChangeOptions::default());
+        assert_eq!(slower.kind, ChangeKind::Higher, "{slower:?}");
+        assert!(slower.ratio.low < 1.05 + 0.02 && slower.ratio.high > 1.05 - 0.02, "{slower:?}");
+        assert_eq!(compare(&second, &first, &ChangeOptions::default()).kind, ChangeKind::Lower);
+    });
+}
+
+#[test]
+fn a_difference_that_does_not_matter_is_no_change() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let (first, second) = (values(&mut random, 2.0, 0.01, 300), values(&mut random, 2.02, 0.01, 300));
+    let change = compare(&first, &second, &ChangeOptions::default());
+    assert!(change.p < 0.001 && change.kind == ChangeKind::None, "{change:?}");
+    assert!(change.words().starts_with("no change"), "{}", change.words());
+}
+
+#[test]
+fn two_runs_on_each_side_are_too_few() {
+    let change = compare(&[1.0, 1.01], &[1.2, 1.21], &ChangeOptions::default());
+    assert_eq!(change.kind, ChangeKind::Undecided);
+    assert_eq!(compare(&[], &[1.0], &ChangeOptions::default()).words(), "undecided: too few values");
+}
+
+#[test]
+fn a_wide_spread_is_undecided_and_not_called_alike() {
+    let (first, second) = ([1.0, 1.4, 0.8, 1.2, 0.9], [1.3, 1.0, 1.5, 0.9, 1.4]);
+    assert_eq!(compare(&first, &second, &ChangeOptions::default()).kind, ChangeKind::Undecided);
+}
+
+/// Of five and five values, 2 of 252 orders are as extreme as complete separation; of six and four, 2 of 210.
+#[test]
+fn the_probability_of_ranks_is_counted() {
+    let p = |first: &[f64], second: &[f64]| compare(first, second, &ChangeOptions::default()).p;
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(close(p(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0));
+    assert!(close(p(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[7.0, 8.0, 9.0, 10.0]), 2.0 / 210.0));
+    assert!(close(p(&[1.0, 4.0], &[2.0, 3.0]), 1.0));
+}
+
+#[test]
+fn many_values_are_compared_quickly() {
+    let mut random = fastrand::Rng::with_seed(4);
+    let (first, second) = (values(&mut random, 1.0, 0.3, 200_000), values(&mut random, 1.06, 0.3, 200_000));
+    assert_eq!(compare(&first, &second, &ChangeOptions::default()).kind, ChangeKind::Higher);
+}
+
+#[test]
+fn parts_that_move_together_are_the_machines_doing() {
+    let change = |first: f64, second: f64| -> Change {
+        let spread = [0.99, 0.995, 1.0, 1.005, 1.01];
+        compare(&spread.map(|s| s * first), &spread.map(|s| s * second), &ChangeOptions::default())
+    };
+    let together: Vec<Change> = [1.0, 2.0, 0.3, 5.0, 0.7].iter().map(|part| change(*part, part * 1.1)).collect();
+    assert!(have_moved_together(&together));
+    let mut alone: Vec<Change> = [1.0, 2.0, 0.3, 5.0, 0.7].iter().map(|part| change(*part, *part)).collect();
+    alone[1] = change(2.0, 2.4);
+    assert!(!have_moved_together(&alone));
+}
+
+#[test]
+fn values_that_are_no_numbers_are_left_out() {
+    let (first, second) = ([1.0, f64::NAN, 1.0, f64::INFINITY], [1.0, 1.0, f64::NAN]);
+    assert_eq!(compare(&first, &second, &ChangeOptions::default()).kind, ChangeKind::None);
+    assert_eq!(compare(&[0.0; 6], &[1.0; 6], &ChangeOptions::default()).kind, ChangeKind::Undecided);
+}

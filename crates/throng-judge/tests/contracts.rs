@@ -1,0 +1,7 @@
+//! Verdicts on measurements whose truth is known, because it was made up.
+
+mod capacity_is_found;
+mod changes_are_told_from_noise;
+mod curves_forecast;
+mod estimates_hold;
+mod revisions_are_found;

@@ -1,0 +1,82 @@
+use throng_judge::{TrendOptions, change_points};
+
+/// The time of a subsystem at each revision, with the noise of a quiet machine.
+fn series(random: &mut fastrand::Rng, count: usize, noise: f64, level: impl Fn(usize) -> f64) -> Vec<f64> {
+    let wobble = |random: &mut fastrand::Rng| 1.0 + noise * 2.0 * (random.f64() + random.f64() + random.f64() - 1.5);
+    (0..count).map(|index| level(index) * wobble(random)).collect()
+}
+
+#[test]
+fn a_planted_slowdown_of_five_per_cent_is_found_in_the_right_interval() {
+    let (mut inside, mut found) = (0, 0);
+    throng_seeds::for_seeds(100, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let at = 10 + random.usize(..80);
+        let values = series(&mut random, 100, 0.015, |index| if index < at { 0.8 } else { 0.84 });
+        let points = change_points(&values, &TrendOptions::default());
+        found += usize::from(points.len() == 1);
+        let is_inside = points.iter().any(|point| point.after < at && at <= point.until);
+        inside += usize::from(is_inside);
+        if let Some(point) = points.first() {
+            assert!((point.ratio() - 1.05).abs() < 0.03, "{point:?}");
+            assert!(point.until - point.after <= 15, "{point:?} names too many revisions");
+        }
+    });
+    assert!(
+        throng_seeds::is_partial() || found >= 97 && inside >= 93,
+        "{found} found, {inside} in the interval, of 100"
+    );
+}
+
+/// Ten subsystems, a hundred revisions, a hundred times: 100,000 clean figures, 10,000 clean revisions.
+#[test]
+fn clean_revisions_give_less_than_one_alarm_in_a_hundred() {
+    let mut alarms = 0;
+    throng_seeds::for_seeds(100, |project| {
+        let mut random = fastrand::Rng::with_seed(project);
+        for part in 0..10 {
+            let values = series(&mut random, 100, 0.03, |_| f64::from(part + 1));
+            alarms += change_points(&values, &TrendOptions { seed: project, ..TrendOptions::default() }).len();
+        }
+    });
+    assert!(alarms <= 100, "{alarms} alarms in 10,000 clean revisions");
+}
+
+#[test]
+fn one_slow_run_is_no_change() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let values = series(&mut random, 60, 0.01, |index| if index == 30 { 1.5 } else { 1.0 });
+    assert_eq!(change_points(&values, &TrendOptions::default()), []);
+}
+
+#[test]
+fn two_changes_are_two() {
+    let mut random = fastrand::Rng::with_seed(6);
+    let level = |index: usize| {
+        if index < 40 {
+            1.0
+        } else if index < 70 {
+            1.1
+        } else {
+            0.9
+        }
+    };
+    let values = series(&mut random, 100, 0.01, level);
+    let found: Vec<(usize, bool)> =
+        change_points(&values, &TrendOptions::default()).iter().map(|point| (point.at, point.ratio() > 1.0)).collect();
+    assert_eq!(found, [(40, true), (70, false)]);
+}
+
+#[test]
+fn a_change_that_does_not_matter_is_left_out() {
+    let values: Vec<f64> =
+        (0..100).map(|index| if index < 50 { 1.0 } else { 1.01 } + 1e-4 * f64::from(index % 7)).collect();
+    assert_eq!(change_points(&values, &TrendOptions::default()), []);
+}
+
+#[test]
+fn gaps_and_short_series_have_no_changes() {
+    for values in [vec![], vec![1.0], vec![1.0, 2.0, 3.0], vec![f64::NAN; 50], vec![0.0; 50]] {
+        assert_eq!(change_points(&values, &TrendOptions::default()), []);
+    }
+}
