@@ -13,6 +13,7 @@ use crate::compare::CompareArguments;
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
+use crate::lab::LabArguments;
 use crate::matches::{self, DensityArguments, MatchArguments};
 use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
@@ -53,7 +54,7 @@ Examples:
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 success; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures are invalid, and
-the report says why; 130 interrupted twice.";
+the report says why; 4 a limit is exceeded (throng lab); 130 interrupted twice.";
 
 #[derive(Debug, Parser)]
 #[command(name = "throng", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXIT_CODES)]
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     /// Find how many matches at once keep their frames within 2.34 ms
     #[command(long_about = matches::DENSITY_LONG_ABOUT)]
     Density(Box<DensityArguments>),
+    /// Find out how much this machine holds, and which change made it slower
+    Lab(Box<LabArguments>),
     /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
     /// The second process of `crowd`

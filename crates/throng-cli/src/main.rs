@@ -11,6 +11,7 @@ mod gateway_bench;
 mod gateway_memory;
 mod gateway_profile;
 mod gateway_replay;
+mod lab;
 mod matches;
 mod metrics_page;
 mod publish;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Bake(arguments) => bake::bake(&arguments),
         Command::Match(arguments) => play_match(&arguments),
         Command::Density(arguments) => find_density(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments, stop_on_interrupt),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),

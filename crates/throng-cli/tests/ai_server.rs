@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::lab::has_samples_of;
 use crate::summary_keys::{COMMON, keys};
 
 const PAGE: &str = include_str!("../../../docs/match-summary.md");
@@ -55,6 +56,7 @@ fn a_load_below_the_bounds_is_measured_and_called_invalid() {
     let mean_ms = figures["frame_ms"]["mean"].as_f64().expect("a number");
     assert!((sum_ms / mean_ms - 1.0).abs() < 0.01, "subsystems add up to the frame: {sum_ms} of {mean_ms}");
 
+    has_samples_of("ai", &figures);
     let mut written = BTreeSet::new();
     keys(&figures, "", &mut written);
     for key in COMMON {

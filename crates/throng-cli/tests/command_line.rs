@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::lab::has_samples_of;
 use crate::lines::{SIGINT, beside_each_other, children, handles};
 use serde_json::Value;
 
@@ -136,6 +137,8 @@ fn an_interrupted_run_still_writes_its_report() {
     assert_eq!(status.code(), Some(3), "an interrupted run is not valid");
     let run = std::fs::read_dir(runs.path()).unwrap().next().expect("a folder").unwrap().path();
     assert!(run.join("summary.json").is_file() && run.join("report.html").is_file());
+    let text = std::fs::read_to_string(run.join("summary.json")).unwrap();
+    has_samples_of("crowd", &serde_json::from_str(&text).unwrap());
 }
 
 #[test]

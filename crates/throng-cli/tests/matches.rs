@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::lab::has_samples_of;
 use crate::summary_keys::{COMMON, keys};
 
 const THRONG: &str = env!("CARGO_BIN_EXE_throng");
@@ -157,6 +158,10 @@ fn an_interrupted_run_ends_with_the_figures_until_then_and_leaves_no_process() {
         keys(&summary, "", &mut written);
         for key in COMMON {
             assert!(written.contains(key), "{key}: {written:?}");
+        }
+        // Matches in processes of their own are not sampled.
+        if mode != "--processes" {
+            has_samples_of("match", &summary);
         }
         for process in processes {
             assert!(!Path::new(&format!("/proc/{process}")).exists(), "{signal}: {process} is still there");

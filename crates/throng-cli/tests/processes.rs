@@ -12,6 +12,7 @@ mod gateway_memory;
 mod gateway_memory_transports;
 mod gateway_replay;
 mod gateway_told;
+mod lab;
 mod lines;
 mod matches;
 mod outage;

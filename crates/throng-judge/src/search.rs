@@ -19,6 +19,8 @@ use crate::trial::{Judged, Samples, Trial, Verdict};
 const RAISE_MAX: f64 = 8.0;
 /// The first trials stay so far below the load at which the levels would reach their limits.
 const RAISE_CAUTION: f64 = 0.95;
+/// From this share of a limit on, the next load is one that exceeds it.
+const NEAR: f64 = 0.9;
 /// Trials that tell nothing are made again, so often in a row.
 const REPEATS_MAX: u32 = 2;
 /// So often may a confirming hold contradict the trials before it.
@@ -261,6 +263,8 @@ impl CapacitySearch {
         let Some(trial) = self.accepted.last() else { return start };
         let kept = f64::from(trial.amount);
         let factor = match trial.level_used() {
+            // So near, a load just beyond the limit is soon narrowed down to; small steps up to it would take longer.
+            Some(used) if used > NEAR => 1.0 / used + self.options.resolution,
             Some(used) if used > 0.0 => (RAISE_CAUTION / used).min(RAISE_MAX),
             _ => 2.0,
         };

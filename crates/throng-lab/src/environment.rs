@@ -42,9 +42,8 @@ impl Environment {
     /// Asks the system. Missing facts are [`UNKNOWN`].
     pub fn capture(settings: &Scenario) -> Environment {
         let cpuinfo = read("/proc/cpuinfo");
-        let model = field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "Model"));
         Environment {
-            cpu: model.unwrap_or(UNKNOWN).to_owned(),
+            cpu: processor(),
             cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
             virtual_machine: field(&cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor")),
             memory_bytes: memory_bytes(&read("/proc/meminfo")),
@@ -81,6 +80,23 @@ impl Environment {
 /// without git or outside a tree.
 pub fn revision() -> String {
     env!("THRONG_REVISION").to_owned()
+}
+
+/// Model of the processor; [`UNKNOWN`] where the system does not tell.
+pub fn processor() -> String {
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "Model"));
+    model.unwrap_or(UNKNOWN).to_owned()
+}
+
+/// Threads that each core of the first processor has; `None` where the system does not tell.
+pub fn threads_per_core() -> Option<f64> {
+    let list = read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
+    let counts = list.trim().split(',').map(|part| match part.split_once('-') {
+        Some((first, last)) => Some(last.parse::<u32>().ok()?.checked_sub(first.parse().ok()?)? + 1),
+        None => part.parse::<u32>().ok().map(|_| 1),
+    });
+    counts.sum::<Option<u32>>().filter(|count| *count > 0).map(f64::from)
 }
 
 /// Resident memory of this process, in bytes; `None` where `/proc` does not tell.

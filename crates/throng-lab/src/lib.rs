@@ -29,6 +29,7 @@ pub mod bots;
 #[cfg(test)]
 #[path = "../build/revision.rs"]
 mod built_revision;
+pub mod capacity;
 pub mod clock;
 pub mod compare;
 mod control;

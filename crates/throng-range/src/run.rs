@@ -17,10 +17,10 @@ use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 use crate::bots::{self, BotsReport, Order};
 use crate::check::{Checks, check};
 use crate::process::Process;
-use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game};
+use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game, process_cpu_s};
 use crate::sites::Sites;
 use crate::stage::file_error;
-use crate::summary::{Found, Summary, summarise};
+use crate::summary::{Found, Samples, Summary, digits, summarise};
 use crate::{MapSource, RangeError, Stage, rays, report};
 
 /// Bots have so long to read the map and to join.
@@ -222,7 +222,8 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     bots.wait_for(bots::JOINED, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
     sites.measure();
     let mut faults = Vec::new();
-    faults.extend(wait_for_end(options, &mut sites, &mut bots, stop));
+    let mut sampler = Sampler::default();
+    faults.extend(wait_for_end(options, (&mut sites, &mut sampler), &mut bots, stop));
     options.line("the matches are over");
     let (reports, watched) = sites.finish();
     let (bots, fault) = bots.finish();
@@ -250,6 +251,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         sites: &reports,
         bots,
         faults,
+        samples: sampler.samples,
         checks: &checks,
         rays: measures_rays.then(|| rays::measure(stage.map())),
         triangles: stage.map().triangle_count(),
@@ -316,7 +318,12 @@ fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) 
 }
 
 /// Waits for the end of all matches. Returns why they were ended before.
-fn wait_for_end(options: &RunOptions, sites: &mut Sites, bots: &mut Bots, stop: &AtomicBool) -> Option<String> {
+fn wait_for_end(
+    options: &RunOptions,
+    (sites, sampler): (&mut Sites, &mut Sampler),
+    bots: &mut Bots,
+    stop: &AtomicBool,
+) -> Option<String> {
     let began = Instant::now();
     let mut noted = None;
     let mut left: Option<Instant> = None;
@@ -337,6 +344,7 @@ fn wait_for_end(options: &RunOptions, sites: &mut Sites, bots: &mut Bots, stop: 
             let left_s = (longest_s - passed_s).max(0.0);
             let at_most = if options.seconds.is_some() { "" } else { "at most " };
             if let Some(snapshot) = sites.snapshot() {
+                sampler.take(&snapshot, options.workers);
                 (options.note)(Note::Table(&frame_table(&snapshot)));
             }
             if let Some((page, text)) = options.metrics.as_ref().zip(sites.prometheus()) {
@@ -347,6 +355,36 @@ fn wait_for_end(options: &RunOptions, sites: &mut Sites, bots: &mut Bots, stop: 
         }
     }
     None
+}
+
+/// Takes a sample of the matches in this process about once a second.
+#[derive(Default)]
+struct Sampler {
+    samples: Samples,
+    before: Option<Sampled>,
+}
+
+/// Counts since the beginning of the measured part.
+struct Sampled {
+    at: Instant,
+    cpu_s: f64,
+    frames: u64,
+    frames_over: u64,
+}
+
+impl Sampler {
+    fn take(&mut self, snapshot: &Snapshot, workers: usize) {
+        let Some(cpu_s) = process_cpu_s() else { return };
+        let now = Sampled { at: Instant::now(), cpu_s, frames: snapshot.frames, frames_over: snapshot.frame_breaches };
+        if let Some(before) = &self.before {
+            let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-9);
+            let samples = &mut self.samples;
+            samples.cpu_share.push(digits((now.cpu_s - before.cpu_s) / seconds / workers.max(1) as f64));
+            samples.frames.push(now.frames.saturating_sub(before.frames));
+            samples.frames_over.push(now.frames_over.saturating_sub(before.frames_over));
+        }
+        self.before = Some(now);
+    }
 }
 
 /// Exclusive time by subsystem, the largest first.

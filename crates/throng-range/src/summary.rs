@@ -80,11 +80,25 @@ pub struct Summary {
     pub breaches: Vec<String>,
     /// Files of slow frames.
     pub slow_files: usize,
+    /// A value for about each second of the measured part; empty for matches in processes of their own.
+    pub samples: Samples,
     /// The machine and the program.
     pub environment: Environment,
     /// The steps of `throng density`; else absent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub density: Vec<Step>,
+}
+
+/// Lists of the same length: a value for about each second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Samples {
+    /// Processor time of this process by wall time and worker: 1 is all the time of all workers. The threads beside the
+    /// workers are in it, and bots in a thread of this process.
+    pub cpu_share: Vec<f64>,
+    /// Frames of all matches.
+    pub frames: Vec<u64>,
+    /// Of these, frames over the budget of a whole frame.
+    pub frames_over: Vec<u64>,
 }
 
 /// Percentiles in the unit of their key.
@@ -289,6 +303,8 @@ pub(crate) struct Found<'a> {
     pub(crate) bots: BotsReport,
     /// The faults, in plain words.
     pub(crate) faults: Vec<String>,
+    /// The samples of each second.
+    pub(crate) samples: Samples,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
@@ -363,6 +379,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         ends: ends().map(|end| end.line.clone()).collect(),
         breaches: sites.iter().flat_map(|site| site.breaches.iter().cloned()).collect(),
         slow_files: sites.iter().map(|site| site.slow_files).sum(),
+        samples: found.samples.clone(),
         environment: environment(found),
         ..Summary::default()
     };

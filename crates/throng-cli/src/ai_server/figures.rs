@@ -17,6 +17,14 @@ const OTHERS_CORES_MAX: f64 = 0.1;
 /// Beyond this share a core has no time left, and its processor time says nothing about the work.
 const SATURATED: f64 = 0.95;
 
+/// A counted sample of a hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CountedSample {
+    pub(super) cpu_share: f64,
+    pub(super) decisions: u64,
+    pub(super) late: u64,
+}
+
 /// One load that was held: the mean of its last samples.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Step {
@@ -34,6 +42,8 @@ pub(super) struct Step {
     pub(super) late: u64,
     /// Of these, decisions that had not been made by the end of the hold.
     pub(super) missed: u64,
+    /// The counted samples, in their order.
+    pub(super) samples: Vec<CountedSample>,
     /// Decisions that agents made meanwhile; the dead, and those who wait for a round, make none.
     pub(super) decided: u64,
     /// Telemetry of the counted ticks: a frame is one tick of one match.
@@ -92,6 +102,11 @@ impl Step {
             "lateness_us": { "p99": self.frames.late_ns.p99 as f64 / 1e3 },
             "allocations": self.allocations,
             "rays_per_s": self.rays_per_s(),
+            "samples": {
+                "cpu_share": self.samples.iter().map(|of| of.cpu_share).collect::<Vec<f64>>(),
+                "decisions": self.samples.iter().map(|of| of.decisions).collect::<Vec<u64>>(),
+                "late": self.samples.iter().map(|of| of.late).collect::<Vec<u64>>(),
+            },
         })
     }
 }

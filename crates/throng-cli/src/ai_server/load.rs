@@ -17,7 +17,7 @@ use throng_tactical::{AgentCounters, Arena, Rules, Tactical};
 use throng_telemetry::{Collecting, Phase, Recorder, Snapshot, Telemetry, TelemetryOptions};
 
 use super::AGENTS;
-use super::figures::Step;
+use super::figures::{CountedSample, Step};
 use super::pace::{Pace, SAMPLES, Sample, Timing};
 use crate::allocation;
 
@@ -191,6 +191,7 @@ impl Load {
             decisions,
             late: sum(|sample| sample.late),
             missed,
+            samples: counted(machine, reports),
             decided: reports.iter().map(|report| report.work.decisions).sum(),
             frames,
             allocations: reports.iter().map(|report| report.allocations).sum(),
@@ -230,6 +231,17 @@ impl Worker {
     fn answer(&self) -> Answer {
         self.answers.recv().map_err(|_| anyhow!("a thread has ended"))?
     }
+}
+
+fn counted(machine: &Machine, reports: &[Report]) -> Vec<CountedSample> {
+    let of = |index: usize| {
+        let sum = |part: fn(&Sample) -> u64| {
+            reports.iter().map(|report| part(&report.samples[index])).sum::<u64>() * AGENTS as u64
+        };
+        let (decisions, late) = (sum(|sample| sample.ticks), sum(|sample| sample.late));
+        CountedSample { cpu_share: machine.cpu_shares[index], decisions, late }
+    };
+    (0..SAMPLES).map(of).collect()
 }
 
 /// The machine during the counted samples.

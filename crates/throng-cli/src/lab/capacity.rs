@@ -1,0 +1,170 @@
+//! `throng lab search` and `throng lab step`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use throng_judge::{SearchOptions, StepOptions};
+use throng_lab::capacity::{self, CapacityOptions, Load, Method};
+
+use crate::exit::{self, Failure, Outcome};
+
+pub(super) const SEARCH_LONG_ABOUT: &str = "\
+How large a load keeps its limits?
+
+Raises the load until it is rejected, narrows the answer down to 1 %, and holds the answer and the next load for longer.
+Each limit is judged with its bounds: a load is accepted if all limits hold with a probability of 95 % each. If the load
+generator is too slow, a trial is invalid, not failed.
+
+Loads: ai (matches of AI agents), match (5 against 5 with bots over UDP), crowd (players in one place), gateway (clients of
+a gateway), or the path of a load file: docs/capacity.md tells how to measure your own server.
+
+  throng lab search ai
+  throng lab search match --hold 20s --confirm 1m --most 64
+  throng lab search crowd --cpu 70 --timeouts 0.5";
+
+pub(super) const STEP_LONG_ABOUT: &str = "\
+How large a load keeps its limits, by the published method?
+
+Adds a step of load and holds it, as long as the means of the newest 30 samples keep all limits. Then it steps back until
+they do: to the middle between the largest load that kept them and the smallest that did not.
+
+  throng lab step ai --step 50 --hold 10m --cpu 85 --timeouts 2
+  throng lab step crowd --step 100 --hold 1m";
+
+/// The load of a measurement.
+#[derive(Debug, Args)]
+struct LoadArguments {
+    /// ai, match, crowd, gateway, or the path of a load file
+    load: String,
+    /// The first load [default: the load file's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    start: Option<u32>,
+    /// The largest load [default: the load file's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    most: Option<u32>,
+    /// The limit called cpu, in per cent [default: the load file's]
+    #[arg(long, value_name = "PERCENT")]
+    cpu: Option<f64>,
+    /// The limit called timeouts, in per cent [default: the load file's]
+    #[arg(long, value_name = "PERCENT")]
+    timeouts: Option<f64>,
+    /// Another limit, in the unit of its samples, as memory=0.9; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = limit)]
+    limit: Vec<(String, f64)>,
+    /// Parent folder of the run's folder
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print capacity.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Further arguments of the load's command, as -- --cores 2,3
+    #[arg(last = true, value_name = "ARGUMENT")]
+    further: Vec<String>,
+}
+
+/// Arguments of `throng lab search`.
+#[derive(Debug, Args)]
+pub(super) struct SearchArguments {
+    #[command(flatten)]
+    load: LoadArguments,
+    /// Time of a trial, as 90s or 2m
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = hold)]
+    hold: Duration,
+    /// Time of each confirming hold
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = hold)]
+    confirm: Duration,
+    /// How far the answer and the next load may be apart, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    resolution: f64,
+}
+
+/// Arguments of `throng lab step`.
+#[derive(Debug, Args)]
+pub(super) struct StepArguments {
+    #[command(flatten)]
+    load: LoadArguments,
+    /// A step adds so much
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    step: u32,
+    /// Each load is held so long, as 90s or 10m
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = hold)]
+    hold: Duration,
+}
+
+/// A time of a hold: 1 s to 1 day.
+fn hold(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 90s, 10m or 1h"))?;
+    let is_fine = (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&time);
+    is_fine.then_some(time).ok_or_else(|| "a hold takes 1s to 1day".to_owned())
+}
+
+fn limit(text: &str) -> Result<(String, f64), String> {
+    let expected = || "a name and a number are expected, as cpu=0.85".to_owned();
+    let (name, value) = text.split_once('=').ok_or_else(expected)?;
+    Ok((name.to_owned(), value.parse().map_err(|_| expected())?))
+}
+
+impl LoadArguments {
+    fn load(&self) -> Result<Load, Failure> {
+        let usage = |error| Failure::Usage(anyhow!("{error}"));
+        let mut load = Load::resolve(&self.load).map_err(|error| usage(error.to_string()))?;
+        let percent = |name: &str, value: Option<f64>| value.map(|value| (name.to_owned(), value / 100.0));
+        let limits = [percent("cpu", self.cpu), percent("timeouts", self.timeouts)];
+        for (name, at_most) in limits.into_iter().flatten().chain(self.limit.iter().cloned()) {
+            load.set_limit(&name, at_most).map_err(|error| usage(error.to_string()))?;
+        }
+        load.start = self.start.unwrap_or(load.start);
+        load.most = self.most.unwrap_or(load.most.max(load.start));
+        if load.start > load.most {
+            return Err(usage(format!("--start {} is above --most {}", load.start, load.most)));
+        }
+        load.command.extend(self.further.iter().cloned());
+        Ok(load)
+    }
+
+    fn measure(&self, load: Load, method: Method, stop: &AtomicBool) -> Outcome {
+        let program = std::env::current_exe().context("the path of this program is unknown")?;
+        let note: fn(&str) = if self.quiet { |_| () } else { |line| eprintln!("{line}") };
+        note(&format!("{}: {}", load.name, load.about));
+        let options = CapacityOptions { load, method, runs: self.runs.clone(), program, note };
+        let (capacity, folder) = capacity::measure(&options, stop)?;
+        if self.json {
+            println!("{}", capacity.to_json()?);
+        } else {
+            println!("{}\nfiles: {}", capacity.table(), folder.display());
+        }
+        Ok(match capacity.verdict.as_str() {
+            "accepted" => ExitCode::SUCCESS,
+            "rejected" => ExitCode::from(exit::LIMIT),
+            _ => ExitCode::from(exit::INVALID_RUN),
+        })
+    }
+}
+
+pub(super) fn search(arguments: &SearchArguments, stop: &AtomicBool) -> Outcome {
+    let load = arguments.load.load()?;
+    if !(0.1..=50.0).contains(&arguments.resolution) {
+        return Err(Failure::Usage(anyhow!("--resolution {}: it goes from 0.1 to 50 per cent", arguments.resolution)));
+    }
+    let options = SearchOptions {
+        start: load.start,
+        most: load.most,
+        resolution: arguments.resolution / 100.0,
+        trial: arguments.hold,
+        confirm: arguments.confirm,
+    };
+    arguments.load.measure(load, Method::Search(options), stop)
+}
+
+pub(super) fn step(arguments: &StepArguments, stop: &AtomicBool) -> Outcome {
+    let load = arguments.load.load()?;
+    let options = StepOptions { start: load.start, step: arguments.step, most: load.most, hold: arguments.hold };
+    arguments.load.measure(load, Method::Steps(options), stop)
+}

@@ -1,0 +1,77 @@
+//! `throng lab` as its users run it, with a shell as the server.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use throng_lab::capacity::Load;
+
+/// The command of a built-in load has printed `figures`: all samples that the load file names are in it.
+pub(crate) fn has_samples_of(load: &str, figures: &Value) {
+    let load = Load::resolve(load).expect("it is built in");
+    if let Err(missing) = load.judge(figures) {
+        panic!("scenarios/loads/{}.toml does not fit: {missing}", load.name);
+    }
+}
+
+fn lab(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
+    command.arg("lab").args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+/// A load that uses `at_400` of its processor at 400 clients.
+fn load_file(folder: &Path, at_400: f64) {
+    let script = format!(
+        r#"awk -v n={{amount}} 'BEGIN {{ printf "{{\"cpu\": ["; for (i = 0; i < 40; i++) printf "%s%.4f", (i ? "," : ""), {at_400} * n / 400.5 + (i % 2) * 0.0001; print "]}}" }}'"#
+    );
+    let text = format!(
+        "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}''', \"shell\"]\nstart = 50\n\
+         most = 5000\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
+    );
+    fs::write(folder.join("shell.toml"), text).expect("it can be written");
+}
+
+#[test]
+fn ones_own_server_is_searched_and_leaves_its_figures() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    let search = ["search", "shell.toml", "--hold", "1s", "--confirm", "2s", "--json", "--", "one more argument"];
+    let output = lab(&search, folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(figures["kept"].as_u64().is_some_and(|kept| (394..=400).contains(&kept)), "{figures:#}");
+    assert_eq!((&figures["verdict"], &figures["limited_by"]), (&"accepted".into(), &"cpu".into()));
+    // Its progress is on the side.
+    assert!(String::from_utf8_lossy(&output.stderr).contains("(confirm beyond)"));
+    let runs: Vec<_> = fs::read_dir(folder.path().join("runs")).expect("there are runs").flatten().collect();
+    assert_eq!(runs.len(), 1);
+    assert!(runs[0].path().join("capacity.json").is_file() && runs[0].path().join("trials.jsonl").is_file());
+    // A limit of the command line counts instead.
+    let output =
+        lab(&["step", "shell.toml", "--hold", "1s", "--step", "100", "--cpu", "42.5", "--json", "-q"], folder.path());
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(figures["kept"].as_u64().is_some_and(|kept| (197..=200).contains(&kept)), "{figures:#}");
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn a_server_that_carries_nothing_is_a_result_and_a_mistake_is_one_line() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 4_000.0);
+    let output = lab(&["search", "shell.toml", "--hold", "1s", "-q"], folder.path());
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{table}");
+    assert!(table.contains("no load keeps the limits"), "{table}");
+    for (arguments, part) in [
+        (["search", "crowds", "--hold", "1s"], "use one of ai, match, crowd, gateway"),
+        (["search", "shell.toml", "--hold", "5"], "write it as 90s"),
+        (["search", "shell.toml", "--limit", "memory=2"], "only cpu"),
+        (["step", "shell.toml", "--start=9000", "--most=10"], "--start 9000 is above --most 10"),
+    ] {
+        let output = lab(&arguments, folder.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains(part) && !words.contains("panicked"), "{words}");
+    }
+}

@@ -1,0 +1,161 @@
+//! How large a load does this machine hold? Loads of growing size are held until one exceeds a limit.
+//!
+//! ```text
+//!  load file ------> Load: a command, and where its JSON has the samples of each limit
+//!                      |
+//!  Method::Search      v            one trial = one run of the command
+//!  Method::Steps --> order ------> hold ------> Trial ------> throng_judge
+//!     ^                                           |              |
+//!     '-------------------------------------------'--------------'
+//!                                                 v
+//!                            trials.jsonl, line by line; capacity.json at the end
+//! ```
+//!
+//! A load is any command that prints one JSON object, so one's own server is measured like those of this program: see
+//! docs/capacity.md.
+
+mod figures;
+mod hold;
+mod load;
+mod pick;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use throng_judge::{CapacitySearch, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial};
+
+pub use figures::{Capacity, FILE, TRIALS_FILE};
+pub use load::{Load, LoadError, names};
+
+use crate::report;
+use figures::TrialFigures;
+use hold::Figures;
+
+/// How loads are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Method {
+    /// Doubling, narrowing and confirming, with bounds.
+    Search(SearchOptions),
+    /// The published steps.
+    Steps(StepOptions),
+}
+
+/// Settings of a measurement.
+#[derive(Clone, Debug)]
+pub struct CapacityOptions {
+    /// What is under load.
+    pub load: Load,
+    /// How loads are chosen.
+    pub method: Method,
+    /// Parent folder of the run's folder.
+    pub runs: PathBuf,
+    /// The program of `{throng}`.
+    pub program: PathBuf,
+    /// Gets a line before and after each trial.
+    pub note: fn(&str),
+}
+
+/// Measures. Ends early, with what was measured until then, when `stop` is set.
+///
+/// # Errors
+/// The folder cannot be written. A command that fails is no error: its trials are invalid, and the answer says so.
+pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity, PathBuf)> {
+    let began = (Instant::now(), SystemTime::now());
+    let folder = report::new_folder(&options.runs, began.1, "capacity")?;
+    let mut trials = TrialLog::create(&folder)?;
+    let mut search = Search::new(options.method);
+    while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
+        let number = trials.figures.len() + 1;
+        let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
+        let purpose = order.purpose.name();
+        (options.note)(&format!("trial {number}: {} {unit} for {seconds} s ({purpose})", order.amount));
+        let Some((trial, figures)) = hold::hold(options, order, stop) else { break };
+        (options.note)(&figures::line(&options.load, &trial));
+        trials.push(&options.load, order, &trial, figures)?;
+        search.handle_trial(trial);
+    }
+    let outcome = search.outcome();
+    let capacity = Capacity::new(options, &outcome, trials.figures, began, stop.load(Ordering::Relaxed));
+    let path = folder.join(FILE);
+    std::fs::write(&path, capacity.to_json()?).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok((capacity, folder))
+}
+
+/// A search by one of the methods.
+enum Search {
+    Search(CapacitySearch),
+    Steps(StepPressure),
+}
+
+impl Search {
+    fn new(method: Method) -> Search {
+        match method {
+            Method::Search(options) => Search::Search(CapacitySearch::new(options)),
+            Method::Steps(options) => Search::Steps(StepPressure::new(options)),
+        }
+    }
+
+    fn poll_trial(&self) -> Option<Order> {
+        match self {
+            Search::Search(search) => search.poll_trial(),
+            Search::Steps(steps) => steps.poll_trial(),
+        }
+    }
+
+    fn handle_trial(&mut self, trial: Trial) {
+        match self {
+            Search::Search(search) => search.handle_trial(trial),
+            Search::Steps(steps) => steps.handle_trial(trial),
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Search::Search(search) => search.outcome(),
+            Search::Steps(steps) => steps.outcome(),
+        }
+    }
+}
+
+/// The trials so far, in a file that grows by a line for each: a measurement that is cut off leaves them.
+struct TrialLog {
+    file: File,
+    path: PathBuf,
+    figures: Vec<TrialFigures>,
+}
+
+impl TrialLog {
+    fn create(folder: &Path) -> Result<TrialLog> {
+        let path = folder.join(TRIALS_FILE);
+        let file = OpenOptions::new().create_new(true).append(true).open(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(TrialLog { file, path, figures: Vec::new() })
+    }
+
+    fn push(&mut self, load: &Load, order: Order, trial: &Trial, of: Figures) -> Result<()> {
+        let figures = TrialFigures::new(load, order, trial, of);
+        let mut line = serde_json::to_string(&figures)?;
+        line.push('\n');
+        let written = self.file.write_all(line.as_bytes());
+        written.with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.figures.push(figures);
+        Ok(())
+    }
+}
+
+/// A time in words, as `46 min`.
+fn words(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match () {
+        () if seconds < 120.0 => format!("{seconds:.0} s"),
+        () if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        () => format!("{:.1} h", seconds / 3_600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! The answer, for people and for machines. docs/capacity.md describes the JSON.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::{Deserialize, Serialize};
+use throng_judge::{Judged, Order, Outcome, Trial};
+
+use super::hold::Figures;
+use super::{CapacityOptions, Load, Method, words};
+use crate::{environment, report};
+
+/// The file with the answer.
+pub const FILE: &str = "capacity.json";
+/// The file with a line for each trial, written as they come.
+pub const TRIALS_FILE: &str = "trials.jsonl";
+
+/// Version of the layout.
+const FORMAT: u32 = 1;
+
+/// The answer to "how many fit?".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Version of this layout.
+    pub format: u32,
+    /// The load.
+    pub load: String,
+    /// What is counted.
+    pub unit: String,
+    /// `search` or `steps`.
+    pub method: String,
+    /// `accepted`, `rejected` or `undecided`.
+    pub verdict: String,
+    /// Why, in words.
+    pub why: String,
+    /// The largest load that keeps all limits.
+    pub kept: Option<u32>,
+    /// The smallest load above it that was not accepted.
+    pub beyond: Option<u32>,
+    /// The limit that binds.
+    pub limited_by: Option<String>,
+    /// By core that was under load.
+    pub per_core: Option<f64>,
+    /// Cores that were under load.
+    pub cores: Option<f64>,
+    /// Threads of the processor for each of its cores; `null` where the system does not tell.
+    pub threads_per_core: Option<f64>,
+    /// Of all cores of this machine, as if they did not disturb each other. Not measured.
+    pub extrapolated_to_machine: Option<Extrapolation>,
+    /// Memory of one unit.
+    pub memory_bytes_per_unit: Option<f64>,
+    /// Time of all holds.
+    pub held_s: f64,
+    /// Time of everything.
+    pub wall_s: f64,
+    /// Whether it was interrupted.
+    pub partial: bool,
+    /// All trials, in their order.
+    pub trials: Vec<TrialFigures>,
+    /// When it began, in UTC.
+    pub started_at: String,
+    /// Revision of the program.
+    pub revision: String,
+    /// The processor.
+    pub cpu: String,
+}
+
+/// A figure that nobody has measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extrapolation {
+    /// Cores of the machine that this process may use.
+    pub cores: u32,
+    /// The amount.
+    pub amount: f64,
+}
+
+/// A trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialFigures {
+    /// The load.
+    pub amount: u32,
+    /// Why it was held.
+    pub purpose: String,
+    /// Time of the hold.
+    pub held_s: f64,
+    /// Time of the command.
+    pub wall_s: f64,
+    /// `accepted`, `rejected` or `undecided`.
+    pub verdict: String,
+    /// Why the trial says nothing about the server.
+    pub fault: Option<String>,
+    /// The limits.
+    pub limits: Vec<LimitFigures>,
+    /// Cores that were under load.
+    pub cores: Option<f64>,
+    /// Memory of one unit.
+    pub memory_bytes_per_unit: Option<f64>,
+}
+
+/// A limit in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitFigures {
+    /// Its name.
+    pub name: String,
+    /// The largest value that is allowed.
+    pub at_most: f64,
+    /// Unit of the values; `null`: they are shares, 0 to 1.
+    pub unit: Option<String>,
+    /// The measured value.
+    pub value: Option<f64>,
+    /// The true value is not below this, with 95 % probability; `null` if nothing is known.
+    pub low: Option<f64>,
+    /// The true value is not above this, with 95 % probability; `null` if nothing is known.
+    pub high: Option<f64>,
+    /// `accepted`, `rejected` or `undecided`.
+    pub verdict: String,
+}
+
+impl TrialFigures {
+    pub(super) fn new(load: &Load, order: Order, trial: &Trial, of: Figures) -> TrialFigures {
+        TrialFigures {
+            amount: order.amount,
+            purpose: order.purpose.name().to_owned(),
+            held_s: trial.held.as_secs_f64(),
+            wall_s: of.wall.as_secs_f64(),
+            verdict: verdict(trial).to_owned(),
+            fault: trial.fault.clone(),
+            limits: trial.judged.iter().map(|judged| LimitFigures::of(load, judged)).collect(),
+            cores: of.cores,
+            memory_bytes_per_unit: of.memory_bytes,
+        }
+    }
+}
+
+impl LimitFigures {
+    fn of(load: &Load, judged: &Judged) -> LimitFigures {
+        let limit = load.limits.iter().find(|limit| limit.name == judged.criterion.name);
+        let finite = |value: f64| value.is_finite().then_some(value);
+        LimitFigures {
+            name: judged.criterion.name.clone(),
+            at_most: judged.criterion.limit,
+            unit: limit.and_then(|limit| limit.unit.clone()),
+            value: finite(judged.estimate.value),
+            low: finite(judged.estimate.low),
+            high: finite(judged.estimate.high),
+            verdict: judged.verdict.name().to_owned(),
+        }
+    }
+}
+
+impl Capacity {
+    pub(super) fn new(
+        options: &CapacityOptions,
+        outcome: &Outcome,
+        trials: Vec<TrialFigures>,
+        (began, started_at): (Instant, SystemTime),
+        is_partial: bool,
+    ) -> Capacity {
+        let last = trials.iter().rfind(|trial| Some(trial.amount) == outcome.kept);
+        let cores = last.map(|trial| trial.cores.unwrap_or(1.0)).filter(|cores| *cores > 0.0);
+        let per_core = outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
+        let machine = std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32);
+        let extrapolated = |per_core: f64| Extrapolation { cores: machine, amount: per_core * f64::from(machine) };
+        Capacity {
+            format: FORMAT,
+            load: options.load.name.clone(),
+            unit: options.load.unit.clone(),
+            method: if matches!(options.method, Method::Search(_)) { "search" } else { "steps" }.to_owned(),
+            verdict: outcome.verdict.name().to_owned(),
+            why: if is_partial { "interrupted: these are the trials so far".to_owned() } else { outcome.why.clone() },
+            kept: outcome.kept,
+            beyond: outcome.beyond,
+            limited_by: outcome.limit.clone(),
+            per_core,
+            cores,
+            threads_per_core: environment::threads_per_core(),
+            extrapolated_to_machine: per_core.filter(|_| machine > 0).map(extrapolated),
+            memory_bytes_per_unit: last.and_then(|trial| trial.memory_bytes_per_unit),
+            held_s: outcome.spent.as_secs_f64(),
+            wall_s: began.elapsed().as_secs_f64(),
+            partial: is_partial,
+            trials,
+            started_at: report::started_at(started_at),
+            revision: environment::revision(),
+            cpu: environment::processor(),
+        }
+    }
+
+    /// As `capacity.json` has it.
+    ///
+    /// # Errors
+    /// Never in practice: all values are finite.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).context("cannot write JSON")
+    }
+
+    /// The answer and the trials, for a terminal.
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        let names: Vec<&str> = self.trials.iter().flat_map(|trial| &trial.limits).map(|of| of.name.as_str()).collect();
+        let mut limits: Vec<&str> = Vec::new();
+        for name in names {
+            if !limits.contains(&name) {
+                limits.push(name);
+            }
+        }
+        let mut header = vec![self.unit.clone(), "why".to_owned(), "held".to_owned()];
+        header.extend(limits.iter().map(|name| (*name).to_owned()));
+        header.push("verdict".to_owned());
+        table.set_header(header);
+        for trial in &self.trials {
+            let held = words(Duration::from_secs_f64(trial.held_s));
+            let mut row = vec![trial.amount.to_string(), trial.purpose.clone(), held];
+            row.extend(limits.iter().map(|name| {
+                trial.limits.iter().find(|of| of.name == *name).map_or("-".to_owned(), LimitFigures::words)
+            }));
+            row.push(trial.fault.as_ref().map_or(trial.verdict.clone(), |_| "invalid".to_owned()));
+            table.add_row(row);
+        }
+        if let Some(column) = table.column_mut(0) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = format!("{table}\n\n");
+        let mut line = |name: &str, value: String| text += &format!(" {name:<12} {value}\n");
+        line("verdict", format!("{}: {}", self.verdict, self.why));
+        if let Some((kept, beyond)) = self.kept.zip(self.beyond) {
+            line("answer", format!("{kept} {}; {beyond} are too many", self.unit));
+        }
+        if let Some((per_core, cores)) = self.per_core.zip(self.cores) {
+            let threads = self.threads_per_core.map_or(String::new(), |threads| match threads {
+                threads if threads > 1.0 => format!("; a core here is one of {threads:.0} threads of a physical core"),
+                _ => "; a core here is a physical core".to_owned(),
+            });
+            line("per core", format!("{per_core:.1} on {cores:.0} of them{threads}"));
+        }
+        if let Some(Extrapolation { cores, amount }) = self.extrapolated_to_machine {
+            line(
+                "extrapolated",
+                format!("{amount:.0} on all {cores} cores, if they do not disturb each other: not measured"),
+            );
+        }
+        if let Some(bytes) = self.memory_bytes_per_unit {
+            line("memory", format!("{:.0} KiB for each", bytes / 1_024.0));
+        }
+        let (held, wall) = (Duration::from_secs_f64(self.held_s), Duration::from_secs_f64(self.wall_s));
+        line("time", format!("{} trials, {} of holds, {} in all", self.trials.len(), words(held), words(wall)));
+        let faults = self.trials.iter().filter_map(|trial| trial.fault.as_ref());
+        faults.for_each(|fault| line("invalid", fault.clone()));
+        text
+    }
+}
+
+impl LimitFigures {
+    /// `84.10 % (83.90 to 84.30)`: value and bounds.
+    fn words(&self) -> String {
+        let Some(value) = self.value else { return "-".to_owned() };
+        let bounds = match (self.low, self.high) {
+            (Some(low), Some(high)) => format!(" ({} to {})", self.number(low), self.number(high)),
+            _ => String::new(),
+        };
+        format!("{} {}{bounds}", self.number(value), self.unit.as_deref().unwrap_or("%"))
+    }
+
+    fn number(&self, value: f64) -> String {
+        let factor = if self.unit.is_some() { 1.0 } else { 100.0 };
+        format!("{:.2}", value * factor)
+    }
+}
+
+fn verdict(trial: &Trial) -> &'static str {
+    trial.verdict().name()
+}
+
+/// A trial in a line.
+pub(super) fn line(load: &Load, trial: &Trial) -> String {
+    if let Some(fault) = &trial.fault {
+        return format!("  invalid, and says nothing about the server: {fault}");
+    }
+    let limits = trial.judged.iter().map(|judged| {
+        let of = LimitFigures::of(load, judged);
+        let unit = of.unit.as_deref().unwrap_or("%");
+        format!("{} {}, at most {} {unit}", of.name, of.words(), of.number(of.at_most))
+    });
+    format!("  {} {}: {}; {}", trial.amount, load.unit, limits.collect::<Vec<String>>().join("; "), verdict(trial))
+}

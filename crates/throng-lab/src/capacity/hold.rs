@@ -1,0 +1,151 @@
+//! One trial: the command of a load runs once, and its JSON is judged.
+
+use std::io::Read;
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use throng_judge::{Order, Trial};
+
+use super::{CapacityOptions, pick};
+
+/// A command's JSON is at most so long.
+const OUTPUT_MAX: u64 = 64 << 20;
+/// So much is kept of what it says on the side.
+const WORDS_MAX: u64 = 64 << 10;
+/// A command that runs is looked at so often.
+const LOOK: Duration = Duration::from_millis(50);
+/// A command that was asked to end has so long.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// The exit code of a run whose figures are invalid: its JSON says why.
+const INVALID_RUN: i32 = 3;
+
+/// Figures of a trial beside its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    pub(super) cores: Option<f64>,
+    pub(super) memory_bytes: Option<f64>,
+    /// Of the command as a whole.
+    pub(super) wall: Duration,
+}
+
+/// Holds a load; `None` if it was stopped.
+pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Option<(Trial, Figures)> {
+    let began = Instant::now();
+    let printed = run(options, order, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
+    let wall = began.elapsed();
+    let invalid = |why: &str| Trial::invalid(order.amount, order.hold, why);
+    let value = match printed {
+        Ok(value) => value,
+        Err(why) => return Some((invalid(&why), Figures { wall, ..Figures::default() })),
+    };
+    let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
+    let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
+    if let Some(fault) = fault(options, &value) {
+        return Some((invalid(&fault), figures));
+    }
+    let judged = options.load.judge(&value);
+    let trial = judged.map_or_else(|why| invalid(&why), |judged| Trial::new(order.amount, order.hold, judged));
+    Some((trial, figures))
+}
+
+/// The first reason for which the command itself calls its figures invalid.
+fn fault(options: &CapacityOptions, value: &Value) -> Option<String> {
+    let reasons = value.get("invalid_reasons")?.as_array()?.iter().filter_map(Value::as_str);
+    let is_fault = |reason: &&str| !options.load.no_faults.iter().any(|part| reason.contains(part));
+    reasons.filter(is_fault).map(str::to_owned).next()
+}
+
+fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Value, String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+    let seconds = order.hold.as_secs_f64();
+    let arguments: Vec<String> = options
+        .load
+        .command
+        .iter()
+        .map(|part| {
+            part.replace("{amount}", &order.amount.to_string())
+                .replace("{seconds}", &seconds.to_string())
+                .replace("{thirtieth}", &(seconds / 30.0).to_string())
+                .replace("{folder}", &folder.path().to_string_lossy())
+                .replace("{throng}", &options.program.to_string_lossy())
+        })
+        .collect();
+    let Some((program, arguments)) = arguments.split_first() else { return Err("there is no command".to_owned()) };
+    let command = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = command.map_err(|error| format!("cannot start {program}: {error}"))?;
+    let (output, words) = (read_all(child.stdout.take()), read_words(child.stderr.take()));
+    let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
+    let ended = wait(&mut child, patience, stop);
+    let output = output.join().unwrap_or_default();
+    let words = words.join().unwrap_or_default();
+    let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+    match ended {
+        None => Err(format!("{program} was killed after {} s: it did not end in time", patience.as_secs())),
+        Some(Some(0 | INVALID_RUN)) => serde_json::from_str(&output)
+            .map_err(|error| format!("{program} printed no JSON object ({error}); its last words: {last}")),
+        Some(Some(code)) => Err(format!("{program} ended with exit code {code}: {last}")),
+        Some(None) => Err(format!("{program} was killed by a signal: {last}")),
+    }
+}
+
+/// Waits for the end. Its exit code; the outer `None` if it did not end in time and was killed.
+fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Option<i32>> {
+    let began = Instant::now();
+    let mut asked: Option<Instant> = None;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status.code());
+        }
+        let is_stopped = stop.load(Ordering::Relaxed);
+        if asked.is_none() && (is_stopped || began.elapsed() > patience) {
+            // It ends its own processes when it is asked to.
+            interrupt(child);
+            asked = Some(Instant::now());
+        }
+        if asked.is_some_and(|asked| asked.elapsed() > END_PATIENCE) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    }
+}
+
+#[cfg(not(unix))]
+fn interrupt(_: &Child) {}
+
+fn read_all(stdout: Option<ChildStdout>) -> JoinHandle<String> {
+    std::thread::spawn(move || text(stdout, OUTPUT_MAX))
+}
+
+fn read_words(stderr: Option<ChildStderr>) -> JoinHandle<String> {
+    std::thread::spawn(move || text(stderr, WORDS_MAX))
+}
+
+/// Reads to the end, and keeps so much of the beginning.
+fn text(source: Option<impl Read>, most: u64) -> String {
+    let Some(mut source) = source else { return String::new() };
+    let mut bytes = Vec::new();
+    let _ = source.by_ref().take(most).read_to_end(&mut bytes);
+    // The rest is read too, so that the command is never held up by a full pipe.
+    let _ = std::io::copy(&mut source, &mut std::io::sink());
+    String::from_utf8_lossy(&bytes).into_owned()
+}

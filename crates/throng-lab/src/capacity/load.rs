@@ -1,0 +1,249 @@
+//! Load files: what is under load, and its limits.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use throng_judge::{Block, Criterion, Judged, Samples};
+
+use super::pick;
+
+/// The load files of this program.
+const BUILT_IN: [(&str, &str); 4] = [
+    ("ai", include_str!("../../../../scenarios/loads/ai.toml")),
+    ("match", include_str!("../../../../scenarios/loads/match.toml")),
+    ("crowd", include_str!("../../../../scenarios/loads/crowd.toml")),
+    ("gateway", include_str!("../../../../scenarios/loads/gateway.toml")),
+];
+/// A load file is at most so long.
+const MAX_BYTES: u64 = 1 << 20;
+/// A load has at most so many limits.
+const MAX_LIMITS: usize = 16;
+
+/// What is under load.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Its name: that of the file.
+    #[serde(skip)]
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// What is counted, in the plural: `matches`.
+    pub unit: String,
+    /// The program and its arguments. `{amount}` is the load, `{seconds}` the time to hold it, `{thirtieth}` a thirtieth of
+    /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program.
+    pub command: Vec<String>,
+    /// The first load.
+    pub start: u32,
+    /// The largest load.
+    pub most: u32,
+    /// The command takes at most so long beside the hold itself, in seconds; then it is killed and its trial is invalid.
+    #[serde(default = "around_default")]
+    pub around_seconds: u32,
+    /// Reasons in the command's `invalid_reasons` that are no faults here: parts of their text.
+    #[serde(default)]
+    pub no_faults: Vec<String>,
+    /// Path of the number of cores that were under load, or of a list of them. Without it: one.
+    pub cores: Option<String>,
+    /// Path of the memory of one unit, in bytes.
+    pub memory_bytes: Option<String>,
+    /// The limits, at least one.
+    pub limits: Vec<Limit>,
+}
+
+/// A limit, and where its samples are.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// A short name, as `cpu`.
+    pub name: String,
+    /// What is limited, in a line.
+    pub about: String,
+    /// The largest value that is allowed. Of events, the share of them that may be over.
+    pub at_most: f64,
+    /// Unit of a level, as `ms`. Without it values are shares, and are shown in per cent.
+    pub unit: Option<String>,
+    /// Path of a list of levels, read at equal intervals.
+    pub level: Option<String>,
+    /// Path of a list: the events over the limit in each stretch of time. Needs `of`.
+    pub over: Option<String>,
+    /// Path of a list: all events in each stretch of time.
+    pub of: Option<String>,
+    /// Path of a list with a value for each event. Needs `above`.
+    pub values: Option<String>,
+    /// Events with a value above this are over the limit.
+    pub above: Option<f64>,
+    /// So many events in a row are a stretch of time.
+    pub block: Option<u32>,
+}
+
+fn around_default() -> u32 {
+    120
+}
+
+/// Why a load cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// There is none of that name.
+    #[error("there is no load {name:?}: use one of {}, or the path of a load file (docs/capacity.md)", names().join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// Its file cannot be read.
+    #[error("cannot read load file {}: {source}; check the path and its permissions", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// Its file makes no sense.
+    #[error("load file {name}: {reason}")]
+    Invalid {
+        /// The file.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl LoadError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            LoadError::Unknown { .. } => "unknown",
+            LoadError::Read { .. } => "read",
+            LoadError::Invalid { .. } => "invalid",
+        }
+    }
+}
+
+/// The names of the built-in loads.
+pub fn names() -> Vec<&'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name).collect()
+}
+
+impl Load {
+    /// A built-in load by its name, or one of a file.
+    ///
+    /// # Errors
+    /// There is none, or it makes no sense: the error names what to change.
+    pub fn resolve(name: &str) -> Result<Load, LoadError> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(other, _)| *other == name) {
+            return Load::parse(name, text);
+        }
+        let path = Path::new(name);
+        if path.extension().is_none() && !path.exists() {
+            return Err(LoadError::Unknown { name: name.to_owned() });
+        }
+        let error = |source| LoadError::Read { path: path.to_owned(), source };
+        let bytes = std::fs::metadata(path).map_err(error)?.len();
+        if bytes > MAX_BYTES {
+            return Err(error(std::io::ErrorKind::FileTooLarge.into()));
+        }
+        Load::parse(name, &std::fs::read_to_string(path).map_err(error)?)
+    }
+
+    /// The load in a file's text.
+    ///
+    /// # Errors
+    /// The text is no TOML, or its settings make no sense.
+    pub fn parse(name: &str, text: &str) -> Result<Load, LoadError> {
+        let invalid = |reason: String| LoadError::Invalid { name: name.to_owned(), reason };
+        let load: Load = toml::from_str(text).map_err(|error| invalid(error.to_string().trim().replace('\n', " ")))?;
+        load.check().map_err(invalid)?;
+        let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        Ok(Load { name: stem.unwrap_or_else(|| name.to_owned()), ..load })
+    }
+
+    /// Judges one run of the command by the JSON that it printed.
+    ///
+    /// # Errors
+    /// Samples of a limit are missing: the error names their path.
+    pub fn judge(&self, printed: &Value) -> Result<Vec<Judged>, String> {
+        self.limits.iter().map(|limit| limit.judge(printed)).collect()
+    }
+
+    /// Sets a limit to another value.
+    ///
+    /// # Errors
+    /// There is no limit of that name, or the value is no limit.
+    pub fn set_limit(&mut self, name: &str, at_most: f64) -> Result<(), LoadError> {
+        let invalid = |reason: String| LoadError::Invalid { name: self.name.clone(), reason };
+        let known: Vec<&str> = self.limits.iter().map(|limit| limit.name.as_str()).collect();
+        let no_limit = format!("it has no limit {name:?}, only {}", known.join(", "));
+        if !(at_most.is_finite() && at_most > 0.0) {
+            return Err(invalid(format!("limit {name}: {at_most} must be a number above 0")));
+        }
+        let Some(index) = self.limits.iter().position(|limit| limit.name == name) else {
+            return Err(invalid(no_limit));
+        };
+        self.limits[index].at_most = at_most;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.command.is_empty() {
+            return Err("command: it needs at least a program".to_owned());
+        }
+        if !self.command.iter().any(|part| part.contains("{amount}")) {
+            return Err("command: {amount} is missing, so each trial would hold the same load".to_owned());
+        }
+        if self.start == 0 || self.start > self.most {
+            return Err(format!("start {} and most {}: they need 1 <= start <= most", self.start, self.most));
+        }
+        if self.limits.is_empty() || self.limits.len() > MAX_LIMITS {
+            return Err(format!("limits: it needs 1 to {MAX_LIMITS}"));
+        }
+        self.limits.iter().try_for_each(Limit::check)
+    }
+}
+
+impl Limit {
+    fn check(&self) -> Result<(), String> {
+        let Limit { name, at_most, level, over, of, values, above, .. } = self;
+        if !(at_most.is_finite() && *at_most > 0.0) {
+            return Err(format!("limit {name}: at_most {at_most} must be a number above 0"));
+        }
+        let kinds = [level.is_some(), over.is_some() && of.is_some(), values.is_some() && above.is_some()];
+        if kinds.iter().filter(|is_there| **is_there).count() != 1 {
+            return Err(format!("limit {name}: it needs either level, or over and of, or values and above"));
+        }
+        Ok(())
+    }
+
+    /// Judges what a command printed. The error says which samples are missing.
+    fn judge(&self, printed: &Value) -> Result<Judged, String> {
+        let samples = self.samples(printed);
+        let (is_empty, path) = match &samples {
+            Samples::Level(levels) => (levels.is_empty(), &self.level),
+            Samples::Share(blocks) => (blocks.is_empty(), if self.over.is_some() { &self.over } else { &self.values }),
+        };
+        if is_empty {
+            let path = path.as_deref().unwrap_or_default();
+            return Err(format!("limit {}: the command printed no numbers at {path}", self.name));
+        }
+        Ok(Criterion::new(&self.name, self.at_most).judge(samples))
+    }
+
+    fn samples(&self, printed: &Value) -> Samples {
+        if let Some(path) = &self.level {
+            return Samples::Level(pick::numbers(printed, path));
+        }
+        if let (Some(over), Some(of)) = (&self.over, &self.of) {
+            let (over, of) = (pick::numbers(printed, over), pick::numbers(printed, of));
+            let block = |(over, of): (&f64, &f64)| Block { over: *over as u64, of: *of as u64 };
+            return Samples::Share(over.iter().zip(&of).map(block).collect());
+        }
+        let values = self.values.as_deref().map(|path| pick::numbers(printed, path)).unwrap_or_default();
+        let above = self.above.unwrap_or(f64::INFINITY);
+        let block = |values: &[f64]| Block {
+            over: values.iter().filter(|value| **value > above).count() as u64,
+            of: values.len() as u64,
+        };
+        Samples::Share(values.chunks(self.block.unwrap_or(1).max(1) as usize).map(block).collect())
+    }
+}

@@ -1,0 +1,40 @@
+//! Values in a JSON object by their path.
+//!
+//! A path has names and numbers between points: `steps.0.samples.late`. A star stands for all elements of a list:
+//! `series.*.gateway_cpu_cores`.
+
+use serde_json::Value;
+
+/// All numbers at a path, in their order. Values that are no numbers, as `null`, are left out.
+pub(super) fn numbers(object: &Value, path: &str) -> Vec<f64> {
+    let mut found = vec![object];
+    for part in path.split('.') {
+        found = found.into_iter().flat_map(|value| step(value, part)).collect();
+    }
+    let mut numbers = Vec::new();
+    for value in found {
+        match value {
+            Value::Array(list) => numbers.extend(list.iter().filter_map(Value::as_f64)),
+            value => numbers.extend(value.as_f64()),
+        }
+    }
+    numbers
+}
+
+/// The number at a path; the length of a list.
+pub(super) fn number(object: &Value, path: &str) -> Option<f64> {
+    let mut value = object;
+    for part in path.split('.') {
+        value = step(value, part).into_iter().next()?;
+    }
+    value.as_array().map(|list| list.len() as f64).or_else(|| value.as_f64())
+}
+
+fn step<'a>(value: &'a Value, part: &str) -> Vec<&'a Value> {
+    match value {
+        Value::Array(list) if part == "*" => list.iter().collect(),
+        Value::Array(list) => part.parse().ok().and_then(|index: usize| list.get(index)).into_iter().collect(),
+        Value::Object(object) => object.get(part).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}

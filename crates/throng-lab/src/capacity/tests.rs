@@ -1,0 +1,166 @@
+use super::*;
+use crate::capacity::figures::Capacity;
+
+/// A server that a shell plays: 85 % of its processor at 400, with a little noise that depends on the load alone.
+const SHELL: &str = r#"
+about = "a shell"
+unit = "clients"
+command = ["sh", "-c", '''
+    awk -v n={amount} 'BEGIN { printf "{\"cpu\": ["; for (i = 0; i < 60; i++) printf "%s%.5f", (i ? "," : ""), 0.85 * n / 400.5 * (1 + ((i * 7) % 5 - 2) / 1000); print "], \"cores\": [1, 2]}" }'
+''']
+start = 50
+most = 10000
+around_seconds = 20
+cores = "cores"
+[[limits]]
+name = "cpu"
+about = "share"
+at_most = 0.85
+level = "cpu"
+"#;
+
+fn options(load: Load, runs: &Path) -> CapacityOptions {
+    let search = SearchOptions {
+        start: load.start,
+        most: load.most,
+        trial: Duration::from_secs(1),
+        confirm: Duration::from_secs(2),
+        ..SearchOptions::default()
+    };
+    let (program, runs) = ("throng".into(), runs.to_owned());
+    CapacityOptions { load, method: Method::Search(search), runs, program, note: |_| () }
+}
+
+fn measured(text: &str) -> (Capacity, tempfile::TempDir, PathBuf) {
+    let runs = tempfile::tempdir().unwrap();
+    let options = options(Load::parse("shell.toml", text).unwrap(), runs.path());
+    let (capacity, folder) = measure(&options, &AtomicBool::new(false)).unwrap();
+    (capacity, runs, folder)
+}
+
+#[test]
+fn a_command_of_ones_own_is_searched_like_any_other() {
+    let (capacity, _runs, folder) = measured(SHELL);
+    assert_eq!((capacity.verdict.as_str(), capacity.load.as_str()), ("accepted", "shell"));
+    let kept = capacity.kept.unwrap();
+    assert!((394..=400).contains(&kept), "{kept}");
+    assert_eq!((capacity.limited_by.as_deref(), capacity.cores), (Some("cpu"), Some(2.0)));
+    assert_eq!(capacity.per_core, Some(f64::from(kept) / 2.0));
+    // The files hold the same.
+    let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).unwrap()).unwrap();
+    let amounts =
+        |of: &Capacity| of.trials.iter().map(|trial| (trial.amount, trial.verdict.clone())).collect::<Vec<_>>();
+    assert_eq!(amounts(&read), amounts(&capacity));
+    assert!(capacity.trials.len() <= 8, "{:?}", amounts(&capacity));
+    let lines = std::fs::read_to_string(folder.join(TRIALS_FILE)).unwrap();
+    assert_eq!(lines.lines().count(), capacity.trials.len());
+    let table = capacity.table();
+    assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
+}
+
+#[test]
+fn steps_find_the_same_load() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut options = options(Load::parse("shell.toml", SHELL).unwrap(), runs.path());
+    let hold = Duration::from_secs(1);
+    options.method = Method::Steps(StepOptions { start: 50, step: 50, most: 10_000, hold });
+    let (capacity, _) = measure(&options, &AtomicBool::new(false)).unwrap();
+    assert!(capacity.kept.is_some_and(|kept| (396..=400).contains(&kept)), "{:?}", capacity.kept);
+    assert_eq!(capacity.method, "steps");
+}
+
+#[test]
+fn a_command_that_fails_makes_trials_invalid_and_says_why() {
+    for (script, why) in [
+        ("echo {amount} of no use >&2; exit 7", "exit code 7: 50 of no use"),
+        ("echo hello", "no JSON object"),
+        (r#"echo "{}""#, "no numbers at cpu"),
+        (r#"echo '{"cpu": [0.1, 0.1], "invalid_reasons": ["the bots were late"]}'; exit 3"#, "the bots were late"),
+        ("kill -9 $$", "killed by a signal"),
+    ] {
+        let mut load = Load::parse("shell.toml", SHELL).unwrap();
+        load.command = vec!["sh".into(), "-c".into(), script.into()];
+        let runs = tempfile::tempdir().unwrap();
+        let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
+        assert_eq!((capacity.verdict.as_str(), capacity.kept, capacity.trials.len()), ("undecided", None, 3));
+        assert!(capacity.why.contains(why), "{script}: {}", capacity.why);
+    }
+}
+
+#[test]
+fn faults_that_are_none_for_this_load_do_not_spoil_a_trial() {
+    let mut load = Load::parse("shell.toml", SHELL).unwrap();
+    load.most = 50;
+    load.no_faults = vec!["raise --most".to_owned()];
+    let script =
+        r#"echo '{"cpu": [0.1, 0.1], "n": {amount}, "invalid_reasons": ["not reached: raise --most"]}'; exit 3"#;
+    load.command = vec!["sh".into(), "-c".into(), script.into()];
+    let runs = tempfile::tempdir().unwrap();
+    let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
+    assert_eq!((capacity.verdict.as_str(), capacity.kept), ("accepted", Some(50)));
+}
+
+#[test]
+fn a_command_that_never_ends_is_killed() {
+    let mut load = Load::parse("shell.toml", SHELL).unwrap();
+    // It ignores the request to end, too. The number makes it findable.
+    load.command = vec!["sh".into(), "-c".into(), "trap '' INT; while :; do sleep 0.2; done; : {amount}".into()];
+    load.around_seconds = 0;
+    let runs = tempfile::tempdir().unwrap();
+    let mut options = options(load, runs.path());
+    let hold = Duration::from_millis(300);
+    options.method = Method::Steps(StepOptions { start: 1, step: 1, most: 1, hold });
+    let began = Instant::now();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(12));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let (capacity, _) = measure(&options, &stop).unwrap();
+        assert_eq!(capacity.kept, None);
+        let first = capacity.trials.first().and_then(|trial| trial.fault.clone()).unwrap_or_default();
+        assert!(first.contains("did not end in time"), "{first}");
+    });
+    assert!(began.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn a_stop_leaves_the_trials_so_far() {
+    let runs = tempfile::tempdir().unwrap();
+    let (capacity, folder) =
+        measure(&options(Load::parse("shell.toml", SHELL).unwrap(), runs.path()), &AtomicBool::new(true)).unwrap();
+    assert!(capacity.partial && capacity.trials.is_empty() && capacity.verdict == "undecided");
+    assert!(folder.join(FILE).is_file() && capacity.why.contains("interrupted"));
+}
+
+#[test]
+fn load_files_that_make_no_sense_say_what_to_change() {
+    let of = |from: &str, to: &str| Load::parse("mine.toml", &SHELL.replace(from, to)).unwrap_err().to_string();
+    for (from, to, part) in [
+        ("{amount}", "7", "{amount} is missing"),
+        ("start = 50", "start = 0", "1 <= start <= most"),
+        ("level = \"cpu\"", "", "either level"),
+        ("level = \"cpu\"", "level = \"cpu\"\nover = \"a\"\nof = \"b\"", "either level"),
+        ("at_most = 0.85", "at_most = -1", "above 0"),
+        ("unit = \"clients\"", "units = \"clients\"", "unknown field"),
+        ("[[limits]]", "[[limitz]]", "mine.toml"),
+    ] {
+        let text = of(from, to);
+        assert!(text.contains(part) && !text.contains('\n'), "{text}");
+    }
+    assert_eq!(Load::resolve("crowds").unwrap_err().tag(), "unknown");
+    assert_eq!(Load::resolve("/nowhere/mine.toml").unwrap_err().tag(), "read");
+}
+
+#[test]
+fn the_loads_of_this_program_are_right_and_their_limits_can_be_set() {
+    for name in names() {
+        let mut load = Load::resolve(name).unwrap();
+        load.set_limit("cpu", 0.5).unwrap();
+        assert!(load.limits.iter().any(|limit| limit.at_most == 0.5));
+        let error = load.set_limit("memory", 0.5).unwrap_err().to_string();
+        assert!(error.contains("only cpu, "), "{error}");
+        assert!(load.set_limit("cpu", f64::NAN).is_err());
+    }
+}
