@@ -47,7 +47,7 @@ pub enum Method {
 /// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct CapacityOptions {
-    /// What is under load.
+    /// The load.
     pub load: Load,
     /// How loads are chosen.
     pub method: Method,

@@ -26,7 +26,7 @@ pub struct Capacity {
     pub format: u32,
     /// The load.
     pub load: String,
-    /// What is counted.
+    /// The unit of the load, in the plural.
     pub unit: String,
     /// `search` or `steps`.
     pub method: String,

@@ -20,16 +20,16 @@ const MAX_BYTES: u64 = 1 << 20;
 /// A load has at most so many limits.
 const MAX_LIMITS: usize = 16;
 
-/// What is under load.
+/// A server under load, and its limits.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     /// Its name: that of the file.
     #[serde(skip)]
     pub name: String,
-    /// What it is, in a line.
+    /// Its description in a line.
     pub about: String,
-    /// What is counted, in the plural: `matches`.
+    /// The unit of the load, in the plural: `matches`.
     pub unit: String,
     /// The program and its arguments. `{amount}` is the load, `{seconds}` the time to hold it, `{thirtieth}` a thirtieth of
     /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program.
@@ -58,7 +58,7 @@ pub struct Load {
 pub struct Limit {
     /// A short name, as `cpu`.
     pub name: String,
-    /// What is limited, in a line.
+    /// Its description in a line.
     pub about: String,
     /// The largest value that is allowed. Of events, the share of them that may be over.
     pub at_most: f64,
