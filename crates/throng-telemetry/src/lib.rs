@@ -50,6 +50,7 @@ mod history;
 mod recorder;
 mod scopes;
 mod table;
+mod table_reader;
 mod telemetry;
 mod trace;
 
@@ -62,5 +63,6 @@ pub use flight::FlightOptions;
 pub use history::HISTORY_FRAMES_MAX;
 pub use recorder::{Frame, FrameTimes, Phase, Recorder, WAITING_FRAMES_MAX};
 pub use scopes::{Scope, Scopes};
+pub use table_reader::{WHOLE_FRAME, read_seconds};
 pub use telemetry::{Collecting, StartError, TRACE_BYTES_MAX, Telemetry, TelemetryOptions};
 pub use throng_meter::{Percentiles, Subsystem, SubsystemError, Subsystems};

@@ -1,6 +1,7 @@
 //! A Parquet file says what was recorded.
 
 use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -87,8 +88,50 @@ fn a_file_read_back_equals_what_was_recorded() {
         }
         assert_eq!(columns.len(), 12);
         assert_eq!(rows.len(), expected.len(), "seed {seed}");
+        assert_means(&throng_telemetry::read_seconds(&path).expect("it is a file of frames"), &rows);
         assert!(rows == expected, "seed {seed}: {:?}", rows.iter().zip(&expected).find(|(a, b)| a != b));
     });
+}
+
+/// The means by second are those of the rows.
+fn assert_means(means: &BTreeMap<String, Vec<f64>>, rows: &[Row]) {
+    let mut seconds: BTreeMap<i64, (BTreeSet<i64>, BTreeMap<&str, i64>)> = BTreeMap::new();
+    for (numbers, texts) in rows {
+        let second = seconds.entry(numbers[1] / 1_000_000_000).or_default();
+        second.0.insert(numbers[0]);
+        *second.1.entry(&texts[2]).or_default() += numbers[6];
+        *second.1.entry("frame").or_default() += numbers[6];
+    }
+    assert!(seconds.len() > 5, "the test needs some seconds");
+    for name in ["frame", "ai", "bullets", "other"] {
+        let of = |(ticks, sums): &(BTreeSet<i64>, BTreeMap<&str, i64>)| {
+            sums.get(name).map_or(0.0, |ns| *ns as f64 / ticks.len() as f64)
+        };
+        let expected: Vec<f64> = seconds.values().map(of).collect();
+        assert_eq!(means[name], expected, "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_frames_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("frames.parquet");
+    let options = TelemetryOptions { table: Some(path.clone()), ..TelemetryOptions::default() };
+    let telemetry = Telemetry::start_with_clock(options, Clock::system()).expect("a file");
+    let mut recorder = telemetry.recorder("m");
+    (0..100).for_each(|tick| drop(recorder.begin(tick, PHASES[0])));
+    drop((recorder, telemetry));
+    let whole = std::fs::read(&path).expect("it is there");
+    assert!(throng_telemetry::read_seconds(&path).is_ok());
+    // Cut short anywhere, and with one byte changed anywhere: an error, or other numbers, but no panic.
+    for at in 0..whole.len() {
+        std::fs::write(&path, &whole[..at]).expect("written");
+        assert!(throng_telemetry::read_seconds(&path).is_err(), "cut at {at}");
+        let mut changed = whole.clone();
+        changed[at] ^= 0x55;
+        std::fs::write(&path, &changed).expect("written");
+        let _ = throng_telemetry::read_seconds(&path);
+    }
 }
 
 #[test]
