@@ -1,6 +1,7 @@
 //! `throng lab`: its subcommands, and what they lead to.
 
 mod capacity;
+mod history;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,6 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::exit::Outcome;
 use capacity::{SearchArguments, StepArguments};
+use history::{BisectArguments, CompareArguments, TrendArguments};
 
 pub(crate) const LONG_ABOUT: &str = "\
 How much does this machine hold, and which change made it slower?
@@ -17,7 +19,10 @@ How much does this machine hold, and which change made it slower?
   throng lab search ai                      how many matches of AI agents fit, in about half an hour
   throng lab search match --hold 20s --confirm 1m     matches of the tactical game; shorter, and less sure
   throng lab step ai --step 50 --hold 10m --cpu 85 --timeouts 2     the published method, in hours
-  throng lab search mine.toml               your own server (docs/capacity.md)";
+  throng lab search mine.toml               your own server (docs/capacity.md)
+  throng lab compare before/ after/         what became slower, with its interval
+  throng lab trend runs                     which revisions changed a part of the frame
+  throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower";
 
 /// Arguments of `throng lab`.
 #[derive(Debug, Args)]
@@ -35,11 +40,23 @@ enum LabCommand {
     /// Find it by the published method: add a step, hold, step back
     #[command(long_about = capacity::STEP_LONG_ABOUT)]
     Step(StepArguments),
+    /// Compare two runs, or two sides of several runs, part by part
+    #[command(long_about = history::COMPARE_LONG_ABOUT)]
+    Compare(CompareArguments),
+    /// Find the revisions that changed a part of the frame, among stored runs
+    #[command(long_about = history::TREND_LONG_ABOUT)]
+    Trend(TrendArguments),
+    /// Find the revision that made it slower, by building and measuring
+    #[command(long_about = history::BISECT_LONG_ABOUT)]
+    Bisect(BisectArguments),
 }
 
 pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<AtomicBool>>) -> Outcome {
     match &arguments.command {
         LabCommand::Search(arguments) => capacity::search(arguments, stop()?.as_ref()),
         LabCommand::Step(arguments) => capacity::step(arguments, stop()?.as_ref()),
+        LabCommand::Compare(arguments) => history::compare(arguments),
+        LabCommand::Trend(arguments) => history::trend(arguments),
+        LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),
     }
 }

@@ -75,3 +75,51 @@ fn a_server_that_carries_nothing_is_a_result_and_a_mistake_is_one_line() {
         assert!(words.contains(part) && !words.contains("panicked"), "{words}");
     }
 }
+
+/// Six runs whose `send` takes so long; the machine wobbles by 1 %.
+fn runs(folder: &Path, name: &str, send_us: f64) {
+    for index in 0..6 {
+        let run = folder.join(name).join(format!("20260131-12000{index}-crowd"));
+        fs::create_dir_all(&run).expect("it can be made");
+        let wobble = 1.0 + 0.002 * f64::from(index);
+        let summary = serde_json::json!({
+            "scenario": "crowd", "players": 1000, "revision": format!("{name}{index}"), "valid": true,
+            "started_at": format!("2026-01-31T12:00:0{index}Z"), "environment": { "cpu": "a | cpu" },
+            "server": { "us_per_connection": { "send": send_us * wobble, "encode": 0.8 * wobble } },
+        });
+        fs::write(run.join("summary.json"), summary.to_string()).expect("it can be written");
+    }
+}
+
+#[test]
+fn two_sides_of_runs_are_compared_in_words_as_a_table_and_as_a_gate() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    runs(folder.path(), "before", 2.0);
+    runs(folder.path(), "after", 2.2);
+    let compare = |arguments: &[&str]| {
+        let output = lab(&[&["compare"], arguments].concat(), folder.path());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, text) = compare(&["before", "after"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("send") && text.contains("slower: 10.0 % higher") && text.ends_with("worse: send\n"),
+        "{text}"
+    );
+    assert_eq!(compare(&["before", "after", "--gate"]).0, Some(4));
+    assert_eq!(compare(&["after", "before", "--gate"]).0, Some(0));
+    let (code, same) = compare(&["before", "before", "--gate"]);
+    assert!(code == Some(0) && same.contains("nothing became worse"), "{same}");
+    let (_, markdown) = compare(&["before", "after", "--markdown"]);
+    assert!(markdown.starts_with("**worse: send**") && markdown.contains("| send | 2.010 | 2.211 |"), "{markdown}");
+    let (_, text) = compare(&["before", "after", "--json"]);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&json["values"], &json["parts"][0]["verdict"]), (&"runs".into(), &"slower".into()), "{json:#}");
+    for (arguments, part) in [(["before", "nowhere"], "nowhere"), (["before", "."], "has no run")] {
+        let output = lab(&[&["compare"][..], &arguments].concat(), folder.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && words.contains(part), "{words}");
+    }
+    let output = lab(&["trend", "before"], folder.path());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("6 revisions, 6 runs\n  no change"), "{output:?}");
+}

@@ -8,6 +8,10 @@ const DRAWS: usize = 2_000;
 const INTERVAL: f64 = 0.05;
 /// Fewer values on a side cannot be told apart by ranks: of four and four, one order in 35 is the most extreme one.
 const VALUES_MIN: usize = 5;
+/// Without a difference, changes of so many times the smallest one that matters have to be excluded.
+const UNDECIDED: f64 = 3.0;
+/// The ranks of up to twice so many values are counted, of more estimated.
+const COUNTED_MAX: usize = 20;
 /// Beyond so many values, their medians by groups are compared: enough for any interval, and quick.
 const VALUES_MAX: usize = 400;
 
@@ -54,6 +58,8 @@ pub struct Change {
 }
 
 impl Change {
+    const ALIKE: Change =
+        Change { kind: ChangeKind::None, ratio: Estimate { value: 1.0, low: 1.0, high: 1.0 }, p: 1.0 };
     const UNKNOWN: Change = Change { kind: ChangeKind::Undecided, ratio: Estimate::UNKNOWN, p: 1.0 };
 
     /// The verdict in words, as "5.2 % higher (4.1 to 6.3 %)".
@@ -71,9 +77,9 @@ impl Change {
     }
 }
 
-/// Compares the values of two sides: figures of several runs, or of blocks of one run each. A difference needs three things:
-/// ranks that differ (the test of Mann and Whitney, 1947), an interval of the ratio that excludes 1 (percentile bootstrap,
-/// Efron 1979), and a size that matters.
+/// Compares the values of two sides: figures of several runs. A difference needs three things: ranks that differ (the test of
+/// Mann and Whitney, 1947), an interval of the ratio that excludes 1 (percentile bootstrap, Efron 1979), and a size that
+/// matters. Without a difference, the interval has to exclude three times that size: else it is undecided.
 ///
 /// Values that are not finite are left out. At most 400 values of each side are compared: of more, the medians of groups of
 /// neighbours.
@@ -81,22 +87,42 @@ pub fn compare(first: &[f64], second: &[f64], options: &ChangeOptions) -> Change
     let (first, second) = (condensed(first), condensed(second));
     let (Some(before), Some(after)) = (median(&first), median(&second)) else { return Change::UNKNOWN };
     if before == after && first.iter().chain(&second).all(|value| *value == before) {
-        return Change { kind: ChangeKind::None, ratio: Estimate { value: 1.0, low: 1.0, high: 1.0 }, p: 1.0 };
+        return Change::ALIKE;
     }
     if before <= 0.0 {
         return Change::UNKNOWN;
     }
-    let ratio = Estimate { value: after / before, ..bootstrap(&first, &second, options.seed) };
-    let p = rank_probability(&first, &second);
-    let is_few = first.len().min(second.len()) < VALUES_MIN;
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let ratios = (0..DRAWS).map(|_| drawn_median(&second, &mut random) / drawn_median(&first, &mut random));
+    let ratio = Estimate { value: after / before, ..interval(ratios.collect()) };
+    judge(ratio, rank_probability(&first, &second), first.len().min(second.len()), options)
+}
+
+/// Compares two sides whose values belong together in pairs, as the same stretches of one workload: by the ratios of the pairs,
+/// and their signed ranks (Wilcoxon 1945). Otherwise as [`compare`]. Pairs without a positive first value are left out.
+pub fn compare_pairs(pairs: &[(f64, f64)], options: &ChangeOptions) -> Change {
+    let is_usable = |pair: &&(f64, f64)| pair.0 > 0.0 && pair.0.is_finite() && pair.1.is_finite();
+    let ratios: Vec<f64> = pairs.iter().filter(is_usable).map(|(first, second)| second / first).collect();
+    let ratios = condensed(&ratios);
+    let Some(value) = median(&ratios) else { return Change::UNKNOWN };
+    if ratios.iter().all(|ratio| *ratio == 1.0) {
+        return Change::ALIKE;
+    }
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let drawn = (0..DRAWS).map(|_| drawn_median(&ratios, &mut random));
+    let ratio = Estimate { value, ..interval(drawn.collect()) };
+    judge(ratio, signed_rank_probability(&ratios), ratios.len(), options)
+}
+
+fn judge(ratio: Estimate, p: f64, values: usize, options: &ChangeOptions) -> Change {
+    let is_few = values < VALUES_MIN;
     let (lowest, highest) = (1.0 - options.least, 1.0 + options.least);
+    let is_narrow = ratio.low >= 1.0 - UNDECIDED * options.least && ratio.high <= 1.0 + UNDECIDED * options.least;
     let is_told_apart = !is_few && p <= options.p;
     let kind = match () {
         () if is_told_apart && ratio.low > 1.0 && ratio.value > highest => ChangeKind::Higher,
         () if is_told_apart && ratio.high < 1.0 && ratio.value < lowest => ChangeKind::Lower,
-        () if is_few && !(ratio.low >= lowest && ratio.high <= highest) => ChangeKind::Undecided,
-        // The ranks are alike, or the size does not matter, and a large difference is excluded.
-        () if ratio.value >= lowest && ratio.value <= highest => ChangeKind::None,
+        () if !is_few && is_narrow && (lowest..=highest).contains(&ratio.value) => ChangeKind::None,
         () => ChangeKind::Undecided,
     };
     Change { kind, ratio, p }
@@ -120,72 +146,88 @@ fn condensed(values: &[f64]) -> Vec<f64> {
     finite.chunks(finite.len().div_ceil(VALUES_MAX)).filter_map(median).collect()
 }
 
-/// The interval of the ratio of medians.
-fn bootstrap(first: &[f64], second: &[f64], seed: u64) -> Estimate {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut drawn = Vec::with_capacity(first.len().max(second.len()));
-    let mut draw = |values: &[f64]| {
-        drawn.clear();
-        drawn.extend((0..values.len()).map(|_| values[random.usize(..values.len())]));
-        drawn.sort_unstable_by(f64::total_cmp);
-        let half = drawn.len() / 2;
-        if drawn.len() % 2 == 1 { drawn[half] } else { (drawn[half - 1] + drawn[half]) / 2.0 }
-    };
-    let ratios: Vec<f64> = (0..DRAWS).map(|_| draw(second) / draw(first)).filter(|ratio| ratio.is_finite()).collect();
-    let end = |at: f64| quantile(&ratios, at);
-    match (end(INTERVAL / 2.0), end(1.0 - INTERVAL / 2.0)) {
+/// The median of as many values, drawn with replacement.
+fn drawn_median(values: &[f64], random: &mut fastrand::Rng) -> f64 {
+    let mut drawn: Vec<f64> = (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
+    let half = drawn.len() / 2;
+    let (_, upper, _) = drawn.select_nth_unstable_by(half, f64::total_cmp);
+    let upper = *upper;
+    if drawn.len() % 2 == 1 {
+        return upper;
+    }
+    let lower = drawn[..half].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    lower.midpoint(upper)
+}
+
+/// The ends of the interval, of drawn ratios.
+fn interval(mut ratios: Vec<f64>) -> Estimate {
+    ratios.retain(|ratio| ratio.is_finite());
+    match (quantile(&ratios, INTERVAL / 2.0), quantile(&ratios, 1.0 - INTERVAL / 2.0)) {
         (Some(low), Some(high)) => Estimate { value: f64::NAN, low, high },
         _ => Estimate::UNKNOWN,
     }
 }
 
-/// The two-sided probability of the ranks: exact for few values without ties, by the normal distribution for more.
-fn rank_probability(first: &[f64], second: &[f64]) -> f64 {
-    let (m, n) = (first.len(), second.len());
-    let mut all: Vec<(f64, bool)> = first.iter().map(|value| (*value, false)).collect();
-    all.extend(second.iter().map(|value| (*value, true)));
-    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut rank_sum, mut ties, mut start) = (0.0, 0.0, 0);
-    while start < all.len() {
-        let end = start + all[start..].iter().take_while(|value| value.0 == all[start].0).count();
-        let count = (end - start) as f64;
-        let rank = (start + end + 1) as f64 / 2.0;
-        rank_sum += rank * all[start..end].iter().filter(|value| value.1).count() as f64;
-        ties += count * count * count - count;
-        start = end;
-    }
-    let (m_f, n_f, all_f) = (m as f64, n as f64, (m + n) as f64);
-    let u = rank_sum - n_f * (n_f + 1.0) / 2.0;
-    let u = u.min(m_f * n_f - u);
-    if ties == 0.0 && m.min(n) <= 20 && m.max(n) <= 20 {
-        return (2.0 * exact_share(m, n, u as usize)).min(1.0);
-    }
-    let variance = m_f * n_f / 12.0 * ((all_f + 1.0) - ties / (all_f * (all_f - 1.0)));
+/// The two-sided probability of so many ratios above and below 1, by their distances: by the normal distribution.
+fn signed_rank_probability(ratios: &[f64]) -> f64 {
+    let mut distances: Vec<f64> = ratios.iter().filter(|ratio| **ratio > 0.0).map(|ratio| ratio.ln()).collect();
+    distances.retain(|distance| *distance != 0.0);
+    distances.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let count = distances.len() as f64;
+    // Equal distances hardly happen among times; they take the ranks in which they come.
+    let above: f64 =
+        (1_u32..).zip(&distances).filter(|(_, distance)| **distance > 0.0).map(|(rank, _)| f64::from(rank)).sum();
+    let (middle, variance) = (count * (count + 1.0) / 4.0, count * (count + 1.0) * (2.0 * count + 1.0) / 24.0);
     if variance <= 0.0 {
         return 1.0;
     }
-    let z = ((m_f * n_f / 2.0 - u) - 0.5).max(0.0) / variance.sqrt();
+    let z = ((above - middle).abs() - 0.5).max(0.0) / variance.sqrt();
     statrs::function::erf::erfc(z / std::f64::consts::SQRT_2).min(1.0)
 }
 
-/// The share of all orders of `m` and `n` values whose statistic is at most `u`: counted, not estimated.
-fn exact_share(m: usize, n: usize, u: usize) -> f64 {
-    // ways[j][s]: orders of i firsts and j seconds with the statistic s, row by row over i.
-    let most = m * n;
-    let mut ways = vec![vec![0.0_f64; most + 1]; n + 1];
-    ways.iter_mut().for_each(|row| row[0] = 1.0);
-    for _ in 1..=m {
-        // The last value is a first, which lies above all j seconds, or a second, which lies above none.
-        let mut next = vec![vec![0.0; most + 1]; n + 1];
-        next[0][0] = 1.0;
-        for j in 1..=n {
-            for s in 0..=most {
-                let is_first = if s >= j { ways[j][s - j] } else { 0.0 };
-                next[j][s] = is_first + next[j - 1][s];
-            }
-        }
-        ways = next;
+/// The two-sided probability of the ranks: counted for few values, by the normal distribution for more.
+fn rank_probability(first: &[f64], second: &[f64]) -> f64 {
+    let mut all: Vec<(f64, bool)> = first.iter().map(|value| (*value, false)).collect();
+    all.extend(second.iter().map(|value| (*value, true)));
+    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    // Equal values share the mean of their ranks; doubled, it is a whole number.
+    let (mut doubled, mut rank_sum, mut ties, mut start) = (Vec::with_capacity(all.len()), 0, 0.0, 0);
+    while start < all.len() {
+        let end = start + all[start..].iter().take_while(|value| value.0 == all[start].0).count();
+        let count = (end - start) as f64;
+        doubled.resize(end, start + end + 1);
+        rank_sum += (start + end + 1) * all[start..end].iter().filter(|value| value.1).count();
+        ties += count * count * count - count;
+        start = end;
     }
-    let all: f64 = ways[n].iter().sum();
-    ways[n][..=u.min(most)].iter().sum::<f64>() / all
+    if all.len() <= 2 * COUNTED_MAX {
+        return counted_probability(&doubled, second.len(), rank_sum);
+    }
+    let (m, n, count) = (first.len() as f64, second.len() as f64, all.len() as f64);
+    let u = rank_sum as f64 / 2.0 - n * (n + 1.0) / 2.0;
+    let variance = m * n / 12.0 * ((count + 1.0) - ties / (count * (count - 1.0)));
+    if variance <= 0.0 {
+        return 1.0;
+    }
+    let z = ((m * n / 2.0 - u).abs() - 0.5).max(0.0) / variance.sqrt();
+    statrs::function::erf::erfc(z / std::f64::consts::SQRT_2).min(1.0)
+}
+
+/// Among all choices of `chosen` of the ranks, the share of those whose sum is as far out as `sum`, on either side.
+fn counted_probability(ranks: &[usize], chosen: usize, sum: usize) -> f64 {
+    let most = ranks.iter().sum::<usize>();
+    // ways[k][s]: choices of k ranks, of those looked at so far, with the sum s.
+    let mut ways = vec![vec![0.0_f64; most + 1]; chosen + 1];
+    ways[0][0] = 1.0;
+    for (seen, rank) in ranks.iter().enumerate() {
+        for taken in (0..chosen.min(seen + 1)).rev() {
+            let (fewer, more) = ways.split_at_mut(taken + 1);
+            let sums = more[0][*rank..].iter_mut().zip(&fewer[taken]);
+            sums.for_each(|(with, without)| *with += without);
+        }
+    }
+    let of = &ways[chosen];
+    let all: f64 = of.iter().sum();
+    let (low, high) = (of[..=sum].iter().sum::<f64>(), of[sum..].iter().sum::<f64>());
+    (2.0 * low.min(high) / all).min(1.0)
 }

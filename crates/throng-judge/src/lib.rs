@@ -41,7 +41,7 @@ mod steps;
 mod trend;
 mod trial;
 
-pub use change::{Change, ChangeKind, ChangeOptions, compare, have_moved_together};
+pub use change::{Change, ChangeKind, ChangeOptions, compare, compare_pairs, have_moved_together};
 pub use curve::{Curve, Point};
 pub use search::{CapacitySearch, Order, Outcome, Purpose, SearchOptions};
 pub use stats::{Block, Estimate, level_estimate, mean, median, quantile, share_estimate};

@@ -1,4 +1,4 @@
-use throng_judge::{Change, ChangeKind, ChangeOptions, compare, have_moved_together};
+use throng_judge::{Change, ChangeKind, ChangeOptions, compare, compare_pairs, have_moved_together};
 
 fn values(random: &mut fastrand::Rng, middle: f64, spread: f64, count: usize) -> Vec<f64> {
     (0..count).map(|_| middle * (1.0 + spread * (random.f64() + random.f64() + random.f64() - 1.5))).collect()
@@ -57,6 +57,12 @@ fn the_probability_of_ranks_is_counted() {
     assert!(close(p(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0));
     assert!(close(p(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[7.0, 8.0, 9.0, 10.0]), 2.0 / 210.0));
     assert!(close(p(&[1.0, 4.0], &[2.0, 3.0]), 1.0));
+    // With ties: of 252 choices, one is as low as {1, 1, 2, 2, 3} and one as high.
+    assert!(close(p(&[1.0, 1.0, 2.0, 2.0, 3.0], &[4.0, 4.0, 5.0, 5.0, 5.0]), 2.0 / 252.0));
+    // Counted and estimated probabilities meet: 20 and 20 values, and 21 and 21.
+    let shifted = |count: usize, by: f64| (0..count).map(|i| i as f64 + by).collect::<Vec<f64>>();
+    let (counted, estimated) = (p(&shifted(20, 0.0), &shifted(20, 6.5)), p(&shifted(21, 0.0), &shifted(21, 6.5)));
+    assert!((counted / estimated).ln().abs() < 0.5, "{counted} and {estimated}");
 }
 
 #[test]
@@ -84,4 +90,28 @@ fn values_that_are_no_numbers_are_left_out() {
     let (first, second) = ([1.0, f64::NAN, 1.0, f64::INFINITY], [1.0, 1.0, f64::NAN]);
     assert_eq!(compare(&first, &second, &ChangeOptions::default()).kind, ChangeKind::None);
     assert_eq!(compare(&[0.0; 6], &[1.0; 6], &ChangeOptions::default()).kind, ChangeKind::Undecided);
+}
+
+#[test]
+fn pairs_are_compared_whatever_the_workload_does_meanwhile() {
+    let (mut wrong, mut missed) = (0, 0);
+    throng_seeds::for_seeds(200, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        // The buy phase costs a tenth of the live phase.
+        let mut pairs = |ratio: f64| -> Vec<(f64, f64)> {
+            let noise = |random: &mut fastrand::Rng| 1.0 + 0.04 * (random.f64() + random.f64() - 1.0);
+            let level = |index: u32| if index % 4 == 0 { 0.1 } else { 1.0 };
+            (0..20)
+                .map(|index| (level(index) * noise(&mut random), ratio * level(index) * noise(&mut random)))
+                .collect()
+        };
+        wrong += u32::from(compare_pairs(&pairs(1.0), &ChangeOptions::default()).kind != ChangeKind::None);
+        missed += u32::from(compare_pairs(&pairs(1.06), &ChangeOptions::default()).kind != ChangeKind::Higher);
+    });
+    assert!(
+        throng_seeds::is_partial() || (wrong <= 2 && missed <= 2),
+        "{wrong} false alarms and {missed} misses of 200"
+    );
+    assert_eq!(compare_pairs(&[(0.0, 1.0); 9], &ChangeOptions::default()).kind, ChangeKind::Undecided);
+    assert_eq!(compare_pairs(&[(2.0, 2.0); 9], &ChangeOptions::default()).kind, ChangeKind::None);
 }

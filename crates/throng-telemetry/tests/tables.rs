@@ -1,7 +1,7 @@
 //! A Parquet file says what was recorded.
 
-use std::fs::File;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use throng_judge::{Order, Trial};
 
 use super::{CapacityOptions, pick};
+use crate::subprocess;
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
@@ -77,13 +78,10 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
         })
         .collect();
     let Some((program, arguments)) = arguments.split_first() else { return Err("there is no command".to_owned()) };
-    let command = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = command.map_err(|error| format!("cannot start {program}: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        subprocess::own_group(&mut command).spawn().map_err(|error| format!("cannot start {program}: {error}"))?;
     let (output, words) = (read_all(child.stdout.take()), read_words(child.stderr.take()));
     let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
     let ended = wait(&mut child, patience, stop);
@@ -110,27 +108,16 @@ fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Opti
         let is_stopped = stop.load(Ordering::Relaxed);
         if asked.is_none() && (is_stopped || began.elapsed() > patience) {
             // It ends its own processes when it is asked to.
-            interrupt(child);
+            subprocess::interrupt(child);
             asked = Some(Instant::now());
         }
         if asked.is_some_and(|asked| asked.elapsed() > END_PATIENCE) {
-            let _ = child.kill();
-            let _ = child.wait();
+            subprocess::kill(child);
             return None;
         }
         std::thread::sleep(LOOK);
     }
 }
-
-#[cfg(unix)]
-fn interrupt(child: &Child) {
-    if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
-    }
-}
-
-#[cfg(not(unix))]
-fn interrupt(_: &Child) {}
 
 fn read_all(stdout: Option<ChildStdout>) -> JoinHandle<String> {
     std::thread::spawn(move || text(stdout, OUTPUT_MAX))

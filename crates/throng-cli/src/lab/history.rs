@@ -1,0 +1,255 @@
+//! `throng lab compare`, `throng lab trend` and `throng lab bisect`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use throng_judge::TrendOptions;
+use throng_lab::history::{self, BisectOptions, Comparison, HistoryError, PartChange, Trend};
+
+use crate::exit::{self, Failure, Outcome};
+
+pub(super) const COMPARE_LONG_ABOUT: &str = "\
+Is B slower than A, and in which subsystem?
+
+A and B are the folder of one run, or a folder with several runs. With five runs or more on each side, each run is a value.
+With fewer, the seconds of the runs are. A difference within the noise is called no change.
+
+  throng lab compare runs/20260131-120000-crowd runs/20260131-130000-crowd
+  throng lab compare before/ after/ --gate          exit code 4 if a part became slower
+  throng lab compare before/ after/ --markdown      a table for a pull request";
+
+pub(super) const TREND_LONG_ABOUT: &str = "\
+Which revisions changed a part of the frame?
+
+Reads all runs of a folder, puts those of one workload and one processor in a row by revision, and finds the changes of each
+part: by how much, and between which revisions.
+
+  throng lab trend runs";
+
+pub(super) const BISECT_LONG_ABOUT: &str = "\
+Which revision made it slower?
+
+Builds and measures revisions between a good and a bad one in a work tree of its own, until the first bad one is found. Your
+working files are not touched. Both commands run by `sh -c`; the second one prints a JSON object.
+
+  throng lab bisect --good v1.2 --bad main --build 'cargo build --release' \\
+      --run 'target/release/throng match --seconds 20 --no-check --no-report --json --quiet' --metric frame_ms.p50";
+
+/// Arguments of `throng lab compare`.
+#[derive(Debug, Args)]
+pub(super) struct CompareArguments {
+    /// The folder of a run, or one with several runs
+    first: PathBuf,
+    /// The other side
+    second: PathBuf,
+    /// Smaller changes do not matter, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    least: f64,
+    /// End with exit code 4 if a part became worse
+    #[arg(long)]
+    gate: bool,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Print JSON (docs/history.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `throng lab trend`.
+#[derive(Debug, Args)]
+pub(super) struct TrendArguments {
+    /// A folder with the folders of runs
+    #[arg(default_value = "runs")]
+    runs: PathBuf,
+    /// Smaller changes do not matter, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    least: f64,
+    /// End with exit code 4 if the newest change of a part is for the worse
+    #[arg(long)]
+    gate: bool,
+    /// Print JSON (docs/history.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `throng lab bisect`.
+#[derive(Debug, Args)]
+pub(super) struct BisectArguments {
+    /// A revision that is quick
+    #[arg(long, value_name = "REVISION")]
+    good: String,
+    /// A later revision that is slow
+    #[arg(long, value_name = "REVISION")]
+    bad: String,
+    /// Builds a revision
+    #[arg(long, value_name = "COMMAND", default_value = "")]
+    build: String,
+    /// Measures a revision, and prints a JSON object
+    #[arg(long, value_name = "COMMAND")]
+    run: String,
+    /// Path of the figure in that object
+    #[arg(long, value_name = "PATH", default_value = "frame_ms.p50")]
+    metric: String,
+    /// Runs of each revision
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=1_000))]
+    repeats: u32,
+    /// A build or a run that takes longer is ended
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = humantime::parse_duration)]
+    patience: Duration,
+    /// The repository
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repository: PathBuf,
+    /// Print JSON (docs/history.md)
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn usage(error: HistoryError) -> Failure {
+    Failure::Usage(error.into())
+}
+
+fn share(option: &str, percent: f64) -> Result<f64, Failure> {
+    let words = || Failure::Usage(anyhow!("--{option} {percent}: it goes from 0 to 100 per cent"));
+    (0.0..=100.0).contains(&percent).then_some(percent / 100.0).ok_or_else(words)
+}
+
+fn code(is_worse: bool) -> ExitCode {
+    if is_worse { ExitCode::from(exit::LIMIT) } else { ExitCode::SUCCESS }
+}
+
+pub(super) fn compare(arguments: &CompareArguments) -> Outcome {
+    let least = share("least", arguments.least)?;
+    let first = history::runs(&arguments.first).map_err(usage)?;
+    let second = history::runs(&arguments.second).map_err(usage)?;
+    let comparison = history::compare(&first, &second, least).map_err(usage)?;
+    match () {
+        () if arguments.json => println!("{}", json(&comparison)?),
+        () if arguments.markdown => print!("{}", markdown(&comparison)),
+        () => print!("{}", table(&comparison)),
+    }
+    Ok(code(arguments.gate && comparison.worse().count() > 0))
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(value).context("cannot write JSON")?)
+}
+
+/// Four significant digits.
+fn digits(value: f64) -> String {
+    let whole = value.abs().max(1e-12).log10().floor() as i32 + 1;
+    format!("{value:.*}", (4 - whole).clamp(0, 6) as usize)
+}
+
+fn heading(comparison: &Comparison) -> String {
+    let Comparison { workload, first, second, runs: (before, after), .. } = comparison;
+    let list = |revisions: &[String]| revisions.join(", ");
+    format!("{workload}: A {} ({before} runs), B {} ({after} runs)", list(first), list(second))
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let worse: Vec<&str> = comparison.worse().map(|part| part.name.as_str()).collect();
+    match worse.len() {
+        0 => "nothing became worse".to_owned(),
+        _ => format!("worse: {}", worse.join(", ")),
+    }
+}
+
+fn table(comparison: &Comparison) -> String {
+    let rows: Vec<[String; 5]> = comparison.parts.iter().map(row).collect();
+    let head = ["part", "A", "B", "unit", "verdict"].map(str::to_owned);
+    let width = |place: usize| {
+        let cells = rows.iter().chain([&head]).map(|row| row[place].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let mut text = format!("{}\n\n", heading(comparison));
+    for [part, first, second, unit, verdict] in [&head].into_iter().chain(&rows) {
+        let [a, b, c, d, _] = widths;
+        text += &format!(" {part:<a$}  {first:>b$}  {second:>c$}  {unit:<d$}  {verdict}\n");
+    }
+    text += &format!("\n{}\n", verdict(comparison));
+    comparison.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    text
+}
+
+fn row(part: &PartChange) -> [String; 5] {
+    let words = match part.verdict.as_str() {
+        "slower" | "worse" | "faster" | "better" => format!("{}: {}", part.verdict, part.words),
+        _ => part.words.clone(),
+    };
+    [part.name.clone(), digits(part.first), digits(part.second), part.unit.clone(), words]
+}
+
+fn markdown(comparison: &Comparison) -> String {
+    let mut text = format!("**{}**\n\n{}\n\n", verdict(comparison), heading(comparison));
+    text += "| part | A | B | unit | verdict |\n|---|---:|---:|---|---|\n";
+    for part in &comparison.parts {
+        let cells = row(part).map(|cell| cell.replace('|', "\\|").replace('\n', " "));
+        text += &format!("| {} |\n", cells.join(" | "));
+    }
+    comparison.notes.iter().for_each(|note| text += &format!("\n{note}\n"));
+    text
+}
+
+pub(super) fn trend(arguments: &TrendArguments) -> Outcome {
+    let least = share("least", arguments.least)?;
+    let runs = history::runs(&arguments.runs).map_err(usage)?;
+    let trends = history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
+    if arguments.json {
+        println!("{}", json(&trends)?);
+    } else {
+        trends.iter().for_each(|trend| print!("{}", trend_text(trend)));
+    }
+    let is_worse = trends.iter().any(|trend| {
+        let newest = |index: usize| !trend.changes[index + 1..].iter().any(|of| of.part == trend.changes[index].part);
+        trend.changes.iter().enumerate().any(|(index, change)| change.is_worse && newest(index))
+    });
+    Ok(code(arguments.gate && is_worse))
+}
+
+fn trend_text(trend: &Trend) -> String {
+    let Trend { workload, cpu, revisions, runs, changes } = trend;
+    let mut text = format!("{workload} on {cpu}: {} revisions, {runs} runs\n", revisions.len());
+    changes.iter().for_each(|change| text += &format!("  {}\n", change.words()));
+    if changes.is_empty() {
+        let few = if revisions.len() < 6 { ": fewer than 6 revisions do not show any" } else { "" };
+        text += &format!("  no change{few}\n");
+    }
+    text
+}
+
+pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome {
+    let options = BisectOptions {
+        repository: arguments.repository.clone(),
+        good: arguments.good.clone(),
+        bad: arguments.bad.clone(),
+        build: arguments.build.clone(),
+        run: arguments.run.clone(),
+        metric: arguments.metric.clone(),
+        repeats: arguments.repeats,
+        patience: arguments.patience,
+        note: if arguments.quiet { |_| () } else { |line| eprintln!("{line}") },
+    };
+    let found = history::bisect(&options, stop)?;
+    if arguments.json {
+        println!("{}", json(&found)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let percent = (found.ratio - 1.0) * 100.0;
+    println!("{} made {} {percent:+.1} %: {}", found.first_bad, arguments.metric, found.subject);
+    println!(
+        "the revision before it, {}, is on the good side; {} revisions were measured",
+        found.last_good,
+        found.tried.len()
+    );
+    found.skipped.iter().for_each(|revision| println!("{revision} could not be measured"));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,262 @@
+//! Which change made it slower? Runs are read from their folders, compared with each other, and put in a row.
+//!
+//! ```text
+//!  runs/<stamp>-<scenario>/            StoredRun             throng_judge
+//!    summary.json     ----------->   revision, moment   -->  compare       two sides: a verdict for each part
+//!    frames.parquet   ----------->   parts by name      -->  change_points one series by revision: which range of them
+//! ```
+//!
+//! A part is a subsystem's time, or a figure of the whole run. The parts of a run have one value each. Those of a single run
+//! have also a value for each second, so that two runs can be compared.
+
+mod bisect;
+mod compare;
+mod trend;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use throng_telemetry::{WHOLE_FRAME, read_seconds};
+
+pub use bisect::{BisectOptions, Bisected, Tried, bisect};
+pub use compare::{Comparison, PartChange, compare};
+pub use trend::{PartTrend, Trend, trend};
+
+/// A summary is at most so long.
+const SUMMARY_BYTES_MAX: u64 = 64 << 20;
+/// A folder has at most so many runs.
+const RUNS_MAX: usize = 10_000;
+/// The files that can tell about a run, the first that is there counts.
+const FILES: [&str; 2] = ["summary.json", "capacity.json"];
+/// The file with the times of all frames.
+const FRAMES_FILE: &str = "frames.parquet";
+/// So many frames of a summary's series are one value, at 30 Hz a second.
+const SERIES_BLOCK: usize = 30;
+
+/// A figure of a run as a whole.
+pub struct Metric {
+    /// Its path in the summary.
+    pub path: &'static str,
+    /// Its name in words.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Whether a larger value is better.
+    pub is_more_better: bool,
+}
+
+const fn less(path: &'static str, name: &'static str, unit: &'static str) -> Metric {
+    Metric { path, name, unit, is_more_better: false }
+}
+
+/// The figures that comparisons look at, beside the time of each subsystem. A summary has only those of its kind.
+pub const METRICS: [Metric; 14] = [
+    less("server.frame_ms.p50", "frame, median", "ms"),
+    less("server.frame_ms.p99", "frame, p99", "ms"),
+    less("server.rss_bytes_per_connection", "memory per connection", "B"),
+    less("neighbours.near.age_ms.p99", "age within 10 m, p99", "ms"),
+    less("client.kbit_per_s.mean", "data to a client", "kbit/s"),
+    less("frame_ms.p50", "frame, median", "ms"),
+    less("frame_ms.p99", "frame, p99", "ms"),
+    less("lateness_us.p99", "lateness, p99", "µs"),
+    less("rewind.us_per_shot", "shot", "µs"),
+    less("gateway.cpu_s_per_million_updates", "processor time per million updates", "s"),
+    less("gateway.rss_bytes_per_connection", "memory per connection", "B"),
+    less("client.latency_p99_ms", "latency, p99", "ms"),
+    less("memory_bytes_per_unit", "memory per unit", "B"),
+    Metric { path: "kept", name: "capacity", unit: "units", is_more_better: true },
+];
+
+/// Objects whose numbers are the times of subsystems: path of the object, the key below each name, and the unit.
+const SUBSYSTEMS: [(&str, Option<&str>, &str); 2] =
+    [("server.us_per_connection", None, "µs per connection"), ("subsystems", Some("mean_ms"), "ms per frame")];
+
+/// A part of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// Unit of the value.
+    pub unit: String,
+    /// The value of the run.
+    pub value: f64,
+    /// Whether a larger value is better.
+    pub is_more_better: bool,
+    /// Milliseconds of a frame in about each second, if they are known.
+    pub seconds: Vec<f64>,
+}
+
+/// A run as its folder has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its workload: runs of different ones cannot be compared.
+    pub workload: String,
+    /// The program: its revision, or the build's checksum.
+    pub revision: String,
+    /// When it began, as text that sorts by time.
+    pub started_at: String,
+    /// The processor.
+    pub cpu: String,
+    /// Whether its figures are valid.
+    pub is_valid: bool,
+    /// Its parts by name.
+    pub parts: BTreeMap<String, Part>,
+}
+
+/// Why runs cannot be read or compared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// A file or folder cannot be read.
+    #[error("cannot read {}: {source}; give the folder of a run, or one with such folders", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// A file makes no sense.
+    #[error("{}: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// There is nothing to compare.
+    #[error("{0}")]
+    Nothing(String),
+}
+
+impl HistoryError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            HistoryError::Read { .. } => "read",
+            HistoryError::Invalid { .. } => "invalid",
+            HistoryError::Nothing(_) => "nothing",
+        }
+    }
+}
+
+/// The runs of a folder, oldest first: the folder of one run, or one whose folders are runs. Folders that are no runs are left
+/// out.
+///
+/// # Errors
+/// The folder cannot be read, has no run, or a run's files are damaged.
+pub fn runs(folder: &Path) -> Result<Vec<StoredRun>, HistoryError> {
+    if let Some(run) = StoredRun::read(folder)? {
+        return Ok(vec![run]);
+    }
+    let error = |source| HistoryError::Read { path: folder.to_owned(), source };
+    let mut runs = Vec::new();
+    for entry in fs::read_dir(folder).map_err(error)?.take(RUNS_MAX) {
+        let path = entry.map_err(error)?.path();
+        if path.is_dir() {
+            runs.extend(StoredRun::read(&path)?);
+        }
+    }
+    if runs.is_empty() {
+        let words = format!("{} has no run: give the folder of a run, or one with such folders", folder.display());
+        return Err(HistoryError::Nothing(words));
+    }
+    runs.sort_by(|a, b| (&a.started_at, &a.folder).cmp(&(&b.started_at, &b.folder)));
+    Ok(runs)
+}
+
+impl StoredRun {
+    /// The run of a folder; `None` if it has none of the files of a run.
+    fn read(folder: &Path) -> Result<Option<StoredRun>, HistoryError> {
+        let Some(path) = FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file()) else {
+            return Ok(None);
+        };
+        let error = |source| HistoryError::Read { path: path.clone(), source };
+        if fs::metadata(&path).map_err(error)?.len() > SUMMARY_BYTES_MAX {
+            return Err(error(std::io::ErrorKind::FileTooLarge.into()));
+        }
+        let text = fs::read_to_string(&path).map_err(error)?;
+        let invalid = |reason: String| HistoryError::Invalid { path: path.clone(), reason };
+        let summary: Value = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        if !summary.is_object() {
+            return Err(invalid("it is no JSON object".to_owned()));
+        }
+        let frames = folder.join(FRAMES_FILE);
+        let seconds = match frames.is_file() {
+            true => {
+                let read = read_seconds(&frames);
+                let ns = read.map_err(|error| HistoryError::Invalid { path: frames, reason: error.to_string() })?;
+                ns.into_iter().map(|(name, ns)| (name, ns.into_iter().map(|ns| ns / 1e6).collect())).collect()
+            }
+            false => series(&summary),
+        };
+        let text = |paths: &[&str]| {
+            let of = |path: &&str| at(&summary, path)?.as_str().map(str::to_owned);
+            paths.iter().find_map(of)
+        };
+        // The folder's name begins with the moment: 20260131-120000-match.
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let stamp = name.get(..15).unwrap_or(&name).to_owned();
+        let kind =
+            name.splitn(3, '-').nth(2).map(|kind| kind.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-'));
+        let size = ["players", "matches", "clients"].iter().find_map(|key| at(&summary, key)?.as_u64());
+        let workload = text(&["scenario", "scene", "load"]).or(kind.map(str::to_owned)).unwrap_or_default();
+        Ok(Some(StoredRun {
+            folder: folder.to_owned(),
+            workload: size.map_or(workload.clone(), |size| format!("{workload} {size}")),
+            revision: text(&["revision", "environment.build"]).unwrap_or_else(|| "unknown".to_owned()),
+            started_at: text(&["started_at"]).unwrap_or(stamp),
+            cpu: text(&["environment.cpu", "machine.cpu", "cpu"]).unwrap_or_else(|| "unknown".to_owned()),
+            is_valid: at(&summary, "valid").is_none_or(|valid| valid.as_bool() == Some(true)),
+            parts: parts(&summary, seconds),
+        }))
+    }
+}
+
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(object, |value, part| value.get(part))
+}
+
+/// Values by second of a summary that has curves of its frames.
+fn series(summary: &Value) -> BTreeMap<String, Vec<f64>> {
+    let Some(frames) = at(summary, "series.frames").and_then(Value::as_object) else { return BTreeMap::new() };
+    let lists = frames.iter().filter(|(name, _)| *name != "time_s");
+    let of = |(name, list): (&String, &Value)| {
+        let values: Vec<f64> = list.as_array()?.iter().filter_map(Value::as_f64).collect();
+        let name = if name == "total" { WHOLE_FRAME } else { name };
+        let means = values.chunks(SERIES_BLOCK).filter_map(throng_judge::mean).collect();
+        Some((name.to_owned(), means))
+    };
+    lists.filter_map(of).collect()
+}
+
+fn parts(summary: &Value, mut seconds: BTreeMap<String, Vec<f64>>) -> BTreeMap<String, Part> {
+    let mut parts = BTreeMap::new();
+    for (path, key, unit) in SUBSYSTEMS {
+        for (name, value) in at(summary, path).and_then(Value::as_object).into_iter().flatten() {
+            let value = key.map_or(Some(value), |key| value.get(key)).and_then(Value::as_f64);
+            if let Some(value) = value {
+                let seconds = seconds.remove(name).unwrap_or_default();
+                let part = Part { unit: unit.to_owned(), value, is_more_better: false, seconds };
+                parts.insert(name.clone(), part);
+            }
+        }
+    }
+    for metric in METRICS {
+        if let Some(value) = at(summary, metric.path).and_then(Value::as_f64) {
+            let unit = metric.unit.to_owned();
+            let part = Part { unit, value, is_more_better: metric.is_more_better, seconds: Vec::new() };
+            parts.insert(metric.name.to_owned(), part);
+        }
+    }
+    if let Some(whole) = seconds.remove(WHOLE_FRAME) {
+        let value = throng_judge::mean(&whole).unwrap_or(f64::NAN);
+        let unit = "ms per frame".to_owned();
+        parts.insert(WHOLE_FRAME.to_owned(), Part { unit, value, is_more_better: false, seconds: whole });
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests;

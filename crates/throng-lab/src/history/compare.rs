@@ -1,0 +1,212 @@
+//! Two sides of runs, part by part.
+
+use serde::Serialize;
+use throng_judge::{Change, ChangeKind, ChangeOptions, have_moved_together, mean};
+
+use throng_telemetry::WHOLE_FRAME;
+
+use super::{HistoryError, Part, StoredRun};
+
+/// So many valid runs on a side show how much runs differ from each other.
+const RUNS_MIN: usize = 5;
+/// Seconds of fewer runs are joined to so many values: neighbouring seconds are alike.
+const VALUES: usize = 20;
+/// Subsystems that take a smaller share of all are left alone.
+const SMALL: f64 = 0.01;
+/// Nothing is known of the difference between runs of the same program if there are few of them: smaller changes than this are
+/// then called none.
+const LEAST_FEW: f64 = 0.05;
+
+/// A comparison of two sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The workload of all runs.
+    pub workload: String,
+    /// The revisions of the first side.
+    pub first: Vec<String>,
+    /// The revisions of the second side.
+    pub second: Vec<String>,
+    /// Valid runs on each side.
+    pub runs: (usize, usize),
+    /// `runs`: each value is a run. `seconds`: each value is some seconds of few runs.
+    pub values: String,
+    /// Smaller changes are called none, as a share.
+    pub least: f64,
+    /// Whether most parts changed alike: then the machine has changed, and not the code.
+    pub moved_together: bool,
+    /// The parts, the largest first.
+    pub parts: Vec<PartChange>,
+    /// Warnings, in words.
+    pub notes: Vec<String>,
+}
+
+/// A part on both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartChange {
+    /// Its name.
+    pub name: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// The mean of the first side's runs.
+    pub first: f64,
+    /// The mean of the second side's runs.
+    pub second: f64,
+    /// `no change`, `slower`, `faster`, `worse`, `better`, `undecided`, or `small`: less than 1 % of all parts of its unit.
+    pub verdict: String,
+    /// The verdict with its interval, in words.
+    pub words: String,
+    /// The second side's median divided by the first side's; `null` if it is not known.
+    pub ratio: Option<f64>,
+    /// Its interval of 95 %.
+    pub interval: Option<(f64, f64)>,
+    /// The probability of such a difference without a cause.
+    pub p: f64,
+}
+
+impl Comparison {
+    /// The parts that became worse.
+    pub fn worse(&self) -> impl Iterator<Item = &PartChange> {
+        self.parts.iter().filter(|part| ["slower", "worse"].contains(&part.verdict.as_str()))
+    }
+}
+
+/// Compares the valid runs of two sides. With five runs or more on each side, each run is a value. With fewer, seconds of
+/// them are, in pairs of the same second; then smaller changes than 5 % are called none.
+///
+/// # Errors
+/// A side has no valid run, or the workloads differ.
+pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<Comparison, HistoryError> {
+    let (before, after) = (valid(first, "first")?, valid(second, "second")?);
+    let workload = before[0].workload.clone();
+    if let Some(other) = before.iter().chain(&after).find(|run| run.workload != workload) {
+        let words = format!(
+            "{} is a run of {}, and {} one of {workload}: only runs of one workload can be compared",
+            other.folder.display(),
+            other.workload,
+            before[0].folder.display()
+        );
+        return Err(HistoryError::Nothing(words));
+    }
+    let by_runs = before.len().min(after.len()) >= RUNS_MIN;
+    let least = if by_runs { least } else { least.max(LEAST_FEW) };
+    let mut parts: Vec<(PartChange, Change)> = Vec::new();
+    for (name, part) in &before[0].parts {
+        let side = |runs: &[&StoredRun]| values(runs, name, by_runs);
+        let (values_before, values_after) = (side(&before), side(&after));
+        let of = |runs: &[&StoredRun]| {
+            let all: Vec<f64> = runs.iter().filter_map(|run| Some(run.parts.get(name)?.value)).collect();
+            mean(&all).unwrap_or(f64::NAN)
+        };
+        let (first, second) = (of(&before), of(&after));
+        // Parts that are never entered, and values that the other side does not have.
+        if !second.is_finite() || (first == 0.0 && second == 0.0) {
+            continue;
+        }
+        let options = ChangeOptions { least, ..ChangeOptions::default() };
+        let change = match () {
+            () if by_runs => throng_judge::compare(&values_before, &values_after, &options),
+            () => throng_judge::compare_pairs(&joined(&values_before, &values_after), &options),
+        };
+        let ratio = change.ratio.value;
+        let is_small = is_small(name, part, (&before, &after));
+        let change_of = PartChange {
+            name: name.clone(),
+            unit: part.unit.clone(),
+            first,
+            second,
+            verdict: if is_small { "small" } else { verdict(change.kind, part.is_more_better, &part.unit) }.to_owned(),
+            words: if is_small { "too small to matter".to_owned() } else { change.words() },
+            ratio: ratio.is_finite().then_some(ratio),
+            interval: change.ratio.low.is_finite().then_some((change.ratio.low, change.ratio.high)),
+            p: change.p,
+        };
+        parts.push((change_of, change));
+    }
+    parts.sort_by(|a, b| {
+        (&a.0.unit, b.0.first).partial_cmp(&(&b.0.unit, a.0.first)).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let counted = parts.iter().filter(|(part, _)| part.verdict != "small");
+    let changes: Vec<Change> = counted.map(|(_, change)| *change).collect();
+    let moved_together = have_moved_together(&changes);
+    let revisions = |runs: &[&StoredRun]| {
+        let mut revisions: Vec<String> = runs.iter().map(|run| run.revision.clone()).collect();
+        revisions.dedup();
+        revisions
+    };
+    Ok(Comparison {
+        workload,
+        first: revisions(&before),
+        second: revisions(&after),
+        runs: (before.len(), after.len()),
+        values: if by_runs { "runs" } else { "seconds" }.to_owned(),
+        least,
+        moved_together,
+        parts: parts.into_iter().map(|(part, _)| part).collect(),
+        notes: notes((&before, &after), by_runs, moved_together),
+    })
+}
+
+fn valid<'a>(runs: &'a [StoredRun], side: &str) -> Result<Vec<&'a StoredRun>, HistoryError> {
+    let valid: Vec<&StoredRun> = runs.iter().filter(|run| run.is_valid).collect();
+    let words = || format!("the {side} side has no valid run, of {} in all", runs.len());
+    if valid.is_empty() { Err(HistoryError::Nothing(words())) } else { Ok(valid) }
+}
+
+/// Whether a subsystem takes next to nothing on either side: then its ratio is mostly noise.
+fn is_small(name: &str, part: &Part, (before, after): (&[&StoredRun], &[&StoredRun])) -> bool {
+    if !part.unit.contains(" per ") {
+        return false;
+    }
+    let share = |run: &&StoredRun| {
+        let alike = run.parts.iter().filter(|(other, of)| of.unit == part.unit && *other != WHOLE_FRAME);
+        let all: f64 = alike.map(|(_, of)| of.value).sum();
+        run.parts.get(name).map_or(0.0, |of| of.value) / all.max(f64::MIN_POSITIVE)
+    };
+    before.iter().chain(after).map(share).fold(0.0, f64::max) < SMALL
+}
+
+fn values(runs: &[&StoredRun], name: &str, by_runs: bool) -> Vec<f64> {
+    let parts = runs.iter().filter_map(|run| run.parts.get(name));
+    if by_runs {
+        return parts.map(|part| part.value).collect();
+    }
+    parts.flat_map(|part| part.seconds.iter().copied()).collect()
+}
+
+/// The same seconds of both sides, joined to at most 20 pairs.
+fn joined(before: &[f64], after: &[f64]) -> Vec<(f64, f64)> {
+    let count = before.len().min(after.len());
+    let size = count.div_ceil(VALUES).max(1);
+    let pairs = before[..count].chunks(size).zip(after[..count].chunks(size));
+    pairs.filter_map(|(before, after)| mean(before).zip(mean(after))).collect()
+}
+
+fn verdict(kind: ChangeKind, is_more_better: bool, unit: &str) -> &'static str {
+    let is_time = ["ms", "µs", "s", ""].contains(&unit) || unit.contains(" per ");
+    match (kind, is_more_better, is_time) {
+        (ChangeKind::None, _, _) => "no change",
+        (ChangeKind::Undecided, _, _) => "undecided",
+        (ChangeKind::Higher, false, true) => "slower",
+        (ChangeKind::Lower, false, true) => "faster",
+        (ChangeKind::Higher, false, false) | (ChangeKind::Lower, true, _) => "worse",
+        (ChangeKind::Lower, false, false) | (ChangeKind::Higher, true, _) => "better",
+    }
+}
+
+fn notes((before, after): (&[&StoredRun], &[&StoredRun]), by_runs: bool, moved_together: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !by_runs {
+        notes.push(format!(
+            "fewer than {RUNS_MIN} runs on a side: how much runs of one program differ is not known; changes below {:.0} % are called none",
+            LEAST_FEW * 100.0
+        ));
+    }
+    if moved_together {
+        notes.push("most parts changed alike: the machine has probably changed, and not the program".to_owned());
+    }
+    let cpu = &before[0].cpu;
+    if before.iter().chain(after).any(|run| run.cpu != *cpu) {
+        notes.push("the runs are of different processors".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,231 @@
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::json;
+use throng_judge::TrendOptions;
+
+use super::*;
+
+/// Writes the folder of a run with these times of its subsystems, in µs per connection.
+fn write(runs: &Path, name: &str, revision: &str, parts: &[(&str, f64)]) -> PathBuf {
+    let folder = runs.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let times: serde_json::Map<String, Value> = parts.iter().map(|(name, us)| ((*name).into(), json!(us))).collect();
+    let sum: f64 = parts.iter().map(|(_, us)| us).sum();
+    let summary = json!({
+        "scenario": "crowd", "players": 1000, "revision": revision, "valid": true,
+        "started_at": format!("2026-01-01T{name}"), "environment": { "cpu": "a cpu" },
+        "server": { "us_per_connection": times, "frame_ms": { "p50": sum, "p99": 1.5 * sum } },
+    });
+    fs::write(folder.join("summary.json"), summary.to_string()).unwrap();
+    folder
+}
+
+/// A machine whose speed wobbles a little from run to run.
+struct Machine(fastrand::Rng);
+
+impl Machine {
+    fn times(&mut self, send: f64) -> Vec<(&'static str, f64)> {
+        let mut wobble = |us: f64| us * (1.0 + 0.02 * (self.0.f64() + self.0.f64() - 1.0));
+        vec![
+            ("encode", wobble(0.8)),
+            ("write", wobble(1.9)),
+            ("seal", wobble(0.7)),
+            ("send", wobble(send)),
+            ("open", wobble(1.2)),
+        ]
+    }
+}
+
+fn side(machine: &mut Machine, count: usize, send: f64) -> (tempfile::TempDir, Vec<StoredRun>) {
+    let folder = tempfile::tempdir().unwrap();
+    for index in 0..count {
+        write(folder.path(), &format!("{index:03}"), "abc", &machine.times(send));
+    }
+    let runs = runs(folder.path()).unwrap();
+    (folder, runs)
+}
+
+fn verdict<'a>(comparison: &'a Comparison, part: &str) -> &'a str {
+    &comparison.parts.iter().find(|of| of.name == part).unwrap().verdict
+}
+
+#[test]
+fn a_against_a_says_no_change_and_a_planted_slowdown_is_named() {
+    throng_seeds::for_seeds(20, |seed| {
+        let mut machine = Machine(fastrand::Rng::with_seed(seed));
+        let ((_a, first), (_b, second)) = (side(&mut machine, 8, 2.0), side(&mut machine, 8, 2.0));
+        let same = compare(&first, &second, 0.03).unwrap();
+        assert!(same.parts.iter().all(|part| part.verdict == "no change"), "{same:?}");
+        assert_eq!((same.worse().count(), same.values.as_str(), same.moved_together), (0, "runs", false));
+        let (_c, slow) = side(&mut machine, 8, 2.12);
+        let slower = compare(&first, &slow, 0.03).unwrap();
+        assert_eq!(verdict(&slower, "send"), "slower", "{slower:?}");
+        assert_eq!(slower.worse().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["send"]);
+        assert_eq!(verdict(&compare(&slow, &first, 0.03).unwrap(), "send"), "faster");
+    });
+}
+
+#[test]
+fn two_single_runs_are_compared_by_their_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut write_run = |name: &str, send: f64| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        let mut list = |ms: f64| (0..600).map(|_| ms * (0.9 + 0.2 * random.f64())).collect::<Vec<f64>>();
+        let summary = json!({
+            "scenario": "crowd", "players": 1000, "revision": name, "valid": true,
+            "server": { "us_per_connection": { "send": send, "encode": 1.0 } },
+            "series": { "frames": { "send": list(send), "encode": list(1.0), "total": list(send + 1.0), "time_s": list(1.0) } },
+        });
+        fs::write(path.join("summary.json"), summary.to_string()).unwrap();
+        runs(&path).unwrap()
+    };
+    let (first, again, slow) = (write_run("a", 2.0), write_run("b", 2.0), write_run("c", 2.3));
+    let same = compare(&first, &again, 0.03).unwrap();
+    assert_eq!((same.values.as_str(), same.least), ("seconds", 0.05));
+    assert!(["send", "encode", "frame"].iter().all(|part| verdict(&same, part) == "no change"), "{same:?}");
+    let slower = compare(&first, &slow, 0.03).unwrap();
+    assert_eq!((verdict(&slower, "send"), verdict(&slower, "encode")), ("slower", "no change"));
+    assert!(slower.notes.iter().any(|note| note.contains("fewer than 5 runs")), "{:?}", slower.notes);
+}
+
+#[test]
+fn a_machine_that_became_slower_is_not_blamed_on_the_program() {
+    let mut machine = Machine(fastrand::Rng::with_seed(4));
+    let (_a, first) = side(&mut machine, 6, 2.0);
+    let folder = tempfile::tempdir().unwrap();
+    for index in 0..6 {
+        let times: Vec<_> = machine.times(2.0).into_iter().map(|(name, us)| (name, us * 1.2)).collect();
+        write(folder.path(), &format!("{index:03}"), "abc", &times);
+    }
+    let comparison = compare(&first, &runs(folder.path()).unwrap(), 0.03).unwrap();
+    assert!(comparison.moved_together, "{comparison:?}");
+    assert!(comparison.notes.iter().any(|note| note.contains("the machine has probably changed")));
+}
+
+#[test]
+fn a_planted_slowdown_of_one_subsystem_is_found_among_a_hundred_revisions() {
+    throng_seeds::for_seeds(10, |seed| {
+        let mut machine = Machine(fastrand::Rng::with_seed(seed));
+        let folder = tempfile::tempdir().unwrap();
+        let slow_from = 20 + (seed as usize * 7) % 60;
+        for index in 0..100 {
+            let send = if index < slow_from { 2.0 } else { 2.1 };
+            write(folder.path(), &format!("{index:03}"), &format!("r{index:03}"), &machine.times(send));
+        }
+        let trends = trend(&runs(folder.path()).unwrap(), &TrendOptions::default()).unwrap();
+        assert_eq!((trends.len(), trends[0].revisions.len(), trends[0].runs), (1, 100, 100));
+        let [change] = &trends[0].changes[..] else { panic!("{:?}", trends[0].changes) };
+        assert!(change.part == "send" && change.is_worse, "{change:?}");
+        let number = |revision: &str| revision[1..].parse::<usize>().unwrap();
+        assert!(number(&change.last_before) < slow_from && slow_from <= number(&change.first_after), "{change:?}");
+        assert!(number(&change.first_after) - number(&change.last_before) <= 15, "{change:?}");
+        assert!(change.words().starts_with("send: +"), "{}", change.words());
+    });
+}
+
+#[test]
+fn runs_that_cannot_be_compared_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |result: Result<Vec<StoredRun>, HistoryError>| {
+        let error = result.unwrap_err();
+        assert!(!error.to_string().contains('\n'));
+        (error.tag(), error.to_string())
+    };
+    assert_eq!(error(runs(folder.path())).0, "nothing");
+    assert_eq!(error(runs(&folder.path().join("none"))).0, "read");
+    let bad = folder.path().join("bad");
+    fs::create_dir_all(&bad).unwrap();
+    for text in ["{", "[1]"] {
+        fs::write(bad.join("summary.json"), text).unwrap();
+        assert_eq!(error(runs(&bad)).0, "invalid");
+    }
+    fs::write(bad.join("summary.json"), "{}").unwrap();
+    fs::write(bad.join(FRAMES_FILE), "PAR1").unwrap();
+    let (tag, words) = error(runs(&bad));
+    assert!(tag == "invalid" && words.contains(FRAMES_FILE), "{words}");
+    let first = runs(&write(folder.path(), "1", "a", &[("send", 1.0)])).unwrap();
+    let mut other = first.clone();
+    other[0].workload = "dense 100".to_owned();
+    assert!(compare(&first, &other, 0.03).unwrap_err().to_string().contains("only runs of one workload"));
+    other[0].is_valid = false;
+    assert!(compare(&first, &other, 0.03).unwrap_err().to_string().contains("no valid run"));
+    assert!(trend(&other, &TrendOptions::default()).is_err());
+}
+
+/// A repository of 30 revisions whose program prints its time. From the revision `slow_from` on it takes a tenth longer.
+/// Revision 20 cannot be measured.
+fn repository(slow_from: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let identity = ["-c", "user.name=n", "-c", "user.email=e@example.com", "-c", "commit.gpgsign=false"];
+        let output = Command::new("git").arg("-C").arg(folder.path()).args(identity).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    for index in 0..30 {
+        let ms = if index < slow_from { 100 } else { 110 };
+        // A few last digits differ from run to run.
+        let script = match index {
+            20 => "echo broken >&2; exit 1".to_owned(),
+            _ => format!("echo '{{\"frame_ms\": {{\"p50\": {ms}.'$(($$ % 10))'}}}}' # {index}"),
+        };
+        fs::write(folder.path().join("bench.sh"), script).unwrap();
+        git(&["add", "-A"]);
+        git(&["commit", "--quiet", "-m", &format!("revision {index}")]);
+        git(&["tag", &format!("v{index}")]);
+    }
+    folder
+}
+
+fn options(repository: &Path) -> BisectOptions {
+    BisectOptions {
+        repository: repository.to_owned(),
+        good: "v0".to_owned(),
+        bad: "v29".to_owned(),
+        build: "test -f bench.sh".to_owned(),
+        run: "sh bench.sh".to_owned(),
+        metric: "frame_ms.p50".to_owned(),
+        repeats: 5,
+        patience: Duration::from_secs(20),
+        note: |_| (),
+    }
+}
+
+#[test]
+fn the_revision_that_made_it_slower_is_found_even_beside_a_broken_one() {
+    for slow_from in [1, 13, 21, 29] {
+        let repository = repository(slow_from);
+        let found = bisect(&options(repository.path()), &AtomicBool::new(false)).unwrap();
+        assert_eq!(found.subject, format!("revision {slow_from}"), "{found:?}");
+        assert!((found.ratio - 1.1).abs() < 0.02 && found.tried.len() <= 8, "{found:?}");
+        let trees = Command::new("git").arg("-C").arg(repository.path()).args(["worktree", "list"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&trees.stdout).lines().count(), 1, "the work tree is gone");
+    }
+}
+
+#[test]
+fn a_bisection_without_a_difference_or_with_wrong_revisions_says_so() {
+    let repository = repository(30);
+    let said = |options: &BisectOptions| format!("{:#}", bisect(options, &AtomicBool::new(false)).unwrap_err());
+    let same = options(repository.path());
+    assert!(said(&same).contains("do not differ beyond noise"), "{}", said(&same));
+    let cases = [
+        (BisectOptions { bad: "v99".to_owned(), ..same.clone() }, "there is no revision \"v99\""),
+        (BisectOptions { good: "v29".to_owned(), bad: "v0".to_owned(), ..same.clone() }, "is not before"),
+        (BisectOptions { good: "--help".to_owned(), ..same.clone() }, "is no revision"),
+        (BisectOptions { metric: "frame_ms.p99".to_owned(), ..same.clone() }, "no number at frame_ms.p99"),
+        (BisectOptions { build: "echo no compiler >&2; false".to_owned(), ..same.clone() }, "no compiler"),
+        (
+            BisectOptions { patience: Duration::ZERO, run: "sleep 5".to_owned(), ..same.clone() },
+            "it was ended after 0 s",
+        ),
+        (BisectOptions { repeats: 2, ..same }, "fewer than 5 runs"),
+    ];
+    for (options, part) in cases {
+        assert!(said(&options).contains(part), "{part}: {}", said(&options));
+    }
+}
