@@ -100,7 +100,7 @@ fn pairs_are_compared_whatever_the_workload_does_meanwhile() {
         // The buy phase costs a tenth of the live phase.
         let mut pairs = |ratio: f64| -> Vec<(f64, f64)> {
             let noise = |random: &mut fastrand::Rng| 1.0 + 0.04 * (random.f64() + random.f64() - 1.0);
-            let level = |index: u32| if index % 4 == 0 { 0.1 } else { 1.0 };
+            let level = |index: u32| if index.is_multiple_of(4) { 0.1 } else { 1.0 };
             (0..20)
                 .map(|index| (level(index) * noise(&mut random), ratio * level(index) * noise(&mut random)))
                 .collect()
