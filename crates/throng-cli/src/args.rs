@@ -15,7 +15,6 @@ use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
 use crate::matches::{self, DensityArguments, MatchArguments};
-use crate::publish::PublishArguments;
 use crate::top::{self, TopArguments};
 
 /// The largest town that can be asked for: baking it takes some 4 GB.
@@ -70,8 +69,6 @@ pub(crate) enum Command {
     Crowd(CrowdArguments),
     /// Run a workload with several replication models, and print one table
     Compare(CompareArguments),
-    /// Write docs/benchmarks/comparison.md from the folders of `compare` runs
-    Publish(PublishArguments),
     /// Run the server of a workload, for bots on another machine
     Serve(ServeArguments),
     /// Run the bots of a workload against a server

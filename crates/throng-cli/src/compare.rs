@@ -27,7 +27,7 @@ table: the cost of a tick, the data sent to clients, and the age of that data at
   throng compare --workload converge --models legacy,shared-state:per-connection,shared-state
   throng compare --models throng,throng:again,throng:slower --repeat 5 --pin     a check of the comparison itself
 
-`throng publish` writes a page from the folders of comparisons.";
+`cargo run -p throng-page` writes docs/benchmarks/comparison.md from the folders of comparisons.";
 
 /// Arguments of `throng compare`.
 #[derive(Debug, Args)]

@@ -14,7 +14,6 @@ mod gateway_replay;
 mod lab;
 mod matches;
 mod metrics_page;
-mod publish;
 mod top;
 
 use std::io::IsTerminal;
@@ -46,7 +45,6 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Crowd(arguments) => crowd(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
-        Command::Publish(arguments) => publish::publish(&arguments),
         Command::Serve(arguments) => serve(&arguments),
         Command::Bots(arguments) => play(&arguments),
         Command::Gateway(arguments) => gateway::serve(&arguments),

@@ -38,8 +38,8 @@ pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
     let comparison = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
     check_file(&comparison);
     let page = runs.path().join("docs/page.md");
-    let published = throng(&["publish", comparison.to_str().unwrap(), "--out", page.to_str().unwrap()]);
-    assert!(published.status.success(), "{}", String::from_utf8_lossy(&published.stderr));
+    let sources = throng_page::Sources::read(&[comparison], None).unwrap();
+    sources.publish(&page, runs.path()).unwrap();
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.contains("\n### dense, 8 players") && text.contains("plots/models-dense-8.svg"), "{text}");
     assert!(page.with_file_name("plots").join("models-dense-8.svg").is_file());

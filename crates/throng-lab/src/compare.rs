@@ -12,7 +12,7 @@
 //! ```
 
 mod contestant;
-#[cfg(test)]
+#[cfg(any(test, feature = "examples"))]
 mod example;
 mod figures;
 mod file;
@@ -32,8 +32,8 @@ use crate::scenario::Overrides;
 use crate::summary::RunSummary;
 
 pub use contestant::{Check, Contestant};
-#[cfg(test)]
-pub(crate) use example::example;
+#[cfg(any(test, feature = "examples"))]
+pub use example::example;
 pub use figures::{Figures, OVERLOADED_SHARE};
 pub use file::{COMPARISON_FILE, Cell, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};

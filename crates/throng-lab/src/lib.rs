@@ -43,7 +43,6 @@ pub mod kinds;
 mod loopback;
 pub mod neighbours;
 mod pace;
-pub mod publish;
 mod pulse;
 pub mod report;
 pub mod run;

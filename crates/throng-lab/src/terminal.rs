@@ -236,7 +236,7 @@ fn plain_table() -> Table {
 }
 
 /// A number with three significant digits, or whole with its thousands apart.
-pub(crate) fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         return "–".to_owned();
@@ -264,7 +264,7 @@ pub(crate) fn optional(value: Option<f64>) -> String {
 }
 
 /// A whole number with commas between its thousands.
-pub(crate) fn grouped(value: u64) -> String {
+pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -277,7 +277,7 @@ pub(crate) fn grouped(value: u64) -> String {
 }
 
 /// An amount of memory with a binary unit.
-pub(crate) fn bytes(value: f64) -> String {
+pub fn bytes(value: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = value;
     let mut unit = 0;

@@ -4,7 +4,7 @@ use super::{Comparison, FORMAT, Figures, Machine, Run};
 use crate::summary::{RunSummary, Split};
 
 /// Two contestants, `dense` at three sizes, two rounds: `legacy` 50 times as dear as `throng` outside the kernel.
-pub(crate) fn example() -> Comparison {
+pub fn example() -> Comparison {
     let mut runs = Vec::new();
     for (players, growth) in [(100, 1.0), (25, 0.25), (400, 4.0)] {
         for (round, phase) in [(0, 1.0), (1, 1.04)] {

@@ -1,6 +1,6 @@
 //! The runs from which a verdict is drawn.
 
-use crate::compare::{Comparison, Figures, Sample, advantage};
+use throng_lab::compare::{Comparison, Figures, Sample, advantage};
 
 /// A ratio, and where it is from.
 #[derive(Clone, Copy, Debug)]

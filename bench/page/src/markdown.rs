@@ -20,6 +20,15 @@ pub(super) fn table(header: &[String], rows: &[Vec<String>]) -> String {
 /// A shell command as a code block's line, to be given in the folder `root`: paths in it are relative to that. Options that
 /// say only where the output goes are left out.
 pub(super) fn command(words: &[String], root: &Path) -> String {
+    line_of("throng", words, root)
+}
+
+/// The command that runs this program with these arguments.
+pub(super) fn program(words: &[String], root: &Path) -> String {
+    line_of("cargo run -p throng-page --", words, root)
+}
+
+fn line_of(program: &str, words: &[String], root: &Path) -> String {
     let mut measured = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -34,7 +43,7 @@ pub(super) fn command(words: &[String], root: &Path) -> String {
         let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=.,:/".contains(c));
         if is_plain { (*word).to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
     });
-    std::iter::once("throng".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+    std::iter::once(program.to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// A path without the folder that it is relative to; other words, and paths elsewhere, as they are.

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::compare::{Comparison, ComparisonError};
+use throng_lab::compare::{Comparison, ComparisonError};
 
 pub use peers::{PeerMachine, PeerRow, Peers, Range};
 
@@ -141,11 +141,11 @@ impl Sources {
         Ok(Sources { comparisons, peers, folders: folders.to_vec(), peers_file })
     }
 
-    /// The arguments of the command that makes the page from the same files.
-    fn command_line(&self) -> Vec<String> {
+    /// The arguments of the program that makes the page from the same files.
+    fn arguments(&self) -> Vec<String> {
         let path = |path: &PathBuf| path.display().to_string();
         let peers = self.peers_file.iter().flat_map(|file| ["--peers".to_owned(), path(file)]);
-        std::iter::once("publish".to_owned()).chain(self.folders.iter().map(path)).chain(peers).collect()
+        self.folders.iter().map(path).chain(peers).collect()
     }
 
     /// Writes the blocks into the page, or a new page if there is none, and the plots into the folder [`PLOTS`] beside it.

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::compare::example;
+use throng_lab::compare::example;
 
 fn peers() -> Peers {
     let row = |peer: &str, players: u32, us_per_client: f64| PeerRow {
@@ -65,7 +65,7 @@ fn cells_of(text: &str, start: &str) -> Vec<String> {
 fn the_page_of_a_small_comparison_is_the_expected_one() {
     let (text, plots) = page();
     let expected = include_str!("expected-page.txt");
-    assert!(text == expected, "the page differs from publish/expected-page.txt:\n{text}");
+    assert!(text == expected, "the page differs from expected-page.txt:\n{text}");
     let names: Vec<_> = plots.iter().map(|plot| plot.name.as_str()).collect();
     let expected = ["models-dense-100", "growth-dense", "peers-dense", "peers-dense-100"];
     assert_eq!(names, expected.map(|name| format!("plots/{name}.svg")));

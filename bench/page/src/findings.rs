@@ -5,11 +5,11 @@
 //! what is quantised and compared for all connections is in the first only.
 
 use super::evidence::{Evidence, between};
-use crate::compare::{
+use throng_lab::compare::{
     Comparison, Figures, Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, Sample,
     by_round,
 };
-use crate::terminal::figure;
+use throng_lab::terminal::figure;
 
 /// A published finding beside ours.
 pub(super) struct Finding {
@@ -274,8 +274,8 @@ mod tests {
     use throng::meter::Subsystem;
 
     use super::*;
-    use crate::compare::{Run, example};
-    use crate::summary::Split;
+    use throng_lab::compare::{Run, example};
+    use throng_lab::summary::Split;
 
     #[test]
     fn a_finding_is_reproduced_only_in_direction_and_size() {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::evidence::rounds;
-use super::markdown::command;
+use super::markdown::{command, program};
 use super::peers::Peers;
 use super::{Sources, coverage};
-use crate::terminal::bytes;
+use throng_lab::terminal::bytes;
 
 /// The suffix of a revision whose sources were changed.
 const DIRTY: &str = "-dirty";
@@ -25,7 +25,7 @@ pub(super) fn render(sources: &Sources, root: &Path) -> String {
         machine.cores,
         machine.kernel,
         machine.version,
-        command(&sources.command_line(), root)
+        program(&sources.arguments(), root)
     );
     let mut revisions: Vec<&str> = comparisons.iter().map(|comparison| comparison.revision.as_str()).collect();
     revisions.extend(Some(sources.peers.revision.as_str()).filter(|revision| !revision.is_empty()));
@@ -63,7 +63,7 @@ fn emphasised(revision: &str, all: &[&str]) -> String {
         |other: &str| commit(other).starts_with(&commit(revision)) || commit(revision).starts_with(&commit(other));
     let same = all.iter().filter(|other| is_same(other)).count();
     let is_odd = same * 2 <= all.len() && all.len() > 1;
-    match revision.ends_with(DIRTY) || revision == crate::environment::UNKNOWN || is_odd {
+    match revision.ends_with(DIRTY) || revision == throng_lab::environment::UNKNOWN || is_odd {
         true => format!("**{revision}**"),
         false => revision.to_owned(),
     }

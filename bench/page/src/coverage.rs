@@ -2,8 +2,8 @@
 
 use super::markdown::table;
 use super::peers::PeerRow;
-use crate::compare::{Comparison, Contestant};
-use crate::terminal::grouped;
+use throng_lab::compare::{Comparison, Contestant};
+use throng_lab::terminal::grouped;
 
 /// The workloads that models are compared in.
 const WORKLOADS: [&str; 6] = ["dense", "sparse", "sparse-10", "sparse-20", "converge", "crowd"];
@@ -61,7 +61,7 @@ fn contestants(comparisons: &[Comparison]) -> Vec<String> {
 
 fn valid_runs(comparison: &Comparison, (workload, players): (&str, u32), who: &str) -> String {
     let is_asked =
-        |run: &&crate::compare::Run| run.workload == workload && run.players == players && run.contestant == who;
+        |run: &&throng_lab::compare::Run| run.workload == workload && run.players == players && run.contestant == who;
     let all = comparison.runs.iter().filter(is_asked).count();
     let valid = comparison.runs.iter().filter(is_asked).filter(|run| run.valid).count();
     match (valid, all) {
@@ -148,7 +148,7 @@ fn listed(sizes: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::example;
+    use throng_lab::compare::example;
 
     #[test]
     fn what_was_not_run_is_named() {

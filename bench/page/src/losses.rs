@@ -3,8 +3,8 @@
 use super::evidence::rounds;
 use super::markdown::cells;
 use super::peers::{self, Kind, PeerRow};
-use crate::compare::{Comparison, Difference, Figures, Measure, Outcome, Run, Sample, measures};
-use crate::terminal::figure;
+use throng_lab::compare::{Comparison, Difference, Figures, Measure, Outcome, Run, Sample, measures};
+use throng_lab::terminal::figure;
 
 /// Times that were measured once differ by this factor for no reason on a virtual machine.
 const NOISE_OF_ONE_ROUND: f64 = 4.0 / 3.0;
@@ -172,7 +172,7 @@ mod tests {
         let others = || vec![("legacy".to_owned(), 20.0), ("graph".to_owned(), 30.0), ("legacy-push".to_owned(), 5.0)];
         let listed = row("dense, 100".to_owned(), "updates to a client, 1/s", Better::More, (10.0, others())).unwrap();
         assert_eq!(listed[3..], ["graph: 30; legacy: 20", "3"]);
-        let mut comparison = crate::compare::example();
+        let mut comparison = throng_lab::compare::example();
         for run in comparison.runs.iter_mut().filter(|run| run.contestant == "legacy") {
             run.figures.as_mut().unwrap().updates_per_s *= 2.0;
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn where_only_ours_was_overloaded_that_is_the_loss() {
-        let mut comparison = crate::compare::example();
+        let mut comparison = throng_lab::compare::example();
         for run in comparison.runs.iter_mut().filter(|run| run.contestant == "throng" && run.players == 400) {
             run.figures.as_mut().unwrap().missed_ticks = 1_000_000;
         }
@@ -201,7 +201,7 @@ mod tests {
     fn differences_within_the_noise_are_no_losses() {
         // The same work in both, with 10 % of scatter: better in one round, worse in the other.
         let with = |legacy: [f64; 2]| {
-            let mut comparison = crate::compare::example();
+            let mut comparison = throng_lab::compare::example();
             for run in comparison.runs.iter_mut().filter(|run| run.players == 100) {
                 let is_ours = run.contestant == "throng";
                 run.figures.as_mut().unwrap().frame_ms = if is_ours { 10.0 } else { legacy[run.round as usize] };
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn an_overloaded_server_is_not_better() {
-        let mut comparison = crate::compare::example();
+        let mut comparison = throng_lab::compare::example();
         for run in &mut comparison.runs {
             let figures = run.figures.as_mut().unwrap();
             figures.near_age_ms.p50 = Some(if run.contestant == "legacy" { 0.5 } else { 20.0 });

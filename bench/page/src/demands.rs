@@ -2,8 +2,8 @@
 
 use super::evidence::{Evidence, between};
 use super::peers::{self, Kind, PeerRow};
-use crate::compare::{Comparison, Figures, OUTSIDE_KERNEL, Run, Sample};
-use crate::terminal::figure;
+use throng_lab::compare::{Comparison, Figures, OUTSIDE_KERNEL, Run, Sample};
+use throng_lab::terminal::figure;
 
 /// A demand with its verdict.
 pub(super) struct Demand {
@@ -154,7 +154,7 @@ fn verdict(is_kept: Option<bool>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::example;
+    use throng_lab::compare::example;
 
     fn against_legacy(comparisons: &[Comparison]) -> Demand {
         model(comparisons, "legacy", 50.0)

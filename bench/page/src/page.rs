@@ -6,9 +6,9 @@ use super::blocks::Block;
 use super::markdown::{cells, command, table};
 use super::peers::{self, PeerRow, Peers};
 use super::{Plot, Sources, demands, findings, losses, origin, plots};
-use crate::compare::{Comparison, Curve, GROWTHS, PublishedTable, Run, Sample, advantage, curves, measures};
-use crate::compare::{OUTGOING, OUTSIDE_KERNEL, OVERLOADED, spoken};
-use crate::terminal::{figure, grouped};
+use throng_lab::compare::{Comparison, Curve, GROWTHS, PublishedTable, Run, Sample, advantage, curves, measures};
+use throng_lab::compare::{OUTGOING, OUTSIDE_KERNEL, OVERLOADED, spoken};
+use throng_lab::terminal::{figure, grouped};
 
 const HOW_TO_READ: &str = "\
 Figures are medians over the rounds, with the lowest and the highest in brackets. Rounds are interleaved, and every run is a

@@ -3,7 +3,7 @@
 use super::Plot;
 use super::peers::{self, PeerRow};
 use super::svg::{Dot, Line, Spot, Titles, dots, lines};
-use crate::compare::{Comparison, GROWTHS, OUTSIDE_KERNEL, Sample, curves};
+use throng_lab::compare::{Comparison, GROWTHS, OUTSIDE_KERNEL, Sample, curves};
 
 /// Axis title of times outside the kernel.
 const COST: &str = "µs per connection and tick, outside the kernel";
