@@ -66,5 +66,4 @@ fn a_mistake_is_said_in_one_line_before_anything_is_played() {
     };
     assert!(complaint(&["compare", "--workload", "dence"]).contains("dense"));
     assert!(complaint(&["compare", "--models", "iris"]).contains("shared-state or throng"));
-    assert!(complaint(&["publish", "no-such-folder"]).contains("no-such-folder"));
 }
