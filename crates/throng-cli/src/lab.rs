@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Outcome;
-use capacity::{SearchArguments, StepArguments};
+use capacity::{RunArguments, SearchArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -20,6 +20,7 @@ How much does this machine hold, and which change made it slower?
   throng lab search match --hold 20s --confirm 1m     matches of the tactical game; shorter, and less sure
   throng lab step ai --step 50 --hold 10m --cpu 85 --timeouts 2     the published method, in hours
   throng lab search mine.toml               your own server (docs/capacity.md)
+  throng lab run match --amounts 4,8,16     whether given loads keep their limits, and how levels grow
   throng lab compare before/ after/         what became slower, with its interval
   throng lab trend runs                     which revisions changed a part of the frame
   throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower";
@@ -34,6 +35,9 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
+    /// Hold given loads: do they keep their limits, and how do levels grow?
+    #[command(long_about = capacity::RUN_LONG_ABOUT)]
+    Run(RunArguments),
     /// Find the largest load that keeps its limits: raise, narrow, confirm
     #[command(long_about = capacity::SEARCH_LONG_ABOUT)]
     Search(SearchArguments),
@@ -53,6 +57,7 @@ enum LabCommand {
 
 pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<AtomicBool>>) -> Outcome {
     match &arguments.command {
+        LabCommand::Run(arguments) => capacity::run(arguments, stop()?.as_ref()),
         LabCommand::Search(arguments) => capacity::search(arguments, stop()?.as_ref()),
         LabCommand::Step(arguments) => capacity::step(arguments, stop()?.as_ref()),
         LabCommand::Compare(arguments) => history::compare(arguments),

@@ -56,6 +56,27 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
 }
 
 #[test]
+fn given_loads_are_held_with_a_curve_and_a_file_for_the_build_server() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    let holds = ["run", "shell.toml", "--hold", "1s", "--amounts", "100,200,300", "--junit", "limits.xml", "-q"];
+    let output = lab(&holds, folder.path());
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{table}");
+    assert!(table.contains("all holds keep all limits"), "{table}");
+    assert!(
+        table.contains("for 300 clients the smaller loads forecast 63.") && table.contains("measured 63."),
+        "{table}"
+    );
+    let xml = fs::read_to_string(folder.path().join("limits.xml")).expect("it is written");
+    assert!(xml.contains("tests=\"3\" failures=\"0\" errors=\"0\"") && xml.contains("trial 2: cpu"), "{xml}");
+    let output = lab(&[&holds[..], &["--amounts", "500", "--cpu", "85"]].concat(), folder.path());
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let xml = fs::read_to_string(folder.path().join("limits.xml")).expect("it is written");
+    assert!(xml.contains("tests=\"4\" failures=\"1\"") && xml.contains("%), at most 85.00 %"), "{xml}");
+}
+
+#[test]
 fn a_server_that_carries_nothing_is_a_result_and_a_mistake_is_one_line() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
     load_file(folder.path(), 4_000.0);

@@ -8,7 +8,8 @@
 //!   Criterion + Samples --> Judged: estimate with bounds, accepted | rejected | undecided
 //!        |
 //!      Trial (one held load)           CapacitySearch  raise, narrow, confirm with bounds
-//!        '---- handle_trial ---------> StepPressure    the published method: steps, then back
+//!        |---- handle_trial ---------> StepPressure    the published method: steps, then back
+//!        '---------------------------> Holds           given loads: thresholds, and growth with a forecast
 //!
 //!   values of A, values of B  --> Change: ratio with interval, none | higher | lower | undecided
 //!   values by revision        --> ChangePoint: the range of revisions, and the size of the change
@@ -35,6 +36,7 @@
 
 mod change;
 mod curve;
+mod holds;
 mod search;
 mod stats;
 mod steps;
@@ -43,6 +45,7 @@ mod trial;
 
 pub use change::{Change, ChangeKind, ChangeOptions, compare, compare_pairs, have_moved_together};
 pub use curve::{Curve, Point};
+pub use holds::{Growth, HoldOptions, Holds};
 pub use search::{CapacitySearch, Order, Outcome, Purpose, SearchOptions};
 pub use stats::{Block, Estimate, level_estimate, mean, median, quantile, share_estimate};
 pub use steps::{StepOptions, StepPressure};

@@ -62,6 +62,8 @@ pub enum Purpose {
     HoldOn,
     /// It is the answer, held for longer.
     Confirm,
+    /// It was asked for.
+    Hold,
     /// It is the load after the answer, which must not be accepted.
     ConfirmBeyond,
 }
@@ -74,6 +76,7 @@ impl Purpose {
             Purpose::Narrow => "narrow",
             Purpose::HoldOn => "hold on",
             Purpose::Confirm => "confirm",
+            Purpose::Hold => "hold",
             Purpose::ConfirmBeyond => "confirm beyond",
         }
     }

@@ -4,4 +4,5 @@ mod capacity_is_found;
 mod changes_are_told_from_noise;
 mod curves_forecast;
 mod estimates_hold;
+mod loads_are_held;
 mod revisions_are_found;

@@ -26,7 +26,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use throng_judge::{CapacitySearch, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial};
+use throng_judge::{
+    CapacitySearch, Growth, HoldOptions, Holds, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
+};
 
 pub use figures::{Capacity, FILE, TRIALS_FILE};
 pub use load::{Load, LoadError, names};
@@ -36,12 +38,14 @@ use figures::TrialFigures;
 use hold::Figures;
 
 /// How loads are chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Method {
     /// Doubling, narrowing and confirming, with bounds.
     Search(SearchOptions),
     /// The published steps.
     Steps(StepOptions),
+    /// Given loads, for thresholds and for growth.
+    Holds(HoldOptions),
 }
 
 /// Settings of a measurement.
@@ -67,7 +71,7 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     let began = (Instant::now(), SystemTime::now());
     let folder = report::new_folder(&options.runs, began.1, "capacity")?;
     let mut trials = TrialLog::create(&folder)?;
-    let mut search = Search::new(options.method);
+    let mut search = Course::new(options.method.clone());
     while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
         let number = trials.figures.len() + 1;
         let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
@@ -79,44 +83,57 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
         search.handle_trial(trial);
     }
     let outcome = search.outcome();
-    let capacity = Capacity::new(options, &outcome, trials.figures, began, stop.load(Ordering::Relaxed));
+    let is_partial = stop.load(Ordering::Relaxed);
+    let capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, is_partial);
     let path = folder.join(FILE);
     std::fs::write(&path, capacity.to_json()?).with_context(|| format!("cannot write {}", path.display()))?;
     Ok((capacity, folder))
 }
 
 /// A search by one of the methods.
-enum Search {
+enum Course {
     Search(CapacitySearch),
     Steps(StepPressure),
+    Holds(Holds),
 }
 
-impl Search {
-    fn new(method: Method) -> Search {
+impl Course {
+    fn new(method: Method) -> Course {
         match method {
-            Method::Search(options) => Search::Search(CapacitySearch::new(options)),
-            Method::Steps(options) => Search::Steps(StepPressure::new(options)),
+            Method::Search(options) => Course::Search(CapacitySearch::new(options)),
+            Method::Steps(options) => Course::Steps(StepPressure::new(options)),
+            Method::Holds(options) => Course::Holds(Holds::new(options)),
         }
     }
 
     fn poll_trial(&self) -> Option<Order> {
         match self {
-            Search::Search(search) => search.poll_trial(),
-            Search::Steps(steps) => steps.poll_trial(),
+            Course::Search(search) => search.poll_trial(),
+            Course::Steps(steps) => steps.poll_trial(),
+            Course::Holds(holds) => holds.poll_trial(),
         }
     }
 
     fn handle_trial(&mut self, trial: Trial) {
         match self {
-            Search::Search(search) => search.handle_trial(trial),
-            Search::Steps(steps) => steps.handle_trial(trial),
+            Course::Search(search) => search.handle_trial(trial),
+            Course::Steps(steps) => steps.handle_trial(trial),
+            Course::Holds(holds) => holds.handle_trial(trial),
         }
     }
 
     fn outcome(&self) -> Outcome {
         match self {
-            Search::Search(search) => search.outcome(),
-            Search::Steps(steps) => steps.outcome(),
+            Course::Search(search) => search.outcome(),
+            Course::Steps(steps) => steps.outcome(),
+            Course::Holds(holds) => holds.outcome(),
+        }
+    }
+
+    fn growth(&self) -> Vec<Growth> {
+        match self {
+            Course::Holds(holds) => holds.growth(),
+            Course::Search(_) | Course::Steps(_) => Vec::new(),
         }
     }
 }

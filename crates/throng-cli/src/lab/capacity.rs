@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use throng_judge::{SearchOptions, StepOptions};
+use throng_judge::{HoldOptions, SearchOptions, StepOptions};
 use throng_lab::capacity::{self, CapacityOptions, Load, Method};
 
 use crate::exit::{self, Failure, Outcome};
@@ -25,6 +25,15 @@ a gateway), or the path of a load file: docs/capacity.md tells how to measure yo
   throng lab search ai
   throng lab search match --hold 20s --confirm 1m --most 64
   throng lab search crowd --cpu 70 --timeouts 0.5";
+
+pub(super) const RUN_LONG_ABOUT: &str = "\
+Does a load keep its limits, and how do its levels grow?
+
+Holds each load, and judges its limits with their bounds. With three loads or more, a curve is laid through each level, and the
+largest load is compared with the forecast of the smaller ones.
+
+  throng lab run match --amounts 16 --repeats 3 --junit limits.xml
+  throng lab run ai --amounts 50,100,200,300 --hold 20s";
 
 pub(super) const STEP_LONG_ABOUT: &str = "\
 How large a load keeps its limits, by the published method?
@@ -61,6 +70,9 @@ struct LoadArguments {
     /// Print capacity.json instead of the table
     #[arg(long)]
     json: bool,
+    /// Also write the trials as JUnit XML, for a build server
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -95,6 +107,22 @@ pub(super) struct StepArguments {
     step: u32,
     /// Each load is held so long, as 90s or 10m
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = hold)]
+    hold: Duration,
+}
+
+/// Arguments of `throng lab run`.
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    #[command(flatten)]
+    load: LoadArguments,
+    /// The loads to hold, as 8,16,32 [default: the load file's first]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    amounts: Vec<u32>,
+    /// Each load is held so often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repeats: u32,
+    /// Each load is held so long, as 90s or 10m
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = hold)]
     hold: Duration,
 }
 
@@ -135,6 +163,9 @@ impl LoadArguments {
         note(&format!("{}: {}", load.name, load.about));
         let options = CapacityOptions { load, method, runs: self.runs.clone(), program, note };
         let (capacity, folder) = capacity::measure(&options, stop)?;
+        if let Some(path) = &self.junit {
+            std::fs::write(path, capacity.to_junit()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
         if self.json {
             println!("{}", capacity.to_json()?);
         } else {
@@ -161,6 +192,13 @@ pub(super) fn search(arguments: &SearchArguments, stop: &AtomicBool) -> Outcome 
         confirm: arguments.confirm,
     };
     arguments.load.measure(load, Method::Search(options), stop)
+}
+
+pub(super) fn run(arguments: &RunArguments, stop: &AtomicBool) -> Outcome {
+    let load = arguments.load.load()?;
+    let amounts = if arguments.amounts.is_empty() { vec![load.start] } else { arguments.amounts.clone() };
+    let options = HoldOptions { amounts, repeats: arguments.repeats, hold: arguments.hold };
+    arguments.load.measure(load, Method::Holds(options), stop)
 }
 
 pub(super) fn step(arguments: &StepArguments, stop: &AtomicBool) -> Outcome {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
-use throng_judge::{Judged, Order, Outcome, Trial};
+use throng_judge::{Growth, Judged, Order, Outcome, Trial};
 
 use super::hold::Figures;
 use super::{CapacityOptions, Load, Method, words};
@@ -28,7 +28,7 @@ pub struct Capacity {
     pub load: String,
     /// The unit of the load, in the plural.
     pub unit: String,
-    /// `search` or `steps`.
+    /// `search`, `steps` or `holds`.
     pub method: String,
     /// `accepted`, `rejected` or `undecided`.
     pub verdict: String,
@@ -56,6 +56,9 @@ pub struct Capacity {
     pub wall_s: f64,
     /// Whether it was interrupted.
     pub partial: bool,
+    /// How the levels grow with the load, of `holds` with three loads or more.
+    #[serde(default)]
+    pub growth: Vec<GrowthFigures>,
     /// All trials, in their order.
     pub trials: Vec<TrialFigures>,
     /// When it began, in UTC.
@@ -73,6 +76,50 @@ pub struct Extrapolation {
     pub cores: u32,
     /// The amount.
     pub amount: f64,
+}
+
+/// How a level grows with the load: `base + slope × load + bend × load²`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GrowthFigures {
+    /// The limit whose level it is.
+    pub name: String,
+    /// Unit of the level; `null`: a share, 0 to 1.
+    pub unit: Option<String>,
+    /// The level without load, by the curve.
+    pub base: f64,
+    /// Its growth for each unit of load.
+    pub slope: f64,
+    /// The growth of the growth; 0 of fewer than four loads.
+    pub bend: f64,
+    /// The largest distance of a measured level from the curve, as a share of the level.
+    pub largest_error: f64,
+    /// The largest load.
+    pub largest: u32,
+    /// Its level as the smaller loads forecast it.
+    pub forecast: f64,
+    /// Its level as it was measured.
+    pub measured: f64,
+}
+
+impl GrowthFigures {
+    fn of(load: &Load, growth: &Growth) -> GrowthFigures {
+        let Growth { name, curve, largest, forecast, measured } = growth.clone();
+        let unit = load.limits.iter().find(|limit| limit.name == name).and_then(|limit| limit.unit.clone());
+        let (base, slope, bend, largest_error) = (curve.base, curve.slope, curve.bend, curve.largest_error);
+        GrowthFigures { name, unit, base, slope, bend, largest_error, largest, forecast, measured }
+    }
+
+    fn words(&self, unit_of_load: &str) -> String {
+        let factor = if self.unit.is_some() { 1.0 } else { 100.0 };
+        let (unit, [base, slope, forecast, measured]) = (
+            self.unit.as_deref().unwrap_or("%"),
+            [self.base, self.slope, self.forecast, self.measured].map(|value| value * factor),
+        );
+        format!(
+            "{}: {base:.2} {unit} and {slope:.3} {unit} for each; for {} {unit_of_load} the smaller loads forecast {forecast:.2} {unit}, measured {measured:.2} {unit}",
+            self.name, self.largest
+        )
+    }
 }
 
 /// A trial.
@@ -152,7 +199,7 @@ impl LimitFigures {
 impl Capacity {
     pub(super) fn new(
         options: &CapacityOptions,
-        outcome: &Outcome,
+        (outcome, growth): (&Outcome, &[Growth]),
         trials: Vec<TrialFigures>,
         (began, started_at): (Instant, SystemTime),
         is_partial: bool,
@@ -166,7 +213,12 @@ impl Capacity {
             format: FORMAT,
             load: options.load.name.clone(),
             unit: options.load.unit.clone(),
-            method: if matches!(options.method, Method::Search(_)) { "search" } else { "steps" }.to_owned(),
+            method: match options.method {
+                Method::Search(_) => "search",
+                Method::Steps(_) => "steps",
+                Method::Holds(_) => "holds",
+            }
+            .to_owned(),
             verdict: outcome.verdict.name().to_owned(),
             why: if is_partial { "interrupted: these are the trials so far".to_owned() } else { outcome.why.clone() },
             kept: outcome.kept,
@@ -180,6 +232,7 @@ impl Capacity {
             held_s: outcome.spent.as_secs_f64(),
             wall_s: began.elapsed().as_secs_f64(),
             partial: is_partial,
+            growth: growth.iter().map(|growth| GrowthFigures::of(&options.load, growth)).collect(),
             trials,
             started_at: report::started_at(started_at),
             revision: environment::revision(),
@@ -193,6 +246,49 @@ impl Capacity {
     /// Never in practice: all values are finite.
     pub fn to_json(&self) -> Result<String> {
         serde_json::to_string_pretty(self).context("cannot write JSON")
+    }
+
+    /// The trials as JUnit XML, a test case for each limit: a rejected limit is a failure, an invalid trial an error, and an
+    /// undecided limit is skipped.
+    pub fn to_junit(&self) -> String {
+        let mut cases = String::new();
+        let (mut count, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+        for (number, trial) in (1..).zip(&self.trials) {
+            let class = escaped(&format!("{}.{} {}", self.load, trial.amount, self.unit));
+            let mut case = |name: &str, inside: String| {
+                count += 1;
+                let (name, time) = (escaped(&format!("trial {number}: {name}")), trial.wall_s);
+                cases += &format!(
+                    "  <testcase classname=\"{class}\" name=\"{name}\" time=\"{time:.3}\">{inside}</testcase>\n"
+                );
+            };
+            if let Some(fault) = &trial.fault {
+                errors += 1;
+                case("valid", format!("<error message=\"{}\"/>", escaped(fault)));
+            }
+            for limit in &trial.limits {
+                let unit = limit.unit.as_deref().unwrap_or("%");
+                let words = escaped(&format!("{}, at most {} {unit}", limit.words(), limit.number(limit.at_most)));
+                let inside = match limit.verdict.as_str() {
+                    "rejected" => {
+                        failures += 1;
+                        format!("<failure message=\"{words}\"/>")
+                    }
+                    "undecided" => {
+                        skipped += 1;
+                        format!("<skipped message=\"{words}\"/>")
+                    }
+                    _ => String::new(),
+                };
+                case(&limit.name, inside);
+            }
+        }
+        let name = escaped(&self.load);
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"throng lab {name}\" tests=\"{count}\" \
+             failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{:.3}\">\n{cases}</testsuite>\n",
+            self.wall_s
+        )
     }
 
     /// The answer and the trials, for a terminal.
@@ -241,6 +337,7 @@ impl Capacity {
                 format!("{amount:.0} on all {cores} cores, if they do not disturb each other: not measured"),
             );
         }
+        self.growth.iter().for_each(|growth| line("growth", growth.words(&self.unit)));
         if let Some(bytes) = self.memory_bytes_per_unit {
             line("memory", format!("{:.0} KiB for each", bytes / 1_024.0));
         }
@@ -267,6 +364,19 @@ impl LimitFigures {
         let factor = if self.unit.is_some() { 1.0 } else { 100.0 };
         format!("{:.2}", value * factor)
     }
+}
+
+/// As an attribute of XML. Characters that XML does not allow become question marks.
+fn escaped(text: &str) -> String {
+    let of = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        c if c.is_control() => "?".to_owned(),
+        c => c.to_string(),
+    };
+    text.chars().map(of).collect()
 }
 
 fn verdict(trial: &Trial) -> &'static str {
