@@ -51,6 +51,10 @@ Examples:
   throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
   throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network";
 
+const COMPLETIONS_EXAMPLE: &str = "\
+Example:
+  throng completions bash > ~/.local/share/bash-completion/completions/throng";
+
 const EXIT_CODES: &str = "\
 Exit codes: 0 success; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures are invalid, and
 the report says why; 4 a limit is exceeded (throng lab); 130 interrupted twice.";
@@ -98,6 +102,12 @@ pub(crate) enum Command {
     Lab(Box<LabArguments>),
     /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
+    /// Print the completions of a shell
+    #[command(after_help = COMPLETIONS_EXAMPLE)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// The second process of `crowd`
     #[command(name = "bots-for-run", hide = true)]
     BotsForRun,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use throng_lab::bots::{self, BotsOptions, BotsReport, Progress};
 use throng_lab::gateway::Part;
 use throng_lab::report;
@@ -59,6 +59,10 @@ fn main() -> ExitCode {
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),
         Command::Report(arguments) => rebuild(&arguments),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "throng", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::BotsForRun => play_for_host(),
         Command::BotsForMatch => matches::play_bots(),
         Command::SiteForMatch => matches::play_site(),

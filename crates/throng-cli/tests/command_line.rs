@@ -40,6 +40,16 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = throng(&["completions", shell]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("gateway-bench") && text.contains("bisect"), "{shell}: {text}");
+    }
+    complaint(&["completions", "cmd"], 2);
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

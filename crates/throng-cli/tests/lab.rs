@@ -73,7 +73,7 @@ fn given_loads_are_held_with_a_curve_and_a_file_for_the_build_server() {
     let output = lab(&[&holds[..], &["--amounts", "500", "--cpu", "85"]].concat(), folder.path());
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let xml = fs::read_to_string(folder.path().join("limits.xml")).expect("it is written");
-    assert!(xml.contains("tests=\"4\" failures=\"1\"") && xml.contains("%), at most 85.00 %"), "{xml}");
+    assert!(xml.contains("tests=\"4\" failures=\"1\"") && xml.contains("), at most 85.00 %"), "{xml}");
 }
 
 #[test]
