@@ -44,7 +44,10 @@ fn shells_get_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let output = throng(&["completions", shell]);
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("gateway-bench") && text.contains("bisect"), "{shell}: {text}");
+        assert!(
+            output.status.success() && text.contains("gateway-bench") && text.contains("bisect"),
+            "{shell}: {text}"
+        );
     }
     complaint(&["completions", "cmd"], 2);
 }

@@ -7,11 +7,25 @@ use throng::meter::Subsystem;
 use crate::summary::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
+///
+/// It keeps at most [`FRAMES_MAX`] frames. When it is full, every second one is forgotten, and from then on every second, fourth,
+/// ... frame is kept. Number, mean and longest frame are those of all frames.
 #[derive(Clone, Debug)]
 pub struct FrameLog {
     frames_ms: Vec<Split>,
     times: Vec<FrameTime>,
+    /// The most frames that are kept.
+    capacity: usize,
+    /// Every so many frames, one is kept.
+    stride: u64,
+    count: u64,
+    sum_ms: Split,
+    longest_ms: Split,
+    latest_after_plan_ms: f64,
 }
+
+/// The most frames that are kept: more than an hour at 30 Hz, in 18 MB.
+pub const FRAMES_MAX: usize = 120_000;
 
 /// When a frame was, on the clock of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,20 +59,63 @@ const PERCENTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)
 const AROUND: f64 = 0.005;
 
 impl FrameLog {
-    /// Room for this many frames.
+    /// Room for this many frames, but for 2 at least and for [`FRAMES_MAX`] at most.
     pub fn with_capacity(frames: usize) -> FrameLog {
-        FrameLog { frames_ms: Vec::with_capacity(frames), times: Vec::with_capacity(frames) }
+        let capacity = frames.clamp(2, FRAMES_MAX);
+        let (frames_ms, times) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        FrameLog { frames_ms, times, ..FrameLog::of_capacity(capacity) }
     }
 
-    /// Records a frame, in milliseconds. Does not allocate: a frame beyond the capacity is left out.
-    pub fn push(&mut self, frame_ms: Split, time: FrameTime) {
-        if self.frames_ms.len() < self.frames_ms.capacity().min(self.times.capacity()) {
-            self.frames_ms.push(frame_ms);
-            self.times.push(time);
+    /// Without memory for frames.
+    fn of_capacity(capacity: usize) -> FrameLog {
+        FrameLog {
+            frames_ms: Vec::new(),
+            times: Vec::new(),
+            capacity,
+            stride: 1,
+            count: 0,
+            sum_ms: Split::default(),
+            longest_ms: Split::default(),
+            latest_after_plan_ms: 0.0,
         }
     }
 
-    /// Number of frames recorded.
+    /// Records a frame, in milliseconds. Does not allocate.
+    pub fn push(&mut self, frame_ms: Split, time: FrameTime) {
+        let is_kept = self.count.is_multiple_of(self.stride);
+        self.count += 1;
+        self.sum_ms = sum(&self.sum_ms, &frame_ms);
+        if frame_ms.total >= self.longest_ms.total {
+            self.longest_ms = frame_ms;
+        }
+        self.latest_after_plan_ms = self.latest_after_plan_ms.max(time.after_plan_ms);
+        if !is_kept {
+            return;
+        }
+        if self.frames_ms.len() == self.capacity {
+            self.halve();
+            // With an odd number of frames, the new stride leaves this one out.
+            if !(self.count - 1).is_multiple_of(self.stride) {
+                return;
+            }
+        }
+        self.frames_ms.push(frame_ms);
+        self.times.push(time);
+    }
+
+    /// Forgets every second frame.
+    fn halve(&mut self) {
+        let kept = self.frames_ms.len().div_ceil(2);
+        for index in 0..kept {
+            self.frames_ms[index] = self.frames_ms[2 * index];
+            self.times[index] = self.times[2 * index];
+        }
+        self.frames_ms.truncate(kept);
+        self.times.truncate(kept);
+        self.stride *= 2;
+    }
+
+    /// Number of frames that are kept.
     pub fn len(&self) -> usize {
         self.frames_ms.len()
     }
@@ -70,6 +127,11 @@ impl FrameLog {
 
     /// Forgets all frames, at the end of the warm-up.
     pub fn clear(&mut self) {
+        *self = FrameLog {
+            frames_ms: std::mem::take(&mut self.frames_ms),
+            times: std::mem::take(&mut self.times),
+            ..FrameLog::of_capacity(self.capacity)
+        };
         self.frames_ms.clear();
         self.times.clear();
     }
@@ -81,11 +143,14 @@ impl FrameLog {
         }
         let mut sorted = self.frames_ms.clone();
         sorted.sort_by(|a, b| a.total.total_cmp(&b.total));
-        let mean_ms = mean(&sorted);
+        let mean_ms = self.sum_ms.scaled(1.0 / self.count.max(1) as f64);
         let work: Vec<f64> = sorted.iter().map(|frame| frame.total).collect();
+        if let Some(last) = sorted.last_mut() {
+            *last = self.longest_ms;
+        }
         FrameProfile {
-            frame_ms: percentiles(&work),
-            after_plan_ms: percentiles(&self.after_plan(tick_ms)),
+            frame_ms: FrameMs { mean: mean_ms.total, max: self.longest_ms.total, ..percentiles(&work) },
+            after_plan_ms: FrameMs { max: self.latest_after_plan_ms, ..percentiles(&self.after_plan(tick_ms)) },
             frames_at: PERCENTILES
                 .iter()
                 .filter(|(_, share)| carries(*share, sorted.len()))
@@ -215,6 +280,10 @@ fn around(share: f64, len: usize) -> Range<usize> {
     middle - reach..middle + reach + 1
 }
 
+fn sum(sum: &Split, frame: &Split) -> Split {
+    Split::new(sum.parts().chain(frame.parts()), sum.total + frame.total)
+}
+
 fn mean(frames: &[Split]) -> Split {
     let total = frames.iter().map(|frame| frame.total).sum();
     Split::new(frames.iter().flat_map(Split::parts), total).scaled(1.0 / frames.len().max(1) as f64)
@@ -247,6 +316,49 @@ mod tests {
         );
         assert!((frame.mean - 500.5).abs() < 1e-6);
         assert!((profile.mean_ms.other - 500.5 * 0.25).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_run_of_a_day_takes_no_more_memory_than_one_of_an_hour() {
+        // 2.6 million frames: a day at 30 Hz. Every tenth takes long, and one of them longest.
+        let mut log = FrameLog::with_capacity(usize::MAX);
+        let room = (log.frames_ms.capacity(), log.times.capacity());
+        let count = 24 * 3_600 * 30;
+        let mut random = fastrand::Rng::with_seed(3);
+        for number in 0..count {
+            let ms = if number == 1_234_567 {
+                99.0
+            } else if random.u8(..10) == 0 {
+                20.0
+            } else {
+                10.0
+            };
+            let frame = Split::new([(Subsystem::SEND, ms * 0.5)], ms);
+            log.push(frame, FrameTime { at_s: number as f64 / 30.0, after_plan_ms: ms + 1.0, skipped: 0 });
+        }
+        assert_eq!((log.frames_ms.capacity(), log.times.capacity()), room, "it has not grown");
+        assert!((FRAMES_MAX / 2..=FRAMES_MAX).contains(&log.len()), "{}", log.len());
+        let profile = log.profile(33.0);
+        assert_eq!((profile.frame_ms.p50, profile.frame_ms.p99, profile.frame_ms.max), (10.0, 20.0, 99.0));
+        assert_eq!(profile.after_plan_ms.max, 100.0);
+        assert!((profile.frame_ms.mean - 11.0).abs() < 0.01, "of all frames: {}", profile.frame_ms.mean);
+        assert!((profile.mean_ms.send - 5.5).abs() < 0.005, "{:?}", profile.mean_ms);
+        let times = log.series().time_s;
+        assert!(times[0] < 60.0 && *times.last().unwrap() > 86_300.0, "the curve goes from the beginning to the end");
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn small_logs_keep_every_second_fourth_and_eighth_frame() {
+        for capacity in 2..9 {
+            let mut log = FrameLog::with_capacity(capacity);
+            for number in 0..100_u32 {
+                log.push(Split::new([], f64::from(number)), FrameTime { at_s: number.into(), ..FrameTime::default() });
+                let kept: Vec<f64> = log.times.iter().map(|time| time.at_s).collect();
+                let expected: Vec<f64> = (0..=number).step_by(log.stride as usize).map(f64::from).collect();
+                assert_eq!(kept, expected, "room for {capacity}");
+            }
+        }
     }
 
     #[test]
