@@ -93,6 +93,7 @@ fn a_run_leaves_a_summary_and_a_report() {
     assert_eq!(summary["client"]["known_objects"]["p50"], 30.0);
     // The figures of a debug build are never valid, and the run says that.
     assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{summary}");
+    has_samples_of("crowd", &summary);
     let run = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
     check_folder(&run);
 }
@@ -150,8 +151,6 @@ fn an_interrupted_run_still_writes_its_report() {
     assert_eq!(status.code(), Some(3), "an interrupted run is not valid");
     let run = std::fs::read_dir(runs.path()).unwrap().next().expect("a folder").unwrap().path();
     assert!(run.join("summary.json").is_file() && run.join("report.html").is_file());
-    let text = std::fs::read_to_string(run.join("summary.json")).unwrap();
-    has_samples_of("crowd", &serde_json::from_str(&text).unwrap());
 }
 
 #[test]
