@@ -10,6 +10,7 @@ use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
 use crate::ai_server::{self, AiServerArguments};
 use crate::bake::{self, BakeArguments};
 use crate::compare::CompareArguments;
+use crate::doctor::{self, DoctorArguments};
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
@@ -43,7 +44,9 @@ this machine. It prints a table and writes a report with plots.
   throng crowd                           1,000 players in 100 m x 100 m
   throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
   throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network
-  throng crowd --scenario mine.toml      your own workload (scenarios/README.md)";
+  throng crowd --scenario mine.toml      your own workload (scenarios/README.md)
+
+`throng doctor` checks this machine's settings before you measure on it.";
 
 const CROWD_EXAMPLES: &str = "\
 Examples:
@@ -100,6 +103,9 @@ pub(crate) enum Command {
     Density(Box<DensityArguments>),
     /// Find out how much this machine holds, and which change made it slower
     Lab(Box<LabArguments>),
+    /// Check this machine's settings, measure what one is worth, or find the programs that make frames slow
+    #[command(long_about = doctor::LONG_ABOUT)]
+    Doctor(DoctorArguments),
     /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
     /// Print the completions of a shell

@@ -5,6 +5,7 @@ mod allocation;
 mod args;
 mod bake;
 mod compare;
+mod doctor;
 mod exit;
 mod gateway;
 mod gateway_bench;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Match(arguments) => play_match(&arguments),
         Command::Density(arguments) => find_density(&arguments),
         Command::Lab(arguments) => lab::run(&arguments, stop_on_interrupt),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),

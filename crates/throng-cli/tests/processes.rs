@@ -5,6 +5,7 @@ mod bake;
 mod command_line;
 mod compare;
 mod deploy;
+mod doctor;
 mod gateway_killed;
 mod gateway_link;
 mod gateway_log;

@@ -1,0 +1,186 @@
+//! `throng doctor`: the machine's settings, what one of them is worth, and noisy neighbours.
+
+mod load;
+mod measure;
+mod neighbours;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use serde_json::Value;
+use throng_doctor::{ApplyError, CHECKS, Check, Host, LiveProbes, NoProbes, Verdict, Written, check, examine};
+
+use crate::exit::{Failure, Outcome};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Check this machine's settings, measure what one is worth, or find the programs that make frames slow
+
+  throng doctor                            all checks, warnings first; changes nothing, takes under 2 s
+  throng doctor thp clock                  these two with all details, whatever they found
+  throng doctor --json                     the same for programs (docs/doctor.md)
+  throng doctor --apply clock              write this setting; the former value is printed and recorded
+  throng doctor --undo clock               put the former value back
+  throng doctor --measure timer-slack      matches without and with it, in turns: its worth on this machine
+  throng doctor --measure thp --load './my-load --json' --metric frame_ms.p99
+  throng doctor --neighbours               half a minute of a 128 Hz loop: who ran when its frames were late?
+  throng doctor --root DIR                 a recorded machine: DIR/proc and DIR/sys
+
+Each figure in the output names its source; none of them comes from this machine but those of --measure.
+
+Exit codes: 0 success, also with warnings; 1 the setting could not be written, or the load failed; 2 a wrong argument, or
+a check that has nothing to apply.";
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Show these checks with all details
+    #[arg(value_name = "CHECK", value_parser = check_name)]
+    checks: Vec<&'static str>,
+    /// Print JSON (docs/doctor.md)
+    #[arg(long)]
+    json: bool,
+    /// Examine a recorded machine below this folder
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Write the setting of this check
+    #[arg(long, value_name = "CHECK", value_parser = check_name, group = "task")]
+    apply: Option<&'static str>,
+    /// Put the setting of this check back
+    #[arg(long, value_name = "CHECK", value_parser = check_name, group = "task")]
+    undo: Option<&'static str>,
+    /// Run a load without and with the setting of this check, in turns
+    #[arg(long, value_name = "CHECK", value_parser = check_name, group = "task")]
+    measure: Option<&'static str>,
+    /// With --measure: a shell command that prints a JSON object; without it, a match with ten bots for 8 s
+    #[arg(long, value_name = "COMMAND", requires = "measure")]
+    load: Option<String>,
+    /// With --measure: the figure in that object (default: frame_ms.p99, or the lateness that the check is about)
+    #[arg(long, value_name = "PATH", requires = "measure")]
+    metric: Option<String>,
+    /// With --measure: loads with the setting; those without are one more
+    #[arg(long, value_name = "N", requires = "measure", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=99))]
+    repeats: u16,
+    /// With --measure: longest time of one load, in seconds
+    #[arg(long, value_name = "S", requires = "measure", default_value_t = 120, value_parser = clap::value_parser!(u16).range(1..))]
+    limit: u16,
+    /// Find the programs that run when the frames of a 128 Hz loop are late
+    #[arg(long, group = "task")]
+    neighbours: bool,
+    /// With --neighbours: how long to look, in seconds
+    #[arg(long, value_name = "S", requires = "neighbours", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..=3_600))]
+    seconds: u16,
+    /// With --neighbours: the processors to look at, as 1 or 0,2-3; without it, all that this process may use
+    #[arg(long, value_name = "LIST", requires = "neighbours")]
+    cpus: Option<neighbours::Cpus>,
+}
+
+fn check_name(text: &str) -> Result<&'static str, String> {
+    let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+    check(text).map(|check| check.name).ok_or_else(|| format!("the checks are {}", names.join(", ")))
+}
+
+fn named(name: &str) -> Result<&'static Check> {
+    check(name).with_context(|| format!("there is no check {name}"))
+}
+
+pub(crate) fn run(arguments: &DoctorArguments) -> Outcome {
+    let is_task =
+        arguments.apply.is_some() || arguments.undo.is_some() || arguments.measure.is_some() || arguments.neighbours;
+    if is_task && arguments.root.is_some() {
+        let error = anyhow!("--root names a recorded machine, which can only be examined: leave out the other option");
+        return Err(Failure::Usage(error));
+    }
+    let host = Host::at(arguments.root.as_deref().unwrap_or(Path::new("/")));
+    if let Some(name) = arguments.apply {
+        change(arguments.json, named(name)?, throng_doctor::apply(&host, named(name)?), Way::Apply)
+    } else if let Some(name) = arguments.undo {
+        change(arguments.json, named(name)?, throng_doctor::undo(&host, named(name)?), Way::Undo)
+    } else if let Some(name) = arguments.measure {
+        let stop = stop_and_put_back()?;
+        measure::measure(arguments, &host, named(name)?, &stop)
+    } else if arguments.neighbours {
+        let stop = stop_and_put_back()?;
+        neighbours::find(arguments, &host, &stop)
+    } else {
+        show(arguments, &host)
+    }
+}
+
+fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
+    if let Some(root) = arguments.root.as_deref().filter(|root| !root.is_dir()) {
+        return Err(Failure::Usage(anyhow!("--root {}: this is not a folder", root.display())));
+    }
+    let report = if arguments.root.is_some() { examine(host, &NoProbes) } else { examine(host, &LiveProbes) };
+    if arguments.json {
+        let summary = serde_json::json!({
+            "format": 1,
+            "warnings": report.count(Verdict::Warning),
+            "advice": report.count(Verdict::Advice),
+            "cannot_read": report.count(Verdict::CannotRead),
+            "ok": report.count(Verdict::Ok),
+            "checks": report.rows,
+        });
+        print(&summary)?;
+    } else {
+        print!("{}", report.text(&arguments.checks));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Apply,
+    Undo,
+}
+
+fn change(json: bool, check: &Check, written: Result<Vec<Written>, ApplyError>, way: Way) -> Outcome {
+    let written = written.map_err(failure)?;
+    if json {
+        let files = written.iter().map(|written| {
+            let Written { path, before, now } = written;
+            serde_json::json!({ "path": path, "before": before, "now": now })
+        });
+        print(&serde_json::json!({ "format": 1, "check": check.name, "files": files.collect::<Vec<_>>() }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    const SHOWN: usize = 8;
+    for Written { path, before, now } in written.iter().take(SHOWN) {
+        println!("{path}: was \"{before}\", is \"{now}\"");
+    }
+    if written.len() > SHOWN {
+        println!("and {} more files", written.len() - SHOWN);
+    }
+    if let Way::Apply = way {
+        println!("to undo: throng doctor --undo {} (until the machine restarts; then it is undone anyway)", check.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A check without a setting of the host is a wrong argument.
+fn failure(error: ApplyError) -> Failure {
+    match error.tag() {
+        "nothing-to-apply" | "per-process" => Failure::Usage(error.into()),
+        _ => Failure::Run(error.into()),
+    }
+}
+
+fn print(value: &Value) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(value).context("cannot write JSON")?);
+    Ok(())
+}
+
+/// A flag that Ctrl-C sets. A second Ctrl-C does not end the program: a setting may have to be put back first.
+fn stop_and_put_back() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let handler = move || {
+        if !flag.swap(true, Ordering::Relaxed) {
+            eprintln!("stopping; settings are put back");
+        }
+    };
+    ctrlc::set_handler(handler).context("cannot install a handler for Ctrl-C")?;
+    Ok(stop)
+}

@@ -1,0 +1,208 @@
+//! Settings that are written and put back.
+//!
+//! Before a setting is written, a record with the former values goes to `/run/throng-doctor/CHECK`. That folder is empty
+//! after a restart of the machine, as the settings themselves are the default again then.
+//!
+//! ```text
+//!  path <tab> former value <newline>      for each file that was changed, in the order of writing
+//! ```
+
+use std::io::ErrorKind;
+
+use thiserror::Error;
+
+use crate::check::{Check, Setting};
+use crate::host::{Host, ReadError, reason};
+
+const RECORDS: &str = "/run/throng-doctor";
+
+/// A file, and the value that a check wants in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The path on the machine.
+    pub path: String,
+    /// The value.
+    pub value: String,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The path on the machine.
+    pub path: String,
+    /// Its value before.
+    pub before: String,
+    /// Its value since then.
+    pub now: String,
+}
+
+/// Why a setting was not written or not put back. Files that were written before the error are put back.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The check only reports.
+    #[error("{check} only reports: there is nothing to apply. To fix it: {fix}")]
+    NothingToApply {
+        /// The check.
+        check: &'static str,
+        /// Its advice.
+        fix: &'static str,
+    },
+    /// A process sets it for itself.
+    #[error("{check} is set by each process for itself: nothing on the host to apply. To fix it: {fix}")]
+    PerProcess {
+        /// The check.
+        check: &'static str,
+        /// Its advice.
+        fix: &'static str,
+    },
+    /// All files have the value already.
+    #[error("{check} is set already: nothing was changed")]
+    SetAlready {
+        /// The check.
+        check: &'static str,
+    },
+    /// It was applied, and not undone since.
+    #[error("{check} was applied before: `throng doctor --undo {check}` puts the former values back")]
+    AppliedBefore {
+        /// The check.
+        check: &'static str,
+    },
+    /// There is no record.
+    #[error("{check} was not applied since this machine started: nothing to undo")]
+    NotApplied {
+        /// The check.
+        check: &'static str,
+    },
+    /// The user may not write.
+    #[error("no right to write {path}: run this command as root")]
+    NoRight {
+        /// The path.
+        path: String,
+    },
+    /// The system refused the value.
+    #[error("cannot write \"{value}\" to {path}: {reason}")]
+    Refused {
+        /// The path.
+        path: String,
+        /// The value.
+        value: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// The setting cannot be read, so it could not be put back.
+    #[error("cannot read what to change: {0}")]
+    Unread(#[from] ReadError),
+}
+
+impl ApplyError {
+    /// A short name for counters and JSON.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ApplyError::NothingToApply { .. } => "nothing-to-apply",
+            ApplyError::PerProcess { .. } => "per-process",
+            ApplyError::SetAlready { .. } => "set-already",
+            ApplyError::AppliedBefore { .. } => "applied-before",
+            ApplyError::NotApplied { .. } => "not-applied",
+            ApplyError::NoRight { .. } => "no-right",
+            ApplyError::Refused { .. } => "refused",
+            ApplyError::Unread(_) => "unread",
+        }
+    }
+
+    fn of(path: &str, value: &str, error: &std::io::Error) -> ApplyError {
+        let path = path.to_owned();
+        match error.kind() {
+            ErrorKind::PermissionDenied => ApplyError::NoRight { path },
+            _ => ApplyError::Refused { path, value: value.to_owned(), reason: reason(error) },
+        }
+    }
+}
+
+fn changes(host: &Host, check: &Check) -> Result<Vec<Change>, ApplyError> {
+    let (name, fix) = (check.name, check.fix);
+    match check.setting {
+        Setting::None => Err(ApplyError::NothingToApply { check: name, fix }),
+        Setting::Process(_) => Err(ApplyError::PerProcess { check: name, fix }),
+        Setting::Host(changes) => Ok(changes(host)?),
+    }
+}
+
+/// The value of a file of the kernel: the word in brackets where it shows all of them.
+fn current(host: &Host, path: &str) -> Result<String, ReadError> {
+    let text = host.text(path)?;
+    let line = text.trim();
+    if line.is_empty() || line.contains(['\n', '\t', '\u{fffd}']) || line.len() > 256 {
+        return Err(ReadError::not_understood(path, &text));
+    }
+    if line.contains('[') { host.chosen(path) } else { Ok(line.to_owned()) }
+}
+
+fn record(check: &Check) -> String {
+    format!("{RECORDS}/{}", check.name)
+}
+
+pub(crate) fn is_applied(host: &Host, check: &Check) -> bool {
+    host.exists(&record(check))
+}
+
+/// Writes the setting of a check, and records the former values.
+///
+/// # Errors
+///
+/// The check has no setting of the host, it is set already, or the system refuses.
+pub fn apply(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
+    let changes = changes(host, check)?;
+    if is_applied(host, check) {
+        return Err(ApplyError::AppliedBefore { check: check.name });
+    }
+    let mut due = Vec::new();
+    for Change { path, value } in changes {
+        let before = current(host, &path)?;
+        if before != value {
+            due.push(Written { path, before, now: value });
+        }
+    }
+    if due.is_empty() {
+        return Err(ApplyError::SetAlready { check: check.name });
+    }
+    let record = record(check);
+    let text: String = due.iter().map(|due| format!("{}\t{}\n", due.path, due.before)).collect();
+    host.create(&record, &text).map_err(|error| ApplyError::of(&record, "the former values", &error))?;
+    for (index, Written { path, now, .. }) in due.iter().enumerate() {
+        if let Err(error) = host.write(path, now) {
+            for Written { path, before, .. } in due[..index].iter().rev() {
+                host.write(path, before).map_err(|error| ApplyError::of(path, before, &error))?;
+            }
+            host.remove(&record).map_err(|error| ApplyError::of(&record, "", &error))?;
+            return Err(ApplyError::of(path, now, &error));
+        }
+    }
+    Ok(due)
+}
+
+/// Puts the values back that [`apply`] found. The record goes when all are back.
+///
+/// # Errors
+///
+/// The check has no record, the record names other files than the check, or the system refuses.
+pub fn undo(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
+    let changes = changes(host, check)?;
+    if !is_applied(host, check) {
+        return Err(ApplyError::NotApplied { check: check.name });
+    }
+    let record = record(check);
+    let text = host.text(&record)?;
+    let mut due = Vec::new();
+    for line in text.lines() {
+        // A record that somebody else wrote leads to no other file.
+        let known = line.split_once('\t').filter(|(path, _)| changes.iter().any(|change| change.path == *path));
+        let (path, before) = known.ok_or_else(|| ReadError::not_understood(&record, line))?;
+        due.push(Written { path: path.to_owned(), before: current(host, path)?, now: before.to_owned() });
+    }
+    for Written { path, now, .. } in due.iter().rev() {
+        host.write(path, now).map_err(|error| ApplyError::of(path, now, &error))?;
+    }
+    host.remove(&record).map_err(|error| ApplyError::of(&record, "", &error))?;
+    Ok(due)
+}
