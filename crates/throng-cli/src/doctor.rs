@@ -20,7 +20,7 @@ pub(crate) const LONG_ABOUT: &str = "\
 Check this machine's settings, measure what one is worth, or find the programs that make frames slow
 
   throng doctor                            all checks, warnings first; changes nothing, takes under 2 s
-  throng doctor thp clock                  these two with all details, whatever they found
+  throng doctor thp clock                  only these two, with all details
   throng doctor --json                     the same for programs (docs/doctor.md)
   throng doctor --apply clock              write this setting; the former value is printed and recorded
   throng doctor --undo clock               put the former value back
@@ -36,7 +36,7 @@ a check that has nothing to apply.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// Show these checks with all details
+    /// Show only these checks, with all details
     #[arg(value_name = "CHECK", value_parser = check_name)]
     checks: Vec<&'static str>,
     /// Print JSON (docs/doctor.md)
@@ -70,7 +70,7 @@ pub(crate) struct DoctorArguments {
     #[arg(long, group = "task")]
     neighbours: bool,
     /// With --neighbours: how long to look, in seconds
-    #[arg(long, value_name = "S", requires = "neighbours", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..=3_600))]
+    #[arg(long, value_name = "S", requires = "neighbours", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..=600))]
     seconds: u16,
     /// With --neighbours: the processors to look at, as 1 or 0,2-3; without it, all that this process may use
     #[arg(long, value_name = "LIST", requires = "neighbours")]
@@ -113,7 +113,10 @@ fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
     if let Some(root) = arguments.root.as_deref().filter(|root| !root.is_dir()) {
         return Err(Failure::Usage(anyhow!("--root {}: this is not a folder", root.display())));
     }
-    let report = if arguments.root.is_some() { examine(host, &NoProbes) } else { examine(host, &LiveProbes) };
+    let mut report = if arguments.root.is_some() { examine(host, &NoProbes) } else { examine(host, &LiveProbes) };
+    if !arguments.checks.is_empty() {
+        report.rows.retain(|row| arguments.checks.contains(&row.check));
+    }
     if arguments.json {
         let summary = serde_json::json!({
             "format": 1,
@@ -178,7 +181,7 @@ fn stop_and_put_back() -> Result<Arc<AtomicBool>> {
     let flag = Arc::clone(&stop);
     let handler = move || {
         if !flag.swap(true, Ordering::Relaxed) {
-            eprintln!("stopping; settings are put back");
+            eprintln!("stopping");
         }
     };
     ctrlc::set_handler(handler).context("cannot install a handler for Ctrl-C")?;

@@ -132,10 +132,10 @@ fn changes(host: &Host, check: &Check) -> Result<Vec<Change>, ApplyError> {
 fn current(host: &Host, path: &str) -> Result<String, ReadError> {
     let text = host.text(path)?;
     let line = text.trim();
-    if line.is_empty() || line.contains(['\n', '\t', '\u{fffd}']) || line.len() > 256 {
-        return Err(ReadError::not_understood(path, &text));
-    }
-    if line.contains('[') { host.chosen(path) } else { Ok(line.to_owned()) }
+    // Only a text that can be written back as it was.
+    let is_plain = line.len() <= 256 && !line.contains(|c: char| c.is_control() || c == '\u{fffd}');
+    let value = if line.contains('[') { host.chosen(path)? } else { line.to_owned() };
+    (is_plain && !value.is_empty()).then_some(value).ok_or_else(|| ReadError::not_understood(path, &text))
 }
 
 fn record(check: &Check) -> String {
@@ -170,15 +170,28 @@ pub fn apply(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
     let text: String = due.iter().map(|due| format!("{}\t{}\n", due.path, due.before)).collect();
     host.create(&record, &text).map_err(|error| ApplyError::of(&record, "the former values", &error))?;
     for (index, Written { path, now, .. }) in due.iter().enumerate() {
-        if let Err(error) = host.write(path, now) {
-            for Written { path, before, .. } in due[..index].iter().rev() {
+        if let Err(error) = write(host, path, now) {
+            for Written { path, before, .. } in due[..=index].iter().rev().filter(|due| is_now(host, due)) {
                 host.write(path, before).map_err(|error| ApplyError::of(path, before, &error))?;
             }
             host.remove(&record).map_err(|error| ApplyError::of(&record, "", &error))?;
-            return Err(ApplyError::of(path, now, &error));
+            return Err(error);
         }
     }
     Ok(due)
+}
+
+/// Writes a value and reads it back: the kernel takes some values without using them.
+fn write(host: &Host, path: &str, value: &str) -> Result<(), ApplyError> {
+    host.write(path, value).map_err(|error| ApplyError::of(path, value, &error))?;
+    let kept = current(host, path)?;
+    let reason = format!("the system keeps \"{kept}\"");
+    let refused = || ApplyError::Refused { path: path.to_owned(), value: value.to_owned(), reason };
+    (kept == value).then_some(()).ok_or_else(refused)
+}
+
+fn is_now(host: &Host, written: &Written) -> bool {
+    current(host, &written.path).is_ok_and(|value| value == written.now)
 }
 
 /// Puts the values back that [`apply`] found. The record goes when all are back.
@@ -201,7 +214,7 @@ pub fn undo(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
         due.push(Written { path: path.to_owned(), before: current(host, path)?, now: before.to_owned() });
     }
     for Written { path, now, .. } in due.iter().rev() {
-        host.write(path, now).map_err(|error| ApplyError::of(path, now, &error))?;
+        write(host, path, now)?;
     }
     host.remove(&record).map_err(|error| ApplyError::of(&record, "", &error))?;
     Ok(due)

@@ -25,7 +25,7 @@ impl<'a> Machine<'a> {
         let topology = Topology::read(host);
         let cpus = topology.as_ref().map_or(0, |topology| topology.cpus.len());
         let programs = programs::programs(host, cpus);
-        probes.pause_s();
+        probes.pause();
         let counters = [earlier, Counters::read(host)];
         Machine { host, probes, topology, programs, counters }
     }
@@ -150,7 +150,7 @@ pub(crate) struct Quota {
     /// The file that sets the limit.
     pub(crate) file: String,
     /// The value of that file that means no limit.
-    pub(crate) free: &'static str,
+    pub(crate) free: String,
     /// Processors that it may use at once.
     pub(crate) cpus: Option<f64>,
     pub(crate) throttled: u64,
@@ -188,8 +188,7 @@ fn quotas(host: &Host) -> Result<Vec<Quota>, ReadError> {
 }
 
 fn quota(host: &Host, folder: &str, is_old: bool) -> Option<Quota> {
-    let (file, free) = if is_old { ("cpu.cfs_quota_us", "-1") } else { ("cpu.max", "max") };
-    let file = format!("{folder}/{file}");
+    let file = format!("{folder}/{}", if is_old { "cpu.cfs_quota_us" } else { "cpu.max" });
     let text = host.text(&file).ok()?;
     let limit = text.split_whitespace().next()?.parse::<f64>().ok().filter(|limit| *limit > 0.0);
     let period_us = if is_old {
@@ -199,6 +198,8 @@ fn quota(host: &Host, folder: &str, is_old: bool) -> Option<Quota> {
     };
     let count = |name| host.row(&format!("{folder}/cpu.stat"), name).map_or(0, |row| row[0]);
     let throttled_s = if is_old { count("throttled_time") as f64 / 1e9 } else { count("throttled_usec") as f64 / 1e6 };
+    // The second word is the period, which stays.
+    let free = text.trim().split_once(' ').map_or("-1".to_owned(), |(_, period)| format!("max {period}"));
     let cpus = limit.map(|limit| limit / period_us.filter(|period| *period > 0.0).unwrap_or(100_000.0));
     Some(Quota { file, free, cpus, throttled: count("nr_throttled"), throttled_s })
 }

@@ -22,8 +22,8 @@ pub trait Probes {
     fn clock_cost_ns(&self) -> Result<f64, ReadError>;
 
     /// Lets about half a second pass between two readings of the same counters, and wakes up often meanwhile, so that
-    /// waits for a processor show. Returns the seconds that passed.
-    fn pause_s(&self) -> f64;
+    /// waits for a processor show.
+    fn pause(&self);
 }
 
 /// The machine on which this program runs.
@@ -47,13 +47,12 @@ impl Probes for LiveProbes {
         Ok((0..5).map(round).fold(f64::INFINITY, f64::min))
     }
 
-    fn pause_s(&self) -> f64 {
+    fn pause(&self) {
         let begin = Instant::now();
         for tick in 1..=64 {
             let deadline = Duration::from_micros(7_812) * tick;
             std::thread::sleep(deadline.saturating_sub(begin.elapsed()));
         }
-        begin.elapsed().as_secs_f64()
     }
 }
 
@@ -73,7 +72,5 @@ impl Probes for NoProbes {
         Err(NOT_RUNNING)
     }
 
-    fn pause_s(&self) -> f64 {
-        0.0
-    }
+    fn pause(&self) {}
 }

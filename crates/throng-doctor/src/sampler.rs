@@ -8,6 +8,8 @@ use crate::programs::PROCESSES_MAX;
 
 /// The most threads that are looked at.
 const THREADS_MAX: usize = 32_768;
+/// The most names of programs.
+const NAMES_MAX: usize = 8_192;
 /// The kernel's unit of time in `/proc/PID/stat`.
 const TICK_NS: u64 = 10_000_000;
 /// A thread that ran or waited for a processor for this share of a window did not sleep in it.
@@ -20,8 +22,7 @@ pub struct Sampler {
     /// This process, which is no neighbour.
     own: u32,
     threads: HashMap<u32, Thread>,
-    programs: HashMap<u32, usize>,
-    names: Vec<String>,
+    programs: HashMap<String, usize>,
     windows: Vec<Window>,
     last_s: Option<f64>,
 }
@@ -39,15 +40,7 @@ struct Thread {
 impl Sampler {
     /// A sampler that leaves out the process `own`.
     pub fn new(host: Host, own: u32) -> Sampler {
-        Sampler {
-            host,
-            own,
-            threads: HashMap::new(),
-            programs: HashMap::new(),
-            names: Vec::new(),
-            windows: Vec::new(),
-            last_s: None,
-        }
+        Sampler { host, own, threads: HashMap::new(), programs: HashMap::new(), windows: Vec::new(), last_s: None }
     }
 
     /// Reads all threads. The first call only begins the first window, each other one ends a window at `now_s`.
@@ -99,19 +92,13 @@ impl Sampler {
         Ok(())
     }
 
-    /// The index of a process. A process has the name of its parent until it starts its program.
+    /// The index of a process's name. A process has the name of its parent until it starts its program.
     fn program(&mut self, pid: u32) -> usize {
         let name = self.host.text(&format!("/proc/{pid}/comm"));
         let name = name.map_or_else(|_| format!("process {pid}"), |name| printable(&name, 15));
-        match self.programs.get(&pid).filter(|&&index| self.names[index] == name) {
-            Some(&index) => index,
-            None => {
-                let index = self.names.len();
-                self.names.push(name);
-                self.programs.insert(pid, index);
-                index
-            }
-        }
+        let count = self.programs.len();
+        let name = if count < NAMES_MAX { name } else { "others".to_owned() };
+        *self.programs.entry(name).or_insert(count)
     }
 
     /// Processes that run still and have a thread that never slept, in at least five windows: it computes, or waits busily.
@@ -123,7 +110,9 @@ impl Sampler {
 
     /// The windows, and the names of the programs that they count.
     pub fn finish(self) -> (Vec<Window>, Vec<String>) {
-        (self.windows, self.names)
+        let mut names: Vec<(usize, String)> = self.programs.into_iter().map(|(name, index)| (index, name)).collect();
+        names.sort_unstable();
+        (self.windows, names.into_iter().map(|(_, name)| name).collect())
     }
 }
 

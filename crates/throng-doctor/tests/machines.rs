@@ -31,7 +31,7 @@ fn a_well_set_machine_is_ok_in_every_row() {
         "ok thp: enabled madvise, defrag defer, shmem never; 200 MB in use",
         "ok quota: no limit",
         "ok pressure: last 10 s: cpu 0.5 %, memory 0.0 %",
-        "ok run-queue: this process waited 0 us before each of 0 turns",
+        "ok run-queue: this process waited 2 us before each of 10 turns",
         "ok steal: 0.00 % since the start, 0.00 % during this check",
         "ok irq: 0 of 1 active device interrupts may stop our CPUs, most often 1 i8042",
         "ok per-cpu-threads: none of 1 program has a thread for each of 8 CPUs",
@@ -173,7 +173,7 @@ fn growth_during_the_check_is_told() {
         fn clock_cost_ns(&self) -> Result<f64, ReadError> {
             Known.clock_cost_ns()
         }
-        fn pause_s(&self) -> f64 {
+        fn pause(&self) {
             self.0.describe(
                 "
 sys/fs/cgroup/game/cpu.stat = nr_periods 9|nr_throttled 2|throttled_usec 100000
@@ -181,7 +181,6 @@ proc/self/schedstat = 9000000 32020000 74
 proc/stat = cpu  1000 0 1000 8190 0 0 0 10 0 0
 ",
             );
-            0.5
         }
     }
     let machine = Machine::base_with("sys/fs/cgroup/game/cpu.max = 100000 100000");

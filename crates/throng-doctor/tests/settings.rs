@@ -18,6 +18,8 @@ sys/kernel/debug/sched/migration_cost_ns = 500000
 sys/devices/system/node/node1/cpulist = 8
 sys/devices/system/node/node1/numastat = local_node 1|other_node 0
 sys/fs/cgroup/game/cpu.max = 200000 100000
+sys/fs/cgroup/game/match/cpu.max = max 50000
+proc/self/cgroup = 0::/game/match
 proc/sys/kernel/sched_autogroup_enabled = 1
 proc/sys/kernel/numa_balancing = 1
 proc/sys/kernel/perf_event_paranoid = 4
@@ -78,6 +80,14 @@ fn only_files_that_differ_are_written_and_recorded() {
 }
 
 #[test]
+fn a_quota_is_taken_away_at_the_level_that_has_one() {
+    let machine = Machine::base_with(BAD);
+    let written = apply(&machine.host(), check("quota").unwrap()).unwrap();
+    let shown: Vec<_> = written.iter().map(|written| (&*written.path, &*written.before, &*written.now)).collect();
+    assert_eq!(shown, [("/sys/fs/cgroup/game/cpu.max", "200000 100000", "max 100000")]);
+}
+
+#[test]
 fn the_word_in_brackets_is_what_undo_writes() {
     let machine = Machine::base_with("sys/kernel/mm/transparent_hugepage/enabled = [always] madvise never");
     let written = apply(&machine.host(), check("thp").unwrap()).unwrap();
@@ -107,6 +117,21 @@ fn a_refused_file_takes_the_others_back_and_leaves_no_record() {
         assert_eq!(machine.text(&format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")), "powersave");
     }
     assert!(!machine.folder.path().join("run/throng-doctor/governor").exists());
+}
+
+#[test]
+fn a_value_that_the_system_takes_but_does_not_use_is_refused() {
+    let machine = Machine::base_with(BAD);
+    // This file of the kernel takes a 0 for its default.
+    let file = machine.folder.path().join("proc/sys/kernel/sched_autogroup_enabled");
+    fs::remove_file(&file).unwrap();
+    symlink("/proc/self/timerslack_ns", &file).unwrap();
+    let error = apply(&machine.host(), check("autogroup").unwrap()).unwrap_err();
+    let path = "/proc/sys/kernel/sched_autogroup_enabled";
+    let kept = format!("cannot write \"0\" to {path}: the system keeps \"50000\"");
+    let no_right = format!("no right to write {path}: run this command as root");
+    assert!([kept, no_right].contains(&error.to_string()), "{error}");
+    assert!(!machine.folder.path().join("run/throng-doctor/autogroup").exists());
 }
 
 #[test]

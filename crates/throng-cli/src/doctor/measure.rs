@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use throng_doctor::{Check, Host, PerProcess, Setting, Topology, Trial, allowed_cpus, compare, undo};
@@ -24,10 +24,15 @@ pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, s
         Setting::Process(setting) => Some(for_child(host, setting).map_err(Failure::Usage)?),
         Setting::Host(_) => None,
     };
+    if setting.is_none() {
+        // A setting that cannot be written is told before the first load.
+        Applied::apply(host, check)?.undo()?;
+    }
     let repeats = usize::from(arguments.repeats);
     let runs = 2 * repeats + 1;
     eprintln!("{runs} loads, without (A) and with (B) {}; press Ctrl-C to stop", check.name);
     let mut trial = Trial::default();
+    let begin = Instant::now();
     for index in 0..runs {
         let is_with = index % 2 == 1;
         let figure = match (is_with, &setting) {
@@ -42,7 +47,9 @@ pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, s
         };
         let (side, name) = if is_with { (&mut trial.with, "B") } else { (&mut trial.without, "A") };
         side.push(figure);
-        eprintln!("  {} of {runs}: {name} {} {figure}", index + 1, load.metric);
+        let (done, left) = (index + 1, runs - index - 1);
+        let left_s = begin.elapsed().as_secs_f64() / done as f64 * left as f64;
+        eprintln!("  {done} of {runs}: {name} {} {figure}, about {left_s:.0} s left", load.metric);
     }
     let wrong = || anyhow!("{} has to be above zero in each load, to be compared as a share", load.metric);
     let comparison = compare(&trial).ok_or_else(wrong)?;

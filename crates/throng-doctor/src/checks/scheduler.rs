@@ -71,7 +71,7 @@ pub(crate) fn no_quota(host: &Host) -> Result<Vec<Change>, ReadError> {
     if levels.is_empty() {
         return Err(ReadError::NoCall { reason: "no level of the control groups has a quota" });
     }
-    Ok(levels.into_iter().map(|level| Change { path: level.file, value: level.free.to_owned() }).collect())
+    Ok(levels.into_iter().map(|level| Change { path: level.file, value: level.free }).collect())
 }
 
 /// The share of the last 10 s in which some thread waited, in per cent.
@@ -100,7 +100,8 @@ pub(crate) fn pressure(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 pub(crate) fn run_queue(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     const WAIT_US_MAX: f64 = 100.0;
     let now = machine.counters[1].own.clone()?;
-    let earlier = machine.counters[0].own.clone().unwrap_or_default();
+    // On a recorded machine, both readings are the same: then all turns count.
+    let earlier = machine.counters[0].own.clone().ok().filter(|earlier| *earlier != now).unwrap_or_default();
     let [_, wait_ns, turns] = [0, 1, 2].map(|index| now[index].saturating_sub(earlier[index]));
     let wait_us = wait_ns as f64 / 1e3 / turns.max(1) as f64;
     let read = format!("this process waited {wait_us:.0} us before each of {}", count(turns as usize, "turn"));
