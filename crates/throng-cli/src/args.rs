@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
-use throng_lab::scenario::{Model, NetPreset, Overrides, Scratch};
+use throng_lab::scenario::{Model, NetPreset, Overrides, Profile, Scratch};
 
 use crate::ai_server::{self, AiServerArguments};
 use crate::bake::{self, BakeArguments};
@@ -52,7 +52,8 @@ const CROWD_EXAMPLES: &str = "\
 Examples:
   throng crowd                           1,000 players in 100 m x 100 m for half a minute
   throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
-  throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network";
+  throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network
+  throng crowd --profile staircase:100+100:30s     100 players, 200, 300 ... 1,000, each for half a minute";
 
 const COMPLETIONS_EXAMPLE: &str = "\
 Example:
@@ -154,9 +155,12 @@ pub(crate) struct Workload {
 /// The arguments of every command that measures a workload.
 #[derive(Debug, Args)]
 pub(crate) struct Length {
-    /// Length of the measured part, in seconds
+    /// Length of the measured part, in seconds [default: the scenario's, or the profile's if that is longer]
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
+    /// Number of players over time: constant, ramp:100..1000:60s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<Profile>,
     /// Length of the warm-up before the measured part, in seconds
     #[arg(long, value_name = "S")]
     warmup: Option<u32>,
@@ -232,6 +236,7 @@ impl CrowdArguments {
             baselines: self.baselines,
             send_slowdown_percent: self.send_slowdown,
             seconds: self.length.seconds,
+            profile: self.length.profile,
             warmup_seconds: self.length.warmup,
             ..self.workload.overrides()
         }
@@ -292,6 +297,7 @@ impl BotsArguments {
         Overrides {
             net: self.net,
             seconds: self.length.seconds,
+            profile: self.length.profile,
             warmup_seconds: self.length.warmup,
             ..self.workload.overrides()
         }

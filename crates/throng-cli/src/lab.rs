@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Outcome;
-use capacity::{RunArguments, SearchArguments, StepArguments};
+use capacity::{RunArguments, SearchArguments, SoakArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -21,6 +21,7 @@ How much does this machine hold, and which change made it slower?
   throng lab step ai --step 50 --hold 10m --cpu 85 --timeouts 2     the published method, in hours
   throng lab search mine.toml               your own server (docs/capacity.md)
   throng lab run match --amounts 4,8,16     whether given loads keep their limits, and how levels grow
+  throng lab soak crowd --start 300 --hours 8         whether memory stands still
   throng lab compare before/ after/         what became slower, with its interval
   throng lab trend runs                     which revisions changed a part of the frame
   throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower";
@@ -44,6 +45,9 @@ enum LabCommand {
     /// Find it by the published method: add a step, hold, step back
     #[command(long_about = capacity::STEP_LONG_ABOUT)]
     Step(StepArguments),
+    /// Hold a load for hours, and judge the growth of memory
+    #[command(long_about = capacity::SOAK_LONG_ABOUT)]
+    Soak(SoakArguments),
     /// Compare two runs, or two sides of several runs, part by part
     #[command(long_about = history::COMPARE_LONG_ABOUT)]
     Compare(CompareArguments),
@@ -60,6 +64,7 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Run(arguments) => capacity::run(arguments, stop()?.as_ref()),
         LabCommand::Search(arguments) => capacity::search(arguments, stop()?.as_ref()),
         LabCommand::Step(arguments) => capacity::step(arguments, stop()?.as_ref()),
+        LabCommand::Soak(arguments) => capacity::soak(arguments, stop()?.as_ref()),
         LabCommand::Compare(arguments) => history::compare(arguments),
         LabCommand::Trend(arguments) => history::trend(arguments),
         LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),

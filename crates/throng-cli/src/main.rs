@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
-use throng_lab::bots::{self, BotsOptions, BotsReport, Progress};
+use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
 use throng_lab::gateway::Part;
 use throng_lab::report;
 use throng_lab::run::{self, RunOptions};
@@ -88,13 +88,18 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
         note: if arguments.quiet { |_| () } else { |line| eprintln!("{line}") },
         allocations: Some(allocation::of_this_thread),
+        wanted: None,
     };
-    let result = run::run(&options, &stop)?;
+    let result = run::run(&options, &stop).map_err(|error| match error.is::<report::ReportError>() {
+        true => Failure::Usage(error),
+        false => Failure::Run(error),
+    })?;
     if arguments.json {
         print!("{}", result.summary.to_json());
     } else {
-        println!("{}", terminal::table(&result.summary, Some(&result.folder)));
+        println!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
     }
+    result.report.context("the figures above are on no disk")?;
     Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
 
@@ -119,7 +124,8 @@ fn play(arguments: &BotsArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(|error| Failure::Usage(error.into()))?;
     let stop = stop_on_interrupt()?;
-    let options = BotsOptions { server: arguments.connect, key: arguments.key(), scenario, truth: None, cores: None };
+    let (key, brains) = (arguments.key(), Brains::default());
+    let options = BotsOptions { server: arguments.connect, key, scenario, truth: None, cores: None, brains };
     let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);

@@ -31,6 +31,12 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
     assert!(absent.contains("nowhere/mine.toml") && !absent.contains('\n'), "{absent}");
     let none = complaint(&["crowd", "--players", "0"], 2);
     assert!(none.contains("players") && !none.contains('\n'), "{none}");
+    let profile = complaint(&["crowd", "--profile", "ramp:100..2000:60s"], 2);
+    assert!(profile.contains("more than the 1000 players") && !profile.contains('\n'), "{profile}");
+    let profile = complaint(&["crowd", "--profile", "ramp:NaN..100:60s"], 2);
+    assert!(profile.contains("two numbers of players"), "{profile}");
+    let runs = complaint(&["crowd", "--players", "5", "--quiet", "--runs", "Cargo.toml/runs"], 2);
+    assert!(runs.contains("Cargo.toml/runs") && runs.contains("choose another") && !runs.contains('\n'), "{runs}");
     let preset = complaint(&["crowd", "--net", "moon"], 2);
     assert!(preset.contains("none, lan, wifi, 4g or bad"), "{preset}");
     let everywhere = complaint(&["serve", "--listen", "0.0.0.0:7777"], 2);
@@ -160,6 +166,9 @@ fn programs_that_take_their_time_end_as_they_should() {
         &a_run_leaves_a_summary_and_a_report,
         &chests_are_compared_while_they_change,
         &an_interrupted_run_still_writes_its_report,
+        &crate::players::players_come_and_go_while_a_run_plays,
+        &crate::players::a_run_without_its_bots_leaves_what_was_measured,
+        &crate::players::a_full_disk_takes_no_figures_away,
         &crate::compare::a_comparison_leaves_a_table_a_file_and_a_page,
     ]);
 }

@@ -17,4 +17,5 @@ mod lab;
 mod lines;
 mod matches;
 mod outage;
+mod players;
 mod summary_keys;

@@ -14,6 +14,8 @@
 //!   values of A, values of B  --> Change: ratio with interval, none | higher | lower | undecided
 //!   values by revision        --> ChangePoint: the range of revisions, and the size of the change
 //!   load, value               --> Curve: fitted, with forecasts
+//!   values by time            --> steady_from: how much of the beginning to leave out
+//!                             --> Drift: growth with bounds, and its forecast
 //! ```
 //!
 //! ```
@@ -36,18 +38,22 @@
 
 mod change;
 mod curve;
+mod drift;
 mod holds;
 mod search;
 mod stats;
+mod steady;
 mod steps;
 mod trend;
 mod trial;
 
 pub use change::{Change, ChangeKind, ChangeOptions, compare, compare_pairs, have_moved_together};
 pub use curve::{Curve, Point};
+pub use drift::Drift;
 pub use holds::{Growth, HoldOptions, Holds};
 pub use search::{CapacitySearch, Order, Outcome, Purpose, SearchOptions};
 pub use stats::{Block, Estimate, level_estimate, mean, median, quantile, share_estimate};
+pub use steady::steady_from;
 pub use steps::{StepOptions, StepPressure};
 pub use trend::{ChangePoint, TrendOptions, change_points};
 pub use trial::{Criterion, Judged, Samples, Trial, Verdict};

@@ -4,7 +4,9 @@
 //! sends its inputs. A sample of them decodes everything, and compares it with the server's truth.
 
 mod bot;
+mod brain;
 mod fleet;
+mod members;
 mod pipe;
 mod witness;
 
@@ -23,6 +25,7 @@ use throng_models::RecordDecoder;
 use crate::scenario::{Model, Scenario};
 
 pub use crate::control::{BotsReport, Progress};
+pub use brain::{Brain, Brains, View};
 pub(crate) use fleet::Fleet;
 
 /// Options of a group of bots.
@@ -38,6 +41,8 @@ pub struct BotsOptions {
     pub truth: Option<PathBuf>,
     /// The cores that they may use; `None`: all.
     pub cores: Option<Vec<usize>>,
+    /// How they decide.
+    pub brains: Brains,
 }
 
 /// Why the bots could not play.
@@ -128,6 +133,8 @@ fn play_with<D: Decoder>(
             progress(&latest);
         }
         let now = crate::clock::now();
+        let elapsed = measured_since.map_or(Duration::ZERO, |since| now.since(since));
+        fleet.want(scenario.profile.players_at(scenario.players, elapsed));
         if full_since.is_none() && fleet.all_have_tried() {
             full_since = Some(now);
         }

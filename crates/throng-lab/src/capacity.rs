@@ -17,6 +17,7 @@
 mod figures;
 mod hold;
 mod load;
+mod memory;
 mod pick;
 
 use std::fs::{File, OpenOptions};
@@ -32,10 +33,12 @@ use throng_judge::{
 
 pub use figures::{Capacity, FILE, TRIALS_FILE};
 pub use load::{Load, LoadError, names};
+pub use memory::{MEMORY_FILE, MemoryFigures};
 
 use crate::report;
 use figures::TrialFigures;
 use hold::Figures;
+use memory::Watched;
 
 /// How loads are chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +49,19 @@ pub enum Method {
     Steps(StepOptions),
     /// Given loads, for thresholds and for growth.
     Holds(HoldOptions),
+    /// One load for long, while the memory of all processes is sampled.
+    Soak(SoakOptions),
+}
+
+/// A soak.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SoakOptions {
+    /// The load.
+    pub amount: u32,
+    /// It is held so long.
+    pub hold: Duration,
+    /// The memory of each process may grow in 24 hours by this share of it.
+    pub growth_max: f64,
 }
 
 /// Settings of a measurement.
@@ -66,28 +82,43 @@ pub struct CapacityOptions {
 /// Measures. Ends early, with what was measured until then, when `stop` is set.
 ///
 /// # Errors
-/// The folder cannot be written. A command that fails is no error: its trials are invalid, and the answer says so.
+/// The folder cannot be written at the beginning. Later, files that cannot be written are named in the answer. A command that fails is no error: its trials are invalid, and the answer says so.
 pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity, PathBuf)> {
     let began = (Instant::now(), SystemTime::now());
     let folder = report::new_folder(&options.runs, began.1, "capacity")?;
     let mut trials = TrialLog::create(&folder)?;
-    let mut search = Course::new(options.method.clone());
+    let mut search = Course::new(&options.method);
+    let mut hold_all = || hold_all(options, stop, &mut search, &mut trials);
+    let watched = match options.method {
+        Method::Soak(SoakOptions { hold, growth_max, .. }) => memory::watch(&folder, hold, growth_max, hold_all)?.1,
+        _ => {
+            hold_all();
+            Watched::default()
+        }
+    };
+    let outcome = search.outcome();
+    let is_partial = stop.load(Ordering::Relaxed);
+    let mut capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, is_partial);
+    capacity.take_memory(watched.memory);
+    capacity.missing.extend(trials.missing.into_iter().chain(watched.missing));
+    let path = folder.join(FILE);
+    if let Err(error) = std::fs::write(&path, capacity.to_json()?) {
+        capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
+    }
+    Ok((capacity, folder))
+}
+
+fn hold_all(options: &CapacityOptions, stop: &AtomicBool, search: &mut Course, trials: &mut TrialLog) {
     while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
         let number = trials.figures.len() + 1;
         let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
         let purpose = order.purpose.name();
         (options.note)(&format!("trial {number}: {} {unit} for {seconds} s ({purpose})", order.amount));
-        let Some((trial, figures)) = hold::hold(options, order, stop) else { break };
+        let Some((trial, figures)) = hold::hold(options, order, stop) else { return };
         (options.note)(&figures::line(&options.load, &trial));
-        trials.push(&options.load, order, &trial, figures)?;
+        trials.push(&options.load, order, &trial, figures);
         search.handle_trial(trial);
     }
-    let outcome = search.outcome();
-    let is_partial = stop.load(Ordering::Relaxed);
-    let capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, is_partial);
-    let path = folder.join(FILE);
-    std::fs::write(&path, capacity.to_json()?).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok((capacity, folder))
 }
 
 /// A search by one of the methods.
@@ -98,11 +129,14 @@ enum Course {
 }
 
 impl Course {
-    fn new(method: Method) -> Course {
-        match method {
+    fn new(method: &Method) -> Course {
+        match method.clone() {
             Method::Search(options) => Course::Search(CapacitySearch::new(options)),
             Method::Steps(options) => Course::Steps(StepPressure::new(options)),
             Method::Holds(options) => Course::Holds(Holds::new(options)),
+            Method::Soak(SoakOptions { amount, hold, .. }) => {
+                Course::Holds(Holds::new(HoldOptions { amounts: vec![amount], repeats: 1, hold }))
+            }
         }
     }
 
@@ -143,6 +177,8 @@ struct TrialLog {
     file: File,
     path: PathBuf,
     figures: Vec<TrialFigures>,
+    /// Why the file does not have all trials.
+    missing: Option<String>,
 }
 
 impl TrialLog {
@@ -150,17 +186,16 @@ impl TrialLog {
         let path = folder.join(TRIALS_FILE);
         let file = OpenOptions::new().create_new(true).append(true).open(&path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(TrialLog { file, path, figures: Vec::new() })
+        Ok(TrialLog { file, path, figures: Vec::new(), missing: None })
     }
 
-    fn push(&mut self, load: &Load, order: Order, trial: &Trial, of: Figures) -> Result<()> {
+    fn push(&mut self, load: &Load, order: Order, trial: &Trial, of: Figures) {
         let figures = TrialFigures::new(load, order, trial, of);
-        let mut line = serde_json::to_string(&figures)?;
-        line.push('\n');
-        let written = self.file.write_all(line.as_bytes());
-        written.with_context(|| format!("cannot write {}", self.path.display()))?;
+        let line = serde_json::to_string(&figures).unwrap_or_default();
+        if let Err(error) = writeln!(self.file, "{line}") {
+            self.missing.get_or_insert(format!("{} is not whole: {error}", self.path.display()));
+        }
         self.figures.push(figures);
-        Ok(())
     }
 }
 

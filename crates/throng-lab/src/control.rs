@@ -1,7 +1,7 @@
 //! The messages between the two processes of a run, one line each.
 //!
 //! ```text
-//! host -> bots, standard input    measure | settle | stop            (the end of the input means stop)
+//! host -> bots, standard input    players N | measure | settle | stop   (the end of the input means stop)
 //! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
 //! ```
 
@@ -12,6 +12,8 @@ use crate::summary::{Known, Neighbours};
 /// A command to the bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
+    /// So many bots play from now on: more connect, or the newest leave.
+    Players(u32),
     /// The warm-up is over: measure from now on.
     Measure,
     /// The measurement is over: continue to play.
@@ -21,16 +23,24 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn line(self) -> &'static str {
+    pub(crate) fn line(self) -> String {
         match self {
-            Command::Measure => "measure\n",
-            Command::Settle => "settle\n",
-            Command::Stop => "stop\n",
+            Command::Players(number) => format!("players {number}\n"),
+            Command::Measure => "measure\n".to_owned(),
+            Command::Settle => "settle\n".to_owned(),
+            Command::Stop => "stop\n".to_owned(),
         }
     }
 
     pub(crate) fn read(line: &str) -> Option<Command> {
-        [Command::Measure, Command::Settle, Command::Stop].into_iter().find(|c| c.line().trim() == line.trim())
+        let mut words = line.split_whitespace();
+        match (words.next()?, words.next()) {
+            ("players", Some(number)) => number.parse().ok().map(Command::Players),
+            ("measure", None) => Some(Command::Measure),
+            ("settle", None) => Some(Command::Settle),
+            ("stop", None) => Some(Command::Stop),
+            _ => None,
+        }
     }
 }
 
@@ -63,9 +73,9 @@ pub struct Progress {
 /// The measurements of the bots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BotsReport {
-    /// Bots that connected.
+    /// Bots that have connected: of those that were there at the same time, the most.
     pub connected: u32,
-    /// Connections that ended early.
+    /// Connections that ended early. Bots that were told to leave are not among them.
     pub disconnects: u32,
     /// Their reasons, with counts.
     pub ends: Vec<(String, u32)>,
@@ -101,4 +111,19 @@ pub struct BotsReport {
     /// How far these ages can be off, if the bots had to estimate the server's clock: the largest error of all samples.
     #[serde(default)]
     pub age_error_ms: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_as_they_are_written() {
+        for command in [Command::Players(0), Command::Players(300), Command::Measure, Command::Settle, Command::Stop] {
+            assert_eq!(Command::read(&command.line()), Some(command));
+        }
+        for nonsense in ["", "players", "players -1", "players many", "stop now", "leave"] {
+            assert_eq!(Command::read(nonsense), None, "{nonsense}");
+        }
+    }
 }

@@ -101,7 +101,12 @@ pub fn threads_per_core() -> Option<f64> {
 
 /// Resident memory of this process, in bytes; `None` where `/proc` does not tell.
 pub fn rss_bytes() -> Option<u64> {
-    kib(field(&read("/proc/self/status"), "VmRSS")?)
+    rss_bytes_of("self")
+}
+
+/// Resident memory of the process with that number.
+pub(crate) fn rss_bytes_of(process: &str) -> Option<u64> {
+    kib(field(&read(&format!("/proc/{process}/status")), "VmRSS")?)
 }
 
 /// An unreadable file is an empty one: the caller finds no field in it.

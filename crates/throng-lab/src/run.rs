@@ -3,6 +3,7 @@
 mod child;
 mod ledger;
 mod progress;
+mod stages;
 mod tally;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -22,8 +24,8 @@ use crate::control::Command;
 use crate::environment;
 use crate::floor::{self, FloorTime};
 use crate::host::Host;
-use crate::report;
-use crate::scenario::{Model, Scenario};
+use crate::report::{self, ReportError};
+use crate::scenario::{Model, Profile, Scenario};
 use crate::summary::RunSummary;
 use crate::truth::TruthWriter;
 use child::Child;
@@ -45,14 +47,16 @@ pub struct RunOptions {
     pub note: fn(&str),
     /// Heap allocations of the calling thread so far, if the program counts them.
     pub allocations: Option<fn() -> u64>,
+    /// Gets how many players are wanted from now on, while the run plays: at most as many as the scenario has.
+    pub wanted: Option<Receiver<u32>>,
 }
 
 /// The result of a run.
 pub struct RunResult {
     /// The figures.
     pub summary: RunSummary,
-    /// The folder with `summary.json` and `report.html`.
-    pub folder: PathBuf,
+    /// The path of `report.html`, beside `summary.json`; or why it could not be written.
+    pub report: Result<PathBuf, ReportError>,
 }
 
 /// Time for the connections, and one more second for each this many bots.
@@ -100,9 +104,8 @@ fn run_with<R: Replication>(
     play.floor();
     let bots = play.settle(&display)?;
     let summary = play.summary(&bots, started_at);
-    let folder = report::write(&options.runs, started_at, &summary)
-        .with_context(|| format!("cannot write the report to {}", options.runs.display()))?;
-    Ok(RunResult { summary, folder })
+    let report = report::write(&options.runs, started_at, &summary);
+    Ok(RunResult { summary, report })
 }
 
 /// Time for starting both processes and for reports, in seconds.
@@ -111,12 +114,16 @@ const AROUND_S: u64 = 3;
 /// The first line of a run.
 fn announcement(scenario: &Scenario) -> String {
     let Scenario { name, players, tick_hz, seconds, warmup_seconds, .. } = scenario;
-    let connecting_s = u64::from(players.div_ceil(1_000));
+    let connecting_s = u64::from(scenario.profile.first(*players).div_ceil(1_000));
+    let course = match scenario.profile {
+        Profile::Constant => String::new(),
+        profile => format!(" ({profile})"),
+    };
     let measured_s = u64::from(*seconds) + u64::from(*warmup_seconds);
     let floor_s = FLOOR.as_secs_f64().ceil() as u64 * floor::ROUNDS as u64;
     let total_s = AROUND_S + connecting_s + measured_s + floor_s + settling(scenario).as_secs();
     format!(
-        "{name}: {players} players at {tick_hz} Hz; {warmup_seconds} s of warm-up, {seconds} s measured, about {total_s} s in all"
+        "{name}: {players} players{course} at {tick_hz} Hz; {warmup_seconds} s of warm-up, {seconds} s measured, about {total_s} s in all"
     )
 }
 
@@ -134,6 +141,12 @@ struct Play<'a, R> {
     truth: TruthWriter,
     truth_interval_ticks: u32,
     ledger: Ledger,
+    /// So many players are to play.
+    wanted: u32,
+    /// The newest number that was told from outside.
+    told: Option<u32>,
+    /// Why the bots' process has ended before the run did.
+    bots_fault: Option<String>,
     floor: Option<FloorTime>,
 }
 
@@ -166,6 +179,9 @@ impl<'a, R: Replication> Play<'a, R> {
             stop,
             host,
             bots,
+            wanted: scenario.profile.first(scenario.players),
+            told: None,
+            bots_fault: None,
             truth,
             // Ten looks a second, fewer where there is much to look at.
             truth_interval_ticks: (scenario.tick_hz / if objects > 4_000 { 4 } else { 10 }).max(1),
@@ -177,7 +193,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let scenario = &self.options.scenario;
         let patience_s = CONNECT_PATIENCE_S + u64::from(scenario.players) / CONNECTS_PER_S;
         let until = clock::now().after(Duration::from_secs(patience_s));
-        while self.host.connected() + self.host.ended() < scenario.players && clock::now() < until {
+        while self.host.connected() + self.host.ended() < self.wanted && clock::now() < until {
+            self.follow();
             self.tick()?;
             display.connecting(self.host.connected());
             if self.stops() {
@@ -220,10 +237,24 @@ impl<'a, R: Replication> Play<'a, R> {
     fn for_a_while(&mut self, length: Duration, mut each: impl FnMut(&mut Self, Duration)) -> Result<()> {
         let began = clock::now();
         while clock::now().since(began) < length && !self.stops() {
+            self.follow();
             self.tick()?;
             each(self, clock::now().since(began));
         }
         Ok(())
+    }
+
+    /// Has as many bots play as are wanted now: by the profile, or once somebody has told a number, by that.
+    fn follow(&mut self) {
+        let newest = self.options.wanted.as_ref().and_then(|wanted| wanted.try_iter().last());
+        self.told = newest.or(self.told);
+        let Scenario { profile, players, .. } = &self.options.scenario;
+        let planned = || profile.players_at(*players, self.ledger.measured_for());
+        let wanted = self.told.map_or_else(planned, |told| told.min(*players));
+        self.ledger.note_wanted(wanted);
+        if std::mem::replace(&mut self.wanted, wanted) != wanted {
+            self.bots.tell(Command::Players(wanted));
+        }
     }
 
     fn floor(&mut self) {
@@ -235,10 +266,13 @@ impl<'a, R: Replication> Play<'a, R> {
 
     /// Waits until everything has arrived, lets the bots compare it with the server's state, and reads their report.
     fn settle(&mut self, display: &Display) -> Result<BotsReport> {
+        if self.bots_fault.is_some() {
+            return Ok(BotsReport::default());
+        }
         self.host.freeze();
         display.settling();
         let until = clock::now().after(settling(&self.options.scenario));
-        while clock::now() < until {
+        while clock::now() < until && self.bots_fault.is_none() {
             self.tick()?;
         }
         let (tick, began) = timed(clock::now, || self.host.tick());
@@ -248,12 +282,16 @@ impl<'a, R: Replication> Play<'a, R> {
         loop {
             self.host.wait();
             self.host.tick();
-            self.bots.listen()?;
+            if let Err(error) = self.bots.listen() {
+                self.bots_fault.get_or_insert(error.to_string());
+                return Ok(BotsReport::default());
+            }
             if let Some(report) = self.bots.take_report() {
                 return Ok(report);
             }
             if clock::now() > until {
-                bail!("the bots did not report within {} s", REPORT_PATIENCE.as_secs());
+                self.bots_fault = Some(format!("the bots did not report within {} s", REPORT_PATIENCE.as_secs()));
+                return Ok(BotsReport::default());
             }
         }
     }
@@ -272,10 +310,20 @@ impl<'a, R: Replication> Play<'a, R> {
                 .write((tick, began), false, self.host.true_changing())
                 .context("cannot write the server's state")?;
         }
-        self.bots.listen()
+        match self.bots.listen() {
+            // What was measured until then is worth a report.
+            Err(error) if self.ledger.has_begun() => self.bots_fault = Some(error.to_string()),
+            heard => heard?,
+        }
+        Ok(())
     }
 
+    /// Whether the run ends here.
     fn stops(&self) -> bool {
+        self.is_interrupted() || self.bots_fault.is_some()
+    }
+
+    fn is_interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -283,8 +331,12 @@ impl<'a, R: Replication> Play<'a, R> {
         let mut summary = self.ledger.summary(bots, self.floor);
         summary.started_at = report::started_at(started_at);
         summary.revision = environment::revision();
-        if self.stops() {
+        if self.is_interrupted() {
             summary.invalid_reasons.push("the run was stopped before its end".to_owned());
+        }
+        if let Some(fault) = &self.bots_fault {
+            summary.bots.missing = true;
+            summary.invalid_reasons.push(format!("{fault}: all that bots measure is missing"));
         }
         for (reason, count) in bots.ends.iter().take(REASONS) {
             summary.invalid_reasons.push(format!("{count} bots: {reason}"));
@@ -354,6 +406,7 @@ mod tests {
             show_progress: false,
             note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
             allocations: None,
+            wanted: None,
         };
         assert!(run(&options, &AtomicBool::new(false)).is_err());
         // 3 s around, 1 s to connect, 7 s of play, 4 s for the floor, 5 s until all is at rest.

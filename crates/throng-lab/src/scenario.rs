@@ -7,6 +7,7 @@ mod error;
 mod model;
 mod named;
 mod overrides;
+mod profile;
 mod validate;
 
 use std::fs;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use error::ScenarioError;
 pub use model::{Model, Scratch};
 pub use overrides::Overrides;
+pub use profile::{PROFILE_FORMS, Profile};
 
 /// The largest scenario file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;
@@ -39,7 +41,10 @@ pub struct Scenario {
     /// Input packets per bot and second, 1 to 240; 0 or absent: as many as ticks.
     #[serde(default)]
     pub input_hz: u32,
-    /// Length of the measured part of the run, 1 to 86,400.
+    /// How many players play at each moment of the measured part.
+    #[serde(default)]
+    pub profile: Profile,
+    /// Length of the measured part of the run, 1 to 86,400; at least that of the profile.
     pub seconds: u32,
     /// Seconds between the start of the simulation and the start of the measurement, 0 to 3,600.
     #[serde(default)]
@@ -228,6 +233,9 @@ impl Scenario {
             parse(name_or_path, named::text(name_or_path)?)?
         };
         overrides.put_over(&mut scenario);
+        if overrides.seconds.is_none() {
+            scenario.seconds = scenario.seconds.max(scenario.profile.seconds(scenario.players));
+        }
         if scenario.input_hz == 0 {
             scenario.input_hz = scenario.tick_hz;
         }
@@ -253,7 +261,8 @@ impl Scenario {
 
     /// How many bots must be connected before the characters begin to move; at least 1.
     pub fn start_at_connected(&self) -> u32 {
-        ((self.players as f32 * self.start_when_connected).ceil() as u32).clamp(1, self.players)
+        let first = self.profile.first(self.players).max(1);
+        ((first as f32 * self.start_when_connected).ceil() as u32).clamp(1, first)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use comfy_table::{ContentArrangement, Table, presets};
 
 use crate::scenario::Model;
-use crate::summary::{Band, RunSummary, Split, Target};
+use crate::summary::{Band, LoadStep, RunSummary, Split, Target};
 
 /// Parts of a split in one line.
 const SPLIT_LINE: usize = 4;
@@ -27,6 +27,9 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
         ("bots", bots(run)),
     ]);
     text += &neighbours(run);
+    if run.steps.len() > 1 {
+        text += &steps(&run.steps);
+    }
     if !run.targets.is_empty() {
         text += &targets(&run.targets);
     }
@@ -187,6 +190,25 @@ fn neighbours(run: &RunSummary) -> String {
     format!("\n{}\n", table.trim_fmt())
 }
 
+fn steps(steps: &[LoadStep]) -> String {
+    let mut table = plain_table();
+    table.add_row(["players", "connected", "frame p50", "p99", "age near p99", "cores", "missed ticks", "steady from"]);
+    for step in steps {
+        let ms = |value: Option<f64>| format!("{} ms", optional(value));
+        table.add_row([
+            format!("  {}", figure(step.players)),
+            figure(step.connections),
+            ms(step.frame_ms.p50),
+            ms(step.frame_ms.p99),
+            ms(step.near_age_p99_ms),
+            figure(step.server_cpu_cores),
+            grouped(step.missed_ticks),
+            step.steady_from_s.map_or("never".to_owned(), |seconds| format!("{} s", figure(seconds))),
+        ]);
+    }
+    format!("\n{}\n", table.trim_fmt())
+}
+
 fn targets(targets: &[Target]) -> String {
     let mut table = plain_table();
     table.add_row(["target", "limit", "measured", ""]);
@@ -312,6 +334,11 @@ mod tests {
             assert!(text.contains(word), "no {word} in:\n{text}");
         }
         assert!(!text.contains("NaN"));
+        assert!(!text.contains("steady from"), "a constant load has no steps");
+        let mut stairs = RunSummary::example();
+        stairs.steps = vec![LoadStep { players: 250.0, ..stairs.steps[0].clone() }, LoadStep::default()];
+        let text = table(&stairs, None);
+        assert!(text.contains("  250") && text.contains("71 ms") && text.contains("never"), "{text}");
         let run = RunSummary { valid: true, invalid_reasons: vec![], ..RunSummary::example() };
         assert!(table(&run, None).ends_with("valid run\n"));
         let mut slow = RunSummary { valid: true, invalid_reasons: vec![], ..RunSummary::example() };

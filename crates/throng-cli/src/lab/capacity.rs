@@ -1,4 +1,4 @@
-//! `throng lab search` and `throng lab step`.
+//! `throng lab search`, `step`, `run` and `soak`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use throng_judge::{HoldOptions, SearchOptions, StepOptions};
-use throng_lab::capacity::{self, CapacityOptions, Load, Method};
+use throng_lab::capacity::{self, CapacityOptions, Load, Method, SoakOptions};
 
 use crate::exit::{self, Failure, Outcome};
 
@@ -43,6 +43,15 @@ they do: to the middle between the largest load that kept them and the smallest 
 
   throng lab step ai --step 50 --hold 10m --cpu 85 --timeouts 2
   throng lab step crowd --step 100 --hold 1m";
+
+pub(super) const SOAK_LONG_ABOUT: &str = "\
+Does memory stand still for hours?
+
+Holds one load, and samples the memory of this program and of all processes that it starts. The samples go to memory.jsonl as
+they come. The growth in the second half is judged by its forecast for 24 hours, with its bounds.
+
+  throng lab soak crowd --start 300 --hours 8
+  throng lab soak mine.toml --hours 24 --growth 5";
 
 /// The load of a measurement.
 #[derive(Debug, Args)]
@@ -126,6 +135,19 @@ pub(super) struct RunArguments {
     hold: Duration,
 }
 
+/// Arguments of `throng lab soak`.
+#[derive(Debug, Args)]
+pub(super) struct SoakArguments {
+    #[command(flatten)]
+    load: LoadArguments,
+    /// The load (--start) is held so long, in hours: 0.001 to 24
+    #[arg(long, value_name = "H")]
+    hours: f64,
+    /// The memory of each process may grow so much in 24 hours, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    growth: f64,
+}
+
 /// A time of a hold: 1 s to 1 day.
 fn hold(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 90s, 10m or 1h"))?;
@@ -171,6 +193,9 @@ impl LoadArguments {
         } else {
             println!("{}\nfiles: {}", capacity.table(), folder.display());
         }
+        if let Some(missing) = capacity.missing.first() {
+            return Err(Failure::Run(anyhow!("{missing}")));
+        }
         Ok(match capacity.verdict.as_str() {
             "accepted" => ExitCode::SUCCESS,
             "rejected" => ExitCode::from(exit::LIMIT),
@@ -199,6 +224,21 @@ pub(super) fn run(arguments: &RunArguments, stop: &AtomicBool) -> Outcome {
     let amounts = if arguments.amounts.is_empty() { vec![load.start] } else { arguments.amounts.clone() };
     let options = HoldOptions { amounts, repeats: arguments.repeats, hold: arguments.hold };
     arguments.load.measure(load, Method::Holds(options), stop)
+}
+
+pub(super) fn soak(arguments: &SoakArguments, stop: &AtomicBool) -> Outcome {
+    let load = arguments.load.load()?;
+    let usage = |text: String| Err(Failure::Usage(anyhow!(text)));
+    // NaN is in no range.
+    if !(0.001..=24.0).contains(&arguments.hours) {
+        return usage(format!("--hours {}: it goes from 0.001 to 24", arguments.hours));
+    }
+    if !(0.0..=1_000.0).contains(&arguments.growth) {
+        return usage(format!("--growth {}: it goes from 0 to 1000 per cent", arguments.growth));
+    }
+    let hold = Duration::from_secs((arguments.hours * 3_600.0).round() as u64);
+    let options = SoakOptions { amount: load.start, hold, growth_max: arguments.growth / 100.0 };
+    arguments.load.measure(load, Method::Soak(options), stop)
 }
 
 pub(super) fn step(arguments: &StepArguments, stop: &AtomicBool) -> Outcome {

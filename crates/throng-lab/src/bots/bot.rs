@@ -3,15 +3,18 @@
 use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
 use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
 
+use super::brain::{Brain, View};
 use crate::pulse::{Pulse, RemoteClock, SentInputs};
-use crate::scenario::NetPreset;
-use crate::world::BotBrain;
+use crate::scenario::{NetPreset, Scenario};
+use crate::world::BotInput;
 
 pub(crate) struct Bot<D> {
     pub(super) core: ClientCore<D>,
     pub(super) socket: LightUdpSocket,
     pub(super) link: Option<Box<Link>>,
-    pub(super) brain: BotBrain,
+    pub(super) brain: Box<dyn Brain>,
+    /// Counts its inputs, wrapping.
+    pub(super) sequence: u8,
     pub(super) inputs: SentInputs,
     pub(super) next_turn: Time,
     pub(super) is_decoder: bool,
@@ -21,8 +24,10 @@ pub(crate) struct Bot<D> {
     pub(super) connection: Option<u32>,
     pub(super) end: Option<EndReason>,
     pub(super) received_bytes: u64,
-    pub(super) measured_from_bytes: u64,
     pub(super) received_datagrams: u64,
+    /// When it was measured first, and what it had received until then.
+    pub(super) measured_from: Time,
+    pub(super) measured_from_bytes: u64,
     pub(super) measured_from_datagrams: u64,
 }
 
@@ -88,11 +93,13 @@ impl<D: Decoder> Bot<D> {
     }
 
     /// Decides and queues the next input. Says whether it could.
-    pub(super) fn send_input(&mut self, now: Time) -> bool {
+    pub(super) fn send_input(&mut self, now: Time, scenario: &Scenario) -> bool {
         if !self.core.is_connected() {
             return false;
         }
-        let number = self.core.send_input(&self.brain.decide().encode());
+        self.sequence = self.sequence.wrapping_add(1);
+        let input = self.brain.input(&View::new(scenario, self.core.replica()));
+        let number = self.core.send_input(&BotInput { sequence: self.sequence, ..input }.encode());
         number.iter().for_each(|&number| self.inputs.note(number, now));
         number.is_ok()
     }

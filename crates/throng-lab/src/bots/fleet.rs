@@ -5,21 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use throng::net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
-use throng::{ClientCore, ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
+use throng::net::ReceiveBuffers;
+use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
 
-use super::bot::{Bot, Link};
+use super::bot::Bot;
+use super::members::Rates;
 use super::witness::{Eyes, Witness};
-use super::{BotsError, BotsOptions, BotsReport, Progress, allow_sockets, pin};
+use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
 use crate::clock;
 use crate::kinds;
-use crate::pulse::SentInputs;
 use crate::scenario::Scenario;
 use crate::summary::STALL;
-use crate::world::BotBrain;
 
-/// Bots that begin to connect per millisecond.
-const CONNECTS_PER_MS: u64 = 2;
 /// A decoding bot looks at its socket this often, as a game does that draws frames.
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);
 /// Without any connection for this long, the server counts as absent.
@@ -29,42 +26,57 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHORTEST_SLEEP: Duration = Duration::from_micros(500);
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 /// The headers of a datagram over IPv4, in bytes.
-const IP_UDP_BYTES: u64 = 28;
+pub(super) const IP_UDP_BYTES: u64 = 28;
 /// Number of bots that are served before the clock, the server's state and the commands are checked again.
 const BATCH: usize = 64;
 
 /// All bots of a process; `D` fits to the server's replication model.
 pub(crate) struct Fleet<D> {
-    bots: Vec<Bot<D>>,
-    scenario: Scenario,
-    schema: Arc<Schema>,
-    options: [Arc<ClientOptions>; 2],
-    issuer: TokenIssuer,
-    server: SocketAddr,
+    /// In the order in which they came.
+    pub(super) bots: Vec<Bot<D>>,
+    /// So many are to play.
+    pub(super) wanted: usize,
+    /// Bots that were told to leave, and until when each is kept.
+    pub(super) leaving: Vec<(Time, Bot<D>)>,
+    /// When the next bot may come or leave.
+    pub(super) next_change: Time,
+    /// Bots that were opened so far.
+    pub(super) opened: u64,
+    pub(super) most_connected: u32,
+    /// Indices of the bots in the order of their turns; empty while bots come and go.
+    pub(super) order: Vec<u32>,
+    pub(super) brains: Brains,
+    pub(super) scenario: Scenario,
+    pub(super) schema: Arc<Schema>,
+    pub(super) options: [Arc<ClientOptions>; 2],
+    pub(super) issuer: TokenIssuer,
+    pub(super) server: SocketAddr,
     witness: Witness,
     buffers: ReceiveBuffers,
-    out: Vec<u8>,
-    started: Time,
+    pub(super) out: Vec<u8>,
+    pub(super) started: Time,
+    /// Place in the order.
     next: usize,
     next_look: Time,
-    interval: Duration,
-    measuring: Option<Measuring>,
-    measured: Measured,
-    second: Second,
+    pub(super) interval: Duration,
+    pub(super) measuring: Option<Measuring>,
+    pub(super) measured: Measured,
+    pub(super) second: Second,
 }
 
 /// Counted from the beginning of the measurement.
-struct Measuring {
+pub(super) struct Measuring {
     since: Time,
     cpu_s: f64,
 }
 
 /// The counters and their results.
-struct Measured {
+pub(super) struct Measured {
     turns: TurnLog,
     cpu_cores: f64,
-    kbit_per_s: (f64, f64),
-    kbit_per_s_with_headers_p99: f64,
+    pub(super) rates: Rates,
+    /// Bots that were stalled, and have left.
+    pub(super) stalled: u32,
 }
 
 /// The timing of a bot's turn.
@@ -121,10 +133,11 @@ impl TurnLog {
 }
 
 /// The last second.
-struct Second {
+pub(super) struct Second {
     since: Time,
     cpu_s: f64,
-    bytes: u64,
+    /// Received by the present bots until then.
+    pub(super) bytes: u64,
     late_us: Histogram<u64>,
 }
 
@@ -140,6 +153,13 @@ impl<D: Decoder> Fleet<D> {
         let now = clock::now();
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),
+            wanted: scenario.profile.first(scenario.players) as usize,
+            leaving: Vec::new(),
+            next_change: now,
+            opened: 0,
+            most_connected: 0,
+            order: Vec::with_capacity(scenario.players as usize),
+            brains: options.brains.clone(),
             schema: kinds::schema(),
             options: [Arc::new(light), Arc::new(decoding)],
             issuer: TokenIssuer::new(crate::host::PROTOCOL_ID, options.key.clone()),
@@ -152,12 +172,7 @@ impl<D: Decoder> Fleet<D> {
             next_look: now,
             interval: Duration::from_secs(1) / scenario.input_hz.max(1),
             measuring: None,
-            measured: Measured {
-                turns: TurnLog::new(),
-                cpu_cores: 0.0,
-                kbit_per_s: (0.0, 0.0),
-                kbit_per_s_with_headers_p99: 0.0,
-            },
+            measured: Measured { turns: TurnLog::new(), cpu_cores: 0.0, rates: Rates::default(), stalled: 0 },
             second: Second { since: now, cpu_s: clock::process_cpu_s(), bytes: 0, late_us: late_histogram() },
             scenario,
         })
@@ -166,12 +181,12 @@ impl<D: Decoder> Fleet<D> {
     /// Lets every bot that is due take its turn, or waits a moment.
     pub(crate) fn turn(&mut self) -> Result<(), BotsError> {
         let now = clock::now();
-        self.open_bots(now)?;
+        self.change_members(now)?;
         self.witness.look(clock::now, eyes(&self.bots), self.measuring.is_some());
         self.look(now);
-        let served = match self.bots.len() < self.scenario.players as usize {
-            true => self.serve_all(now),
-            false => self.serve_in_order(),
+        let served = match self.is_complete() {
+            true => self.serve_in_order(),
+            false => self.serve_all(now),
         };
         if served == 0 {
             self.rest();
@@ -179,7 +194,7 @@ impl<D: Decoder> Fleet<D> {
         self.give_up_if_alone()
     }
 
-    /// While new bots join, turns are not in order.
+    /// While bots come and go, turns are not in order.
     fn serve_all(&mut self, now: Time) -> usize {
         let mut served = 0;
         for index in 0..self.bots.len() {
@@ -192,13 +207,19 @@ impl<D: Decoder> Fleet<D> {
     }
 
     fn serve_in_order(&mut self) -> usize {
+        if self.order.is_empty() {
+            self.order.extend(0..self.bots.len() as u32);
+            self.order.sort_by_key(|&index| self.bots[index as usize].next_turn);
+            self.next = 0;
+        }
         for served in 0..BATCH {
             let now = clock::now();
-            if self.bots[self.next].next_turn > now {
+            let Some(index) = self.order.get(self.next).map(|&index| index as usize) else { return served };
+            if self.bots[index].next_turn > now {
                 return served;
             }
-            self.serve(self.next, now);
-            self.next = (self.next + 1) % self.bots.len();
+            self.serve(index, now);
+            self.next = (self.next + 1) % self.order.len();
         }
         BATCH
     }
@@ -210,9 +231,10 @@ impl<D: Decoder> Fleet<D> {
         if elapsed_s < 1.0 {
             return None;
         }
+        self.note_connected();
         let cpu_s = clock::process_cpu_s();
         let bytes: u64 = self.bots.iter().map(|bot| bot.received_bytes).sum();
-        let per_bot = (bytes - self.second.bytes) as f64 / self.connected().max(1) as f64;
+        let per_bot = bytes.saturating_sub(self.second.bytes) as f64 / self.connected().max(1) as f64;
         let progress = Progress {
             connected: self.connected(),
             ended: self.bots.iter().filter(|bot| bot.has_ended()).count() as u32,
@@ -230,16 +252,17 @@ impl<D: Decoder> Fleet<D> {
         self.bots.iter().filter(|bot| bot.core.is_connected()).count() as u32
     }
 
-    /// Whether every bot is connected or has failed to.
+    /// Whether every wanted bot is connected or has failed to.
     pub(crate) fn all_have_tried(&self) -> bool {
-        self.bots.len() == self.scenario.players as usize
-            && self.bots.iter().all(|bot| bot.core.is_connected() || bot.has_ended())
+        self.is_complete() && self.bots.iter().all(|bot| bot.core.is_connected() || bot.has_ended())
     }
 
     pub(crate) fn begin_measurement(&mut self) {
-        self.measuring = Some(Measuring { since: clock::now(), cpu_s: clock::process_cpu_s() });
+        let now = clock::now();
+        self.measuring = Some(Measuring { since: now, cpu_s: clock::process_cpu_s() });
         self.witness.begin();
         for bot in &mut self.bots {
+            bot.measured_from = now;
             bot.measured_from_bytes = bot.received_bytes;
             bot.measured_from_datagrams = bot.received_datagrams;
         }
@@ -258,20 +281,13 @@ impl<D: Decoder> Fleet<D> {
             }
         }
         self.measured.cpu_cores = (clock::process_cpu_s() - measuring.cpu_s) / elapsed_s;
-        let rate = |bytes: u64| bytes as f64 * 8.0 / 1e3 / elapsed_s;
-        let rates = self.bots.iter().map(|bot| rate(bot.received_bytes - bot.measured_from_bytes));
-        self.measured.kbit_per_s = mean_and_p99(rates.collect());
-        let with_headers = self.bots.iter().map(|bot| {
-            let datagrams = bot.received_datagrams - bot.measured_from_datagrams;
-            rate(bot.received_bytes - bot.measured_from_bytes + datagrams * IP_UDP_BYTES)
-        });
-        (_, self.measured.kbit_per_s_with_headers_p99) = mean_and_p99(with_headers.collect());
+        self.bots.iter().for_each(|bot| self.measured.rates.take(now, bot));
     }
 
     /// Compares with the server's final state, if there is one, disconnects, and reports.
     pub(crate) fn finish(mut self, compare: bool) -> BotsReport {
         let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
-        let connected = self.bots.iter().filter(|bot| bot.connection.is_some()).count() as u32;
+        self.note_connected();
         if compare {
             self.witness.compare_final(eyes(&self.bots).filter(|eyes| eyes.connection.is_some()));
         }
@@ -280,9 +296,12 @@ impl<D: Decoder> Fleet<D> {
             bot.core.close(now, "the run is over");
             bot.transmit(now, &mut self.out);
         }
+        let kbit_per_s = mean_and_p99(std::mem::take(&mut self.measured.rates.payload));
+        let with_headers = mean_and_p99(std::mem::take(&mut self.measured.rates.with_headers));
+        let stalled = self.bots.iter().filter(|bot| bot.has_stalled).count() as u32;
         let measured = &self.measured;
         BotsReport {
-            connected,
+            connected: self.most_connected,
             disconnects,
             ends: self.ends(),
             decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
@@ -291,11 +310,11 @@ impl<D: Decoder> Fleet<D> {
             mismatches_in_play: self.witness.in_play().mismatches,
             compared_in_play: self.witness.in_play().objects,
             cpu_cores: measured.cpu_cores,
-            stalled: self.bots.iter().filter(|bot| bot.has_stalled).count() as u32,
+            stalled: stalled + measured.stalled,
             inputs_sent_ratio: measured.turns.sent_ratio(),
             input_delay_p99_ms: measured.turns.late_p99_ms(),
-            kbit_per_s: measured.kbit_per_s,
-            kbit_per_s_with_headers_p99: measured.kbit_per_s_with_headers_p99,
+            kbit_per_s,
+            kbit_per_s_with_headers_p99: with_headers.1,
             known: self.witness.known(),
             known_within_40_m: self.witness.known_within_40_m(),
             neighbours: self.witness.figures(),
@@ -316,38 +335,6 @@ impl<D: Decoder> Fleet<D> {
         ends
     }
 
-    fn open_bots(&mut self, now: Time) -> Result<(), BotsError> {
-        let players = self.scenario.players as usize;
-        let due = (now.micros_since(self.started) / 1_000 * CONNECTS_PER_MS + 1).min(players as u64) as usize;
-        while self.bots.len() < due {
-            let number = self.bots.len() as u32;
-            let is_decoder = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
-            let token = self.issuer.issue(u64::from(number) + 1, &[self.server]).expect("one server, in order");
-            let options = Arc::clone(&self.options[usize::from(is_decoder)]);
-            let core =
-                ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
-            let socket = LightUdpSocket::connect(self.server, &UdpOptions::client())?;
-            let offset = self.interval * number / self.scenario.players.max(1);
-            self.bots.push(Bot {
-                core,
-                socket,
-                link: Link::new(self.scenario.net, self.scenario.seed, number),
-                brain: BotBrain::new(&self.scenario, number),
-                inputs: SentInputs::default(),
-                next_turn: first_turn(self.started, now, self.interval, offset),
-                is_decoder,
-                has_stalled: false,
-                connection: None,
-                end: None,
-                received_bytes: 0,
-                measured_from_bytes: 0,
-                received_datagrams: 0,
-                measured_from_datagrams: 0,
-            });
-        }
-        Ok(())
-    }
-
     /// Decoding bots handle received datagrams between their turns.
     fn look(&mut self, now: Time) {
         if now < self.next_look {
@@ -364,7 +351,7 @@ impl<D: Decoder> Fleet<D> {
         let turn = Turn::of(bot.next_turn, now, self.interval);
         bot.next_turn = turn.next;
         bot.receive(now, &mut self.buffers, self.witness.clock());
-        let sent = bot.send_input(now);
+        let sent = bot.send_input(now, &self.scenario);
         bot.transmit(now, &mut self.out);
         self.second.late_us.saturating_record(turn.late.as_micros() as u64);
         if self.measuring.is_some() && bot.connection.is_some() {
@@ -374,14 +361,14 @@ impl<D: Decoder> Fleet<D> {
     }
 
     fn rest(&self) {
-        let next = self.bots.get(self.next).map_or(self.next_look, |bot| bot.next_turn);
+        let next = self.order.get(self.next).map_or(self.next_look, |&index| self.bots[index as usize].next_turn);
         let pause = next.min(self.next_look).since(clock::now());
         std::thread::sleep(pause.clamp(SHORTEST_SLEEP, LONGEST_SLEEP));
     }
 
     fn give_up_if_alone(&self) -> Result<(), BotsError> {
         let waited = clock::now().since(self.started);
-        if waited > PATIENCE && self.bots.iter().all(|bot| bot.connection.is_none()) {
+        if waited > PATIENCE && self.most_connected == 0 && self.bots.iter().all(|bot| bot.connection.is_none()) {
             return Err(BotsError::NoAnswer { server: self.server, waited_s: waited.as_secs() });
         }
         Ok(())
@@ -394,20 +381,6 @@ fn eyes<D: Decoder>(bots: &[Bot<D>]) -> impl Iterator<Item = Eyes<'_, D>> {
         let is_connected = bot.core.is_connected();
         Eyes { replica: bot.core.replica(), connection: bot.connection.filter(|_| is_connected) }
     })
-}
-
-/// Whether bot `number` of `players` is one of the `witnesses` that decode what they are sent. They are spread evenly: the
-/// server writes to its connections in the order in which they came, so that the first are served before the last.
-fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
-    let players = u64::from(players.max(1));
-    let before = |number: u64| number * u64::from(witnesses) / players;
-    before(u64::from(number) + 1) > before(u64::from(number))
-}
-
-/// The first moment from `now` on that lies `offset` behind a multiple of the interval.
-fn first_turn(started: Time, now: Time, interval: Duration, offset: Duration) -> Time {
-    let rounds = now.micros_since(started) / interval.as_micros().max(1) as u64;
-    started.after(interval * rounds as u32 + offset)
 }
 
 fn mean_and_p99(mut values: Vec<f64>) -> (f64, f64) {
@@ -460,23 +433,5 @@ mod tests {
             log.take(turn, true, interval);
         }
         assert_eq!((log.sent_ratio(), log.late_p99_ms().map(f64::round)), (1.0, Some(0.0)));
-    }
-
-    #[test]
-    fn witnesses_sit_in_every_part_of_the_order_in_which_bots_are_served() {
-        for (witnesses, players) in [(20, 1_000), (10, 100), (32, 10_000), (7, 100), (1, 3), (5, 5), (0, 50)] {
-            let seats: Vec<u32> = (0..players).filter(|&number| is_witness(number, witnesses, players)).collect();
-            assert_eq!(seats.len() as u32, witnesses, "{witnesses} of {players}");
-            let longest = players.div_ceil(witnesses.max(1));
-            for pair in seats.windows(2) {
-                assert!(pair[1] - pair[0] <= longest, "{witnesses} of {players}: nobody between {pair:?}");
-            }
-            if let (Some(first), Some(last)) = (seats.first(), seats.last()) {
-                assert!(
-                    *first < longest && players - 1 - last < longest,
-                    "{witnesses} of {players}: {first} to {last}"
-                );
-            }
-        }
     }
 }

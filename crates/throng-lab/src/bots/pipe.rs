@@ -27,6 +27,7 @@ pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
             tell(&BotsLine::Progress(progress));
         }
         match commands.try_recv() {
+            Ok(Command::Players(number)) => fleet.want(number),
             Ok(Command::Measure) => fleet.begin_measurement(),
             Ok(Command::Settle) => fleet.end_measurement(),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use throng_judge::{Growth, Judged, Order, Outcome, Trial};
 
 use super::hold::Figures;
+use super::memory::MemoryFigures;
 use super::{CapacityOptions, Load, Method, words};
 use crate::{environment, report};
 
@@ -28,7 +29,7 @@ pub struct Capacity {
     pub load: String,
     /// The unit of the load, in the plural.
     pub unit: String,
-    /// `search`, `steps` or `holds`.
+    /// `search`, `steps`, `holds` or `soak`.
     pub method: String,
     /// `accepted`, `rejected` or `undecided`.
     pub verdict: String,
@@ -59,6 +60,12 @@ pub struct Capacity {
     /// How the levels grow with the load, of `holds` with three loads or more.
     #[serde(default)]
     pub growth: Vec<GrowthFigures>,
+    /// The memory of this program and all that it started, of `soak`.
+    #[serde(default)]
+    pub memory: Vec<MemoryFigures>,
+    /// Files that could not be written to their end, and why.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// All trials, in their order.
     pub trials: Vec<TrialFigures>,
     /// When it began, in UTC.
@@ -217,6 +224,7 @@ impl Capacity {
                 Method::Search(_) => "search",
                 Method::Steps(_) => "steps",
                 Method::Holds(_) => "holds",
+                Method::Soak(_) => "soak",
             }
             .to_owned(),
             verdict: outcome.verdict.name().to_owned(),
@@ -233,10 +241,28 @@ impl Capacity {
             wall_s: began.elapsed().as_secs_f64(),
             partial: is_partial,
             growth: growth.iter().map(|growth| GrowthFigures::of(&options.load, growth)).collect(),
+            memory: Vec::new(),
+            missing: Vec::new(),
             trials,
             started_at: report::started_at(started_at),
             revision: environment::revision(),
             cpu: environment::processor(),
+        }
+    }
+
+    /// The growth of memory counts like a limit.
+    pub(super) fn take_memory(&mut self, memory: Vec<MemoryFigures>) {
+        self.memory = memory;
+        let with = |verdict: &str| {
+            let names = self.memory.iter().filter(|figures| figures.verdict == verdict);
+            names.map(|figures| figures.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (growing, open) = (with("rejected"), with("undecided"));
+        if !growing.is_empty() && !self.partial {
+            (self.verdict, self.why) = ("rejected".to_owned(), format!("the memory of {growing} grows"));
+        } else if !open.is_empty() && self.verdict == "accepted" {
+            let why = format!("it was held too short to be sure of the memory of {open}");
+            (self.verdict, self.why) = ("undecided".to_owned(), why);
         }
     }
 
@@ -341,10 +367,12 @@ impl Capacity {
         if let Some(bytes) = self.memory_bytes_per_unit {
             line("memory", format!("{:.0} KiB for each", bytes / 1_024.0));
         }
+        self.memory.iter().for_each(|of| line("memory", of.words()));
         let (held, wall) = (Duration::from_secs_f64(self.held_s), Duration::from_secs_f64(self.wall_s));
         line("time", format!("{} trials, {} of holds, {} in all", self.trials.len(), words(held), words(wall)));
         let faults = self.trials.iter().filter_map(|trial| trial.fault.as_ref());
         faults.for_each(|fault| line("invalid", fault.clone()));
+        self.missing.iter().for_each(|missing| line("missing", missing.clone()));
         text
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use throng::Key;
 
 use super::RunOptions;
-use crate::bots::{BotsOptions, BotsReport, Progress};
+use crate::bots::{BotsOptions, BotsReport, Brains, Progress};
 use crate::control::{BotsLine, Command};
 use crate::scenario::Scenario;
 
@@ -77,7 +77,7 @@ pub(super) fn start(
     Ok(Child { process, commands: Some(commands), lines, progress: Progress::default(), report: None })
 }
 
-/// The host's command on standard input.
+/// The host's command on standard input, for the built-in bots.
 pub fn read_order() -> Result<BotsOptions> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).context("no command on the standard input")?;
@@ -88,6 +88,7 @@ pub fn read_order() -> Result<BotsOptions> {
         scenario: order.scenario,
         truth: order.truth,
         cores: order.cores,
+        brains: Brains::default(),
     })
 }
 

@@ -7,6 +7,7 @@ use throng::meter::{Subsystem, TickRecord};
 use throng::{ConnectionId, DriverCounters, DropReason, Replication, Server, Time};
 
 use super::RunOptions;
+use super::stages::{self, Stages};
 use super::tally::Tally;
 use crate::bots::{BotsReport, Progress};
 use crate::clock;
@@ -57,9 +58,16 @@ pub(super) struct Ledger {
     environment: Environment,
     second: Second,
     seconds: SecondSeries,
+    /// Seconds so far; one of each `stride` is kept.
+    second_count: usize,
+    second_stride: usize,
     sent_by: HashMap<ConnectionId, u64>,
     budget_overruns: u64,
     latest_ms: f64,
+    stages: Stages,
+    /// Players that are to play, and the most that were.
+    wanted: u32,
+    most_wanted: u32,
 }
 
 /// Sums over the measured ticks.
@@ -162,9 +170,14 @@ impl Ledger {
             environment: Environment::capture(&scenario),
             second,
             seconds: SecondSeries::default(),
+            second_count: 0,
+            second_stride: 1,
             sent_by: HashMap::new(),
             budget_overruns: 0,
             latest_ms: 0.0,
+            stages: Stages::new(&scenario),
+            wanted: 0,
+            most_wanted: 0,
             scenario,
         }
     }
@@ -222,6 +235,7 @@ impl Ledger {
             skipped: finish.skipped,
         };
         self.frames.push(Split::new(parts, self.latest_ms), time);
+        self.stages.take_tick(time.at_s, self.latest_ms, finish.skipped);
         let (totals, counters) = (&mut self.totals, &record.counters);
         totals.ticks += 1;
         totals.connections += counters.connections;
@@ -236,6 +250,22 @@ impl Ledger {
         totals.allocations += allocations.unwrap_or(0);
     }
 
+    /// Whether the measured part has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.totals.ticks > 0
+    }
+
+    /// Time since the measured part began; zero before.
+    pub(super) fn measured_for(&self) -> Duration {
+        if self.is_measuring { clock::now().since(self.began) } else { Duration::ZERO }
+    }
+
+    /// So many players are to play.
+    pub(super) fn note_wanted(&mut self, wanted: u32) {
+        self.wanted = wanted;
+        self.most_wanted = self.most_wanted.max(wanted);
+    }
+
     pub(super) fn second_is_over(&self) -> bool {
         clock::now().since(self.second.since) >= Duration::from_secs(1)
     }
@@ -246,8 +276,32 @@ impl Ledger {
         let (cpu_s, totals) = (clock::process_cpu_s(), self.totals);
         self.tally.take(host.server());
         let counts = *self.tally.sum();
+        let (packets_sent, packets_lost) = (counts.packets_sent, counts.packets_lost);
         let resent = counts.replicated.resent_segments;
-        let before = &self.second;
+        let before = std::mem::replace(
+            &mut self.second,
+            Second { since: now, cpu_s, totals, packets_sent, packets_lost, resent },
+        );
+        self.note_overruns(host.server(), elapsed_s);
+        let (time_s, cpu_cores) = (now.since(self.began).as_secs_f64(), (cpu_s - before.cpu_s) / elapsed_s);
+        self.stages.take_second(
+            time_s,
+            stages::Second {
+                wanted: self.wanted,
+                connections: host.connected(),
+                near_age_p99_ms: bots.near_age_p99_ms,
+                cpu_cores,
+                frame_ms: 0.0,
+            },
+        );
+        if self.seconds.time_s.len() == Series::MAX_POINTS {
+            self.seconds.halve();
+            self.second_stride *= 2;
+        }
+        self.second_count += 1;
+        if !(self.second_count - 1).is_multiple_of(self.second_stride) {
+            return;
+        }
         let ticks = (totals.ticks - before.totals.ticks).max(1) as f64;
         let encoded = (totals.frames_encoded - before.totals.frames_encoded) as f64;
         let shared = (totals.frames_shared - before.totals.frames_shared) as f64;
@@ -255,21 +309,19 @@ impl Ledger {
         let bytes = (totals.bytes_sent - before.totals.bytes_sent) as f64;
         let connections = f64::from(host.connected()).max(1.0);
         let series = &mut self.seconds;
-        series.time_s.push(now.since(self.began).as_secs_f64());
+        series.time_s.push(time_s);
+        series.players_wanted.push(f64::from(self.wanted));
         series.connections.push(f64::from(host.connected()));
         series.kbit_per_s.push(bytes * 8.0 / 1e3 / elapsed_s / connections);
         series.near_age_p99_ms.push(bots.near_age_p99_ms);
-        let (lost, sent) = (counts.packets_lost - before.packets_lost, counts.packets_sent - before.packets_sent);
+        let (lost, sent) = (packets_lost - before.packets_lost, packets_sent - before.packets_sent);
         series.loss_ratio.push(ratio(lost as f64, sent as f64));
         series.resent_segments_per_s.push((resent - before.resent) as f64 / elapsed_s);
         series.cohorts_per_channel.push(ratio(encoded, channels));
         series.frames_encoded_per_tick.push(encoded / ticks);
         series.subscriptions_per_frame.push(ratio(shared, encoded));
-        series.server_cpu_cores.push((cpu_s - before.cpu_s) / elapsed_s);
+        series.server_cpu_cores.push(cpu_cores);
         series.bots_cpu_cores.push(bots.cpu_cores);
-        let (packets_sent, packets_lost) = (counts.packets_sent, counts.packets_lost);
-        self.second = Second { since: now, cpu_s, totals, packets_sent, packets_lost, resent };
-        self.note_overruns(host.server(), elapsed_s);
     }
 
     pub(super) fn latest_frame_ms(&self) -> f64 {
@@ -288,7 +340,7 @@ impl Ledger {
             invalid_reasons: Vec::new(),
             scenario: self.scenario.name.clone(),
             model: self.scenario.model.name().to_owned(),
-            players: self.scenario.players,
+            players: self.most_wanted,
             tick_hz: self.scenario.tick_hz,
             seconds: self.seconds_measured(),
             others_cpu_cores: self.others_cpu_cores.map(|cores| (cores - bots.cpu_cores).max(0.0)),
@@ -322,6 +374,7 @@ impl Ledger {
                 ratio: floor.map(|floor| floor.ratio),
                 packets_per_tick: self.totals.packets_sent as f64 / ticks,
             },
+            steps: self.stages.figures(self.seconds_measured()),
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),
@@ -365,6 +418,7 @@ impl Ledger {
         let turn_ms = 1e3 / f64::from(self.scenario.input_hz.max(1));
         let late = bots.input_delay_p99_ms.is_some_and(|late_ms| late_ms > turn_ms * LATE_LIMIT_SHARE);
         Bots {
+            missing: false,
             connected: bots.connected,
             disconnects: bots.disconnects,
             bad_inputs: self.misfortunes.bad_inputs,
@@ -423,13 +477,16 @@ impl Ledger {
     /// Counts the connections that were sent more in the last second than their budget and what they had saved.
     fn note_overruns(&mut self, server: &Server<impl Replication>, elapsed_s: f64) {
         let allowed = f64::from(self.scenario.budget_bytes_per_s()) * (elapsed_s + BURST_S);
+        let mut sent_by = HashMap::with_capacity(self.sent_by.len());
         for id in server.connections() {
             let Some(statistics) = server.link_statistics(id) else { continue };
             let counters = statistics.counters;
             let sent = counters.bytes_sent + counters.packets_sent * DATAGRAM_OVERHEAD_BYTES;
-            let before = self.sent_by.insert(id, sent).unwrap_or(sent);
+            let before = self.sent_by.get(&id).copied().unwrap_or(sent);
             self.budget_overruns += u64::from(elapsed_s > 0.0 && (sent - before) as f64 > allowed);
+            sent_by.insert(id, sent);
         }
+        self.sent_by = sent_by;
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{Model, NetPreset, Scenario, Scratch};
+use super::{Model, NetPreset, Profile, Scenario, Scratch};
 
 /// The settings that the command line overrides in a scenario. `None` leaves the scenario's own value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Overrides {
     pub budget_kbit_per_s: Option<u32>,
     /// Link conditioner preset.
     pub net: Option<NetPreset>,
+    /// How many players play at each moment.
+    pub profile: Option<Profile>,
     /// Length of the measured part.
     pub seconds: Option<u32>,
     /// Length of the part before it.
@@ -46,6 +48,7 @@ impl Overrides {
         put(&mut scenario.area_m, self.area_m.map(|side| [side, side]));
         put(&mut scenario.budget_kbit_per_s, self.budget_kbit_per_s);
         put(&mut scenario.net, self.net);
+        put(&mut scenario.profile, self.profile);
         put(&mut scenario.seconds, self.seconds);
         put(&mut scenario.warmup_seconds, self.warmup_seconds);
         put(&mut scenario.idle_objects, self.idle_objects);

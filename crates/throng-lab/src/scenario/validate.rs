@@ -33,6 +33,9 @@ impl Check<'_> {
         self.range("tick_hz (--rate)", s.tick_hz, 1, 240)?;
         self.range("input_hz", s.input_hz, 1, 240)?;
         self.range("seconds (--seconds)", s.seconds, 1, 86_400)?;
+        if let Some(fault) = s.profile.fault(s.players, s.seconds) {
+            return self.must(false, "profile (--profile)", || fault);
+        }
         self.range("warmup_seconds", s.warmup_seconds, 0, 3_600)?;
         self.must(s.start_when_connected > 0.0 && s.start_when_connected <= 1.0, "start_when_connected", || {
             format!("{} must be above 0 and at most 1", s.start_when_connected)

@@ -57,6 +57,17 @@ impl RunSummary {
                 ratio: Some(profile.mean_ms.outgoing() / 5.4),
                 packets_per_tick: 1_870.0,
             },
+            steps: vec![LoadStep {
+                from_s: 0.0,
+                to_s: 20.0,
+                players: CONNECTIONS,
+                connections: CONNECTIONS,
+                frame_ms: Spread { p50: Some(profile.frame_ms.p50), p99: Some(profile.frame_ms.p99) },
+                near_age_p99_ms: Some(71.0),
+                server_cpu_cores: 0.38,
+                missed_ticks: 0,
+                steady_from_s: Some(0.0),
+            }],
             client: client(),
             neighbours: Neighbours {
                 near: band(38.0, 74.0, 0.14, 0.41, 61_200),
@@ -64,6 +75,7 @@ impl RunSummary {
                 far: band(520.0, 1_034.0, 2.4, 5.6, 480_100),
             },
             bots: Bots {
+                missing: false,
                 connected: 1000,
                 disconnects: 0,
                 bad_inputs: 0,
@@ -169,6 +181,7 @@ fn seconds() -> SecondSeries {
     };
     SecondSeries {
         time_s: (1..=20).map(f64::from).collect(),
+        players_wanted: vec![CONNECTIONS; 20],
         connections: vec![CONNECTIONS; 20],
         kbit_per_s: curve(431.0, 12.0, 2.0),
         near_age_p99_ms: curve(72.0, 6.0, 1.3).into_iter().map(Some).collect(),

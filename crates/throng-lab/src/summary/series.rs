@@ -8,7 +8,7 @@ pub struct Series {
     /// How many frames took how long.
     #[serde(default)]
     pub histogram: FrameHistogram,
-    /// One point per second (or per stretch of seconds).
+    /// One point per second, or per two, four, ... seconds.
     pub seconds: SecondSeries,
 }
 
@@ -51,11 +51,14 @@ pub struct FrameHistogram {
     pub frames: Vec<u64>,
 }
 
-/// Values that are sampled once per second.
+/// Values that are sampled once per second; in a long run, of every second, fourth, ... second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondSeries {
     /// Seconds since the start of the measured part.
     pub time_s: Vec<f64>,
+    /// Players that were to play.
+    #[serde(default)]
+    pub players_wanted: Vec<f64>,
     /// Connections.
     pub connections: Vec<f64>,
     /// Mean UDP payload to a client.
@@ -76,4 +79,34 @@ pub struct SecondSeries {
     pub server_cpu_cores: Vec<f64>,
     /// Processor time of the bots by wall time.
     pub bots_cpu_cores: Vec<f64>,
+}
+
+impl SecondSeries {
+    /// Forgets every second point, the last one first if there is an even number of them.
+    pub(crate) fn halve(&mut self) {
+        thin(&mut self.near_age_p99_ms);
+        for curve in [
+            &mut self.time_s,
+            &mut self.players_wanted,
+            &mut self.connections,
+            &mut self.kbit_per_s,
+            &mut self.loss_ratio,
+            &mut self.resent_segments_per_s,
+            &mut self.cohorts_per_channel,
+            &mut self.frames_encoded_per_tick,
+            &mut self.subscriptions_per_frame,
+            &mut self.server_cpu_cores,
+            &mut self.bots_cpu_cores,
+        ] {
+            thin(curve);
+        }
+    }
+}
+
+fn thin<T>(values: &mut Vec<T>) {
+    let mut index = 0;
+    values.retain(|_| {
+        index += 1;
+        index % 2 == 1
+    });
 }

@@ -44,7 +44,6 @@ impl BotBrain {
 
     /// The next input. To be called `input_hz` times per second.
     pub fn decide(&mut self) -> BotInput {
-        self.input.sequence = self.input.sequence.wrapping_add(1);
         if self.movement == Movement::Idle {
             return self.input;
         }

@@ -1,0 +1,85 @@
+//! The number of players changes while a run plays, and runs that lose their bots or their disk.
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+use throng_lab::run::{self, RunOptions};
+use throng_lab::scenario::{Overrides, Scenario};
+
+/// What the bots' process of a run is called.
+const BOTS: &str = "bots-for-run";
+
+pub(crate) fn players_come_and_go_while_a_run_plays() {
+    let runs = tempfile::tempdir().unwrap();
+    let overrides = Overrides { players: Some(30), seconds: Some(8), warmup_seconds: Some(1), ..Overrides::default() };
+    let (changes, wanted) = mpsc::channel();
+    let options = RunOptions {
+        scenario: Scenario::resolve("crowd", &overrides).unwrap(),
+        runs: runs.path().to_owned(),
+        bots_command: vec![env!("CARGO_BIN_EXE_throng").into(), BOTS.into()],
+        show_progress: false,
+        note: |_| (),
+        allocations: None,
+        wanted: Some(wanted),
+    };
+    // The first changes come while bots still connect, the others at any time of the run.
+    std::thread::spawn(move || {
+        for players in [30, 10, 25, 4, 1_000_000] {
+            let _ = changes.send(players);
+            std::thread::sleep(Duration::from_secs(2));
+        }
+    });
+    let summary = run::run(&options, &AtomicBool::new(false)).unwrap().summary;
+    assert_eq!((summary.bots.connected, summary.bots.disconnects), (30, 0), "{:?}", summary.invalid_reasons);
+    assert_eq!((summary.bots.state_mismatches, summary.bots.mismatches_in_play), (0, 0));
+    assert!(summary.bots.objects_compared > 0);
+    let seconds = &summary.series.seconds;
+    for players in [25.0, 4.0] {
+        let mut points = seconds.players_wanted.iter().zip(&seconds.connections);
+        assert!(points.any(|point| point == (&players, &players)), "{players}: {seconds:?}");
+    }
+    assert!(seconds.players_wanted.iter().all(|&wanted| wanted <= 30.0), "{seconds:?}");
+}
+
+pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
+    let runs = tempfile::tempdir().unwrap();
+    let overrides = Overrides { players: Some(5), seconds: Some(600), warmup_seconds: Some(0), ..Overrides::default() };
+    // After 10 s nobody is asked whether it wants to end.
+    let killed = ["timeout", "-s", "KILL", "10", env!("CARGO_BIN_EXE_throng"), BOTS].map(Into::into);
+    let options = RunOptions {
+        scenario: Scenario::resolve("crowd", &overrides).unwrap(),
+        runs: runs.path().to_owned(),
+        bots_command: killed.to_vec(),
+        show_progress: false,
+        note: |_| (),
+        allocations: None,
+        wanted: None,
+    };
+    let result = run::run(&options, &AtomicBool::new(false)).unwrap();
+    let summary = &result.summary;
+    assert!(summary.bots.missing && summary.server.ticks > 0 && !summary.valid, "{:?}", summary.invalid_reasons);
+    let reasons = summary.invalid_reasons.join("\n");
+    assert!(reasons.contains("all that bots measure is missing") && !reasons.contains("bots sent only"), "{reasons}");
+    assert!(result.report.unwrap().is_file());
+}
+
+pub(crate) fn a_full_disk_takes_no_figures_away() {
+    let runs = tempfile::tempdir().unwrap();
+    // No file can be longer than 50 kB or 100 kB: shells count in different units. The page is longer.
+    let limited = "trap '' XFSZ; ulimit -f 100; exec \"$@\"";
+    let arguments = ["crowd", "--players", "5", "--seconds", "1", "--warmup", "0", "--json", "--quiet", "--runs"];
+    let output = Command::new("sh")
+        .args(["-c", limited, "sh", env!("CARGO_BIN_EXE_throng")])
+        .args(arguments)
+        .arg(runs.path())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("on no disk") && words.contains("report.html"), "{words}");
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("the figures are printed all the same");
+    assert_eq!(summary["bots"]["connected"], 5);
+}

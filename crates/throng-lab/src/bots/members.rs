@@ -1,0 +1,202 @@
+//! Bots that come and go while the fleet plays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throng::net::{LightUdpSocket, UdpOptions};
+use throng::{ClientCore, Decoder, Time};
+
+use super::BotsError;
+use super::bot::{Bot, Link};
+use super::fleet::{Fleet, IP_UDP_BYTES};
+use crate::pulse::SentInputs;
+
+/// Time between two bots that begin to connect, or that leave.
+const CHANGE_INTERVAL: Duration = Duration::from_micros(500);
+/// A turn makes up for so much delay at most.
+const CATCH_UP: Duration = Duration::from_millis(50);
+/// A bot that leaves is kept for so long, so that its farewell passes a slow path, and its socket takes what is on its way.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The rate to a bot that was measured for a shorter time is not counted.
+const MEASURED_MIN: Duration = Duration::from_secs(1);
+/// The golden ratio's share of 2^32. Its multiples are spread evenly over the circle, however many there are (Knuth, The Art
+/// of Computer Programming 3, section 6.4).
+const GOLDEN: u32 = 2_654_435_769;
+
+/// Payload to bots by time, with and without the headers of IP and UDP, in kbit/s.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    pub(super) payload: Vec<f64>,
+    pub(super) with_headers: Vec<f64>,
+}
+
+impl Rates {
+    /// The rate to a bot since it was measured.
+    pub(super) fn take<D>(&mut self, now: Time, bot: &Bot<D>) {
+        let measured = now.since(bot.measured_from);
+        if measured < MEASURED_MIN {
+            return;
+        }
+        let rate = |bytes: u64| bytes as f64 * 8.0 / 1e3 / measured.as_secs_f64();
+        let bytes = bot.received_bytes - bot.measured_from_bytes;
+        let datagrams = bot.received_datagrams - bot.measured_from_datagrams;
+        self.payload.push(rate(bytes));
+        self.with_headers.push(rate(bytes + datagrams * IP_UDP_BYTES));
+    }
+}
+
+/// The moment of the tick at which bot `number` takes its turns: those of the first n bots are spread evenly for each n.
+pub(super) fn phase(interval: Duration, number: u32) -> Duration {
+    let share = u64::from(number.wrapping_mul(GOLDEN));
+    Duration::from_micros((interval.as_micros() as u64 * share) >> 32)
+}
+
+/// The first moment from `now` on that lies `offset` behind a multiple of the interval.
+pub(super) fn first_turn(started: Time, now: Time, interval: Duration, offset: Duration) -> Time {
+    let interval_us = interval.as_micros().max(1) as u64;
+    let first_us = started.0 + offset.as_micros() as u64;
+    let rounds = now.0.saturating_sub(first_us).div_ceil(interval_us);
+    Time(first_us + rounds * interval_us)
+}
+
+/// Whether bot `number` of `players` is one of the `witnesses` that decode what they are sent. They are spread evenly: the
+/// server writes to its connections in the order in which they came, so that the first are served before the last.
+pub(super) fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
+    let players = u64::from(players.max(1));
+    let before = |number: u64| number * u64::from(witnesses) / players;
+    before(u64::from(number) + 1) > before(u64::from(number))
+}
+
+impl<D: Decoder> Fleet<D> {
+    /// So many bots are to play, at most as many as the scenario has: others connect, or the newest leave, one after the other.
+    pub(crate) fn want(&mut self, players: u32) {
+        let wanted = players.min(self.scenario.players) as usize;
+        if std::mem::replace(&mut self.wanted, wanted) != wanted {
+            self.next_change = self.next_change.max(crate::clock::now());
+        }
+    }
+
+    /// Whether as many bots play as are wanted.
+    pub(super) fn is_complete(&self) -> bool {
+        self.bots.len() == self.wanted
+    }
+
+    /// Lets bots come and go until there are as many as wanted.
+    pub(super) fn change_members(&mut self, now: Time) -> Result<(), BotsError> {
+        self.next_change = self.next_change.max(Time(now.0.saturating_sub(CATCH_UP.as_micros() as u64)));
+        while !self.is_complete() && self.next_change <= now {
+            self.next_change = self.next_change.after(CHANGE_INTERVAL);
+            self.order.clear();
+            match self.bots.len() < self.wanted {
+                true => self.open(now)?,
+                false => self.dismiss(now),
+            }
+        }
+        self.see_off(now);
+        Ok(())
+    }
+
+    fn open(&mut self, now: Time) -> Result<(), BotsError> {
+        let number = self.bots.len() as u32;
+        let is_decoder = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
+        self.opened += 1;
+        let token = self.issuer.issue(self.opened, &[self.server]).expect("one server, in order");
+        let brain = self.brains.make(&self.scenario, number);
+        let options = Arc::clone(&self.options[usize::from(is_decoder || brain.looks())]);
+        let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
+        let socket = LightUdpSocket::connect(self.server, &UdpOptions::client())?;
+        self.bots.push(Bot {
+            core,
+            socket,
+            link: Link::new(self.scenario.net, self.scenario.seed, number),
+            brain,
+            sequence: 0,
+            inputs: SentInputs::default(),
+            next_turn: first_turn(self.started, now, self.interval, phase(self.interval, number)),
+            is_decoder,
+            has_stalled: false,
+            connection: None,
+            end: None,
+            received_bytes: 0,
+            received_datagrams: 0,
+            measured_from: now,
+            measured_from_bytes: 0,
+            measured_from_datagrams: 0,
+        });
+        Ok(())
+    }
+
+    /// The newest bot is told to leave. That is no disconnect.
+    fn dismiss(&mut self, now: Time) {
+        self.note_connected();
+        let Some(mut bot) = self.bots.pop() else { return };
+        self.measured.stalled += u32::from(bot.has_stalled);
+        if self.measuring.is_some() {
+            self.measured.rates.take(now, &bot);
+        }
+        self.second.bytes = self.second.bytes.saturating_sub(bot.received_bytes);
+        bot.core.close(now, "it was told to leave");
+        self.leaving.push((now.after(FAREWELL), bot));
+    }
+
+    /// Sends the farewells of bots that leave.
+    fn see_off(&mut self, now: Time) {
+        for (_, bot) in &mut self.leaving {
+            bot.transmit(now, &mut self.out);
+        }
+        self.leaving.retain(|(until, _)| *until > now);
+    }
+
+    /// Remembers the most bots that were connected at once.
+    pub(super) fn note_connected(&mut self) {
+        let connected = self.bots.iter().filter(|bot| bot.connection.is_some()).count() as u32;
+        self.most_connected = self.most_connected.max(connected);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn witnesses_sit_in_every_part_of_the_order_in_which_bots_are_served() {
+        for (witnesses, players) in [(20, 1_000), (10, 100), (32, 10_000), (7, 100), (1, 3), (5, 5), (0, 50)] {
+            let seats: Vec<u32> = (0..players).filter(|&number| is_witness(number, witnesses, players)).collect();
+            assert_eq!(seats.len() as u32, witnesses, "{witnesses} of {players}");
+            let longest = players.div_ceil(witnesses.max(1));
+            for pair in seats.windows(2) {
+                assert!(pair[1] - pair[0] <= longest, "{witnesses} of {players}: nobody between {pair:?}");
+            }
+            if let (Some(first), Some(last)) = (seats.first(), seats.last()) {
+                assert!(
+                    *first < longest && players - 1 - last < longest,
+                    "{witnesses} of {players}: {first} to {last}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn turns_are_spread_over_the_tick_however_many_bots_there_are() {
+        let interval = Duration::from_micros(33_333);
+        for bots in [3, 10, 100, 337, 1_000, 10_000u32] {
+            let mut turns: Vec<Duration> = (0..bots).map(|number| phase(interval, number)).collect();
+            turns.sort_unstable();
+            assert!(turns[0] < interval && turns[bots as usize - 1] < interval);
+            let longest = turns.windows(2).map(|pair| pair[1] - pair[0]).max().expect("several bots");
+            assert!(longest <= interval * 5 / 2 / bots + Duration::from_micros(2), "{bots} bots: {longest:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_turn_is_never_in_the_past() {
+        let interval = Duration::from_millis(20);
+        let first = |now, offset_ms| first_turn(Time(1_000), Time(now), interval, Duration::from_millis(offset_ms)).0;
+        assert_eq!(first(1_000, 0), 1_000);
+        assert_eq!(first(1_001, 0), 21_000);
+        assert_eq!(first(1_000, 5), 6_000);
+        assert_eq!(first(6_001, 5), 26_000);
+        // After a day of 50 turns a second.
+        assert_eq!(first(86_400_000_000, 5), 86_400_006_000);
+    }
+}

@@ -1,0 +1,315 @@
+//! How many players are to play at each moment of the measured part.
+//!
+//! ```text
+//!  constant        ramp             staircase           spike
+//!  ________           ____             __               __
+//!                    /              __|                |  |
+//!                ___/            __|               ____|  |____
+//! ```
+
+use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A load profile. The largest number of players that is possible is the scenario's. Until the measured part begins, the
+/// first number plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Profile {
+    /// All players, all the time.
+    #[default]
+    Constant,
+    /// From one number to another, evenly, and then that one.
+    Ramp {
+        /// The first number, from 1.
+        from: u32,
+        /// The last number, from 1.
+        to: u32,
+        /// Length of the way.
+        over_seconds: u32,
+    },
+    /// Steps up to all players, each held.
+    Staircase {
+        /// The first number, from 1.
+        from: u32,
+        /// Each step adds so many.
+        step: u32,
+        /// Length of each hold.
+        hold_seconds: u32,
+    },
+    /// A number of players, a larger one for a while, and the first one again.
+    Spike {
+        /// The number before and after, from 1.
+        base: u32,
+        /// The number of the spike.
+        peak: u32,
+        /// When it begins.
+        at_seconds: u32,
+        /// Its length; the time after it is as long.
+        for_seconds: u32,
+    },
+    /// All players for hours.
+    Soak {
+        /// Length of the measured part, up to 24.
+        hours: f64,
+    },
+}
+
+/// A staircase has at most so many steps.
+const STEPS_MAX: u32 = 200;
+/// A ramp is judged in so many parts.
+const RAMP_PARTS: u32 = 10;
+
+impl Profile {
+    /// The number of players at a moment of the measured part, if `all` is the largest.
+    pub fn players_at(&self, all: u32, elapsed: Duration) -> u32 {
+        let elapsed_s = elapsed.as_secs_f64();
+        let players = match *self {
+            Profile::Constant | Profile::Soak { .. } => all,
+            Profile::Ramp { from, to, over_seconds } => {
+                let share = (elapsed_s / f64::from(over_seconds.max(1))).min(1.0);
+                (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u32
+            }
+            Profile::Staircase { from, step, hold_seconds } => {
+                let steps = (elapsed.as_secs() / u64::from(hold_seconds.max(1))).min(u64::from(u32::MAX)) as u32;
+                from.saturating_add(step.saturating_mul(steps))
+            }
+            Profile::Spike { base, peak, at_seconds, for_seconds } => {
+                let spike = f64::from(at_seconds)..f64::from(at_seconds) + f64::from(for_seconds);
+                if spike.contains(&elapsed_s) { peak } else { base }
+            }
+        };
+        players.min(all)
+    }
+
+    /// The number of players before the measured part, and at its beginning.
+    pub fn first(&self, all: u32) -> u32 {
+        self.players_at(all, Duration::ZERO)
+    }
+
+    /// The shortest measured part in which all of it is played.
+    pub fn seconds(&self, all: u32) -> u32 {
+        match *self {
+            Profile::Constant => 0,
+            Profile::Ramp { over_seconds, .. } => over_seconds,
+            Profile::Staircase { hold_seconds, .. } => hold_seconds.saturating_mul(self.levels(all)),
+            Profile::Spike { at_seconds, for_seconds, .. } => at_seconds.saturating_add(for_seconds.saturating_mul(2)),
+            Profile::Soak { hours } => (hours * 3_600.0).ceil() as u32,
+        }
+    }
+
+    /// The parts of `seconds` that are judged one by one: each level, and each tenth of a ramp.
+    pub fn parts(&self, all: u32, seconds: u32) -> Vec<Range<f64>> {
+        let mut ends: Vec<f64> = match *self {
+            Profile::Constant | Profile::Soak { .. } => Vec::new(),
+            Profile::Ramp { over_seconds, .. } => {
+                (1..=RAMP_PARTS).map(|part| f64::from(over_seconds * part) / f64::from(RAMP_PARTS)).collect()
+            }
+            Profile::Staircase { hold_seconds, .. } => {
+                (1..self.levels(all)).map(|level| f64::from(hold_seconds.saturating_mul(level))).collect()
+            }
+            Profile::Spike { at_seconds, for_seconds, .. } => {
+                vec![f64::from(at_seconds), f64::from(at_seconds) + f64::from(for_seconds)]
+            }
+        };
+        ends.retain(|end| *end < f64::from(seconds));
+        ends.push(f64::from(seconds));
+        let mut from = 0.0;
+        ends.into_iter().map(|to| std::mem::replace(&mut from, to)..to).collect()
+    }
+
+    /// Levels of a staircase.
+    fn levels(&self, all: u32) -> u32 {
+        let Profile::Staircase { from, step, .. } = *self else { return 1 };
+        1 + all.saturating_sub(from).div_ceil(step.max(1))
+    }
+
+    /// What is wrong with it for so many players and a measured part of so many seconds, in words.
+    pub(super) fn fault(&self, all: u32, seconds: u32) -> Option<String> {
+        let is_zero = |name: &str, value: u32| (value == 0).then(|| format!("{name} must be at least 1"));
+        let is_beyond = |name: &str, value: u32| {
+            (value > all).then(|| format!("{name} {value} is more than the {all} players (--players)"))
+        };
+        let players = |name: &str, value: u32| is_zero(name, value).or_else(|| is_beyond(name, value));
+        let own = match *self {
+            Profile::Constant => None,
+            Profile::Ramp { from, to, over_seconds } => players("from", from)
+                .or_else(|| players("to", to))
+                .or_else(|| is_zero("over_seconds", over_seconds))
+                .or_else(|| (from == to).then(|| format!("a ramp from {from} to {to} goes nowhere"))),
+            Profile::Staircase { from, step, hold_seconds } => players("from", from)
+                .or_else(|| is_zero("step", step))
+                .or_else(|| is_zero("hold_seconds", hold_seconds))
+                .or_else(|| {
+                    let levels = self.levels(all);
+                    (levels > STEPS_MAX).then(|| format!("{levels} steps are more than {STEPS_MAX}: give larger ones"))
+                }),
+            Profile::Spike { base, peak, at_seconds, for_seconds } => players("base", base)
+                .or_else(|| players("peak", peak))
+                .or_else(|| is_zero("at_seconds", at_seconds))
+                .or_else(|| is_zero("for_seconds", for_seconds))
+                .or_else(|| (peak <= base).then(|| format!("a peak of {peak} is not above the base of {base}"))),
+            // NaN is in no range.
+            Profile::Soak { hours } => {
+                let is_possible = hours > 0.0 && hours <= 24.0;
+                (!is_possible).then(|| format!("{hours} hours: a soak takes more than 0 and at most 24"))
+            }
+        };
+        let needed = self.seconds(all);
+        own.or_else(|| {
+            (needed > seconds).then(|| format!("it takes {needed} s, but only {seconds} s are measured (--seconds)"))
+        })
+    }
+}
+
+/// How a profile is written on the command line.
+pub const PROFILE_FORMS: &str =
+    "constant, ramp:100..1000:60s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h";
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Profile, String> {
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts[..] {
+            ["constant"] => Ok(Profile::Constant),
+            ["ramp", players, over] => {
+                let (from, to) = pair(players, "..")?;
+                Ok(Profile::Ramp { from, to, over_seconds: seconds(over)? })
+            }
+            ["staircase", players, hold] => {
+                let (from, step) = pair(players, "+")?;
+                Ok(Profile::Staircase { from, step, hold_seconds: seconds(hold)? })
+            }
+            ["spike", players, at, length] => {
+                let (base, peak) = pair(players, "..")?;
+                Ok(Profile::Spike { base, peak, at_seconds: seconds(at)?, for_seconds: seconds(length)? })
+            }
+            ["soak", length] => Ok(Profile::Soak { hours: f64::from(seconds(length)?) / 3_600.0 }),
+            _ => Err(format!("a profile is one of {PROFILE_FORMS}")),
+        }
+    }
+}
+
+/// As on the command line.
+impl Display for Profile {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            Profile::Constant => write!(f, "constant"),
+            Profile::Ramp { from, to, over_seconds } => write!(f, "ramp:{from}..{to}:{over_seconds}s"),
+            Profile::Staircase { from, step, hold_seconds } => write!(f, "staircase:{from}+{step}:{hold_seconds}s"),
+            Profile::Spike { base, peak, at_seconds, for_seconds } => {
+                write!(f, "spike:{base}..{peak}:{at_seconds}s:{for_seconds}s")
+            }
+            Profile::Soak { hours } => write!(f, "soak:{hours}h"),
+        }
+    }
+}
+
+fn pair(text: &str, between: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| text.parse().ok().filter(|number: &u32| *number > 0);
+    let numbers = text.split_once(between).and_then(|(first, second)| number(first).zip(number(second)));
+    numbers.ok_or_else(|| format!("`{text}`: two numbers of players from 1 are expected, as 100{between}1000"))
+}
+
+/// A time in whole seconds, from 1 s to a day.
+fn seconds(text: &str) -> Result<u32, String> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3_600.0)];
+    let written = units.iter().find_map(|&(unit, length_s)| {
+        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number * length_s)
+    });
+    // NaN is in no range.
+    let time = written.filter(|seconds| (1.0..=86_400.0).contains(seconds));
+    time.map(|seconds| seconds.round() as u32)
+        .ok_or_else(|| format!("`{text}`: a time from 1s to 24h is expected, as 90s, 10m or 2h"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(profile: &str, seconds: f64) -> u32 {
+        let profile: Profile = profile.parse().unwrap();
+        profile.players_at(1_000, Duration::from_secs_f64(seconds))
+    }
+
+    #[test]
+    fn each_profile_has_its_course() {
+        assert_eq!((at("constant", 0.0), at("soak:2h", 7_000.0)), (1_000, 1_000));
+        let ramp = |seconds| at("ramp:100..900:60s", seconds);
+        assert_eq!((ramp(0.0), ramp(30.0), ramp(60.0), ramp(1e9)), (100, 500, 900, 900));
+        assert_eq!(at("ramp:900..100:1m", 15.0), 700);
+        let stairs = |seconds| at("staircase:400+250:30s", seconds);
+        assert_eq!((stairs(29.9), stairs(30.0), stairs(60.0), stairs(90.0)), (400, 650, 900, 1_000));
+        let spike = |seconds| at("spike:100..1000:20s:10s", seconds);
+        assert_eq!((spike(0.0), spike(20.0), spike(29.9), spike(30.0)), (100, 1_000, 1_000, 100));
+    }
+
+    #[test]
+    fn a_profile_is_written_as_it_is_read_and_knows_its_length() {
+        for (text, length) in [
+            ("constant", 0),
+            ("ramp:100..1000:60s", 60),
+            ("staircase:400+250:30s", 120),
+            ("staircase:1000+1:30s", 30),
+            ("spike:100..1000:20s:10s", 40),
+            ("soak:2h", 7_200),
+        ] {
+            let profile: Profile = text.parse().unwrap();
+            assert_eq!((profile.to_string().as_str(), profile.seconds(1_000)), (text, length));
+            assert_eq!(profile.fault(1_000, 7_200), None);
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_measured_part_without_gaps() {
+        for text in ["constant", "ramp:1..1000:60s", "staircase:100+300:20s", "spike:1..2:20s:10s", "soak:2m"] {
+            let profile: Profile = text.parse().unwrap();
+            let parts = profile.parts(1_000, 120);
+            assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0.0, 120.0), "{text}");
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{text}: {parts:?}");
+        }
+        let stairs: Profile = "staircase:100+300:20s".parse().unwrap();
+        assert_eq!(stairs.parts(1_000, 80), [0.0..20.0, 20.0..40.0, 40.0..60.0, 60.0..80.0]);
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_one_line_that_says_how_it_is_written() {
+        for text in [
+            "",
+            "ramp",
+            "wave:1..2:3s",
+            "ramp:100:60s",
+            "ramp:0..100:60s",
+            "ramp:-5..100:60s",
+            "ramp:NaN..100:60s",
+            "ramp:100..1000:60",
+            "ramp:100..1000:NaNs",
+            "ramp:100..1000:-3s",
+            "ramp:100..1000:0s",
+            "soak:infh",
+            "ramp:100..99999999999:60s",
+            "staircase:100:30s",
+            "spike:100..1000:20s",
+            "soak:25h",
+            "soak:",
+        ] {
+            let error = text.parse::<Profile>().unwrap_err();
+            assert!(error.contains("as ") || error.contains("one of"), "{text}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        let fault = |text: &str| text.parse::<Profile>().unwrap().fault(1_000, 120).unwrap_or_default();
+        assert_eq!(fault("ramp:100..1200:60s"), "to 1200 is more than the 1000 players (--players)");
+        assert!(fault("ramp:100..100:60s").contains("goes nowhere"));
+        assert!(fault("staircase:100+100:60s").contains("it takes 600 s, but only 120 s"));
+        assert!(fault("staircase:1+1:1s").contains("larger ones"));
+        assert!(fault("spike:500..400:10s:10s").contains("not above"));
+        let zero = Profile::Staircase { from: 100, step: 0, hold_seconds: 5 };
+        assert_eq!(zero.fault(1_000, 120).as_deref(), Some("step must be at least 1"));
+        assert!(Profile::Soak { hours: f64::NAN }.fault(1_000, 120).is_some_and(|fault| fault.contains("NaN hours")));
+    }
+}
