@@ -93,9 +93,11 @@ impl<'a> View<'a> {
     }
 }
 
+type Make = dyn Fn(&Scenario, u32) -> Box<dyn Brain> + Send + Sync;
+
 /// Makes the brain of each bot, from the scenario and the bot's number.
 #[derive(Clone)]
-pub struct Brains(Arc<dyn Fn(&Scenario, u32) -> Box<dyn Brain> + Send + Sync>);
+pub struct Brains(Arc<Make>);
 
 impl Brains {
     /// Bots of one's own.
