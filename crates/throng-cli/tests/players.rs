@@ -9,7 +9,7 @@ use serde_json::Value;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::{Overrides, Scenario};
 
-/// What the bots' process of a run is called.
+/// The name of the bots' process of a run.
 const BOTS: &str = "bots-for-run";
 
 pub(crate) fn players_come_and_go_while_a_run_plays() {

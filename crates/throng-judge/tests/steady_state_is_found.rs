@@ -16,16 +16,16 @@ fn noise_alone_is_steady_from_the_beginning() {
 
 #[test]
 fn the_beginning_of_a_cold_server_is_cut_off() {
-    for seed in 0..200 {
+    throng_seeds::for_seeds(200, |seed| {
         let from = steady_from(&series(seed, 0.5, |second| 20.0 * (-second / 4.0).exp()));
         // After 12 s it is within 10 % of its level, after 20 s within 1.5 %.
         assert!(from.is_some_and(|from| (6..=24).contains(&from)), "seed {seed}: {from:?}");
-    }
+    });
 }
 
 #[test]
 fn growth_and_a_late_change_are_not_steady() {
-    for seed in 0..200 {
+    throng_seeds::for_seeds(200, |seed| {
         assert_eq!(steady_from(&series(seed, 0.5, |second| second / 10.0)), None, "seed {seed}");
         assert_eq!(
             steady_from(&series(seed, 0.5, |second| if second > 44.0 { 5.0 } else { 0.0 })),
@@ -34,7 +34,7 @@ fn growth_and_a_late_change_are_not_steady() {
         );
         let early = steady_from(&series(seed, 0.5, |second| if second < 20.0 { 5.0 } else { 0.0 }));
         assert!(early.is_some_and(|from| (18..=24).contains(&from)), "seed {seed}: {early:?}");
-    }
+    });
 }
 
 #[test]

@@ -311,7 +311,7 @@ impl<'a, R: Replication> Play<'a, R> {
                 .context("cannot write the server's state")?;
         }
         match self.bots.listen() {
-            // What was measured until then is worth a report.
+            // The figures until then are worth a report.
             Err(error) if self.ledger.has_begun() => self.bots_fault = Some(error.to_string()),
             heard => heard?,
         }

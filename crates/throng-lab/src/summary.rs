@@ -671,7 +671,7 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     reasons
 }
 
-/// What the bots' own report says.
+/// By the bots' own report.
 fn against_bots(run: &RunSummary, unless: &mut impl FnMut(bool, String)) {
     let bots = &run.bots;
     unless(

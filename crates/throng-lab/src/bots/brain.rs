@@ -84,7 +84,7 @@ impl<'a> View<'a> {
             if object.kind.0 == Character::NUMBER {
                 let mut character = Character::default();
                 character.apply(object.known_fields, object.values);
-                // What is replicated counts from the corner.
+                // Replicated positions count from the corner.
                 character.position[0] -= width / 2.0;
                 character.position[1] -= depth / 2.0;
                 visit(&character, object.is_own());

@@ -55,7 +55,7 @@ pub struct MemoryFigures {
     pub verdict: String,
 }
 
-/// What was sampled.
+/// The samples, judged.
 #[derive(Default)]
 pub(super) struct Watched {
     pub(super) memory: Vec<MemoryFigures>,

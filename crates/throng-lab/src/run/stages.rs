@@ -15,7 +15,7 @@ const SETTLING_MAX_S: f64 = 10.0;
 /// Of a long level, so many of the newest seconds decide whether it is steady.
 const SECONDS_MAX: usize = 3_600;
 
-/// What is gathered while a run is measured.
+/// Figures that are gathered while a run is measured.
 pub(super) struct Stages {
     parts: Vec<Range<f64>>,
     /// Whether the number of players stands still within a part.

@@ -127,7 +127,7 @@ impl Profile {
         1 + all.saturating_sub(from).div_ceil(step.max(1))
     }
 
-    /// What is wrong with it for so many players and a measured part of so many seconds, in words.
+    /// Why it is impossible with so many players and a measured part of so many seconds, in words.
     pub(super) fn fault(&self, all: u32, seconds: u32) -> Option<String> {
         let is_zero = |name: &str, value: u32| (value == 0).then(|| format!("{name} must be at least 1"));
         let is_beyond = |name: &str, value: u32| {
