@@ -16,6 +16,7 @@ use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
 use crate::matches::{self, DensityArguments, MatchArguments};
+use crate::store::StoreArgument;
 use crate::top::{self, TopArguments};
 
 /// The largest town that can be asked for: baking it takes some 4 GB.
@@ -215,6 +216,8 @@ pub(crate) struct CrowdArguments {
     /// Folder in which the run's own folder is made
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: StoreArgument,
     /// Print the summary as JSON (docs/run-summary.md) instead of the table
     #[arg(long)]
     pub(crate) json: bool,
@@ -310,7 +313,7 @@ impl BotsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// Folder of a run: runs/...
+    /// Folder of a run: runs/..., or its address in a store, from which it is copied to runs/
     pub(crate) folder: PathBuf,
     /// Print the table too
     #[arg(long)]

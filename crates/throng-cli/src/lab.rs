@@ -2,6 +2,7 @@
 
 mod capacity;
 mod history;
+mod runs;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,6 +13,7 @@ use clap::{Args, Subcommand};
 use crate::exit::Outcome;
 use capacity::{RunArguments, SearchArguments, SoakArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
+use runs::{RunsArguments, UploadArguments};
 
 pub(crate) const LONG_ABOUT: &str = "\
 How much does this machine hold, and which change made it slower?
@@ -24,6 +26,7 @@ How much does this machine hold, and which change made it slower?
   throng lab soak crowd --start 300 --hours 8         whether memory stands still
   throng lab compare before/ after/         what became slower, with its interval
   throng lab trend runs                     which revisions changed a part of the frame
+  throng lab runs s3://bucket/prefix        the runs of a store
   throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower";
 
 /// Arguments of `throng lab`.
@@ -57,6 +60,11 @@ enum LabCommand {
     /// Find the revision that made it slower, by building and measuring
     #[command(long_about = history::BISECT_LONG_ABOUT)]
     Bisect(BisectArguments),
+    /// List the runs of a folder or of a store
+    #[command(long_about = runs::RUNS_LONG_ABOUT)]
+    Runs(RunsArguments),
+    /// Send the folder of a run to a store
+    Upload(UploadArguments),
 }
 
 pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<AtomicBool>>) -> Outcome {
@@ -65,8 +73,10 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Search(arguments) => capacity::search(arguments, stop()?.as_ref()),
         LabCommand::Step(arguments) => capacity::step(arguments, stop()?.as_ref()),
         LabCommand::Soak(arguments) => capacity::soak(arguments, stop()?.as_ref()),
-        LabCommand::Compare(arguments) => history::compare(arguments),
-        LabCommand::Trend(arguments) => history::trend(arguments),
+        LabCommand::Compare(arguments) => history::compare(arguments, stop()?.as_ref()),
+        LabCommand::Trend(arguments) => history::trend(arguments, stop()?.as_ref()),
         LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),
+        LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
+        LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
     }
 }

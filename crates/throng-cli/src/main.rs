@@ -15,6 +15,7 @@ mod gateway_replay;
 mod lab;
 mod matches;
 mod metrics_page;
+mod store;
 mod top;
 
 use std::io::IsTerminal;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),
-        Command::Report(arguments) => rebuild(&arguments),
+        Command::Report(arguments) => rebuild(arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "throng", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
@@ -81,6 +82,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     let stop = stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
+    let store = arguments.store.open(&stop)?;
     let options = RunOptions {
         scenario,
         runs: arguments.runs.clone(),
@@ -100,6 +102,9 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         println!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
     }
     result.report.context("the figures above are on no disk")?;
+    if let Some(store) = store {
+        store::upload(&store, &result.folder, arguments.quiet, &stop)?;
+    }
     Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
 
@@ -152,7 +157,10 @@ fn find_density(arguments: &DensityArguments) -> Outcome {
     matches::find_density(arguments, &stop)
 }
 
-fn rebuild(arguments: &ReportArguments) -> Outcome {
+fn rebuild(mut arguments: ReportArguments) -> Outcome {
+    if let Some(place) = arguments.folder.to_str().filter(|place| throng_store::is_address(place)) {
+        arguments.folder = store::take(place, Path::new("runs"), stop_on_interrupt()?.as_ref())?;
+    }
     let page = report::rebuild(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
     println!("{}", page.display());
     if arguments.table {

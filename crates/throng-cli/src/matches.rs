@@ -17,6 +17,7 @@ use throng_range::{
 
 use crate::exit::{self, Failure, Outcome};
 use crate::metrics_page;
+use crate::store::{self, StoreArgument};
 
 /// The command that starts the bots' process.
 pub(crate) const BOTS_FOR_MATCH: &str = "bots-for-match";
@@ -132,8 +133,10 @@ pub(crate) struct MatchArguments {
     /// Parent folder of the report's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
+    #[command(flatten)]
+    store: StoreArgument,
     /// Write no report
-    #[arg(long)]
+    #[arg(long, conflicts_with = "store")]
     no_report: bool,
 }
 
@@ -215,6 +218,7 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
         ..arguments.workload.options()?
     };
     options.check().map_err(failure)?;
+    let store = arguments.store.open(stop)?;
     if !arguments.no_report {
         let folder = throng_lab::report::new_folder(&arguments.runs, SystemTime::now(), "match");
         let advice = "name another folder with --runs, or use --no-report";
@@ -227,6 +231,9 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     arguments.workload.print(&finished.summary)?;
     if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
         println!("report: {}", page.display());
+    }
+    if let Some((store, folder)) = store.zip(options.folder.as_deref()) {
+        store::upload(&store, folder, arguments.workload.quiet, stop)?;
     }
     Ok(code(&finished.summary))
 }

@@ -14,7 +14,8 @@ use throng_lab::terminal;
 fn main() -> Result<(), ReportError> {
     let runs = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("runs"), PathBuf::from);
     let summary = RunSummary::example();
-    let report = report::write(&runs, SystemTime::now(), &summary)?;
+    let folder = report::new_folder(&runs, SystemTime::now(), &summary.scenario)?;
+    let report = report::write(&folder, &summary)?;
     print!("{}", terminal::table(&summary, Some(&report)));
     Ok(())
 }

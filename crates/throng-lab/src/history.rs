@@ -11,12 +11,14 @@
 
 mod bisect;
 mod compare;
+mod index;
 mod trend;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
@@ -74,7 +76,7 @@ const SUBSYSTEMS: [(&str, Option<&str>, &str); 2] =
     [("server.us_per_connection", None, "µs per connection"), ("subsystems", Some("mean_ms"), "ms per frame")];
 
 /// A part of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// Unit of the value.
     pub unit: String,
@@ -83,13 +85,15 @@ pub struct Part {
     /// Whether a larger value is better.
     pub is_more_better: bool,
     /// Milliseconds of a frame in about each second, if they are known.
+    #[serde(skip)]
     pub seconds: Vec<f64>,
 }
 
 /// A run as its folder has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredRun {
     /// Its folder.
+    #[serde(rename = "name")]
     pub folder: PathBuf,
     /// Its workload: runs of different ones cannot be compared.
     pub workload: String,
@@ -100,6 +104,7 @@ pub struct StoredRun {
     /// The processor.
     pub cpu: String,
     /// Whether its figures are valid.
+    #[serde(rename = "valid")]
     pub is_valid: bool,
     /// Its parts by name.
     pub parts: BTreeMap<String, Part>,
@@ -168,7 +173,10 @@ pub fn runs(folder: &Path) -> Result<Vec<StoredRun>, HistoryError> {
 
 impl StoredRun {
     /// The run of a folder; `None` if it has none of the files of a run.
-    fn read(folder: &Path) -> Result<Option<StoredRun>, HistoryError> {
+    ///
+    /// # Errors
+    /// Its files cannot be read, or are damaged.
+    pub fn read(folder: &Path) -> Result<Option<StoredRun>, HistoryError> {
         let Some(path) = FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file()) else {
             return Ok(None);
         };
@@ -251,7 +259,8 @@ fn parts(summary: &Value, mut seconds: BTreeMap<String, Vec<f64>>) -> BTreeMap<S
         }
     }
     if let Some(whole) = seconds.remove(WHOLE_FRAME) {
-        let value = throng_judge::mean(&whole).unwrap_or(f64::NAN);
+        let mean = ["server.frame_ms.mean", "frame_ms.mean"].iter().find_map(|path| at(summary, path)?.as_f64());
+        let value = mean.or_else(|| throng_judge::mean(&whole)).unwrap_or(f64::NAN);
         let unit = "ms per frame".to_owned();
         parts.insert(WHOLE_FRAME.to_owned(), Part { unit, value, is_more_better: false, seconds: whole });
     }

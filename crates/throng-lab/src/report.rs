@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! runs/20260131-120000-crowd/
+//!   frames.parquet  each frame by subsystem, written while the run goes on: docs/telemetry.md
 //!   summary.json    the figures, see docs/run-summary.md
 //!   report.html     the same to look at: template + style + uPlot + the JSON, all inline
 //! ```
@@ -79,15 +80,13 @@ pub fn started_at(now: SystemTime) -> String {
     stamp::Moment::of(now).long()
 }
 
-/// Writes the run's directory `<runs>/<stamp>-<scenario>`, made new, with both files. The path of the report,
-/// which is made from the summary as it was written.
+/// Writes both files to the run's folder. The path of the report, which is made from the summary as it was written.
 ///
 /// # Errors
 /// If something cannot be written; what was written until then stays.
-pub fn write(runs: &Path, now: SystemTime, summary: &RunSummary) -> Result<PathBuf, ReportError> {
-    let dir = new_folder(runs, now, &summary.scenario)?;
-    write_file(&dir.join(SUMMARY_FILE), &summary.to_json())?;
-    rebuild(&dir)
+pub fn write(folder: &Path, summary: &RunSummary) -> Result<PathBuf, ReportError> {
+    write_file(&folder.join(SUMMARY_FILE), &summary.to_json())?;
+    rebuild(folder)
 }
 
 /// Makes `report.html` again from the `summary.json` in `dir`. The path of the report.
@@ -126,16 +125,6 @@ pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, R
     new_directory(runs, &format!("{}-{name}", stamp::Moment::of(now).short()))
 }
 
-/// Finds out before a run whether its report can be written: creates the directory for runs, and a file in it for a
-/// moment.
-pub(crate) fn check_folder(runs: &Path) -> Result<(), ReportError> {
-    let error = |path: &Path, source| ReportError::Write { path: path.to_owned(), source };
-    fs::create_dir_all(runs).map_err(|source| error(runs, source))?;
-    let probe = runs.join(format!(".writable-{}", std::process::id()));
-    write_file(&probe, "")?;
-    fs::remove_file(&probe).map_err(|source| error(&probe, source))
-}
-
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     fs::write(path, text).map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
@@ -160,17 +149,6 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    #[test]
-    fn a_directory_that_cannot_be_written_is_found_before_a_run() {
-        let runs = tempfile::tempdir().unwrap();
-        check_folder(&runs.path().join("new")).unwrap();
-        assert_eq!(fs::read_dir(runs.path().join("new")).unwrap().count(), 0);
-        let file = runs.path().join("file");
-        fs::write(&file, "").unwrap();
-        let error = check_folder(&file).unwrap_err().to_string();
-        assert!(error.contains("choose another directory"), "{error}");
-    }
-
     fn noon() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800)
     }
@@ -179,8 +157,11 @@ mod tests {
     fn a_run_gets_a_directory_of_its_own_with_both_files() {
         let runs = tempfile::tempdir().unwrap();
         let summary = RunSummary::example();
-        let first = write(&runs.path().join("deep/runs"), noon(), &summary).unwrap();
-        let second = write(&runs.path().join("deep/runs"), noon(), &summary).unwrap();
+        let written = || {
+            let folder = new_folder(&runs.path().join("deep/runs"), noon(), &summary.scenario).unwrap();
+            write(&folder, &summary).unwrap()
+        };
+        let (first, second) = (written(), written());
         assert!(first.ends_with("deep/runs/20260131-120000-crowd/report.html"), "{first:?}");
         assert!(second.ends_with("deep/runs/20260131-120000-crowd-2/report.html"), "{second:?}");
         assert_eq!(load(first.parent().unwrap()).unwrap().to_json(), summary.to_json());
@@ -189,7 +170,7 @@ mod tests {
     #[test]
     fn a_report_is_rebuilt_from_its_summary_alone() {
         let runs = tempfile::tempdir().unwrap();
-        let report = write(runs.path(), noon(), &RunSummary::example()).unwrap();
+        let report = write(runs.path(), &RunSummary::example()).unwrap();
         let before = fs::read_to_string(&report).unwrap();
         fs::remove_file(&report).unwrap();
         assert_eq!(rebuild(report.parent().unwrap()).unwrap(), report);
@@ -210,6 +191,7 @@ mod tests {
         fs::write(dir.path().join(SUMMARY_FILE), "{}").unwrap();
         assert_eq!(refused().0, "summary");
         let file = dir.path().join(SUMMARY_FILE);
-        assert_eq!(write(&file, noon(), &RunSummary::example()).unwrap_err().tag(), "write");
+        let error = new_folder(&file, noon(), "crowd").unwrap_err();
+        assert!(error.tag() == "write" && error.to_string().contains("choose another directory"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 mod child;
 mod ledger;
 mod progress;
+mod samples;
 mod stages;
 mod tally;
 
@@ -32,6 +33,7 @@ use child::Child;
 pub use child::read_order;
 use ledger::Ledger;
 use progress::Display;
+use samples::Samples;
 
 /// Options of a run.
 pub struct RunOptions {
@@ -55,6 +57,8 @@ pub struct RunOptions {
 pub struct RunResult {
     /// The figures.
     pub summary: RunSummary,
+    /// The folder with `summary.json`, `report.html` and `frames.parquet`.
+    pub folder: PathBuf,
     /// The path of `report.html`, beside `summary.json`; or why it could not be written.
     pub report: Result<PathBuf, ReportError>,
 }
@@ -94,18 +98,31 @@ fn run_with<R: Replication>(
     model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
-    report::check_folder(&options.runs)?;
-    (options.note)(&announcement(&options.scenario));
-    let display = Display::new(options.show_progress, &options.scenario);
-    let mut play = Play::begin(options, stop, model)?;
+    let folder = report::new_folder(&options.runs, started_at, &options.scenario.name)?;
+    let played = Samples::create(&folder).and_then(|samples| {
+        (options.note)(&announcement(&options.scenario));
+        play(Play::begin(options, stop, samples, model)?, started_at)
+    });
+    if played.is_err() {
+        samples::remove_empty(&folder);
+    }
+    let summary = played?;
+    let report = report::write(&folder, &summary);
+    Ok(RunResult { summary, folder, report })
+}
+
+fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result<RunSummary> {
+    let display = Display::new(play.options.show_progress, &play.options.scenario);
     play.connect(&display)?;
     play.warm_up(&display)?;
     play.measure(&display)?;
     play.floor();
     let bots = play.settle(&display)?;
     let summary = play.summary(&bots, started_at);
-    let report = report::write(&options.runs, started_at, &summary);
-    Ok(RunResult { summary, report })
+    if let Err(error) = play.samples.finish() {
+        (play.options.note)(&format!("{} is not whole: {error}", samples::FRAMES_FILE));
+    }
+    Ok(summary)
 }
 
 /// Time for starting both processes and for reports, in seconds.
@@ -141,6 +158,7 @@ struct Play<'a, R> {
     truth: TruthWriter,
     truth_interval_ticks: u32,
     ledger: Ledger,
+    samples: Samples,
     /// So many players are to play.
     wanted: u32,
     /// The newest number that was told from outside.
@@ -154,6 +172,7 @@ impl<'a, R: Replication> Play<'a, R> {
     fn begin(
         options: &'a RunOptions,
         stop: &'a AtomicBool,
+        samples: Samples,
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Play<'a, R>> {
         let scenario = &options.scenario;
@@ -175,6 +194,7 @@ impl<'a, R: Replication> Play<'a, R> {
         }
         Ok(Play {
             ledger,
+            samples,
             options,
             stop,
             host,
@@ -305,6 +325,9 @@ impl<'a, R: Replication> Play<'a, R> {
         let (tick, began) = timed(clock::now, || self.host.tick());
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
+        if let Some(measured_for) = self.ledger.measured_for(began) {
+            self.samples.take(self.host.server().last_tick(), measured_for, self.host.last_finish());
+        }
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             self.truth
                 .write((tick, began), false, self.host.true_changing())

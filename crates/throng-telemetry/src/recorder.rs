@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use throng_meter::TickRecord;
+use throng_meter::{MAX_SUBSYSTEMS, TickRecord};
 
 use crate::clock::{cpu_after_frame, cpu_before_frame};
 use crate::{Clock, Scopes};
@@ -192,6 +192,18 @@ impl Recorder {
         self.scopes.begin(tick, self.is_on);
         let first_border = self.scopes.borders.len();
         Frame { recorder: self, phase, late_ns: 0, cpu_ns, first_border, has_ended: false, thread: PhantomData }
+    }
+
+    /// Takes a frame that was measured elsewhere, as by a `throng` server: exclusive times by [index](throng_meter::Subsystem::index)
+    /// that add up to `times.wall_ns`. It has no spans, and counts as entered by no scope.
+    pub fn add(&mut self, times: FrameTimes, parts_ns: &[u64; MAX_SUBSYSTEMS]) {
+        if self.heads.len() == OWN_FRAMES_MAX {
+            self.lost_frames += 1;
+        } else {
+            self.heads.push(Head { times, borders: 0, skipped: 0 });
+            self.parts_ns.extend_from_slice(&parts_ns[..self.subsystems]);
+        }
+        self.hand_over();
     }
 
     /// The newest frame that was measured, with the times of its subsystems.

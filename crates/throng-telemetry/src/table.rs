@@ -1,16 +1,26 @@
 //! Frames as a Parquet file: one row for each tick and subsystem that ran in it.
+//!
+//! The file can be read at any time, also after its process was killed. Every few seconds the newest rows are written
+//! behind the full groups, with the end of a file behind them. The next rows take their place.
+//!
+//! ```text
+//!  PAR1 | group of 65,536 rows | group of 65,536 rows | newest rows, end of the file
+//!                                                     '-- written again each time, until they are 65,536
+//! ```
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::TypePtr;
 use throng_meter::{Budgets, Subsystems};
 
 use crate::recorder::{FrameTimes, Phase};
@@ -32,13 +42,30 @@ const COLUMNS: &str = "message frames {
     optional int64 budget_ns;
 }";
 
-/// Rows that are written at once; until then they are in memory, about 100 bytes each.
+/// Rows of a group; until it is full they are in memory, about 100 bytes each.
 const ROWS_PER_GROUP: usize = 65_536;
 
-/// A file that grows by row groups. It can be read once it is finished.
+/// The newest rows are written after so many nanoseconds of frames, and a millisecond more for each group: the end of the
+/// file lists all groups.
+const SAVE_INTERVAL_NS: u64 = 5_000_000_000;
+const SAVE_INTERVAL_PER_GROUP_NS: u64 = 1_000_000;
+
+/// The first bytes of a Parquet file.
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// A file that grows, and that can be read at any time.
 pub(crate) struct Table {
-    file: SerializedFileWriter<BufWriter<File>>,
+    file: File,
+    columns: TypePtr,
+    properties: Arc<WriterProperties>,
+    /// The groups that are full.
+    groups: Vec<RowGroupMetaData>,
+    /// The place behind them.
+    groups_end: u64,
+    /// The rows behind them.
     rows: Rows,
+    /// The beginning of the frame with which the newest rows were written last.
+    saved_ns: Option<u64>,
     subsystems: Vec<ByteArray>,
     phases: Vec<(Phase, ByteArray)>,
 }
@@ -84,18 +111,31 @@ fn as_io(error: ParquetError) -> io::Error {
 impl Table {
     pub(crate) fn create(path: &Path, names: &Subsystems) -> io::Result<Table> {
         let columns = Arc::new(parse_message_type(COLUMNS).map_err(as_io)?);
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let file = BufWriter::new(File::create(path)?);
+        // Places of pages would have to be moved with their group, and a group has few pages.
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
+            .build();
         let mut subsystems = vec![ByteArray::default(); names.count()];
         for subsystem in names.iter() {
             subsystems[subsystem.index()] = ByteArray::from(names.name(subsystem));
         }
-        Ok(Table {
-            file: SerializedFileWriter::new(file, columns, Arc::new(properties)).map_err(as_io)?,
+        let mut file = File::create(path)?;
+        file.write_all(MAGIC)?;
+        let mut table = Table {
+            file,
+            columns,
+            properties: Arc::new(properties),
+            groups: Vec::new(),
+            groups_end: MAGIC.len() as u64,
             rows: Rows::default(),
+            saved_ns: None,
             subsystems,
             phases: Vec::new(),
-        })
+        };
+        table.save()?;
+        Ok(table)
     }
 
     /// Adds the rows of a frame: those of subsystems that took time or were entered.
@@ -128,19 +168,18 @@ impl Table {
             rows.scopes.push(is_complete.then_some(entered[index]));
             rows.budget_ns.push(budgets.limit_ns(subsystem));
         }
-        if self.rows.tick.len() < ROWS_PER_GROUP {
+        let since_ns = frame.start_ns.saturating_sub(*self.saved_ns.get_or_insert(frame.start_ns));
+        let is_full = self.rows.tick.len() >= ROWS_PER_GROUP;
+        if !is_full && since_ns < SAVE_INTERVAL_NS + SAVE_INTERVAL_PER_GROUP_NS * self.groups.len() as u64 {
             return Ok(());
         }
-        self.write_group().map_err(as_io)
+        self.saved_ns = Some(frame.start_ns);
+        self.save()
     }
 
-    /// Writes what is left, and the end of the file.
+    /// Writes the rest, which nobody else will do.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        if !self.rows.tick.is_empty() {
-            self.write_group().map_err(as_io)?;
-        }
-        self.file.close().map_err(as_io)?;
-        Ok(())
+        self.save()
     }
 
     fn phase(&mut self, phase: Phase) -> ByteArray {
@@ -152,41 +191,97 @@ impl Table {
         name
     }
 
-    fn write_group(&mut self) -> Result<(), ParquetError> {
-        let rows = std::mem::take(&mut self.rows);
-        let mut group = self.file.next_row_group()?;
-        strings(&mut group, &rows.recorder)?;
-        numbers(&mut group, &rows.tick)?;
-        strings(&mut group, &rows.phase)?;
-        numbers(&mut group, &rows.start_ns)?;
-        numbers(&mut group, &rows.frame_ns)?;
-        optional(&mut group, &rows.cpu_ns)?;
-        optional(&mut group, &rows.not_running_ns)?;
-        numbers(&mut group, &rows.late_ns)?;
-        strings(&mut group, &rows.subsystem)?;
-        numbers(&mut group, &rows.self_ns)?;
-        optional(&mut group, &rows.scopes)?;
-        optional(&mut group, &rows.budget_ns)?;
+    /// Writes the newest rows and the end of the file. If they fill a group, they are done.
+    fn save(&mut self) -> io::Result<()> {
+        let (mut bytes, description, group) = self.encoded().map_err(as_io)?;
+        let group_end = self.groups_end + bytes.len() as u64;
+        let rows = self.groups.iter().chain(&group).map(RowGroupMetaData::num_rows).sum();
+        let columns = description.schema_descr_ptr();
+        let created_by = description.created_by().map(str::to_owned);
+        let description = FileMetaData::new(description.version(), rows, created_by, None, columns, None);
+        self.groups.extend(group);
+        let end = ParquetMetaData::new(description, std::mem::take(&mut self.groups));
+        ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io)?;
+        self.groups = end.into_builder().take_row_groups();
+        self.file.seek(SeekFrom::Start(self.groups_end))?;
+        self.file.write_all(&bytes)?;
+        self.file.set_len(self.groups_end + bytes.len() as u64)?;
+        if self.rows.tick.len() >= ROWS_PER_GROUP {
+            self.rows = Rows::default();
+            self.groups_end = group_end;
+        } else if !self.rows.tick.is_empty() {
+            self.groups.pop();
+        }
+        Ok(())
+    }
+
+    /// The newest rows as they are in the file behind the full groups, the description of a file, and that of the group.
+    fn encoded(&self) -> Result<(Vec<u8>, FileMetaData, Option<RowGroupMetaData>), ParquetError> {
+        let mut bytes = Vec::new();
+        let mut file = SerializedFileWriter::new(&mut bytes, self.columns.clone(), self.properties.clone())?;
+        if !self.rows.tick.is_empty() {
+            self.rows.write(&mut file)?;
+        }
+        let whole = file.close()?;
+        let description = whole.file_metadata().clone();
+        let group = whole.into_builder().take_row_groups().pop();
+        let Some(group) = group else { return Ok((Vec::new(), description, None)) };
+        let end = group.columns().iter().map(|column| column.byte_range()).map(|(from, bytes)| from + bytes).max();
+        bytes.truncate(end.unwrap_or_default() as usize);
+        bytes.drain(..MAGIC.len());
+        let by = self.groups_end as i64 - MAGIC.len() as i64;
+        Ok((bytes, description, Some(moved(group, self.groups.len() as i32, by)?)))
+    }
+}
+
+/// The group as the one of this number, `by` bytes later in its file.
+fn moved(group: RowGroupMetaData, ordinal: i32, by: i64) -> Result<RowGroupMetaData, ParquetError> {
+    let mut group = group.into_builder();
+    let columns = group.take_columns().into_iter().map(|column| {
+        let (data, dictionary) = (column.data_page_offset() + by, column.dictionary_page_offset());
+        let column = column.into_builder().set_data_page_offset(data);
+        column.set_dictionary_page_offset(dictionary.map(|place| place + by)).build()
+    });
+    let columns: Vec<_> = columns.collect::<Result<_, _>>()?;
+    let first = columns.first().map_or(0, |column| column.byte_range().0 as i64);
+    group.set_column_metadata(columns).set_file_offset(first).set_ordinal(ordinal).build()
+}
+
+impl Rows {
+    fn write(&self, file: &mut SerializedFileWriter<&mut Vec<u8>>) -> Result<(), ParquetError> {
+        let mut group = file.next_row_group()?;
+        strings(&mut group, &self.recorder)?;
+        numbers(&mut group, &self.tick)?;
+        strings(&mut group, &self.phase)?;
+        numbers(&mut group, &self.start_ns)?;
+        numbers(&mut group, &self.frame_ns)?;
+        optional(&mut group, &self.cpu_ns)?;
+        optional(&mut group, &self.not_running_ns)?;
+        numbers(&mut group, &self.late_ns)?;
+        strings(&mut group, &self.subsystem)?;
+        numbers(&mut group, &self.self_ns)?;
+        optional(&mut group, &self.scopes)?;
+        optional(&mut group, &self.budget_ns)?;
         group.close()?;
         Ok(())
     }
 }
 
-type Group<'a> = SerializedRowGroupWriter<'a, BufWriter<File>>;
+type Group<'a, 'b> = SerializedRowGroupWriter<'a, &'b mut Vec<u8>>;
 
-fn strings(group: &mut Group<'_>, values: &[ByteArray]) -> Result<(), ParquetError> {
+fn strings(group: &mut Group<'_, '_>, values: &[ByteArray]) -> Result<(), ParquetError> {
     column::<ByteArrayType>(group, values, None)
 }
 
-fn numbers(group: &mut Group<'_>, values: &[i64]) -> Result<(), ParquetError> {
+fn numbers(group: &mut Group<'_, '_>, values: &[i64]) -> Result<(), ParquetError> {
     column::<Int64Type>(group, values, None)
 }
 
-fn optional(group: &mut Group<'_>, column_of: &Optional) -> Result<(), ParquetError> {
+fn optional(group: &mut Group<'_, '_>, column_of: &Optional) -> Result<(), ParquetError> {
     column::<Int64Type>(group, &column_of.values, Some(&column_of.levels))
 }
 
-fn column<T: DataType>(group: &mut Group<'_>, values: &[T::T], levels: Option<&[i16]>) -> Result<(), ParquetError> {
+fn column<T: DataType>(group: &mut Group<'_, '_>, values: &[T::T], levels: Option<&[i16]>) -> Result<(), ParquetError> {
     let mut column: SerializedColumnWriter<'_> =
         group.next_column()?.ok_or_else(|| ParquetError::General("there are more values than columns".to_owned()))?;
     column.typed::<T>().write_batch(values, levels, None)?;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use throng_telemetry::{Clock, FrameBudgets, Phase, Subsystem, Subsystems, Telemetry, TelemetryOptions};
+use throng_meter::MAX_SUBSYSTEMS;
+use throng_telemetry::{Clock, FrameBudgets, FrameTimes, Phase, Subsystem, Subsystems, Telemetry, TelemetryOptions};
 
 const PHASES: [Phase; 2] = [Phase::new("buy"), Phase::new("live")];
 
@@ -110,6 +111,43 @@ fn assert_means(means: &BTreeMap<String, Vec<f64>>, rows: &[Row]) {
         let expected: Vec<f64> = seconds.values().map(of).collect();
         assert_eq!(means[name], expected, "{name}");
     }
+}
+
+#[test]
+fn a_file_can_be_read_while_it_grows_but_for_the_last_five_seconds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("frames.parquet");
+    let options = TelemetryOptions { table: Some(path.clone()), ..TelemetryOptions::default() };
+    let telemetry = Telemetry::start_with_clock(options, Clock::system()).expect("a file");
+    assert_eq!(read(&path).1.len(), 0, "it can be read before the first frame");
+    let mut recorder = telemetry.recorder("server");
+    let mut parts_ns = [0; MAX_SUBSYSTEMS];
+    // 100 Hz with three rows for each frame: 90,000 rows, more than a group.
+    for tick in 0..30_000_u64 {
+        let times =
+            FrameTimes { tick, phase: PHASES[1], start_ns: tick * 10_000_000, wall_ns: 6, cpu_ns: None, late_ns: 0 };
+        for (part, ns) in [(Subsystem::OPEN, 1), (Subsystem::SEAL, 2), (Subsystem::SEND, 3)] {
+            parts_ns[part.index()] = ns;
+        }
+        recorder.add(times, &parts_ns);
+        if tick % 100 == 0 {
+            telemetry.collect();
+        }
+        if tick % 1_700 == 0 || (21_700..22_300).contains(&tick) && tick % 100 == 0 {
+            let (_, rows) = read(&path);
+            let ticks: Vec<i64> = rows.iter().map(|(numbers, _)| numbers[0]).collect();
+            let expected: Vec<i64> = (0..ticks.len() as i64).map(|row| row / 3).collect();
+            assert!(ticks == expected, "tick {tick}");
+            assert!(ticks.len() as u64 + 3 * (500 + 100) > 3 * tick, "tick {tick}: {} rows", ticks.len());
+            assert!(rows.iter().all(|(numbers, texts)| numbers[7] == 0 && texts[0] == "server"), "tick {tick}");
+            throng_telemetry::read_seconds(&path).expect("it is a file of frames");
+        }
+    }
+    drop(recorder);
+    telemetry.finish().expect("written");
+    let (_, rows) = read(&path);
+    assert_eq!(rows.len(), 90_000);
+    assert_eq!(rows.iter().map(|(numbers, _)| numbers[6]).sum::<i64>(), 30_000 * 6);
 }
 
 #[test]

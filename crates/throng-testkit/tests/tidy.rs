@@ -9,7 +9,7 @@ const FLOORS: [(&str, &[&str]); 11] = [
     ("ground", &["throng-wire", "throng-meter", "throng-judge", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
     ("core", &["throng-replica", "throng-agent"]),
-    ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map", "throng-doctor"]),
+    ("edge", &["throng-net", "throng-channeld", "throng-telemetry", "throng-map", "throng-doctor", "throng-store"]),
     ("edge", &["throng"]),
     ("top", &["throng-gateway", "throng-match", "throng-models"]),
     ("top", &["throng-lab", "throng-tactical"]),

@@ -11,6 +11,7 @@ use throng_judge::{HoldOptions, SearchOptions, StepOptions};
 use throng_lab::capacity::{self, CapacityOptions, Load, Method, SoakOptions};
 
 use crate::exit::{self, Failure, Outcome};
+use crate::store::{self, StoreArgument};
 
 pub(super) const SEARCH_LONG_ABOUT: &str = "\
 How large a load keeps its limits?
@@ -76,6 +77,8 @@ struct LoadArguments {
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
+    #[command(flatten)]
+    store: StoreArgument,
     /// Print capacity.json instead of the table
     #[arg(long)]
     json: bool,
@@ -182,6 +185,7 @@ impl LoadArguments {
     fn measure(&self, load: Load, method: Method, stop: &AtomicBool) -> Outcome {
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let note: fn(&str) = if self.quiet { |_| () } else { |line| eprintln!("{line}") };
+        let store = self.store.open(stop)?;
         note(&format!("{}: {}", load.name, load.about));
         let options = CapacityOptions { load, method, runs: self.runs.clone(), program, note };
         let (capacity, folder) = capacity::measure(&options, stop)?;
@@ -192,6 +196,9 @@ impl LoadArguments {
             println!("{}", capacity.to_json()?);
         } else {
             println!("{}\nfiles: {}", capacity.table(), folder.display());
+        }
+        if let Some(store) = store {
+            store::upload(&store, &folder, self.quiet, stop)?;
         }
         if let Some(missing) = capacity.missing.first() {
             return Err(Failure::Run(anyhow!("{missing}")));

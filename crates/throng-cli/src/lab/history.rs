@@ -1,6 +1,6 @@
 //! `throng lab compare`, `throng lab trend` and `throng lab bisect`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use throng_judge::TrendOptions;
 use throng_lab::history::{self, BisectOptions, Comparison, HistoryError, PartChange, Trend};
 
 use crate::exit::{self, Failure, Outcome};
+use crate::store;
 
 pub(super) const COMPARE_LONG_ABOUT: &str = "\
 Is B slower than A, and in which subsystem?
@@ -42,10 +43,10 @@ working files are not touched. Both commands run by `sh -c`; the second one prin
 /// Arguments of `throng lab compare`.
 #[derive(Debug, Args)]
 pub(super) struct CompareArguments {
-    /// The folder of a run, or one with several runs
-    first: PathBuf,
+    /// The folder of a run, or one with several runs; or the address of such in a store
+    first: String,
     /// The other side
-    second: PathBuf,
+    second: String,
     /// Smaller changes do not matter, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     least: f64,
@@ -63,9 +64,9 @@ pub(super) struct CompareArguments {
 /// Arguments of `throng lab trend`.
 #[derive(Debug, Args)]
 pub(super) struct TrendArguments {
-    /// A folder with the folders of runs
+    /// A folder with the folders of runs, or the address of a store
     #[arg(default_value = "runs")]
-    runs: PathBuf,
+    runs: String,
     /// Smaller changes do not matter, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     least: f64,
@@ -125,10 +126,16 @@ fn code(is_worse: bool) -> ExitCode {
     if is_worse { ExitCode::from(exit::LIMIT) } else { ExitCode::SUCCESS }
 }
 
-pub(super) fn compare(arguments: &CompareArguments) -> Outcome {
+/// The files of a run that a comparison reads.
+const COMPARED: [&str; 3] = ["summary.json", "capacity.json", "frames.parquet"];
+
+pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcome {
     let least = share("least", arguments.least)?;
-    let first = history::runs(&arguments.first).map_err(usage)?;
-    let second = history::runs(&arguments.second).map_err(usage)?;
+    let runs = |place: &str| {
+        let local = store::local(place, &COMPARED, stop)?;
+        history::runs(&local.path).map_err(usage)
+    };
+    let (first, second) = (runs(&arguments.first)?, runs(&arguments.second)?);
     let comparison = history::compare(&first, &second, least).map_err(usage)?;
     match () {
         () if arguments.json => println!("{}", json(&comparison)?),
@@ -143,7 +150,7 @@ fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 }
 
 /// Four significant digits.
-fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     let whole = value.abs().max(1e-12).log10().floor() as i32 + 1;
     format!("{value:.*}", (4 - whole).clamp(0, 6) as usize)
 }
@@ -199,9 +206,15 @@ fn markdown(comparison: &Comparison) -> String {
     text
 }
 
-pub(super) fn trend(arguments: &TrendArguments) -> Outcome {
+pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
     let least = share("least", arguments.least)?;
-    let runs = history::runs(&arguments.runs).map_err(usage)?;
+    let runs = if store::has_index(&arguments.runs) {
+        let listed = store::list(&arguments.runs, false, stop)?;
+        listed.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        listed.runs
+    } else {
+        history::runs(Path::new(&arguments.runs)).map_err(usage)?
+    };
     let trends = history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
     if arguments.json {
         println!("{}", json(&trends)?);

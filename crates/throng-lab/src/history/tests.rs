@@ -229,3 +229,30 @@ fn a_bisection_without_a_difference_or_with_wrong_revisions_says_so() {
         assert!(said(&options).contains(part), "{part}: {}", said(&options));
     }
 }
+
+#[test]
+fn a_run_is_a_line_of_an_index_and_a_damaged_line_is_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = StoredRun::read(&write(folder.path(), "007", "abc", &[("send", 2.0)])).unwrap().unwrap();
+    run.parts.insert("odd".to_owned(), Part { value: f64::NAN, ..Part::default() });
+    let line = run.to_line();
+    let read = StoredRun::from_line(&line).unwrap();
+    assert_eq!((read.name(), read.revision.as_str(), read.is_valid), ("007".to_owned(), "abc", true));
+    assert_eq!(read.parts["send"].value, 2.0);
+    assert_eq!(read.parts.len() + 1, run.parts.len(), "what is no number is left out");
+    throng_seeds::for_seeds(20, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut bytes = line.clone().into_bytes();
+        let place = random.usize(..bytes.len());
+        bytes[place] = random.u8(..);
+        // It may still be a line; it never is one that a terminal obeys.
+        if let Some(run) = StoredRun::from_line(&String::from_utf8_lossy(&bytes)) {
+            assert!(![&run.workload, &run.revision, &run.cpu].iter().any(|text| text.contains(char::is_control)));
+        }
+    });
+    for end in [0, 1, line.len() / 2, line.len() - 1] {
+        assert_eq!(StoredRun::from_line(&line[..end]), None);
+    }
+    let sly = line.replace("abc", "\\u001b[2J");
+    assert_eq!(StoredRun::from_line(&sly).unwrap().revision, "?[2J");
+}

@@ -220,6 +220,11 @@ impl Ledger {
         self.channels = replication.channel_count() as f64;
     }
 
+    /// The time from the beginning of the measured part to `moment`; `None` outside of it.
+    pub(super) fn measured_for(&self, moment: Time) -> Option<Duration> {
+        self.is_measuring.then(|| moment.since(self.began))
+    }
+
     /// Notes the tick that the host has just played, which began at `began`.
     pub(super) fn take_tick(&mut self, host: &Host<impl Replication>, began: Time, allocations: Option<u64>) {
         let record: &TickRecord = host.server().last_tick();

@@ -1,0 +1,176 @@
+//! Runs in a store: sent there after they were played, and read from there.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use tempfile::TempDir;
+use throng_lab::history::StoredRun;
+use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
+
+use crate::exit::Failure;
+
+/// Where a run is kept beside its folder.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgument {
+    /// Send the run's folder to a store when it is over: a folder, file:///folder or s3://bucket/prefix (docs/history.md)
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+impl StoreArgument {
+    /// The store, which has been tried. It is opened before the run, so that a mistake costs no run.
+    pub(crate) fn open(&self, stop: &AtomicBool) -> Result<Option<RunStore>, Failure> {
+        self.store.as_deref().map(|place| RunStore::open_to_write(place, stop).map_err(failure)).transpose()
+    }
+}
+
+/// A mistake in the address, or another failure.
+pub(crate) fn failure(error: StoreError) -> Failure {
+    match error.tag() {
+        "place" | "not_a_run" | "taken" => Failure::Usage(error.into()),
+        _ => Failure::Run(error.into()),
+    }
+}
+
+/// Sends a run to the store, and adds it to the index.
+pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &AtomicBool) -> Result<(), Failure> {
+    let mut shown = Shown::new(!is_quiet && std::io::stderr().is_terminal());
+    let sent = store.upload(folder, stop, &mut |progress| shown.show(progress));
+    shown.end();
+    let added = sent.and_then(|name| {
+        let run = StoredRun::read(folder).ok().flatten();
+        run.map_or(Ok(()), |run| store.add_to_index(&run.to_line(), stop))?;
+        Ok(name)
+    });
+    let name = added.map_err(|error| {
+        let (place, folder) = (store.place(), folder.display());
+        Failure::Run(anyhow!(
+            "{error}; the run is in {folder}, and `throng lab upload {folder} --store {place}` sends it again"
+        ))
+    })?;
+    if !is_quiet {
+        eprintln!("stored: {}/{name}", store.place());
+    }
+    Ok(())
+}
+
+/// A line in the terminal that changes.
+struct Shown {
+    is_on: bool,
+    began: Instant,
+    last: Option<Instant>,
+}
+
+impl Shown {
+    const INTERVAL: Duration = Duration::from_millis(200);
+
+    fn new(is_on: bool) -> Shown {
+        Shown { is_on, began: Instant::now(), last: None }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let is_early = self.last.is_some_and(|last| last.elapsed() < Shown::INTERVAL);
+        if !self.is_on || is_early {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let Progress { file, bytes, bytes_in_all } = progress;
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let left_s = self.began.elapsed().as_secs_f64() * (*bytes_in_all as f64 / (*bytes).max(1) as f64 - 1.0);
+        eprint!("\rsending {file}: {:.1} of {:.1} MB, {left_s:.0} s left\x1b[K", mb(*bytes), mb(*bytes_in_all));
+    }
+
+    fn end(&self) {
+        if self.last.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// Runs on this machine. Those of a store are copies, and gone when this is dropped.
+pub(crate) struct Local {
+    pub(crate) path: PathBuf,
+    _copies: Option<TempDir>,
+}
+
+/// The folder of `place`, or these files of its runs if it is the address of a store.
+pub(crate) fn local(place: &str, files: &[&str], stop: &AtomicBool) -> Result<Local, Failure> {
+    if !is_address(place) {
+        return Ok(Local { path: place.into(), _copies: None });
+    }
+    let copies = tempfile::tempdir().context("there is no temporary folder")?;
+    let path = RunStore::open(place).and_then(|store| store.download_all(files, copies.path(), stop));
+    Ok(Local { path: path.map_err(failure)?, _copies: Some(copies) })
+}
+
+/// A run of a store as a folder below `into`, with its summary.
+pub(crate) fn take(place: &str, into: &Path, stop: &AtomicBool) -> Result<PathBuf, Failure> {
+    let store = RunStore::open(place).map_err(failure)?;
+    store.download_all(&["summary.json"], into, stop).map_err(failure)
+}
+
+/// The runs of a store, oldest first, and notes about what is wrong.
+pub(crate) struct Listed {
+    pub(crate) runs: Vec<StoredRun>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Whether runs are listed by their index, and not by reading their folders.
+pub(crate) fn has_index(place: &str) -> bool {
+    is_address(place) || Path::new(place).join(throng_store::INDEX_FILE).is_file()
+}
+
+/// The runs of a store by its index. Runs that the index lacks are read; `rebuild` reads all, and writes the index again.
+pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<Listed, Failure> {
+    let store = RunStore::open(place).map_err(failure)?;
+    let names = store.runs(stop).map_err(failure)?;
+    let lines = if rebuild { Vec::new() } else { store.index(stop).map_err(failure)? };
+    let mut known: Vec<StoredRun> = lines.iter().filter_map(|line| StoredRun::from_line(line)).collect();
+    known.sort_by_cached_key(StoredRun::name);
+    let mut notes = Vec::new();
+    let damaged = lines.len() - known.len();
+    if damaged > 0 {
+        notes.push(format!("{damaged} lines of the index are damaged; --rebuild writes it again"));
+    }
+    let mut listed = Listed { runs: Vec::new(), notes };
+    let mut unknown = 0;
+    for name in &names {
+        match known.binary_search_by(|run| run.name().as_str().cmp(name.as_str())) {
+            Ok(index) => listed.runs.push(known[index].clone()),
+            Err(_) => {
+                unknown += 1;
+                match read(&store, name, stop)? {
+                    Ok(run) => listed.runs.push(run),
+                    Err(reason) => listed.notes.push(format!("{name} is left out: {reason}")),
+                }
+            }
+        }
+    }
+    if rebuild {
+        let lines: Vec<String> = listed.runs.iter().map(StoredRun::to_line).collect();
+        store.replace_index(&lines, stop).map_err(failure)?;
+    } else if unknown > 0 && has_index(place) {
+        listed.notes.push(format!("{unknown} runs are not in the index; --rebuild adds them"));
+    }
+    listed.runs.sort_by(|a, b| (&a.started_at, &a.folder).cmp(&(&b.started_at, &b.folder)));
+    Ok(listed)
+}
+
+/// A run by its summary, or why it has none that can be read.
+fn read(store: &RunStore, name: &RunName, stop: &AtomicBool) -> Result<Result<StoredRun, String>, Failure> {
+    let copies = tempfile::tempdir().context("there is no temporary folder")?;
+    let folder = match store.download(name, &throng_store::SUMMARY_FILES, copies.path(), stop) {
+        Ok(folder) => folder,
+        Err(error) if ["remote", "stopped", "local"].contains(&error.tag()) => return Err(failure(error)),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let run = StoredRun::read(&folder).map_err(|error| error.to_string());
+    // A line of the index is the form in which it is known: its texts are fit for a terminal.
+    Ok(run.and_then(|run| {
+        run.and_then(|run| StoredRun::from_line(&run.to_line())).ok_or_else(|| "its summary makes no sense".to_owned())
+    }))
+}

@@ -1,0 +1,39 @@
+//! A run as one line of an index: its parts have their values, and no seconds.
+
+use std::path::PathBuf;
+
+use super::StoredRun;
+
+/// A text or a name of an index is at most so long.
+const TEXT_CHARS_MAX: usize = 200;
+/// A run has at most so many parts.
+const PARTS_MAX: usize = 1_000;
+
+impl StoredRun {
+    /// The run as a line of JSON.
+    pub fn to_line(&self) -> String {
+        let mut run = self.clone();
+        run.folder = PathBuf::from(self.name());
+        run.parts.retain(|_, part| part.value.is_finite());
+        serde_json::to_string(&run).unwrap_or_default()
+    }
+
+    /// The run of a line; `None` if it is damaged. A line may come from anywhere: its texts are made fit for a terminal.
+    pub fn from_line(line: &str) -> Option<StoredRun> {
+        let mut run: StoredRun = serde_json::from_str(line).ok()?;
+        let plain = |text: &mut String| {
+            let kept = text.chars().map(|c| if c.is_control() { '?' } else { c });
+            *text = kept.take(TEXT_CHARS_MAX).collect();
+        };
+        [&mut run.workload, &mut run.revision, &mut run.started_at, &mut run.cpu].into_iter().for_each(plain);
+        let is_plain = |name: &String| name.len() <= TEXT_CHARS_MAX && !name.contains(char::is_control);
+        run.parts.retain(|name, _| is_plain(name));
+        run.parts.values_mut().for_each(|part| plain(&mut part.unit));
+        (run.parts.len() <= PARTS_MAX).then_some(run)
+    }
+
+    /// The name of its folder.
+    pub fn name(&self) -> String {
+        self.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,106 @@
+//! The index: one line of text for each run, in the order of their uploads. Its lines are the caller's.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+
+use futures_util::StreamExt;
+use object_store::path::Path as ObjectPath;
+use object_store::{Error, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
+
+use crate::StoreError;
+use crate::store::RunStore;
+
+/// The file with the index.
+pub const INDEX_FILE: &str = "index.jsonl";
+
+/// The largest index that is read: some ten thousand runs.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// Others who write at the same time are waited for so often.
+const TRIES: usize = 20;
+
+impl RunStore {
+    /// The lines of the index; none if there is no index.
+    ///
+    /// # Errors
+    /// The store does not answer, or the index is too large.
+    pub fn index(&self, stop: &AtomicBool) -> Result<Vec<String>, StoreError> {
+        let (text, _) = self.wait(self.read_index(stop))?;
+        Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Adds a line to the index. Lines that others add at the same time are kept.
+    ///
+    /// # Errors
+    /// The store cannot be written, or others write without end.
+    pub fn add_to_index(&self, line: &str, stop: &AtomicBool) -> Result<(), StoreError> {
+        let line = format!("{}\n", line.trim().replace('\n', " "));
+        if let Some(folder) = &self.folder {
+            let path = folder.join(INDEX_FILE);
+            let add = || OpenOptions::new().create(true).append(true).open(&path)?.write_all(line.as_bytes());
+            return add().map_err(StoreError::local(&path));
+        }
+        self.wait(async {
+            for _ in 0..TRIES {
+                let (mut text, version) = self.read_index(stop).await?;
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text += &line;
+                if self.write_index(text, version.map_or(PutMode::Create, PutMode::Update), stop).await? {
+                    return Ok(());
+                }
+            }
+            let reason = format!("the index was changed {TRIES} times meanwhile; `throng lab runs --rebuild` makes it again");
+            Err(StoreError::Remote { place: self.place.clone(), reason })
+        })
+    }
+
+    /// Writes the whole index.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn replace_index(&self, lines: &[String], stop: &AtomicBool) -> Result<(), StoreError> {
+        let text = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+        self.wait(self.write_index(text, PutMode::Overwrite, stop)).map(drop)
+    }
+
+    fn index_path(&self) -> ObjectPath {
+        self.prefix.clone().join(INDEX_FILE)
+    }
+
+    async fn read_index(&self, stop: &AtomicBool) -> Result<(String, Option<UpdateVersion>), StoreError> {
+        let path = self.index_path();
+        let Some(answer) = self.find(stop, self.objects.get(&path)).await? else { return Ok((String::new(), None)) };
+        let version = UpdateVersion { e_tag: answer.meta.e_tag.clone(), version: answer.meta.version.clone() };
+        let mut bytes = Vec::new();
+        let mut parts = answer.into_stream();
+        while let Some(part) = self.ask(stop, async { parts.next().await.transpose() }).await? {
+            if (bytes.len() + part.len()) as u64 > INDEX_BYTES_MAX {
+                let what = format!("{}/{INDEX_FILE}", self.place);
+                return Err(StoreError::TooLarge { what, most: format!("{INDEX_BYTES_MAX} bytes") });
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok((String::from_utf8_lossy(&bytes).into_owned(), Some(version)))
+    }
+
+    /// Whether it was written; not if another one has changed it.
+    async fn write_index(&self, text: String, mode: PutMode, stop: &AtomicBool) -> Result<bool, StoreError> {
+        let path = self.index_path();
+        let payload = PutPayload::from(text.into_bytes());
+        let put = |mode| {
+            let options = PutOptions { mode, ..PutOptions::default() };
+            self.objects.put_opts(&path, payload.clone(), options)
+        };
+        match self.try_to(stop, put(mode)).await? {
+            Ok(_) => Ok(true),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. }) => Ok(false),
+            // A store without conditions: a line that another one adds at this moment may be lost, and found by a rebuild.
+            Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                self.ask(stop, put(PutMode::Overwrite)).await.map(|_| true)
+            }
+            Err(error) => Err(StoreError::remote(&self.place, &error)),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A store keeps runs whole, overwrites nothing, and believes nobody.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use object_store::memory::InMemory;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
+use throng_store::{FILES, RunName, RunStore, is_address};
+
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// The folder of a run with a large file.
+fn run(parent: &Path, name: &str) -> PathBuf {
+    let folder = parent.join(name);
+    fs::create_dir_all(folder.join("a folder")).unwrap();
+    let frames: Vec<u8> = (0..20_000_000_u32).map(|number| (number / 7) as u8).collect();
+    fs::write(folder.join("frames.parquet"), frames).unwrap();
+    fs::write(folder.join("summary.json"), format!("{{\"name\":\"{name}\"}}")).unwrap();
+    fs::write(folder.join("report.html"), "<html>").unwrap();
+    folder
+}
+
+fn name(text: &str) -> RunName {
+    RunName::new(text).expect("a name")
+}
+
+/// A store of each kind, with the folder of the first.
+fn stores(folder: &Path) -> [RunStore; 2] {
+    let place = folder.join("store");
+    let on_disk = RunStore::open_to_write(place.to_str().unwrap(), &GO_ON).unwrap();
+    [on_disk, RunStore::with_objects("memory", Arc::new(InMemory::new())).unwrap()]
+}
+
+#[test]
+fn a_run_comes_back_as_it_went_and_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run(folder.path(), "20260131-120000-crowd");
+    for (number, store) in stores(folder.path()).into_iter().enumerate() {
+        let shown = Cell::new((0, 0));
+        let stored = store
+            .upload(&first, &GO_ON, &mut |progress| {
+                assert!(progress.bytes >= shown.get().1 && progress.bytes <= progress.bytes_in_all);
+                shown.set((shown.get().0 + 1, progress.bytes));
+            })
+            .unwrap();
+        assert!(shown.get().0 >= 5, "a large file is shown in parts: {shown:?}");
+        assert_eq!(store.runs(&GO_ON).unwrap(), [stored.clone()]);
+        let into = folder.path().join(format!("back-{number}"));
+        let back = store.download(&stored, &["summary.json", "frames.parquet"], &into, &GO_ON).unwrap();
+        for file in ["summary.json", "frames.parquet"] {
+            assert!(fs::read(back.join(file)).unwrap() == fs::read(first.join(file)).unwrap(), "{file}");
+        }
+        assert!(!back.join("report.html").exists(), "nobody asked for it");
+        fs::write(first.join("summary.json"), "{\"another\": 1}").unwrap();
+        let error = store.upload(&first, &GO_ON, &mut |_| ()).unwrap_err();
+        assert!(error.tag() == "taken" && error.to_string().contains("rename the folder"), "{error}");
+        fs::write(first.join("summary.json"), "{\"name\":\"20260131-120000-crowd\"}").unwrap();
+        let again = store.download(&stored, &["summary.json"], &into, &GO_ON).unwrap_err();
+        assert_eq!(again.tag(), "local", "a folder that is there is not overwritten either");
+        assert_eq!(store.download(&name("nowhere"), &["summary.json"], &into, &GO_ON).unwrap_err().tag(), "not_a_run");
+    }
+}
+
+#[test]
+fn a_stopped_upload_is_no_run_and_goes_on_where_it_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run(folder.path(), "20260131-120000-crowd");
+    for store in stores(folder.path()) {
+        let stop = AtomicBool::new(false);
+        let stop_late = &mut |progress: &throng_store::Progress| {
+            stop.store(progress.file == "report.html", Ordering::Relaxed);
+        };
+        assert_eq!(store.upload(&first, &stop, stop_late).unwrap_err().tag(), "stopped");
+        assert_eq!(store.runs(&GO_ON).unwrap(), []);
+        store.upload(&first, &GO_ON, &mut |_| ()).unwrap();
+        assert_eq!(store.runs(&GO_ON).unwrap().len(), 1);
+    }
+    // What was left by another run of this name is not taken for a part of this one.
+    let place = folder.path().join("other");
+    fs::create_dir_all(place.join("20260131-120000-crowd")).unwrap();
+    fs::write(place.join("20260131-120000-crowd/report.html"), "<html lang=\"en\">").unwrap();
+    let store = RunStore::open_to_write(place.to_str().unwrap(), &GO_ON).unwrap();
+    assert_eq!(store.upload(&first, &GO_ON, &mut |_| ()).unwrap_err().tag(), "taken");
+    assert_eq!(store.runs(&GO_ON).unwrap(), []);
+}
+
+#[test]
+fn the_index_keeps_lines_in_their_order_and_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in stores(folder.path()) {
+        assert_eq!(store.index(&GO_ON).unwrap(), [""; 0]);
+        store.add_to_index("{\"name\": \"a\"}", &GO_ON).unwrap();
+        store.add_to_index("two\nlines are one", &GO_ON).unwrap();
+        assert_eq!(store.index(&GO_ON).unwrap(), ["{\"name\": \"a\"}", "two lines are one"]);
+        store.replace_index(&["b".to_owned(), "c".to_owned()], &GO_ON).unwrap();
+        store.add_to_index("d", &GO_ON).unwrap();
+        assert_eq!(store.index(&GO_ON).unwrap(), ["b", "c", "d"]);
+        assert_eq!(store.runs(&GO_ON).unwrap(), [], "an index is no run");
+    }
+    // Eight programs add at the same time.
+    let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let on_disk = folder.path().join("store");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (objects, on_disk) = (objects.clone(), on_disk.to_str().unwrap());
+            scope.spawn(move || {
+                for store in [RunStore::with_objects("memory", objects), RunStore::open(on_disk)] {
+                    store.unwrap().add_to_index(&format!("line {number}"), &GO_ON).unwrap();
+                }
+            });
+        }
+    });
+    for (store, before) in [(RunStore::with_objects("memory", objects), 0), (RunStore::open(on_disk.to_str().unwrap()), 3)] {
+        let mut lines = store.unwrap().index(&GO_ON).unwrap().split_off(before);
+        lines.sort();
+        assert_eq!(lines, (0..8).map(|number| format!("line {number}")).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn odd_names_and_enormous_files_do_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("store");
+    for run in ["good", ".hidden", "with space", "..%2Fescape", "-option", "\u{1b}[2J"] {
+        fs::create_dir_all(place.join(run)).unwrap();
+        fs::write(place.join(run).join("summary.json"), "{}").unwrap();
+    }
+    fs::create_dir_all(place.join("no-summary")).unwrap();
+    fs::write(place.join("no-summary/frames.parquet"), "PAR1").unwrap();
+    fs::create_dir_all(place.join("deep/good")).unwrap();
+    fs::write(place.join("deep/good/summary.json"), "{}").unwrap();
+    let store = RunStore::open(place.to_str().unwrap()).unwrap();
+    assert_eq!(store.runs(&GO_ON).unwrap(), [name("good")]);
+    for bad in ["..", ".", "", "../x", "a/b", "/etc", "a\\b", "a b", "a\n", &"a".repeat(121)] {
+        assert_eq!(RunName::new(bad), None, "{bad:?}");
+    }
+    // A file with holes: it has its size, and takes no room.
+    let (file, most_bytes) = FILES[0];
+    File::create(place.join("good").join(file)).unwrap().set_len(most_bytes + 1).unwrap();
+    let into = folder.path().join("into");
+    let error = store.download(&name("good"), &[file], &into, &GO_ON).unwrap_err();
+    assert_eq!(error.tag(), "too_large", "{error}");
+    assert!(!into.join("good").join(file).exists(), "nothing of it was read");
+    File::create(place.join("index.jsonl")).unwrap().set_len((64 << 20) + 1).unwrap();
+    assert_eq!(store.index(&GO_ON).unwrap_err().tag(), "too_large");
+    // Files of a run that have no known name are not read.
+    let objects = Arc::new(InMemory::new());
+    let put = async |path: &str| objects.put(&ObjectPath::from(path), "x".into()).await.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for path in ["run/summary.json", "run/.bashrc", "run/x/summary.json", "summary.json"] {
+        runtime.block_on(put(path));
+    }
+    let store = RunStore::with_objects("memory", objects).unwrap();
+    assert_eq!(store.runs(&GO_ON).unwrap(), [name("run")]);
+    let back = store.download(&name("run"), &["summary.json", ".bashrc"], &into, &GO_ON).unwrap();
+    assert_eq!(fs::read_dir(back).unwrap().count(), 1);
+}
+
+#[test]
+fn a_run_itself_is_a_place_too_and_a_place_has_all_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("store");
+    for run in ["first", "second"] {
+        fs::create_dir_all(place.join(run)).unwrap();
+        fs::write(place.join(run).join("capacity.json"), "{}").unwrap();
+    }
+    let all = |address: String, into: &str| {
+        let store = RunStore::open(&address).unwrap();
+        store.download_all(&["capacity.json"], &folder.path().join(into), &GO_ON).unwrap()
+    };
+    let one = all(format!("file://{}/first/", place.display()), "one");
+    assert!(one.ends_with("one/first") && one.join("capacity.json").is_file(), "{one:?}");
+    let both = all(format!("file://{}", place.display()), "both");
+    assert!(both.join("first/capacity.json").is_file() && both.join("second/capacity.json").is_file());
+}
+
+#[test]
+fn a_place_that_makes_no_sense_is_refused_in_one_line() {
+    for (place, words) in [
+        ("ftp://there", "use a folder"),
+        ("s3://", "the name of the bucket is missing"),
+        ("s3://bucket/../x", ""),
+        ("file://relative", "three slashes"),
+        ("/no/such/folder", "check its name"),
+        ("s3://bucket/prefix", "AWS_ACCESS_KEY_ID"),
+    ] {
+        let error = RunStore::open(place).map(|_| ()).unwrap_err();
+        let text = error.to_string();
+        assert!(error.tag() == "place" && text.contains(words) && !text.contains('\n'), "{text}");
+    }
+    assert!(is_address("s3://bucket") && is_address("file:///x") && !is_address("runs") && !is_address("../runs"));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let error = RunStore::open_to_write(folder.path().join("file").to_str().unwrap(), &GO_ON).unwrap_err();
+    assert_eq!(error.tag(), "local", "{error}");
+    let store = RunStore::open(folder.path().to_str().unwrap()).unwrap();
+    assert_eq!(store.upload(folder.path(), &GO_ON, &mut |_| ()).unwrap_err().tag(), "not_a_run");
+}
