@@ -93,7 +93,8 @@ impl StoreError {
     }
 
     pub(crate) fn remote(place: &str, error: &object_store::Error) -> StoreError {
-        let reason: String = error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
+        let reason: String =
+            error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
         StoreError::Remote { place: place.to_owned(), reason }
     }
 }

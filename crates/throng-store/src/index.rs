@@ -51,7 +51,8 @@ impl RunStore {
                     return Ok(());
                 }
             }
-            let reason = format!("the index was changed {TRIES} times meanwhile; `throng lab runs --rebuild` makes it again");
+            let reason =
+                format!("the index was changed {TRIES} times meanwhile; `throng lab runs --rebuild` makes it again");
             Err(StoreError::Remote { place: self.place.clone(), reason })
         })
     }

@@ -56,7 +56,11 @@ pub(crate) fn open(place: &str) -> Result<Place, StoreError> {
     if let Some(folder) = folder(place)? {
         let objects = LocalFileSystem::new_with_prefix(folder);
         let objects = objects.map_err(|_| wrong(place, "there is no such folder; check its name"))?;
-        return Ok(Place { objects: Arc::new(objects), prefix: ObjectPath::default(), folder: Some(folder.to_owned()) });
+        return Ok(Place {
+            objects: Arc::new(objects),
+            prefix: ObjectPath::default(),
+            folder: Some(folder.to_owned()),
+        });
     }
     let Some(rest) = place.strip_prefix("s3://") else {
         return Err(wrong(place, "use a folder, file:///folder or s3://bucket/prefix"));
@@ -66,7 +70,10 @@ pub(crate) fn open(place: &str) -> Result<Place, StoreError> {
         return Err(wrong(place, "the name of the bucket is missing: s3://bucket/prefix"));
     }
     if KEYS.iter().all(|name| std::env::var_os(name).is_none()) {
-        return Err(wrong(place, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL if it is not Amazon's"));
+        return Err(wrong(
+            place,
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL if it is not Amazon's",
+        ));
     }
     let prefix = ObjectPath::parse(prefix.trim_end_matches('/')).map_err(|error| wrong(place, error.to_string()))?;
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() };

@@ -129,21 +129,26 @@ impl RunStore {
     /// The store does not answer, or has more than [`OBJECTS_MAX`] files.
     pub fn runs(&self, stop: &AtomicBool) -> Result<Vec<RunName>, StoreError> {
         let mut names = BTreeSet::new();
+        if let Some(folder) = &self.folder {
+            // One name that is no path of an object store would end its list.
+            for (count, entry) in fs::read_dir(folder).map_err(StoreError::local(folder))?.enumerate() {
+                if count == OBJECTS_MAX {
+                    return Err(self.too_many());
+                }
+                let path = entry.map_err(StoreError::local(folder))?.path();
+                if SUMMARY_FILES.iter().any(|file| path.join(file).is_file()) {
+                    names.extend(path.file_name().and_then(|name| RunName::new(name.to_str()?)));
+                }
+            }
+            return Ok(names.into_iter().collect());
+        }
         let list = async {
             let mut objects = self.objects.list(Some(&self.prefix));
             let mut count = 0;
-            loop {
-                let object = match self.try_to(stop, async { objects.next().await.transpose() }).await? {
-                    Ok(Some(object)) => object,
-                    Ok(None) => break,
-                    // Of a folder this is one file. Of a bucket it may be a whole page of its list, which has runs too.
-                    Err(object_store::Error::InvalidPath { .. }) if self.folder.is_some() => continue,
-                    Err(error) => return Err(StoreError::remote(&self.place, &error)),
-                };
+            while let Some(object) = self.ask(stop, async { objects.next().await.transpose() }).await? {
                 count += 1;
                 if count > OBJECTS_MAX {
-                    let most = format!("{OBJECTS_MAX} files");
-                    return Err(StoreError::TooLarge { what: self.place.clone(), most });
+                    return Err(self.too_many());
                 }
                 let Some(mut parts) = object.location.prefix_match(&self.prefix) else { continue };
                 if let (Some(run), Some(file), None) = (parts.next(), parts.next(), parts.next())
@@ -156,6 +161,10 @@ impl RunStore {
         };
         self.wait(list)?;
         Ok(names.into_iter().collect())
+    }
+
+    fn too_many(&self) -> StoreError {
+        StoreError::TooLarge { what: self.place.clone(), most: format!("{OBJECTS_MAX} files") }
     }
 
     /// Reads these files of a run into the new folder `into/<run>`; files that it does not have are left out.
@@ -202,7 +211,10 @@ impl RunStore {
     ) -> Result<(), StoreError> {
         if !self.is_run(from, stop).await? {
             let reason = "it has neither summary.json nor capacity.json; `throng lab runs` lists the runs of a store";
-            return Err(StoreError::NotARun { place: format!("{}/{}", self.place, from.filename().unwrap_or("")), reason });
+            return Err(StoreError::NotARun {
+                place: format!("{}/{}", self.place, from.filename().unwrap_or("")),
+                reason,
+            });
         }
         fs::create_dir_all(folder).map_err(StoreError::local(folder))?;
         for (name, most_bytes) in FILES.iter().filter(|(name, _)| files.contains(name)) {

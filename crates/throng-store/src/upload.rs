@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{Error, MultipartUpload, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use crate::store::{FILES_MAX, RunName, RunStore, SUMMARY_FILES};
 use crate::StoreError;
+use crate::store::{FILES_MAX, RunName, RunStore, SUMMARY_FILES};
 
 /// Files beyond this size are sent in parts of it.
 const PART_BYTES: usize = 8 << 20;
@@ -110,7 +110,9 @@ impl RunStore {
         };
         match self.try_to(stop, put(PutMode::Create)).await? {
             Ok(_) => Ok(()),
-            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => self.is_same(item, target, run, stop).await,
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
+                self.is_same(item, target, run, stop).await
+            }
             // A store without conditions: another one who writes at this moment is not seen.
             Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
                 if self.size(target, stop).await?.is_some() {

@@ -48,7 +48,7 @@ fn a_run_comes_back_as_it_went_and_is_never_overwritten() {
             })
             .unwrap();
         assert!(shown.get().0 >= 5, "a large file is shown in parts: {shown:?}");
-        assert_eq!(store.runs(&GO_ON).unwrap(), [stored.clone()]);
+        assert_eq!(store.runs(&GO_ON).unwrap(), std::slice::from_ref(&stored));
         let into = folder.path().join(format!("back-{number}"));
         let back = store.download(&stored, &["summary.json", "frames.parquet"], &into, &GO_ON).unwrap();
         for file in ["summary.json", "frames.parquet"] {
@@ -114,7 +114,9 @@ fn the_index_keeps_lines_in_their_order_and_those_of_others() {
             });
         }
     });
-    for (store, before) in [(RunStore::with_objects("memory", objects), 0), (RunStore::open(on_disk.to_str().unwrap()), 3)] {
+    for (store, before) in
+        [(RunStore::with_objects("memory", objects), 0), (RunStore::open(on_disk.to_str().unwrap()), 3)]
+    {
         let mut lines = store.unwrap().index(&GO_ON).unwrap().split_off(before);
         lines.sort();
         assert_eq!(lines, (0..8).map(|number| format!("line {number}")).collect::<Vec<_>>());
