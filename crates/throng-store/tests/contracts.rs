@@ -79,7 +79,7 @@ fn a_stopped_upload_is_no_run_and_goes_on_where_it_ended() {
         store.upload(&first, &GO_ON, &mut |_| ()).unwrap();
         assert_eq!(store.runs(&GO_ON).unwrap().len(), 1);
     }
-    // What was left by another run of this name is not taken for a part of this one.
+    // A file that another run of this name has left is not taken for a part of this one.
     let place = folder.path().join("other");
     fs::create_dir_all(place.join("20260131-120000-crowd")).unwrap();
     fs::write(place.join("20260131-120000-crowd/report.html"), "<html lang=\"en\">").unwrap();
