@@ -113,7 +113,7 @@ impl RunStore {
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
                 self.is_same(item, target, run, stop).await
             }
-            // A store without conditions: another one who writes at this moment is not seen.
+            // A store without conditions: a second upload at this moment is not seen.
             Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
                 if self.size(target, stop).await?.is_some() {
                     return self.is_same(item, target, run, stop).await;
@@ -168,7 +168,7 @@ impl RunStore {
         self.ask(stop, upload.complete()).await.map(drop)
     }
 
-    /// What an upload that was stopped has left is taken, if it is the same.
+    /// A file that a stopped upload has left is taken, if it is the same.
     async fn is_same(
         &self,
         item: &Item,
