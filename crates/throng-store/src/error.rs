@@ -14,7 +14,7 @@ pub enum StoreError {
     Place {
         /// The place as it was given.
         place: String,
-        /// What is wrong, and what to give.
+        /// The mistake, and what to give.
         reason: String,
     },
     /// A folder has no summary, or is no folder of a run.
@@ -22,7 +22,7 @@ pub enum StoreError {
     NotARun {
         /// The folder, or the place.
         place: String,
-        /// What is wrong.
+        /// The reason.
         reason: &'static str,
     },
     /// There is a run of this name.

@@ -62,7 +62,7 @@ impl Samples {
 pub(super) fn remove_empty(folder: &Path) {
     let path = folder.join(FRAMES_FILE);
     if read_seconds(&path).is_ok_and(|seconds| seconds.is_empty()) {
-        // What cannot be removed stays: the run has failed for another reason.
+        // A file that cannot be removed stays: the run has failed for another reason.
         let _ = fs::remove_file(&path);
         let _ = fs::remove_dir(folder);
     }
