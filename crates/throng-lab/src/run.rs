@@ -325,7 +325,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let (tick, began) = timed(clock::now, || self.host.tick());
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
-        if let Some(measured_for) = self.ledger.measured_for(began) {
+        if let Some(measured_for) = self.ledger.place_of(began) {
             self.samples.take(self.host.server().last_tick(), measured_for, self.host.last_finish());
         }
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {

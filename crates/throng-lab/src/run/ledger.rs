@@ -221,7 +221,7 @@ impl Ledger {
     }
 
     /// The time from the beginning of the measured part to `moment`; `None` outside of it.
-    pub(super) fn measured_for(&self, moment: Time) -> Option<Duration> {
+    pub(super) fn place_of(&self, moment: Time) -> Option<Duration> {
         self.is_measuring.then(|| moment.since(self.began))
     }
 
