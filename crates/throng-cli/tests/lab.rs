@@ -97,6 +97,65 @@ fn a_server_that_carries_nothing_is_a_result_and_a_mistake_is_one_line() {
     }
 }
 
+pub(crate) fn a_soak_tells_growing_memory_from_steady_memory() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    // It gets 262 kB more each 0.2 s: gigabytes in a day.
+    let grows = r#"awk "BEGIN { b = \"x\"; while (length(b) < 200000) b = b b; while (i++ < 5 * {seconds}) { s = s b; system(\"sleep 0.2\") } }""#;
+    for (name, script) in [("steady", "sleep {seconds}"), ("grows", grows)] {
+        let text = format!(
+            "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}; echo '{{\"cpu\": [0.1, 0.1]}}' # {{amount}}''']\n\
+             start = 50\nmost = 50\naround_seconds = 60\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\n\
+             level = \"cpu\"\n"
+        );
+        fs::write(folder.path().join(format!("{name}.toml")), text).expect("it can be written");
+    }
+    let soak = |name: &str| {
+        let file = format!("{name}.toml");
+        let output =
+            lab(&["soak", &file, "--hours", "0.006", "--json", "-q", "--runs", &format!("runs-{name}")], folder.path());
+        let figures: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        (output.status.code(), figures)
+    };
+    let (steady, grows) = std::thread::scope(|scope| {
+        let steady = scope.spawn(|| soak("steady"));
+        let grows = soak("grows");
+        (steady.join().expect("it ends"), grows)
+    });
+    let of = |figures: &Value, name: &str| -> Value {
+        let all = figures["memory"].as_array().expect("a list");
+        all.iter().find(|of| of["name"] == name).unwrap_or_else(|| panic!("no {name}: {figures:#}")).clone()
+    };
+    let (_, figures) = steady;
+    assert_eq!(of(&figures, "sleep")["verdict"], "accepted", "{figures:#}");
+    assert!(of(&figures, "throng lab")["bytes"].as_f64().is_some_and(|bytes| bytes > 1e6), "{figures:#}");
+    let (code, figures) = grows;
+    assert_eq!((code, &figures["verdict"]), (Some(4), &"rejected".into()), "{figures:#}");
+    assert!(figures["why"].as_str().is_some_and(|why| why.contains("awk")), "{figures:#}");
+    let growth = of(&figures, "awk")["bytes_per_hour"].as_f64().expect("a number");
+    // 1 MB/s, or less on a busy machine.
+    assert!((5e8..5e9).contains(&growth), "{figures:#}");
+    let run = fs::read_dir(folder.path().join("runs-grows")).expect("there is a run").next().expect("one").expect("it");
+    let lines = fs::read_to_string(run.path().join("memory.jsonl")).expect("samples");
+    assert!(lines.lines().count() >= 16 && lines.lines().all(|line| line.contains("\"throng lab\"")), "{lines}");
+}
+
+pub(crate) fn a_measurement_goes_on_when_its_files_cannot_be_written() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    // No file can have a byte.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_throng"), "lab"])
+        .args(["run", "shell.toml", "--hold", "1s", "--amounts", "100", "-q"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the program starts");
+    let (table, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{table}{words}");
+    assert!(table.contains("all holds keep all limits") && table.contains("missing"), "{table}{words}");
+    assert!(words.contains("trials.jsonl is not whole"), "{words}");
+}
+
 /// Six runs whose `send` takes so long; the machine wobbles by 1 %.
 fn runs(folder: &Path, name: &str, send_us: f64) {
     for index in 0..6 {

@@ -83,3 +83,33 @@ pub(crate) fn a_full_disk_takes_no_figures_away() {
     let summary: Value = serde_json::from_slice(&output.stdout).expect("the figures are printed all the same");
     assert_eq!(summary["bots"]["connected"], 5);
 }
+
+pub(crate) fn a_staircase_has_the_figures_of_each_level() {
+    let runs = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_throng"))
+        .args([
+            "crowd",
+            "--players",
+            "25",
+            "--warmup",
+            "0",
+            "--profile",
+            "staircase:5+10:4s",
+            "--seconds",
+            "12",
+            "--json",
+            "--quiet",
+            "--runs",
+        ])
+        .arg(runs.path())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
+    let steps = summary["steps"].as_array().expect("a list");
+    let of = |key: &str| steps.iter().map(|step| step[key].as_f64().unwrap_or(-1.0)).collect::<Vec<_>>();
+    assert_eq!((of("players"), of("connections")), (vec![5.0, 15.0, 25.0], vec![5.0, 15.0, 25.0]), "{summary:#}");
+    assert_eq!((of("from_s"), of("to_s")[..2].to_vec()), (vec![0.0, 4.8, 8.8], vec![4.0, 8.0]));
+    assert!(steps.iter().all(|step| step["frame_ms"]["p99"].as_f64() > Some(0.0)), "{steps:?}");
+    assert_eq!((&summary["players"], &summary["bots"]["disconnects"]), (&25.into(), &0.into()));
+}
