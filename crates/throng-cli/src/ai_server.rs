@@ -167,9 +167,9 @@ pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> 
     let workload = Workload { triangles, tick_hz: arguments.rate, deadline_ms, cores };
     let figures = Figures::new(workload, own, courses.next(), is_partial);
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&figures.to_json()).context("cannot write JSON")?);
+        outln!("{}", serde_json::to_string_pretty(&figures.to_json()).context("cannot write JSON")?);
     } else {
-        print!("{}", figures.to_text());
+        out!("{}", figures.to_text());
     }
     Ok(if figures.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
@@ -203,7 +203,7 @@ impl Run {
         let Some(matches) = self.course.search.poll_load() else { return Ok(true) };
         let Some(step) = self.load.hold(matches as usize)? else { return Ok(false) };
         if shows {
-            eprintln!("{}: {step}", self.name);
+            errln!("{}: {step}", self.name);
         }
         self.course.search.handle_held(step.held());
         self.course.steps.push(step);

@@ -90,13 +90,13 @@ pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
     };
     if arguments.drop_degenerate {
         let dropped = mesh.drop_degenerate();
-        eprintln!("{dropped} triangles without area left out");
+        errln!("{dropped} triangles without area left out");
     }
     let source = arguments.files[0].display();
     let map = bake_mesh(&mesh).with_context(|| format!("{source} cannot be baked")).map_err(Failure::Usage)?;
     let (map, cells) = if arguments.no_cells { (map, "no cells".to_owned()) } else { with_cells(arguments, map)? };
     save(&map, out).context("the map cannot be written")?;
-    println!(
+    outln!(
         "{}: {} triangles, {} marks, {cells}, {:.1} MB, checksum {:016x}",
         out.display(),
         map.triangle_count(),

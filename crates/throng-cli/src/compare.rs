@@ -108,15 +108,15 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let note = |line: &str| {
         if !arguments.quiet {
-            eprintln!("{line}");
+            errln!("{line}");
         }
     };
     let result = compare::compare(&options, &stop, |turn, folder| play(&program, turn, folder), note)
         .map_err(|error| Failure::Run(error.into()))?;
     if arguments.json {
-        print!("{}", result.comparison.to_json());
+        out!("{}", result.comparison.to_json());
     } else {
-        print!("{}", compare::table(&result.comparison, Some(&result.folder)));
+        out!("{}", compare::table(&result.comparison, Some(&result.folder)));
     }
     Ok(ExitCode::from(code(&result.comparison)))
 }

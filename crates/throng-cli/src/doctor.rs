@@ -128,7 +128,7 @@ fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
         });
         print(&summary)?;
     } else {
-        print!("{}", report.text(&arguments.checks));
+        out!("{}", report.text(&arguments.checks));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -151,13 +151,13 @@ fn change(json: bool, check: &Check, written: Result<Vec<Written>, ApplyError>, 
     }
     const SHOWN: usize = 8;
     for Written { path, before, now } in written.iter().take(SHOWN) {
-        println!("{path}: was \"{before}\", is \"{now}\"");
+        outln!("{path}: was \"{before}\", is \"{now}\"");
     }
     if written.len() > SHOWN {
-        println!("and {} more files", written.len() - SHOWN);
+        outln!("and {} more files", written.len() - SHOWN);
     }
     if let Way::Apply = way {
-        println!("to undo: throng doctor --undo {} (until the machine restarts; then it is undone anyway)", check.name);
+        outln!("to undo: throng doctor --undo {} (until the machine restarts; then it is undone anyway)", check.name);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -171,7 +171,7 @@ fn failure(error: ApplyError) -> Failure {
 }
 
 fn print(value: &Value) -> Result<()> {
-    println!("{}", serde_json::to_string_pretty(value).context("cannot write JSON")?);
+    outln!("{}", serde_json::to_string_pretty(value).context("cannot write JSON")?);
     Ok(())
 }
 
@@ -181,7 +181,7 @@ fn stop_and_put_back() -> Result<Arc<AtomicBool>> {
     let flag = Arc::clone(&stop);
     let handler = move || {
         if !flag.swap(true, Ordering::Relaxed) {
-            eprintln!("stopping");
+            errln!("stopping");
         }
     };
     ctrlc::set_handler(handler).context("cannot install a handler for Ctrl-C")?;

@@ -11,6 +11,8 @@
 
 use std::process::ExitCode;
 
+use crate::out;
+
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const INVALID_RUN: u8 = 3;
@@ -37,9 +39,13 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Prints the error in one line, and returns the exit code.
+/// Prints the error in one line, and returns the exit code. A result that could not be printed is an error, too.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
-    match outcome {
+    let printed = match out::error() {
+        Some(error) => Err(Failure::Run(anyhow::Error::new(error).context("cannot write to the standard output"))),
+        None => Ok(()),
+    };
+    match outcome.and_then(|code| printed.map(|()| code)) {
         Ok(code) => code,
         Err(Failure::Usage(error)) => say(&error, USAGE),
         Err(Failure::Run(error)) => say(&error, FAILED),
@@ -48,7 +54,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
 }
 
 fn say(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("throng: {}", one_line(error));
+    errln!("throng: {}", one_line(error));
     ExitCode::from(code)
 }
 

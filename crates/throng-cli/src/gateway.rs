@@ -31,7 +31,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     let settings = match settings::load(&arguments.words) {
         Ok(settings) => settings,
         Err(SettingsError::HelpWanted) => {
-            print!("{}", settings::usage());
+            out!("{}", settings::usage());
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(Failure::Usage(error.into())),

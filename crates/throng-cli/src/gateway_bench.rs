@@ -171,13 +171,13 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
         runs: arguments.runs.clone(),
-        progress: shows_progress.then_some(|text| eprintln!("{text}")),
+        progress: shows_progress.then_some(|text| errln!("{text}")),
     };
     let result = gateway::run(&options, &stop)?;
     if arguments.json {
-        print!("{}", result.summary.to_json());
+        out!("{}", result.summary.to_json());
     } else {
-        print!("{}", gateway::table(&result.summary, Some(&result.folder)));
+        out!("{}", gateway::table(&result.summary, Some(&result.folder)));
     }
     Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }

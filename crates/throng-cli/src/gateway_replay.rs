@@ -242,7 +242,7 @@ fn listen_until(client: &mut Client, until: Instant, done: &Done, stop: &AtomicB
 
 fn say_what_it_is(arguments: &GatewayReplayArguments, survey: &Survey) {
     let Survey { packets, messages, bytes, length, is_cut } = survey;
-    eprintln!(
+    errln!(
         "{}: {packets} packets, {messages} messages, {bytes} bytes, {:.1} s{}",
         arguments.file.display(),
         length.as_secs_f64(),
@@ -256,26 +256,26 @@ fn show_progress(arguments: &GatewayReplayArguments, survey: &Survey, done: &Don
     while load(&done.ended) < u64::from(arguments.connections) {
         thread::sleep(STEP * 5);
         let (packets, received) = (load(&done.packets), load(&done.received));
-        eprintln!("{} logged in, {packets} of {all} packets sent, {received} messages received", load(&done.let_in));
+        errln!("{} logged in, {packets} of {all} packets sent, {received} messages received", load(&done.let_in));
     }
 }
 
 fn show_summary(arguments: &GatewayReplayArguments, done: &Done, took: Duration, ends: &BTreeMap<String, u64>) {
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let early: u64 = ends.values().sum();
-    println!("{} connections to {}, {early} ended early", arguments.connections, arguments.to);
+    outln!("{} connections to {}, {early} ended early", arguments.connections, arguments.to);
     for (reason, count) in ends {
-        println!("  {count} x {reason}");
+        outln!("  {count} x {reason}");
     }
-    println!("  {} let in", load(&done.let_in));
-    println!(
+    outln!("  {} let in", load(&done.let_in));
+    outln!(
         "  {} packets, {} messages sent in {:.1} s",
         load(&done.packets),
         load(&done.messages),
         took.as_secs_f64()
     );
-    println!("  {} messages received", load(&done.received));
-    println!("  at most {:.1} ms late", load(&done.late_micros) as f64 / 1_000.0);
+    outln!("  {} messages received", load(&done.received));
+    outln!("  at most {:.1} ms late", load(&done.late_micros) as f64 / 1_000.0);
 }
 
 #[cfg(test)]

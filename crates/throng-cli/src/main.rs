@@ -1,4 +1,8 @@
 //! The `throng` command.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod out;
 
 mod ai_server;
 mod allocation;
@@ -63,7 +67,9 @@ fn main() -> ExitCode {
         Command::ClientsForBench => gateway_bench::play(Part::Clients),
         Command::Report(arguments) => rebuild(arguments),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "throng", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "throng", &mut script);
+            out!("{}", String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
         Command::BotsForRun => play_for_host(),
@@ -88,7 +94,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         runs: arguments.runs.clone(),
         bots_command: vec![program.into(), args::BOTS_FOR_RUN.into()],
         show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
-        note: if arguments.quiet { |_| () } else { |line| eprintln!("{line}") },
+        note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
         allocations: Some(allocation::of_this_thread),
         wanted: None,
     };
@@ -97,9 +103,9 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         false => Failure::Run(error),
     })?;
     if arguments.json {
-        print!("{}", result.summary.to_json());
+        out!("{}", result.summary.to_json());
     } else {
-        println!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
+        outln!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
     }
     result.report.context("the figures above are on no disk")?;
     if let Some(store) = store {
@@ -118,9 +124,9 @@ fn serve(arguments: &ServeArguments) -> Outcome {
         return Err(Failure::Usage(error));
     }
     let stop = stop_on_interrupt()?;
-    eprintln!("serving {} at {}; press Ctrl-C to stop", scenario.name, arguments.listen);
+    errln!("serving {} at {}; press Ctrl-C to stop", scenario.name, arguments.listen);
     run::serve(&scenario, (arguments.listen, arguments.public, arguments.key()), &stop, |connected, longest_ms| {
-        eprintln!("{connected} connected, longest frame of the last second {longest_ms:.2} ms");
+        errln!("{connected} connected, longest frame of the last second {longest_ms:.2} ms");
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -133,7 +139,7 @@ fn play(arguments: &BotsArguments) -> Outcome {
     let options = BotsOptions { server: arguments.connect, key, scenario, truth: None, cores: None, brains };
     let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
+        outln!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
     } else {
         show_report(arguments.connect, &report);
     }
@@ -162,10 +168,10 @@ fn rebuild(mut arguments: ReportArguments) -> Outcome {
         arguments.folder = store::take(place, Path::new("runs"), stop_on_interrupt()?.as_ref())?;
     }
     let page = report::rebuild(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
-    println!("{}", page.display());
+    outln!("{}", page.display());
     if arguments.table {
         let summary = report::load(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
-        println!("{}", terminal::table(&summary, Some(Path::new(&arguments.folder))));
+        outln!("{}", terminal::table(&summary, Some(Path::new(&arguments.folder))));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -182,14 +188,14 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(exit::INTERRUPTED));
         }
-        eprintln!("stopping; press Ctrl-C again to end at once");
+        errln!("stopping; press Ctrl-C again to end at once");
     })
     .context("cannot install a handler for Ctrl-C")?;
     Ok(stop)
 }
 
 fn show_progress(progress: &Progress) {
-    eprintln!(
+    errln!(
         "{} connected, {} ended, {:.0} kbit/s each, {:.2} cores, inputs late by {:.1} ms (p99)",
         progress.connected, progress.ended, progress.kbit_per_s, progress.cpu_cores, progress.late_p99_ms
     );
@@ -197,25 +203,25 @@ fn show_progress(progress: &Progress) {
 
 fn show_ages(report: &BotsReport) {
     let Some(error_ms) = report.age_error_ms else {
-        println!("  ages of neighbours unknown: no sample, or the server does not tell its time");
+        outln!("  ages of neighbours unknown: no sample, or the server does not tell its time");
         return;
     };
-    println!("  age of the state of moving neighbours, each ± {error_ms:.1} ms (the server's clock is estimated):");
+    outln!("  age of the state of moving neighbours, each ± {error_ms:.1} ms (the server's clock is estimated):");
     let neighbours = &report.neighbours;
     for (name, band) in [("0 to 10 m", neighbours.near), ("10 to 50 m", neighbours.middle), ("beyond", neighbours.far)]
     {
         if let (Some(p50), Some(p99)) = (band.age_ms.p50, band.age_ms.p99) {
-            println!("    {name:<10}  p50 {p50:.0} ms  p99 {p99:.0} ms  ({} samples)", band.samples);
+            outln!("    {name:<10}  p50 {p50:.0} ms  p99 {p99:.0} ms  ({} samples)", band.samples);
         }
     }
 }
 
 fn show_report(server: SocketAddr, report: &BotsReport) {
-    println!("{} bots connected to {server}, {} connections ended early", report.connected, report.disconnects);
+    outln!("{} bots connected to {server}, {} connections ended early", report.connected, report.disconnects);
     for (reason, count) in &report.ends {
-        println!("  {count} x {reason}");
+        outln!("  {count} x {reason}");
     }
-    println!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
+    outln!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
     show_ages(report);
-    println!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
+    outln!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
 }

@@ -196,9 +196,9 @@ impl MatchWorkload {
 
     fn print(&self, summary: &Summary) -> Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(summary).context("cannot write the summary as JSON")?);
+            outln!("{}", serde_json::to_string_pretty(summary).context("cannot write the summary as JSON")?);
         } else {
-            print!("{}", summary.table());
+            out!("{}", summary.table());
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     if let Some(path) = &arguments.replay {
         let replayed = replay_file(path, &arguments.workload.map()).map_err(failure)?;
         let outcome = replayed.outcome.as_deref().unwrap_or("no result");
-        println!("{}: identical, {} ticks, {} digests: {outcome}", path.display(), replayed.ticks, replayed.digests);
+        outln!("{}: identical, {} ticks, {} digests: {outcome}", path.display(), replayed.ticks, replayed.digests);
         return Ok(ExitCode::SUCCESS);
     }
     let mut options = RunOptions {
@@ -230,7 +230,7 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     let finished = play(&options, stop).map_err(failure)?;
     arguments.workload.print(&finished.summary)?;
     if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
-        println!("report: {}", page.display());
+        outln!("report: {}", page.display());
     }
     if let Some((store, folder)) = store.zip(options.folder.as_deref()) {
         store::upload(&store, folder, arguments.workload.quiet, stop)?;
@@ -243,7 +243,7 @@ pub(crate) fn find_density(arguments: &DensityArguments, stop: &AtomicBool) -> O
     let options = DensityOptions { run, first: arguments.first, most: arguments.most };
     if !arguments.workload.quiet {
         let seconds = arguments.seconds;
-        eprintln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
+        errln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
     }
     let summary = density(&options, stop).map_err(failure)?;
     arguments.workload.print(&summary)?;
@@ -267,8 +267,8 @@ fn announce(options: &RunOptions) {
     let (players, wins) = (options.rules.seats(), options.rules.rounds_to_win);
     let rounds = if wins == 1 { "one round".to_owned() } else { format!("{wins} won rounds") };
     let check = if options.is_checked { ", then a replay and checks of some seconds" } else { "" };
-    eprintln!("{name} of {players} bots to {rounds}: at most {longest_s:.0} s{check}");
-    eprintln!("press Ctrl-C to stop with the figures until then");
+    errln!("{name} of {players} bots to {rounds}: at most {longest_s:.0} s{check}");
+    errln!("press Ctrl-C to stop with the figures until then");
 }
 
 /// In a terminal, the state has some lines that change. Elsewhere, it has a line every 10 s.
@@ -282,7 +282,7 @@ fn show(note: Note<'_>) {
         Note::Line(line) => {
             let end = if IS_OPEN.swap(false, Ordering::Relaxed) { "\n" } else { "" };
             TABLE_LINES.store(0, Ordering::Relaxed);
-            eprintln!("{end}{line}");
+            errln!("{end}{line}");
         }
         Note::Table(table) if std::io::stderr().is_terminal() => {
             // The cursor goes up to the first line of the former table, and everything from there on is erased.
@@ -290,19 +290,19 @@ fn show(note: Note<'_>) {
                 0 => String::new(),
                 lines => format!("\x1b[{lines}A"),
             };
-            eprint!("{up}\r\x1b[J{table}");
+            err!("{up}\r\x1b[J{table}");
         }
         Note::Table(_) => {}
         Note::Now(line) if std::io::stderr().is_terminal() => {
             // The cursor goes back to the first column, and the rest of the former text is erased.
-            eprint!("\r{line}\x1b[K");
+            err!("\r{line}\x1b[K");
             IS_OPEN.store(true, Ordering::Relaxed);
         }
         Note::Now(line) => {
             let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
             if now_s >= SHOWN_S.load(Ordering::Relaxed) + SILENCE_S {
                 SHOWN_S.store(now_s, Ordering::Relaxed);
-                eprintln!("{line}");
+                errln!("{line}");
             }
         }
     }

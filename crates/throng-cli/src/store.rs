@@ -53,7 +53,7 @@ pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &Ato
         ))
     })?;
     if !is_quiet {
-        eprintln!("stored: {}/{name}", store.place());
+        errln!("stored: {}/{name}", store.place());
     }
     Ok(())
 }
@@ -81,12 +81,12 @@ impl Shown {
         let Progress { file, bytes, bytes_in_all } = progress;
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let left_s = self.began.elapsed().as_secs_f64() * (*bytes_in_all as f64 / (*bytes).max(1) as f64 - 1.0);
-        eprint!("\rsending {file}: {:.1} of {:.1} MB, {left_s:.0} s left\x1b[K", mb(*bytes), mb(*bytes_in_all));
+        err!("\rsending {file}: {:.1} of {:.1} MB, {left_s:.0} s left\x1b[K", mb(*bytes), mb(*bytes_in_all));
     }
 
     fn end(&self) {
         if self.last.is_some() {
-            eprint!("\r\x1b[K");
+            err!("\r\x1b[K");
         }
     }
 }

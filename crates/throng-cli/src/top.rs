@@ -112,7 +112,7 @@ fn print_once(source: &Source, interval: Duration) -> Outcome {
     let second = source.ask();
     let now = second.page.map_err(|trouble| anyhow!(nobody(&source.url, &trouble)))?;
     let figures = Figures::between(Some((&before, second.at - first.at)), &now);
-    print!("{}", panels::plain(&figures));
+    out!("{}", panels::plain(&figures));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -59,6 +59,24 @@ fn shells_get_completions() {
 }
 
 #[test]
+fn a_reader_that_has_gone_is_fine_and_a_full_disk_is_an_error() {
+    let run = |output: Stdio, errors: Stdio| {
+        let child = Command::new(env!("CARGO_BIN_EXE_throng")).args(["doctor"]).stdout(output).stderr(errors).spawn();
+        child.expect("the program starts").wait_with_output().expect("it ends")
+    };
+    let nobody = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    let gone = run(nobody(), Stdio::piped());
+    assert_eq!((gone.status.code(), &*String::from_utf8_lossy(&gone.stderr)), (Some(0), ""));
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("Linux has it"));
+    let lost = run(full(), Stdio::piped());
+    let words = String::from_utf8_lossy(&lost.stderr);
+    assert_eq!(lost.status.code(), Some(1), "{words}");
+    assert!(words.contains("standard output: No space left") && words.lines().count() == 1, "{words}");
+    // An error that cannot be said either.
+    assert_eq!(run(full(), nobody()).status.code(), Some(1));
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

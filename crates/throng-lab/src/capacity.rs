@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use throng_judge::{
     CapacitySearch, Growth, HoldOptions, Holds, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
 };
@@ -37,7 +37,7 @@ pub use memory::{MEMORY_FILE, MemoryFigures};
 
 use crate::report;
 use figures::TrialFigures;
-use hold::Figures;
+use hold::{Figures, Held};
 use memory::Watched;
 
 /// How loads are chosen.
@@ -82,22 +82,21 @@ pub struct CapacityOptions {
 /// Measures. Ends early, with what was measured until then, when `stop` is set.
 ///
 /// # Errors
-/// The folder cannot be written at the beginning. Later, files that cannot be written are named in the answer. A command that fails is no error: its trials are invalid, and the answer says so.
+/// The folder cannot be written at the beginning, or the command refuses its arguments, which it would do again. Later, files
+/// that cannot be written are named in the answer. Any other command that fails is no error: its trials are invalid, and the
+/// answer says so.
 pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity, PathBuf)> {
     let began = (Instant::now(), SystemTime::now());
     let folder = report::new_folder(&options.runs, began.1, "capacity")?;
     let mut trials = TrialLog::create(&folder)?;
     let mut search = Course::new(&options.method);
     let mut hold_all = || hold_all(options, stop, &mut search, &mut trials);
-    let watched = match options.method {
-        Method::Soak(SoakOptions { hold, growth_max, .. }) => memory::watch(&folder, hold, growth_max, hold_all)?.1,
-        _ => {
-            hold_all();
-            Watched::default()
-        }
+    let (refused, watched) = match options.method {
+        Method::Soak(SoakOptions { hold, growth_max, .. }) => memory::watch(&folder, hold, growth_max, hold_all)?,
+        _ => (hold_all(), Watched::default()),
     };
     let outcome = search.outcome();
-    let is_partial = stop.load(Ordering::Relaxed);
+    let is_partial = stop.load(Ordering::Relaxed) || refused.is_some();
     let mut capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, is_partial);
     capacity.take_memory(watched.memory);
     capacity.missing.extend(trials.missing.into_iter().chain(watched.missing));
@@ -105,20 +104,34 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     if let Err(error) = std::fs::write(&path, capacity.to_json()?) {
         capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
     }
-    Ok((capacity, folder))
+    match refused {
+        Some(words) => bail!("{words}; the trials before it are in {}", folder.display()),
+        None => Ok((capacity, folder)),
+    }
 }
 
-fn hold_all(options: &CapacityOptions, stop: &AtomicBool, search: &mut Course, trials: &mut TrialLog) {
+/// Holds all loads that the course orders. Ends early with the words of a command that refuses its arguments.
+fn hold_all(
+    options: &CapacityOptions,
+    stop: &AtomicBool,
+    search: &mut Course,
+    trials: &mut TrialLog,
+) -> Option<String> {
     while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
         let number = trials.figures.len() + 1;
         let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
         let purpose = order.purpose.name();
         (options.note)(&format!("trial {number}: {} {unit} for {seconds} s ({purpose})", order.amount));
-        let Some((trial, figures)) = hold::hold(options, order, stop) else { return };
+        let (trial, figures) = match hold::hold(options, order, stop) {
+            Held::Tried(trial, figures) => (trial, figures),
+            Held::Refused(words) => return Some(words),
+            Held::Stopped => return None,
+        };
         (options.note)(&figures::line(&options.load, &trial));
         trials.push(&options.load, order, &trial, figures);
         search.handle_trial(trial);
     }
+    None
 }
 
 /// A search by one of the methods.

@@ -30,7 +30,7 @@ pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, s
     }
     let repeats = usize::from(arguments.repeats);
     let runs = 2 * repeats + 1;
-    eprintln!("{runs} loads, without (A) and with (B) {}; press Ctrl-C to stop", check.name);
+    errln!("{runs} loads, without (A) and with (B) {}; press Ctrl-C to stop", check.name);
     let mut trial = Trial::default();
     let begin = Instant::now();
     for index in 0..runs {
@@ -49,7 +49,7 @@ pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, s
         side.push(figure);
         let (done, left) = (index + 1, runs - index - 1);
         let left_s = begin.elapsed().as_secs_f64() / done as f64 * left as f64;
-        eprintln!("  {done} of {runs}: {name} {} {figure}, about {left_s:.0} s left", load.metric);
+        errln!("  {done} of {runs}: {name} {} {figure}, about {left_s:.0} s left", load.metric);
     }
     let wrong = || anyhow!("{} has to be above zero in each load, to be compared as a share", load.metric);
     let comparison = compare(&trial).ok_or_else(wrong)?;
@@ -65,7 +65,7 @@ pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, s
             "verdict": verdict,
         }))?;
     } else {
-        print!("{}", throng_doctor::wrapped(&format!("{}: ", check.name), &verdict));
+        out!("{}", throng_doctor::wrapped(&format!("{}: ", check.name), &verdict));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -137,7 +137,7 @@ impl Drop for Applied<'_> {
     fn drop(&mut self) {
         let Some((host, check)) = self.0.take() else { return };
         if let Err(error) = undo(host, check) {
-            eprintln!("throng: {} is still applied: {error}", check.name);
+            errln!("throng: {} is still applied: {error}", check.name);
         }
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn find(arguments: &DoctorArguments, host: &Host, stop: &AtomicBool) 
     }
     cpus.truncate(LOOPS_MAX);
     let seconds = Duration::from_secs(arguments.seconds.into());
-    eprintln!("looking for {} s at who runs when frames are late; press Ctrl-C to look no longer", arguments.seconds);
+    errln!("looking for {} s at who runs when frames are late; press Ctrl-C to look no longer", arguments.seconds);
     let (frames, sampler) = observe(host, &cpus, seconds, stop)?;
     let never_slept = sampler.never_slept();
     let (windows, names) = sampler.finish();
@@ -78,8 +78,8 @@ pub(crate) fn find(arguments: &DoctorArguments, host: &Host, stop: &AtomicBool) 
         let programs: Vec<_> = per_cpu.iter().map(show).collect();
         print(&serde_json::json!({ "format": 1, "cpus": cpus, "ranking": ranking, "programs": programs }))?;
     } else {
-        print!("{}", text(&ranking, &cpus));
-        print!("{}", listed(&per_cpu, &never_slept));
+        out!("{}", text(&ranking, &cpus));
+        out!("{}", listed(&per_cpu, &never_slept));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -184,7 +184,7 @@ impl LoadArguments {
 
     fn measure(&self, load: Load, method: Method, stop: &AtomicBool) -> Outcome {
         let program = std::env::current_exe().context("the path of this program is unknown")?;
-        let note: fn(&str) = if self.quiet { |_| () } else { |line| eprintln!("{line}") };
+        let note: fn(&str) = if self.quiet { |_| () } else { |line| errln!("{line}") };
         let store = self.store.open(stop)?;
         note(&format!("{}: {}", load.name, load.about));
         let options = CapacityOptions { load, method, runs: self.runs.clone(), program, note };
@@ -193,9 +193,9 @@ impl LoadArguments {
             std::fs::write(path, capacity.to_junit()).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
-            println!("{}", capacity.to_json()?);
+            outln!("{}", capacity.to_json()?);
         } else {
-            println!("{}\nfiles: {}", capacity.table(), folder.display());
+            outln!("{}\nfiles: {}", capacity.table(), folder.display());
         }
         if let Some(store) = store {
             store::upload(&store, &folder, self.quiet, stop)?;

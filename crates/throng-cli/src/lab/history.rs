@@ -138,9 +138,9 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
     let (first, second) = (runs(&arguments.first)?, runs(&arguments.second)?);
     let comparison = history::compare(&first, &second, least).map_err(usage)?;
     match () {
-        () if arguments.json => println!("{}", json(&comparison)?),
-        () if arguments.markdown => print!("{}", markdown(&comparison)),
-        () => print!("{}", table(&comparison)),
+        () if arguments.json => outln!("{}", json(&comparison)?),
+        () if arguments.markdown => out!("{}", markdown(&comparison)),
+        () => out!("{}", table(&comparison)),
     }
     Ok(code(arguments.gate && comparison.worse().count() > 0))
 }
@@ -210,16 +210,16 @@ pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
     let least = share("least", arguments.least)?;
     let runs = if store::has_index(&arguments.runs) {
         let listed = store::list(&arguments.runs, false, stop)?;
-        listed.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        listed.notes.iter().for_each(|note| errln!("note: {note}"));
         listed.runs
     } else {
         history::runs(Path::new(&arguments.runs)).map_err(usage)?
     };
     let trends = history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
     if arguments.json {
-        println!("{}", json(&trends)?);
+        outln!("{}", json(&trends)?);
     } else {
-        trends.iter().for_each(|trend| print!("{}", trend_text(trend)));
+        trends.iter().for_each(|trend| out!("{}", trend_text(trend)));
     }
     let is_worse = trends.iter().any(|trend| {
         let newest = |index: usize| !trend.changes[index + 1..].iter().any(|of| of.part == trend.changes[index].part);
@@ -249,20 +249,20 @@ pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome 
         metric: arguments.metric.clone(),
         repeats: arguments.repeats,
         patience: arguments.patience,
-        note: if arguments.quiet { |_| () } else { |line| eprintln!("{line}") },
+        note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
     };
     let found = history::bisect(&options, stop)?;
     if arguments.json {
-        println!("{}", json(&found)?);
+        outln!("{}", json(&found)?);
         return Ok(ExitCode::SUCCESS);
     }
     let percent = (found.ratio - 1.0) * 100.0;
-    println!("{} made {} {percent:+.1} %: {}", found.first_bad, arguments.metric, found.subject);
-    println!(
+    outln!("{} made {} {percent:+.1} %: {}", found.first_bad, arguments.metric, found.subject);
+    outln!(
         "the revision before it, {}, is on the good side; {} revisions were measured",
         found.last_good,
         found.tried.len()
     );
-    found.skipped.iter().for_each(|revision| println!("{revision} could not be measured"));
+    found.skipped.iter().for_each(|revision| outln!("{revision} could not be measured"));
     Ok(ExitCode::SUCCESS)
 }

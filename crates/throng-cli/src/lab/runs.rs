@@ -54,11 +54,11 @@ pub(super) struct UploadArguments {
 pub(super) fn runs(arguments: &RunsArguments, stop: &AtomicBool) -> Outcome {
     let listed = store::list(&arguments.place, arguments.rebuild, stop)?;
     for run in &listed.runs {
-        println!("{}", if arguments.json { run.to_line() } else { row(run) });
+        outln!("{}", if arguments.json { run.to_line() } else { row(run) });
     }
-    listed.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    listed.notes.iter().for_each(|note| errln!("note: {note}"));
     if listed.runs.is_empty() {
-        eprintln!("{} has no run", arguments.place);
+        errln!("{} has no run", arguments.place);
     }
     Ok(ExitCode::SUCCESS)
 }

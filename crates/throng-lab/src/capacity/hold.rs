@@ -22,6 +22,24 @@ const LOOK: Duration = Duration::from_millis(50);
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// The exit code of a run whose figures are invalid: its JSON says why.
 const INVALID_RUN: i32 = 3;
+/// The exit code of a command that refuses its arguments. It would refuse them again.
+const USAGE: i32 = 2;
+
+/// How a trial ended.
+pub(super) enum Held {
+    /// The load was held, or could not be.
+    Tried(Trial, Figures),
+    /// The command refuses its arguments, with these words.
+    Refused(String),
+    /// The measurement was stopped.
+    Stopped,
+}
+
+/// Why a command printed no figures.
+enum Failure {
+    Refused(String),
+    Fault(String),
+}
 
 /// Figures of a trial beside its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,27 +50,28 @@ pub(super) struct Figures {
     pub(super) wall: Duration,
 }
 
-/// Holds a load; `None` if it was stopped.
-pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Option<(Trial, Figures)> {
+/// Holds a load.
+pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Held {
     let began = Instant::now();
     let printed = run(options, order, stop);
     if stop.load(Ordering::Relaxed) {
-        return None;
+        return Held::Stopped;
     }
     let wall = began.elapsed();
     let invalid = |why: &str| Trial::invalid(order.amount, order.hold, why);
     let value = match printed {
         Ok(value) => value,
-        Err(why) => return Some((invalid(&why), Figures { wall, ..Figures::default() })),
+        Err(Failure::Refused(words)) => return Held::Refused(words),
+        Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
     let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
     let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
     if let Some(fault) = fault(options, &value) {
-        return Some((invalid(&fault), figures));
+        return Held::Tried(invalid(&fault), figures);
     }
     let judged = options.load.judge(&value);
     let trial = judged.map_or_else(|why| invalid(&why), |judged| Trial::new(order.amount, order.hold, judged));
-    Some((trial, figures))
+    Held::Tried(trial, figures)
 }
 
 /// The first reason for which the command itself calls its figures invalid.
@@ -62,9 +81,12 @@ fn fault(options: &CapacityOptions, value: &Value) -> Option<String> {
     reasons.filter(is_fault).map(str::to_owned).next()
 }
 
-fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Value, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
+fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Value, Failure> {
+    let fault = |words: String| Failure::Fault(words);
+    let folder = tempfile::tempdir().map_err(|error| fault(format!("cannot make a temporary folder: {error}")))?;
     let seconds = order.hold.as_secs_f64();
+    // Down to whole milliseconds: thirty of them must fit into the hold.
+    let thirtieth = (seconds * 1_000.0 / 30.0).floor() / 1_000.0;
     let arguments: Vec<String> = options
         .load
         .command
@@ -72,16 +94,18 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
         .map(|part| {
             part.replace("{amount}", &order.amount.to_string())
                 .replace("{seconds}", &seconds.to_string())
-                .replace("{thirtieth}", &(seconds / 30.0).to_string())
+                .replace("{thirtieth}", &thirtieth.to_string())
                 .replace("{folder}", &folder.path().to_string_lossy())
                 .replace("{throng}", &options.program.to_string_lossy())
         })
         .collect();
-    let Some((program, arguments)) = arguments.split_first() else { return Err("there is no command".to_owned()) };
+    let Some((program, arguments)) = arguments.split_first() else {
+        return Err(fault("there is no command".to_owned()));
+    };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        subprocess::own_group(&mut command).spawn().map_err(|error| format!("cannot start {program}: {error}"))?;
+    let child = subprocess::own_group(&mut command).spawn();
+    let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;
     let (output, words) = (read_all(child.stdout.take()), read_words(child.stderr.take()));
     let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
     let ended = wait(&mut child, patience, stop);
@@ -89,11 +113,12 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
     let words = words.join().unwrap_or_default();
     let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
     match ended {
-        None => Err(format!("{program} was killed after {} s: it did not end in time", patience.as_secs())),
+        None => Err(fault(format!("{program} was killed after {} s: it did not end in time", patience.as_secs()))),
         Some(Some(0 | INVALID_RUN)) => serde_json::from_str(&output)
-            .map_err(|error| format!("{program} printed no JSON object ({error}); its last words: {last}")),
-        Some(Some(code)) => Err(format!("{program} ended with exit code {code}: {last}")),
-        Some(None) => Err(format!("{program} was killed by a signal: {last}")),
+            .map_err(|error| fault(format!("{program} printed no JSON object ({error}); its last words: {last}"))),
+        Some(Some(USAGE)) => Err(Failure::Refused(format!("{program} refuses its arguments (exit code 2): {last}"))),
+        Some(Some(code)) => Err(fault(format!("{program} ended with exit code {code}: {last}"))),
+        Some(None) => Err(fault(format!("{program} was killed by a signal: {last}"))),
     }
 }
 

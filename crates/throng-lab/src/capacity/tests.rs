@@ -88,6 +88,33 @@ fn a_command_that_fails_makes_trials_invalid_and_says_why() {
 }
 
 #[test]
+fn a_command_that_refuses_its_arguments_ends_the_measurement_at_once() {
+    let runs = tempfile::tempdir().unwrap();
+    // Loads from 100 on are refused.
+    let script = "[ {amount} -lt 100 ] || { echo no such amount >&2; exit 2; }\n    awk";
+    let options = options(Load::parse("shell.toml", &SHELL.replace("awk", script)).unwrap(), runs.path());
+    let error = measure(&options, &AtomicBool::new(false)).unwrap_err().to_string();
+    assert!(error.contains("no such amount") && error.contains("trials before it"), "{error}");
+    let folder = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).unwrap()).unwrap();
+    assert_eq!(read.trials.iter().map(|trial| trial.amount).collect::<Vec<_>>(), [50]);
+    assert!(read.partial);
+}
+
+#[test]
+fn thirty_thirtieths_fit_into_a_hold() {
+    let runs = tempfile::tempdir().unwrap();
+    let script = r#"awk 'BEGIN { exit {seconds} < 30 * {thirtieth} || {seconds} > 30.1 * {thirtieth} }' || exit 2; awk"#;
+    let mut options = options(Load::parse("shell.toml", &SHELL.replace("awk", script)).unwrap(), runs.path());
+    // Every thirtieth of 20 s is 0.666... s: thirty of them, rounded up, are longer.
+    let times = [1, 7, 20, 23].map(Duration::from_secs);
+    for hold in times {
+        options.method = Method::Holds(HoldOptions { amounts: vec![50], repeats: 1, hold });
+        measure(&options, &AtomicBool::new(false)).unwrap();
+    }
+}
+
+#[test]
 fn faults_that_are_none_for_this_load_do_not_spoil_a_trial() {
     let mut load = Load::parse("shell.toml", SHELL).unwrap();
     load.most = 50;
