@@ -9,7 +9,7 @@ use throng::net::{Condition, Driver, MemoryDriver, MemoryNetwork, Transmit};
 use throng::{ClientCore, ClientEvent, ClientOptions, Key, Server, ServerEvent, ServerOptions};
 use throng_link::netcode::{
     Accepted, Admission, ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Now, Opener, Outcome,
-    Sealer, Seats, ServerHandshake, TAG_LEN, USER_DATA_LEN,
+    Sealer, Seats, ServerHandshake, Suite, TAG_LEN, USER_DATA_LEN,
 };
 use throng_link::session::{Envelope, LaneId, LaneKind, LaneOptions, Rest, Session, SessionOptions};
 use throng_schema::Schema;
@@ -48,6 +48,7 @@ fn token() -> ConnectToken {
         client_id: 1,
         create_unix_s: 1,
         expire_unix_s: EXPIRE_UNIX_S,
+        suite: Suite::default(),
         timeout_s: 5,
         servers: vec![server_address()],
         user_data: [0; USER_DATA_LEN],

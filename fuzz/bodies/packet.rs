@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throng_link::netcode::{Key, Opener, Sealer, Side, TAG_LEN};
+use throng_link::netcode::{Key, Opener, Sealer, Side, Suite, TAG_LEN};
 use throng_link::session::{
     CloseCode, CloseReason, Envelope, LaneId, LaneKind, LaneOptions, MAX_INPUT_BYTES, MAX_PAYLOAD_BYTES, Rest, Session,
     SessionOptions,
@@ -208,7 +208,8 @@ fn check(now: Time, end: &mut End) {
 /// Nothing that was changed after sealing opens, and nothing opens twice.
 fn seal(choices: &mut Choices<'_>) {
     let key = Key::new([9; 32]);
-    let (mut sealer, mut opener) = (Sealer::new(&key, 7), Opener::new(&key, 7, Side::Server));
+    let (mut sealer, mut opener) =
+        (Sealer::new(Suite::default(), &key, 7), Opener::new(Suite::default(), &key, 7, Side::Server));
     for _ in 0..=choices.below(4) {
         let body = vec![choices.byte(); 1 + choices.below(64)];
         let mut packet = vec![0; sealer.header_len()];

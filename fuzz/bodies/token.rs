@@ -11,6 +11,7 @@ static GENUINE: LazyLock<[u8; CONNECT_TOKEN_LEN]> = LazyLock::new(|| {
         client_id: 1,
         create_unix_s: 1_800_000_000,
         expire_unix_s: 1_800_000_030,
+        suite: Suite::default(),
         timeout_s: 5,
         servers: vec!["10.0.0.1:40000".parse().expect("an address"), "[fd00::1]:40000".parse().expect("an address")],
         user_data: [3; USER_DATA_LEN],
@@ -34,7 +35,7 @@ pub(crate) fn run(input: &[u8]) {
 
     let mut section = [0; PRIVATE_TOKEN_LEN];
     section.iter_mut().zip(input).for_each(|(byte, value)| *byte = *value);
-    if let Err(error) = PrivateToken::from_bytes(&section) {
+    if let Err(error) = PrivateToken::from_bytes(Suite::default(), &section) {
         assert!(!error.tag().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use throng_channeld::message_type::{CHANNEL_DATA_UPDATE, USER_SPACE_START};
 use throng_channeld::{Header, put_message};
 use throng_link::netcode::{
     Admission, ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Key, Now, Opener, Outcome,
-    PacketKind, Sealer, Seats, ServerHandshake, ServerOptions, USER_DATA_LEN,
+    PacketKind, Sealer, Seats, ServerHandshake, ServerOptions, Suite, USER_DATA_LEN,
 };
 use throng_link::session::{Delivery, Rest, Session};
 use throng_wire::{Tick, Time};
@@ -92,6 +92,7 @@ fn connected(now: Time) -> (LinkEnd, Gateway) {
         client_id: 1,
         create_unix_s: CREATED_UNIX_S,
         expire_unix_s: CREATED_UNIX_S + 30,
+        suite: Suite::default(),
         timeout_s: 10,
         servers: vec![address],
         user_data: [0; USER_DATA_LEN],

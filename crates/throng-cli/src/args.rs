@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
-use throng_lab::scenario::{Model, NetPreset, Overrides, Profile, Scratch};
+use throng_lab::scenario::{Cipher, Model, NetPreset, Overrides, Profile, Scratch};
 
 use crate::ai_server::{self, AiServerArguments};
 use crate::bake::{self, BakeArguments};
@@ -201,6 +201,9 @@ pub(crate) struct CrowdArguments {
     /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
+    /// Cipher of the packets: chacha20-poly1305, aes-256-gcm, or the one that is the fastest here
+    #[arg(long, value_name = "CIPHER", value_parser = cipher)]
+    cipher: Option<Cipher>,
     /// The server's replication model: legacy, legacy-push, graph, shared-state or throng
     #[arg(long, value_name = "MODEL", value_parser = model)]
     model: Option<Model>,
@@ -234,6 +237,7 @@ impl CrowdArguments {
             idle_objects: self.idle_objects,
             server_threads: self.server_threads,
             pin: self.pin,
+            cipher: self.cipher,
             model: self.model,
             scratch: self.scratch,
             baselines: self.baselines,
@@ -337,6 +341,11 @@ impl KeyArgument {
 fn net_preset(text: &str) -> Result<NetPreset, String> {
     let known = NetPreset::ALL.iter().find(|(name, _)| *name == text);
     known.map(|&(_, preset)| preset).ok_or_else(|| "use none, lan, wifi, 4g or bad".to_owned())
+}
+
+fn cipher(text: &str) -> Result<Cipher, String> {
+    let known = Cipher::ALL.iter().find(|(name, _)| *name == text);
+    known.map(|&(_, cipher)| cipher).ok_or_else(|| "use fastest, chacha20-poly1305 or aes-256-gcm".to_owned())
 }
 
 fn model(text: &str) -> Result<Model, String> {

@@ -268,12 +268,7 @@ fn show_summary(arguments: &GatewayReplayArguments, done: &Done, took: Duration,
         outln!("  {count} x {reason}");
     }
     outln!("  {} let in", load(&done.let_in));
-    outln!(
-        "  {} packets, {} messages sent in {:.1} s",
-        load(&done.packets),
-        load(&done.messages),
-        took.as_secs_f64()
-    );
+    outln!("  {} packets, {} messages sent in {:.1} s", load(&done.packets), load(&done.messages), took.as_secs_f64());
     outln!("  {} messages received", load(&done.received));
     outln!("  at most {:.1} ms late", load(&done.late_micros) as f64 / 1_000.0);
 }

@@ -197,7 +197,11 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
 fn show_progress(progress: &Progress) {
     errln!(
         "{} connected, {} ended, {:.0} kbit/s each, {:.2} cores, inputs late by {:.1} ms (p99)",
-        progress.connected, progress.ended, progress.kbit_per_s, progress.cpu_cores, progress.late_p99_ms
+        progress.connected,
+        progress.ended,
+        progress.kbit_per_s,
+        progress.cpu_cores,
+        progress.late_p99_ms
     );
 }
 

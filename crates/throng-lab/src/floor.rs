@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use std::collections::HashMap;
 use throng::Time;
 use throng::net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
-use throng_link::netcode::{Key, Sealer, TAG_LEN};
+use throng_link::netcode::{Key, Sealer, Suite, TAG_LEN};
 
 use crate::clock;
 
@@ -182,11 +182,15 @@ impl<D: Driver> Driver for Recorder<D> {
     }
 }
 
-/// Seals and sends the recorded packets again, at the same rate, and returns the time. The receivers cannot open the
+/// Seals and sends the recorded packets again, with the run's cipher and at the same rate, and returns the time. The receivers cannot open the
 /// packets, and drop them. `None` if nothing was recorded.
-pub(crate) fn measure(driver: &mut dyn Driver, recording: &Recording, interval: Duration) -> Option<FloorTime> {
+pub(crate) fn measure(
+    driver: &mut dyn Driver,
+    recording: &Recording,
+    (interval, suite): (Duration, Suite),
+) -> Option<FloorTime> {
     let rounds = (0..ROUNDS).map(|_| {
-        replay(driver, recording, |tick, start: &mut Option<Time>| {
+        replay(driver, recording, suite, |tick, start: &mut Option<Time>| {
             let due = start.get_or_insert_with(clock::now).after(interval * tick);
             std::thread::sleep(due.since(clock::now()).saturating_sub(SPIN));
             while clock::now() < due {
@@ -207,10 +211,15 @@ fn conclude(recording: &Recording, replayed: Duration) -> Option<FloorTime> {
 }
 
 /// Plays all ticks of the recording, calling `wait` before each, and returns the time that sealing and sending took.
-fn replay(driver: &mut dyn Driver, recording: &Recording, mut wait: impl FnMut(u32, &mut Option<Time>)) -> Duration {
+fn replay(
+    driver: &mut dyn Driver,
+    recording: &Recording,
+    suite: Suite,
+    mut wait: impl FnMut(u32, &mut Option<Time>),
+) -> Duration {
     let mut sealers: HashMap<SocketAddr, Sealer> = HashMap::default();
     for sent in &recording.sent {
-        sealers.entry(sent.to).or_insert_with(|| Sealer::new(&Key::new([7; 32]), 0));
+        sealers.entry(sent.to).or_insert_with(|| Sealer::new(suite, &Key::new([7; 32]), 0));
     }
     let mut buffer = Vec::new();
     let (mut spent, mut start, mut from) = (Duration::ZERO, None, 0);
@@ -320,7 +329,7 @@ mod tests {
         let recording = tape.take();
         let mut notes = Notes::default();
         let mut waits = 0;
-        replay(&mut notes, &recording, |tick, _| {
+        replay(&mut notes, &recording, Suite::default(), |tick, _| {
             assert_eq!(tick, waits);
             waits += 1;
         });

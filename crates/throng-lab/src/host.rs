@@ -197,7 +197,7 @@ impl<R: Replication> Host<R> {
     /// Measures what the recorded ticks cost when they are only sealed and sent.
     pub(crate) fn measure_floor(&mut self) -> Option<FloorTime> {
         let recording = self.tape.as_ref()?.take();
-        let floor = floor::measure(self.server.driver_mut(), &recording, self.interval);
+        let floor = floor::measure(self.server.driver_mut(), &recording, (self.interval, self.scenario.cipher.suite()));
         self.pace.restart(clock::now());
         floor
     }

@@ -3,6 +3,7 @@
 //! A scenario is a TOML file. The named ones are part of the program; any other is given by its path. Every key is
 //! described in `scenarios/README.md` and here, at its field.
 
+mod cipher;
 mod error;
 mod model;
 mod named;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use cipher::Cipher;
 pub use error::ScenarioError;
 pub use model::{Model, Scratch};
 pub use overrides::Overrides;
@@ -107,6 +109,9 @@ pub struct Scenario {
     /// Whether the server gets the first core for itself and the bots the others.
     #[serde(default)]
     pub pin: bool,
+    /// The cipher of the packets. Never [`Cipher::Fastest`] in a scenario that was [resolved](Scenario::resolve).
+    #[serde(default)]
+    pub cipher: Cipher,
     /// The server's replication model.
     #[serde(default)]
     pub model: Model,
@@ -236,6 +241,7 @@ impl Scenario {
         if overrides.seconds.is_none() {
             scenario.seconds = scenario.seconds.max(scenario.profile.seconds(scenario.players));
         }
+        scenario.cipher = scenario.cipher.chosen();
         if scenario.input_hz == 0 {
             scenario.input_hz = scenario.tick_hz;
         }

@@ -38,6 +38,9 @@ pub struct RunSummary {
     pub invalid_reasons: Vec<String>,
     /// Name of the scenario.
     pub scenario: String,
+    /// Cipher of the packets; empty in summaries of older revisions.
+    #[serde(default)]
+    pub cipher: String,
     /// Name of the server's replication model.
     #[serde(default = "our_model")]
     pub model: String,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use throng_link::netcode::{Key, Opener, Sealer, Side, TAG_LEN};
+use throng_link::netcode::{Key, Opener, Sealer, Side, Suite, TAG_LEN};
 use throng_link::session::{Envelope, Rest, Session, SessionOptions};
 use throng_wire::{Tick, Time};
 
@@ -102,19 +102,19 @@ fn session(c: &mut Criterion) {
 fn cipher(c: &mut Criterion) {
     let key = Key::new([7; 32]);
     let mut group = c.benchmark_group("cipher");
-    for payload in PAYLOAD_BYTES {
-        let mut sealer = Sealer::new(&key, 1);
+    for (suite, payload) in Suite::ALL.into_iter().flat_map(|suite| PAYLOAD_BYTES.map(|payload| (suite, payload))) {
+        let mut sealer = Sealer::new(suite, &key, 1);
         let mut packet = vec![0; 9 + payload + TAG_LEN];
         group.throughput(Throughput::Bytes(payload as u64));
-        group.bench_function(BenchmarkId::new("seal", payload), |b| {
+        group.bench_function(BenchmarkId::new(format!("seal {}", suite.tag()), payload), |b| {
             b.iter(|| {
                 let len = sealer.header_len() + payload + TAG_LEN;
                 sealer.seal_payload(black_box(&mut packet[..len])).expect("a good length")
             })
         });
-        let mut sealer = Sealer::new(&key, 1);
-        let mut opener = Opener::new(&key, 1, Side::Server);
-        group.bench_function(BenchmarkId::new("open", payload), |b| {
+        let mut sealer = Sealer::new(suite, &key, 1);
+        let mut opener = Opener::new(suite, &key, 1, Side::Server);
+        group.bench_function(BenchmarkId::new(format!("open {}", suite.tag()), payload), |b| {
             b.iter_custom(|packets| {
                 let mut total = Duration::ZERO;
                 for _ in 0..packets {

@@ -91,7 +91,7 @@ proptest! {
         }
         let mut section = *bytes.first_chunk().unwrap();
         let written = write_servers(&mut section[PRIVATE_SERVERS_AT..], servers, &families);
-        match PrivateToken::from_bytes(&section) {
+        match PrivateToken::from_bytes(Suite::default(), &section) {
             Ok(token) => {
                 prop_assert!(written);
                 prop_assert_eq!(token.servers.len(), servers as usize);

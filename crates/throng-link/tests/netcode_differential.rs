@@ -151,6 +151,7 @@ fn token(client_id: u64, seed: u64, servers: Vec<SocketAddr>, unix_s: u64, proto
         client_id,
         create_unix_s: unix_s - 1_000,
         expire_unix_s: unix_s + 60,
+        suite: Suite::default(),
         timeout_s: TIMEOUT_S,
         servers,
         user_data: [client_id as u8; USER_DATA_LEN],

@@ -111,6 +111,24 @@ fn a_token_for_another_server_or_of_another_backend_does_not_get_in() {
 }
 
 #[test]
+fn nobody_on_the_way_can_change_the_cipher() {
+    let versions = Suite::ALL.map(Suite::version);
+    for client_id in 1..=2 {
+        let mut server = Server::new(1);
+        let mut request = request(&token(client_id));
+        let own = token(client_id).suite().version();
+        assert_eq!(request[1..14], own);
+        let other = versions.into_iter().find(|version| *version != own).unwrap();
+        request[1..14].copy_from_slice(&other);
+        assert_eq!(server.handle(NOW, client_address(1), &request), Err(DropReason::TokenNotAuthentic));
+        request[1..14].copy_from_slice(b"THRONG 9.99X\0");
+        assert_eq!(server.handle(NOW, client_address(1), &request), Err(DropReason::RequestVersion));
+        request[1..14].copy_from_slice(&own);
+        assert!(server.handle(NOW, client_address(1), &request).is_ok());
+    }
+}
+
+#[test]
 fn a_token_shown_from_another_address_is_refused_while_the_first_may_ask_again() {
     let mut server = Server::new(2);
     let request = request(&token(1));
@@ -366,8 +384,8 @@ fn a_challenge_cannot_be_answered_under_another_token() {
     let mut first = ClientHandshake::new(token(1), NOW);
     let challenge = server.handle(NOW, from, &poll(&mut first, NOW)).unwrap();
     deliver(&mut first, NOW, challenge);
-    // Token 2 has the keys of token 1, so that only the challenge tells them apart.
-    let twin = fresh_token(2, 1);
+    // The other token has the keys and the cipher of the first, so that only the challenge tells them apart.
+    let twin = fresh_token(3, 1);
     assert!(server.handle(NOW, from, &request(&twin)).is_ok());
     let refused = server.handle(NOW, from, &poll(&mut first, NOW));
     assert_eq!(refused, Err(DropReason::ChallengeForOtherToken));

@@ -40,6 +40,7 @@ fn our_token(client_id: u64, server: SocketAddr) -> ConnectToken {
         client_id,
         create_unix_s: unix_s(),
         expire_unix_s: unix_s() + 60,
+        suite: Suite::default(),
         timeout_s: 5,
         servers: vec![server],
         user_data: USER_DATA,

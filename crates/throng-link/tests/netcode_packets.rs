@@ -7,7 +7,7 @@ use throng_wire::Time;
 
 fn ends(protocol_id: u64) -> (Sealer, Opener) {
     let key = Key::new([9; 32]);
-    (Sealer::new(&key, protocol_id), Opener::new(&key, protocol_id, Side::Server))
+    (Sealer::new(Suite::default(), &key, protocol_id), Opener::new(Suite::default(), &key, protocol_id, Side::Server))
 }
 
 #[test]
@@ -16,6 +16,18 @@ fn a_packet_opens_once() {
     let packet = seal(&mut sealer, b"once");
     assert!(opener.open(&mut packet.clone()).is_ok());
     assert_eq!(opener.open(&mut packet.clone()), Err(OpenError::Replayed));
+}
+
+#[test]
+fn a_packet_opens_with_its_own_cipher_alone() {
+    let key = Key::new([9; 32]);
+    for (sealed_with, opened_with) in Suite::ALL.into_iter().flat_map(|one| Suite::ALL.map(|other| (one, other))) {
+        let mut packet = seal(&mut Sealer::new(sealed_with, &key, 1), b"once");
+        let mut opener = Opener::new(opened_with, &key, 1, Side::Server);
+        let opened = opener.open(&mut packet).map(|opened| opened.body.to_vec());
+        let expected = if sealed_with == opened_with { Ok(b"once".to_vec()) } else { Err(OpenError::NotAuthentic) };
+        assert_eq!(opened, expected, "{sealed_with:?}, {opened_with:?}");
+    }
 }
 
 #[test]
@@ -48,7 +60,9 @@ fn wrong_keys_protocols_and_kinds_do_not_open() {
     let (mut sealer, _) = ends(1);
     let packet = seal(&mut sealer, &[0; 8]);
     let open = |key: [u8; 32], protocol_id, packet: &[u8]| {
-        Opener::new(&Key::new(key), protocol_id, Side::Server).open(&mut packet.to_vec()).map(|o| o.kind)
+        Opener::new(Suite::default(), &Key::new(key), protocol_id, Side::Server)
+            .open(&mut packet.to_vec())
+            .map(|o| o.kind)
     };
     assert_eq!(open([9; 32], 1, &packet), Ok(PacketKind::Payload));
     assert_eq!(open([8; 32], 1, &packet), Err(OpenError::NotAuthentic));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
-use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, USER_DATA_LEN};
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, Suite, USER_DATA_LEN};
 
 /// A token of this moment, for a minute. No two are equal: a used one does not work for another client.
 ///
@@ -26,6 +26,7 @@ pub fn token_options_now(protocol_id: u64, server: SocketAddr, client_id: u64) -
         client_id,
         create_unix_s: unix_s,
         expire_unix_s: unix_s + 60,
+        suite: Suite::default(),
         timeout_s: 60,
         servers: vec![server],
         user_data: [0; USER_DATA_LEN],

@@ -166,7 +166,7 @@ pub use server::{MessageError, Queued, Server, StartError};
 pub use throng_interest::{InterestError, Ring, Shape, ShapeError};
 pub use throng_link as link;
 pub use throng_link::netcode::{
-    ConnectError, ConnectToken, ConnectTokenOptions, Denial, DropReason, Key, NetcodeCounters, SecondConnection,
+    ConnectError, ConnectToken, ConnectTokenOptions, Denial, DropReason, Key, NetcodeCounters, SecondConnection, Suite,
     TokenError, USER_DATA_LEN,
 };
 pub use throng_link::session::{
@@ -187,7 +187,7 @@ pub use throng_schema::traits::{Replicate, ReplicateEnum};
 pub use throng_schema::{Facet, FieldMask, Schema, SchemaError};
 pub use throng_schema_derive::{ReplicateEnumInThrong as ReplicateEnum, ReplicateInThrong as Replicate};
 pub use throng_wire::{ConnectionId, ObjectId, Tick, Time};
-pub use token::{TokenIssuer, random_key};
+pub use token::{TokenIssuer, fastest_suite, random_key};
 
 /// Everything that most programs need.
 pub mod prelude {

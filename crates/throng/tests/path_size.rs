@@ -10,7 +10,7 @@ use throng::{
     ChannelKey, Client, ClientEvent, ConnectToken, ObjectId, Placement, Replicate, Schema, Server, ServerEvent,
     Statistics, Time,
 };
-use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
+use throng_link::netcode::{ConnectTokenOptions, Suite, USER_DATA_LEN};
 use throng_link::session::{MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES};
 use throng_testkit::{Beacon, Chat, Intercepted, Steering};
 
@@ -118,6 +118,7 @@ impl Talk {
             client_id: 1,
             create_unix_s: 4_000_000_000,
             expire_unix_s: 4_000_000_600,
+            suite: Suite::default(),
             timeout_s: 10,
             servers: vec![addresses[0]],
             user_data: [0; USER_DATA_LEN],

@@ -162,7 +162,10 @@ impl<D: Decoder> Fleet<D> {
             brains: options.brains.clone(),
             schema: kinds::schema(),
             options: [Arc::new(light), Arc::new(decoding)],
-            issuer: TokenIssuer::new(crate::host::PROTOCOL_ID, options.key.clone()),
+            issuer: TokenIssuer {
+                suite: scenario.cipher.suite(),
+                ..TokenIssuer::new(crate::host::PROTOCOL_ID, options.key.clone())
+            },
             server: options.server,
             witness: Witness::new(options.truth.as_deref(), &scenario)?,
             buffers: ReceiveBuffers::new(4),

@@ -344,6 +344,7 @@ impl Ledger {
             valid: false,
             invalid_reasons: Vec::new(),
             scenario: self.scenario.name.clone(),
+            cipher: self.scenario.cipher.name().to_owned(),
             model: self.scenario.model.name().to_owned(),
             players: self.most_wanted,
             tick_hz: self.scenario.tick_hz,

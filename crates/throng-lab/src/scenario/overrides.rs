@@ -1,4 +1,4 @@
-use super::{Model, NetPreset, Profile, Scenario, Scratch};
+use super::{Cipher, Model, NetPreset, Profile, Scenario, Scratch};
 
 /// The settings that the command line overrides in a scenario. `None` leaves the scenario's own value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +29,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Pin server and bots to cores of their own; false leaves the scenario's value.
     pub pin: bool,
+    /// Cipher of the packets.
+    pub cipher: Option<Cipher>,
     /// Replication model of the server.
     pub model: Option<Model>,
     /// Where the model `shared-state` has its lists.
@@ -54,6 +56,7 @@ impl Overrides {
         put(&mut scenario.idle_objects, self.idle_objects);
         put(&mut scenario.server_threads, self.server_threads);
         put(&mut scenario.seed, self.seed);
+        put(&mut scenario.cipher, self.cipher);
         put(&mut scenario.model, self.model);
         put(&mut scenario.scratch, self.scratch);
         put(&mut scenario.send_slowdown_percent, self.send_slowdown_percent);

@@ -19,6 +19,7 @@ impl RunSummary {
             valid: false,
             invalid_reasons: Vec::new(),
             scenario: settings.name.clone(),
+            cipher: "aes-256-gcm".to_owned(),
             model: settings.model.name().to_owned(),
             players: settings.players,
             tick_hz: settings.tick_hz,

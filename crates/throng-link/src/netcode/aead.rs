@@ -1,11 +1,13 @@
-//! Keys and the two authenticated ciphers of the standard. The ciphers themselves come from `ring` (packets and
-//! challenge tokens, the hot path) and `chacha20poly1305` (connect tokens, which need the 24-byte nonce).
+//! Keys and authenticated ciphers. The ciphers themselves come from `ring` (packets and challenge tokens, the hot path) and
+//! `chacha20poly1305` (connect tokens, which need the 24-byte nonce).
 
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::fmt;
 use zeroize::Zeroize;
+
+use super::suite::Suite;
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 32;
@@ -53,13 +55,17 @@ impl fmt::Debug for Key {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotAuthentic;
 
-/// ChaCha20-Poly1305 (RFC 8439) with a key that is ready for use. About 0.5 KiB, most of it never touched. Unlike a
-/// [`Key`], it is not wiped when dropped: `ring` gives no access to its copy.
+/// A suite's cipher, ChaCha20-Poly1305 (RFC 8439) or AES-256-GCM (NIST SP 800-38D), with a key that is ready for use. About
+/// 0.5 KiB. Unlike a [`Key`], it is not wiped when dropped: `ring` gives no access to its copy.
 pub(super) struct PacketKey(LessSafeKey);
 
 impl PacketKey {
-    pub(super) fn new(key: &Key) -> PacketKey {
-        let unbound = UnboundKey::new(&CHACHA20_POLY1305, key.as_bytes()).expect("the algorithm's key has 32 bytes");
+    pub(super) fn new(suite: Suite, key: &Key) -> PacketKey {
+        let algorithm = match suite {
+            Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            Suite::Aes256Gcm => &AES_256_GCM,
+        };
+        let unbound = UnboundKey::new(algorithm, key.as_bytes()).expect("the algorithm's key has 32 bytes");
         PacketKey(LessSafeKey::new(unbound))
     }
 
@@ -69,7 +75,7 @@ impl PacketKey {
         let tag = self
             .0
             .seal_in_place_separate_tag(sequence_nonce(sequence), Aad::from(additional), body)
-            .expect("packets are far below the cipher's limit of 256 GiB");
+            .expect("packets are far below the ciphers' limit of 64 GiB");
         let mut bytes = [0; TAG_LEN];
         bytes.copy_from_slice(tag.as_ref());
         bytes

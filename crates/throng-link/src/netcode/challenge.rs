@@ -16,6 +16,7 @@
 use super::USER_DATA_LEN;
 use super::aead::{Key, NotAuthentic, PacketKey, TAG_LEN};
 use super::fields::{ADDRESS_LEN_MAX, FieldReader, FieldWriter};
+use super::suite::Suite;
 use std::net::SocketAddr;
 
 /// Bytes of a sealed challenge token.
@@ -56,12 +57,12 @@ pub(super) struct ChallengeSealer {
 
 impl ChallengeSealer {
     pub(super) fn new(key: &Key) -> ChallengeSealer {
-        ChallengeSealer { key: PacketKey::new(key), next_sequence: 0 }
+        ChallengeSealer { key: PacketKey::new(Suite::ChaCha20Poly1305, key), next_sequence: 0 }
     }
 
     #[cfg(test)]
     pub(super) fn starting_at(key: &Key, next_sequence: u64) -> ChallengeSealer {
-        ChallengeSealer { key: PacketKey::new(key), next_sequence }
+        ChallengeSealer { key: PacketKey::new(Suite::ChaCha20Poly1305, key), next_sequence }
     }
 
     /// The sequence number of the sealed challenge, and its bytes. `bound` is authenticated with it.

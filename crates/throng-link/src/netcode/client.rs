@@ -141,8 +141,8 @@ pub struct ClientHandshake {
 impl ClientHandshake {
     /// Starts to connect. The token's lifetime counts from `now`.
     pub fn new(token: ConnectToken, now: Time) -> ClientHandshake {
-        let sealer = Sealer::new(&token.client_to_server, token.protocol_id());
-        let opener = Opener::new(&token.server_to_client, token.protocol_id(), Side::Client);
+        let sealer = Sealer::new(token.suite(), &token.client_to_server, token.protocol_id());
+        let opener = Opener::new(token.suite(), &token.server_to_client, token.protocol_id(), Side::Client);
         ClientHandshake {
             expires: now.after(token.lifetime()),
             token,
@@ -191,7 +191,7 @@ impl ClientHandshake {
                 self.request_at.get_or_insert(now);
                 packet::write_request(
                     out,
-                    self.token.protocol_id(),
+                    (self.token.suite(), self.token.protocol_id()),
                     self.token.expire_unix_s(),
                     &self.token.nonce,
                     &self.token.private_section,

@@ -6,7 +6,8 @@
 use super::aead::{Key, TAG_LEN};
 use super::challenge::{Challenge, ChallengeSealer};
 use super::packet::{PacketKind, Side};
-use super::seal::{self, Opener};
+use super::seal::{self, Opener, Sealer};
+use super::suite::Suite;
 use super::{ClientHandshake, ConnectToken, ConnectTokenOptions};
 use throng_wire::Time;
 
@@ -41,6 +42,7 @@ fn token() -> ConnectToken {
         client_id: CLIENT_ID,
         create_unix_s: 1_720_000_000,
         expire_unix_s: 1_720_000_100,
+        suite: Suite::default(),
         timeout_s: 15,
         servers: vec!["127.0.0.1:40000".parse().unwrap(), "[::1]:50000".parse().unwrap()],
         user_data: std::array::from_fn(|i| i as u8),
@@ -60,12 +62,26 @@ fn challenge_body() -> Vec<u8> {
 fn packet(kind: PacketKind, side: Side, body: &[u8]) -> Vec<u8> {
     let key = Key::new(counting_up(17));
     let mut packet = Vec::new();
-    seal::seal_unconnected(&key, PROTOCOL_ID, kind, PACKET_SEQUENCE, body, &mut packet);
+    seal::seal_unconnected((Suite::default(), &key), PROTOCOL_ID, kind, PACKET_SEQUENCE, body, &mut packet);
     let mut datagram = packet.clone();
-    let mut opener = Opener::new(&key, PROTOCOL_ID, side);
+    let mut opener = Opener::new(Suite::default(), &key, PROTOCOL_ID, side);
     let opened = opener.open(&mut datagram).unwrap();
     assert_eq!((opened.kind, opened.sequence, &*opened.body), (kind, PACKET_SEQUENCE, body));
     packet
+}
+
+/// The reference implementation does not know this suite: the expected bytes are OpenSSL's.
+#[test]
+fn packets_of_the_aes_suite_have_the_bytes_of_another_implementation() {
+    let mut packet = [&[0; 3][..], b"hello, crowd", &[0; TAG_LEN]].concat();
+    let mut sealer = Sealer::new(Suite::Aes256Gcm, &Key::new([9; 32]), PROTOCOL_ID);
+    let mut other = [0; 3 + 1 + TAG_LEN];
+    while sealer.next_sequence() < 1000 {
+        let len = sealer.header_len() + 1 + TAG_LEN;
+        sealer.seal_payload(&mut other[..len]).unwrap();
+    }
+    sealer.seal_payload(&mut packet).unwrap();
+    assert_eq!(hex(&packet), "25e803b83b30d881475814ae810927274f800e1c0d447a8c1fcfd3547e15b2");
 }
 
 #[test]

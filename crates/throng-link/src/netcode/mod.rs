@@ -39,7 +39,8 @@
 //!
 //! # Where this is stricter than the standard
 //!
-//! The wire format is the standard's, and both ends work with other implementations. These decisions are ours:
+//! With the standard's cipher ([`Suite::ChaCha20Poly1305`]) the wire format is the standard's, and both ends work with other
+//! implementations. These decisions are ours:
 //!
 //! - A token that has led to a connection is *spent* on this server, also for the address that used it. A second
 //!   connection would start again at sequence number 0 under the same keys, which repeats nonces and lets a recorded
@@ -54,6 +55,7 @@
 //!
 //! # Where this does more than the standard
 //!
+//! - Packets may be sealed with AES-256-GCM instead of ChaCha20-Poly1305 ([`Suite`]); the token says which.
 //! - *Denied* says why ([`Denial`]), and not only full servers deny. The packet is the standard's.
 //! - A server that counts more than seats lets a client wait, or turns it away, before its token is spent ([`Admission`]).
 //! - The newest token of a client replaces its connection ([`SecondConnection`]); the standard ignores the new token.
@@ -87,6 +89,7 @@ mod replay;
 mod seal;
 mod server;
 mod strangers;
+mod suite;
 mod token;
 mod used_tokens;
 
@@ -103,10 +106,9 @@ pub use replay::{REPLAY_WINDOW, ReplayWindow};
 pub use seal::{OpenError, Opened, Opener, SealError, Sealer};
 pub use server::{Accepted, Admission, Held, Now, Outcome, Seats, SecondConnection, ServerHandshake, ServerOptions};
 pub use strangers::Strangers;
+pub use suite::Suite;
 pub use token::{ConnectToken, ConnectTokenOptions, PrivateToken, TokenError};
 
-/// The version that both sides must speak, as it stands on the wire.
-pub const VERSION: [u8; 13] = *b"NETCODE 1.02\0";
 /// Bytes of a connect token.
 pub const CONNECT_TOKEN_LEN: usize = 2048;
 /// Bytes of the sealed section of a connect token, its tag included.

@@ -23,11 +23,12 @@ use super::aead::{TAG_LEN, TOKEN_NONCE_LEN};
 use super::challenge::CHALLENGE_LEN;
 use super::fields::{FieldReader, FieldWriter};
 use super::seal::OpenError;
-use super::{PAYLOAD_MAX, PRIVATE_TOKEN_LEN, VERSION};
+use super::suite::{Suite, VERSION_LEN};
+use super::{PAYLOAD_MAX, PRIVATE_TOKEN_LEN};
 use std::ops::RangeInclusive;
 
 /// Bytes of a connection request.
-pub(super) const REQUEST_LEN: usize = 1 + VERSION.len() + 8 + 8 + TOKEN_NONCE_LEN + PRIVATE_TOKEN_LEN;
+pub(super) const REQUEST_LEN: usize = 1 + VERSION_LEN + 8 + 8 + TOKEN_NONCE_LEN + PRIVATE_TOKEN_LEN;
 /// Bytes of the longest header of a sealed packet.
 pub(super) const HEADER_MAX: usize = 9;
 /// Bytes of the body of a challenge and of a response.
@@ -35,7 +36,7 @@ pub(super) const CHALLENGE_BODY_LEN: usize = 8 + CHALLENGE_LEN;
 /// Bytes of the body of a keep-alive.
 pub(super) const KEEP_ALIVE_BODY_LEN: usize = 8;
 /// Bytes of what is authenticated with every sealed packet.
-pub(super) const ADDITIONAL_LEN: usize = VERSION.len() + 8 + 1;
+pub(super) const ADDITIONAL_LEN: usize = VERSION_LEN + 8 + 1;
 /// No sealed packet is shorter: one byte of prefix, one of sequence, the tag.
 const SEALED_LEN_MIN: usize = 2 + TAG_LEN;
 
@@ -161,10 +162,10 @@ pub(super) fn read_header(side: Side, packet: &[u8]) -> Result<Header, OpenError
 }
 
 /// The data that is authenticated with a sealed packet. The prefix byte, the last one, differs between packets.
-pub(super) fn additional_data(protocol_id: u64, prefix: u8) -> [u8; ADDITIONAL_LEN] {
+pub(super) fn additional_data(suite: Suite, protocol_id: u64, prefix: u8) -> [u8; ADDITIONAL_LEN] {
     let mut bytes = [0; ADDITIONAL_LEN];
     let mut w = FieldWriter::new(&mut bytes);
-    w.bytes(&VERSION);
+    w.bytes(&suite.version());
     w.u64(protocol_id);
     w.bytes(&[prefix]);
     bytes
@@ -172,7 +173,7 @@ pub(super) fn additional_data(protocol_id: u64, prefix: u8) -> [u8; ADDITIONAL_L
 
 /// The fields of a connection request.
 pub(super) struct Request {
-    pub(super) version: [u8; VERSION.len()],
+    pub(super) version: [u8; VERSION_LEN],
     pub(super) protocol_id: u64,
     pub(super) expire_unix_s: u64,
     pub(super) nonce: [u8; TOKEN_NONCE_LEN],
@@ -190,7 +191,7 @@ pub(super) fn read_request(packet: &mut [u8; REQUEST_LEN]) -> (Request, &mut [u8
 /// Replaces `out` with a connection request.
 pub(super) fn write_request(
     out: &mut Vec<u8>,
-    protocol_id: u64,
+    (suite, protocol_id): (Suite, u64),
     expire_unix_s: u64,
     nonce: &[u8; TOKEN_NONCE_LEN],
     section: &[u8; PRIVATE_TOKEN_LEN],
@@ -198,7 +199,7 @@ pub(super) fn write_request(
     out.clear();
     out.resize(REQUEST_LEN, 0);
     let mut w = FieldWriter::new(&mut out[1..]);
-    w.bytes(&VERSION);
+    w.bytes(&suite.version());
     w.u64(protocol_id);
     w.u64(expire_unix_s);
     w.bytes(nonce);

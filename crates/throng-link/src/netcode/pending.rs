@@ -2,6 +2,7 @@
 
 use super::aead::{Key, TAG_LEN};
 use super::packet::CHALLENGE_BODY_LEN;
+use super::suite::Suite;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use throng_wire::Time;
@@ -9,6 +10,7 @@ use throng_wire::Time;
 /// The server's record between a request and its response.
 pub(super) struct Pending {
     pub(super) client_id: u64,
+    pub(super) suite: Suite,
     pub(super) client_to_server: Key,
     pub(super) server_to_client: Key,
     pub(super) token_tag: [u8; TAG_LEN],
@@ -104,6 +106,7 @@ mod tests {
     fn pending(deadline_s: u64) -> Pending {
         Pending {
             client_id: 1,
+            suite: Suite::default(),
             client_to_server: Key::new([1; 32]),
             server_to_client: Key::new([2; 32]),
             token_tag: [0; TAG_LEN],

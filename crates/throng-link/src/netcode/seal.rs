@@ -3,6 +3,7 @@
 use super::aead::{Key, PacketKey, TAG_LEN};
 use super::packet::{self, ADDITIONAL_LEN, KEEP_ALIVE_BODY_LEN, PacketKind, Side};
 use super::replay::ReplayWindow;
+use super::suite::Suite;
 use super::{PAYLOAD_MAX, header_len};
 use crate::session::Envelope;
 use std::fmt;
@@ -42,11 +43,11 @@ impl SealError {
 /// connection's packets right where the kernel will take them:
 ///
 /// ```
-/// use throng_link::netcode::{Key, Opener, PacketKind, SEAL_OVERHEAD_MAX, Sealer, Side, TAG_LEN};
+/// use throng_link::netcode::{Key, Opener, PacketKind, SEAL_OVERHEAD_MAX, Sealer, Side, Suite, TAG_LEN};
 ///
 /// let key = Key::new([7; 32]); // from a connect token, in real life
-/// let mut sealer = Sealer::new(&key, 42);
-/// let mut opener = Opener::new(&key, 42, Side::Client);
+/// let mut sealer = Sealer::new(Suite::Aes256Gcm, &key, 42);
+/// let mut opener = Opener::new(Suite::Aes256Gcm, &key, 42, Side::Client);
 ///
 /// let mut buffer = [0; 1200 + SEAL_OVERHEAD_MAX];
 /// let start = sealer.header_len();
@@ -68,8 +69,12 @@ pub struct Sealer {
 
 impl Sealer {
     /// A sealer that starts at sequence number 0. There may be one only for each key, ever.
-    pub fn new(key: &Key, protocol_id: u64) -> Sealer {
-        Sealer { key: PacketKey::new(key), additional: packet::additional_data(protocol_id, 0), next_sequence: 0 }
+    pub fn new(suite: Suite, key: &Key, protocol_id: u64) -> Sealer {
+        Sealer {
+            key: PacketKey::new(suite, key),
+            additional: packet::additional_data(suite, protocol_id, 0),
+            next_sequence: 0,
+        }
     }
 
     /// The sequence number of the next packet.
@@ -174,7 +179,7 @@ impl fmt::Debug for Sealer {
 
 /// Replaces `out` with a packet outside of a connection: denied or challenge. `sequence` has bit 63 set.
 pub(super) fn seal_unconnected(
-    key: &Key,
+    (suite, key): (Suite, &Key),
     protocol_id: u64,
     kind: PacketKind,
     sequence: u64,
@@ -182,7 +187,8 @@ pub(super) fn seal_unconnected(
     out: &mut Vec<u8>,
 ) {
     lay_out(sequence, body, out);
-    seal_in_place(&PacketKey::new(key), &mut packet::additional_data(protocol_id, 0), kind, sequence, out);
+    let mut additional = packet::additional_data(suite, protocol_id, 0);
+    seal_in_place(&PacketKey::new(suite, key), &mut additional, kind, sequence, out);
 }
 
 /// Replaces `out` with room for a header, the body, and room for a tag.
@@ -271,10 +277,10 @@ pub struct Opener {
 
 impl Opener {
     /// An opener for `side` that has received nothing yet.
-    pub fn new(key: &Key, protocol_id: u64, side: Side) -> Opener {
+    pub fn new(suite: Suite, key: &Key, protocol_id: u64, side: Side) -> Opener {
         Opener {
-            key: PacketKey::new(key),
-            additional: packet::additional_data(protocol_id, 0),
+            key: PacketKey::new(suite, key),
+            additional: packet::additional_data(suite, protocol_id, 0),
             side,
             window: ReplayWindow::default(),
         }
@@ -329,7 +335,7 @@ mod tests {
     }
     #[test]
     fn a_connection_never_reaches_the_sequence_numbers_outside_of_connections() {
-        let mut sealer = Sealer::new(&Key::new([1; 32]), 1);
+        let mut sealer = Sealer::new(Suite::default(), &Key::new([1; 32]), 1);
         sealer.next_sequence = UNCONNECTED_SEQUENCE - 1;
         let mut out = Vec::new();
         assert_eq!(sealer.seal_disconnect(&mut out), Ok(UNCONNECTED_SEQUENCE - 1));
@@ -342,11 +348,11 @@ mod tests {
         for bits in [0, 8, 16, 24, 32, 40, 48, 56, 62] {
             for sequence in [(1u64 << bits) - 1, 1 << bits] {
                 let key = Key::new([bits; 32]);
-                let mut sealer = Sealer::new(&key, 1);
+                let mut sealer = Sealer::new(Suite::default(), &key, 1);
                 sealer.next_sequence = sequence;
                 let mut packet = vec![0x77; sealer.header_len() + 9 + TAG_LEN];
                 assert_eq!(sealer.seal_payload(&mut packet), Ok(sequence));
-                let mut opener = Opener::new(&key, 1, Side::Server);
+                let mut opener = Opener::new(Suite::default(), &key, 1, Side::Server);
                 let opened = opener.open(&mut packet).unwrap();
                 assert_eq!((opened.sequence, opened.body), (sequence, &mut [0x77; 9][..]));
             }

@@ -9,9 +9,10 @@ use super::packet::{self, CHALLENGE_BODY_LEN, PacketKind, REQUEST_LEN, Side};
 use super::pending::{Pending, PendingTable};
 use super::seal::{self, Opener, Sealer};
 use super::strangers::Strangers;
+use super::suite::Suite;
 use super::token::{PrivateToken, TokenError};
 use super::used_tokens::{Claim, UsedTokens};
-use super::{PRIVATE_TOKEN_LEN, USER_DATA_LEN, VERSION, plain_address};
+use super::{PRIVATE_TOKEN_LEN, USER_DATA_LEN, plain_address};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -315,6 +316,7 @@ impl ServerHandshake {
         let Shown { token, tag, expire_unix_s, .. } = shown;
         let pending = Pending {
             client_id: token.client_id,
+            suite: token.suite,
             client_to_server: token.client_to_server,
             server_to_client: token.server_to_client,
             token_tag: tag,
@@ -354,13 +356,11 @@ impl ServerHandshake {
     /// The checks of a request that need no memory, cheapest first. A denied token is genuine and names this server.
     fn read_token(&mut self, now: Now, request: &mut [u8; REQUEST_LEN]) -> Result<Shown, DropReason> {
         let (fields, section) = packet::read_request(request);
-        if fields.version != VERSION {
-            return Err(DropReason::RequestVersion);
-        }
+        let suite = Suite::from_version(fields.version).ok_or(DropReason::RequestVersion)?;
         self.take_work(now.time)?;
         let is_other_protocol = fields.protocol_id != self.protocol_id;
         let is_expired = fields.expire_unix_s.saturating_add(CLOCK_SKEW_S) <= now.unix_s;
-        let token = self.open_token(&fields, section).map_err(|error| match error {
+        let token = self.open_token(suite, &fields, section).map_err(|error| match error {
             TokenError::NotAuthentic if is_other_protocol => DropReason::RequestProtocol,
             TokenError::NotAuthentic if is_expired => DropReason::TokenExpired,
             TokenError::NotAuthentic => DropReason::TokenNotAuthentic,
@@ -383,17 +383,18 @@ impl ServerHandshake {
     /// Tries the key, and then the one before it.
     fn open_token(
         &self,
+        suite: Suite,
         fields: &packet::Request,
         section: &mut [u8; PRIVATE_TOKEN_LEN],
     ) -> Result<PrivateToken, TokenError> {
-        let (protocol_id, expire_unix_s) = (fields.protocol_id, fields.expire_unix_s);
+        let (protocol, expire_unix_s) = ((suite, fields.protocol_id), fields.expire_unix_s);
         let sealed = self.previous_private_key.as_ref().map(|key| (key, *section));
-        let opened = PrivateToken::open(section, protocol_id, expire_unix_s, &fields.nonce, &self.private_key);
+        let opened = PrivateToken::open(section, protocol, expire_unix_s, &fields.nonce, &self.private_key);
         match (opened, sealed) {
             (Err(TokenError::NotAuthentic), Some((previous, sealed))) => {
                 // A key that fails leaves nothing that the next one could try.
                 *section = sealed;
-                PrivateToken::open(section, protocol_id, expire_unix_s, &fields.nonce, previous)
+                PrivateToken::open(section, protocol, expire_unix_s, &fields.nonce, previous)
             }
             (opened, _) => opened,
         }
@@ -409,7 +410,7 @@ impl ServerHandshake {
     ) -> Result<Outcome, DropReason> {
         let (challenge, opener) = self.open_response(now, from, datagram)?;
         let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
-        let (send_key, expire_unix_s) = (pending.server_to_client.clone(), pending.expire_unix_s);
+        let (suite, send_key, expire_unix_s) = (pending.suite, pending.server_to_client.clone(), pending.expire_unix_s);
         let seat =
             self.seat_for(challenge.client_id, expire_unix_s, seats).and_then(|seat| match (seats.admission)() {
                 Admission::Granted => Ok(Some(seat)),
@@ -421,13 +422,13 @@ impl ServerHandshake {
             Err(denial) => {
                 // The address stays pending, so that a lost denial is repeated.
                 let sequence = self.sequences.denial(denial);
-                seal::seal_unconnected(&send_key, self.protocol_id, PacketKind::Denied, sequence, &[], reply);
+                seal::seal_unconnected((suite, &send_key), self.protocol_id, PacketKind::Denied, sequence, &[], reply);
                 self.counters.deny(denial);
                 return Ok(Outcome::Denied { client_id: challenge.client_id, denial });
             }
         };
         let pending = self.pending.remove(from).ok_or(DropReason::UnknownAddress)?;
-        let mut sealer = Sealer::new(&send_key, self.protocol_id);
+        let mut sealer = Sealer::new(suite, &send_key, self.protocol_id);
         sealer
             .seal_keep_alive(client_index, seats.max_clients, reply)
             .expect("a new connection has all its sequence numbers");
@@ -461,7 +462,7 @@ impl ServerHandshake {
             return Err(DropReason::UnexpectedKind);
         }
         let (first_challenge, token_tag) = (pending.first_challenge, pending.token_tag);
-        let mut opener = Opener::new(&pending.client_to_server, self.protocol_id, Side::Server);
+        let mut opener = Opener::new(pending.suite, &pending.client_to_server, self.protocol_id, Side::Server);
         let (number, challenge) = self.open_challenge(Purpose::Join, from, opener.open(datagram)?.body)?;
         if challenge.token_tag != token_tag {
             return Err(DropReason::ChallengeForOtherToken);
@@ -518,7 +519,7 @@ impl ServerHandshake {
         }
         let Some(pending) = self.pending.find(from, now.time) else { return false };
         let sequence = self.sequences.challenge();
-        let (key, body) = (&pending.server_to_client, &pending.challenge[..]);
+        let (key, body) = ((pending.suite, &pending.server_to_client), &pending.challenge[..]);
         seal::seal_unconnected(key, self.protocol_id, PacketKind::Challenge, sequence, body, reply);
         let timeout = super::timeout_of(pending.timeout_s);
         self.pending.renew(from, timeout.map(|timeout| now.time.after(timeout)));
@@ -531,7 +532,7 @@ impl ServerHandshake {
         let challenge = Challenge { client_id: token.client_id, user_data: token.user_data, token_tag: shown.tag };
         let (number, body) = self.challenge_body(Purpose::Join, to, &challenge);
         let sequence = self.sequences.challenge();
-        let key = &token.server_to_client;
+        let key = (token.suite, &token.server_to_client);
         seal::seal_unconnected(key, self.protocol_id, PacketKind::Challenge, sequence, &body, reply);
         self.counters.challenged += 1;
         (number, body)
@@ -540,7 +541,7 @@ impl ServerHandshake {
     /// Turns a genuine token away. The answer is for the client that it was made for: sealed with its key, for its protocol.
     fn deny(&mut self, shown: &Shown, denial: Denial, reply: &mut Vec<u8>) -> Outcome {
         let sequence = self.sequences.denial(denial);
-        let key = &shown.token.server_to_client;
+        let key = (shown.token.suite, &shown.token.server_to_client);
         seal::seal_unconnected(key, shown.protocol_id, PacketKind::Denied, sequence, &[], reply);
         self.counters.deny(denial);
         Outcome::Denied { client_id: shown.token.client_id, denial }

@@ -16,12 +16,13 @@
 //!   zeros, up to 2048
 //! ```
 //!
-//! The private section is sealed with XChaCha20-Poly1305 under the private key of the protocol; version, protocol id
-//! and time of expiry are authenticated with it.
+//! The version names the cipher of the connection's packets ([`Suite`]). The private section is sealed with
+//! XChaCha20-Poly1305 under the private key of the protocol; version, protocol id and time of expiry are authenticated with it.
 
 use super::aead::{self, Key, TAG_LEN, TOKEN_NONCE_LEN};
 use super::fields::{ADDRESS_LEN_MAX, FieldReader, FieldWriter};
-use super::{CONNECT_TOKEN_LEN, KEY_LEN, PRIVATE_TOKEN_LEN, SERVERS_MAX, USER_DATA_LEN, VERSION};
+use super::suite::{Suite, VERSION_LEN};
+use super::{CONNECT_TOKEN_LEN, KEY_LEN, PRIVATE_TOKEN_LEN, SERVERS_MAX, USER_DATA_LEN};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,7 +33,7 @@ const PRIVATE_BODY_LEN: usize = PRIVATE_TOKEN_LEN - TAG_LEN;
 /// Longer lifetimes count as this one, which still fits into microseconds.
 const LIFETIME_MAX_S: u64 = u64::MAX / 1_000_000;
 const SERVERS_LEN_MAX: usize = 4 + SERVERS_MAX * ADDRESS_LEN_MAX;
-const PUBLIC_HEAD_LEN: usize = VERSION.len() + 8 + 8 + 8 + TOKEN_NONCE_LEN + PRIVATE_TOKEN_LEN + 4;
+const PUBLIC_HEAD_LEN: usize = VERSION_LEN + 8 + 8 + 8 + TOKEN_NONCE_LEN + PRIVATE_TOKEN_LEN + 4;
 const _: () = assert!(8 + 4 + SERVERS_LEN_MAX + 2 * KEY_LEN + USER_DATA_LEN <= PRIVATE_BODY_LEN);
 const _: () = assert!(PUBLIC_HEAD_LEN + SERVERS_LEN_MAX + 2 * KEY_LEN <= CONNECT_TOKEN_LEN);
 
@@ -55,7 +56,7 @@ pub enum TokenError {
         expire_unix_s: u64,
     },
     /// The token was made for another version of the standard, or is no token at all.
-    #[error("this is not a connect token of netcode 1.02")]
+    #[error("this is not a connect token of netcode 1.02, with one of the ciphers that are known here")]
     Version,
     /// An address is neither IPv4 nor IPv6.
     #[error("the connect token holds an address that is neither IPv4 nor IPv6")]
@@ -89,6 +90,8 @@ pub struct ConnectTokenOptions {
     pub create_unix_s: u64,
     /// The expiry of the token, in seconds since 1970, exclusive. Tens of seconds are usual.
     pub expire_unix_s: u64,
+    /// The cipher of the connection's packets. With [`Suite::default`], the token works with every implementation of the standard.
+    pub suite: Suite,
     /// Seconds without an authentic packet after which either side gives up; none at or below 0.
     pub timeout_s: i32,
     /// The servers to try, in this order; 1 to 32.
@@ -103,6 +106,7 @@ pub struct ConnectTokenOptions {
 /// [`ClientHandshake`](super::ClientHandshake): a second one with the same token would use nonces twice. That is why it
 /// cannot be cloned.
 pub struct ConnectToken {
+    suite: Suite,
     protocol_id: u64,
     create_unix_s: u64,
     expire_unix_s: u64,
@@ -130,6 +134,7 @@ impl ConnectToken {
         let mut nonce = [0; TOKEN_NONCE_LEN];
         random(&mut nonce);
         let private = PrivateToken {
+            suite: options.suite,
             client_id: options.client_id,
             timeout_s: options.timeout_s,
             servers: options.servers.clone(),
@@ -138,6 +143,7 @@ impl ConnectToken {
             user_data: options.user_data,
         };
         Ok(ConnectToken {
+            suite: options.suite,
             protocol_id: options.protocol_id,
             create_unix_s: options.create_unix_s,
             expire_unix_s: options.expire_unix_s,
@@ -158,9 +164,7 @@ impl ConnectToken {
     pub fn from_bytes(bytes: &[u8; CONNECT_TOKEN_LEN]) -> Result<ConnectToken, TokenError> {
         let (head, rest) = bytes.split_first_chunk::<PUBLIC_HEAD_LEN>().expect("a token is longer than its head");
         let mut r = FieldReader::new(head);
-        if r.array() != Some(VERSION) {
-            return Err(TokenError::Version);
-        }
+        let suite = r.array().and_then(Suite::from_version).ok_or(TokenError::Version)?;
         let mut head = || {
             let (protocol_id, create_unix_s, expire_unix_s) = (r.u64()?, r.u64()?, r.u64()?);
             Some((protocol_id, create_unix_s, expire_unix_s, r.array()?, Box::new(r.array()?), r.u32()? as i32))
@@ -170,6 +174,7 @@ impl ConnectToken {
         check_times(create_unix_s, expire_unix_s)?;
         let (servers, client_to_server, server_to_client) = read_servers_and_keys(&mut FieldReader::new(rest))?;
         Ok(ConnectToken {
+            suite,
             protocol_id,
             create_unix_s,
             expire_unix_s,
@@ -186,7 +191,7 @@ impl ConnectToken {
     pub fn to_bytes(&self) -> [u8; CONNECT_TOKEN_LEN] {
         let mut bytes = [0; CONNECT_TOKEN_LEN];
         let mut w = FieldWriter::new(&mut bytes);
-        w.bytes(&VERSION);
+        w.bytes(&self.suite.version());
         w.u64(self.protocol_id);
         w.u64(self.create_unix_s);
         w.u64(self.expire_unix_s);
@@ -195,6 +200,11 @@ impl ConnectToken {
         w.u32(self.timeout_s as u32);
         write_servers_and_keys(&mut w, &self.servers, &self.client_to_server, &self.server_to_client);
         bytes
+    }
+
+    /// The cipher of the connection's packets.
+    pub fn suite(&self) -> Suite {
+        self.suite
     }
 
     /// The protocol that the token is for.
@@ -243,6 +253,8 @@ impl fmt::Debug for ConnectToken {
 /// The private section of a connect token, as the server reads it.
 #[derive(Debug, Clone)]
 pub struct PrivateToken {
+    /// The cipher of the connection's packets. Authenticated with the section, not a part of it.
+    pub suite: Suite,
     /// Names the player.
     pub client_id: u64,
     /// Seconds of silence after which either side gives up; none at or below 0.
@@ -265,15 +277,15 @@ impl PrivateToken {
     /// [`TokenError::NotAuthentic`] for a peer's forgery; any other kind means a faulty backend.
     pub fn open(
         section: &mut [u8; PRIVATE_TOKEN_LEN],
-        protocol_id: u64,
+        (suite, protocol_id): (Suite, u64),
         expire_unix_s: u64,
         nonce: &[u8; 24],
         private_key: &Key,
     ) -> Result<PrivateToken, TokenError> {
         let (body, tag) = section.split_last_chunk_mut::<TAG_LEN>().expect("the section is longer than a tag");
-        aead::open_token(private_key, nonce, &additional_data(protocol_id, expire_unix_s), body, tag)
+        aead::open_token(private_key, nonce, &additional_data(suite, protocol_id, expire_unix_s), body, tag)
             .map_err(|_| TokenError::NotAuthentic)?;
-        PrivateToken::from_bytes(section)
+        PrivateToken::from_bytes(suite, section)
     }
 
     /// Reads a decrypted private section.
@@ -281,13 +293,13 @@ impl PrivateToken {
     /// # Errors
     ///
     /// [`TokenError::ServerCount`] and [`TokenError::Address`].
-    pub fn from_bytes(section: &[u8; PRIVATE_TOKEN_LEN]) -> Result<PrivateToken, TokenError> {
+    pub fn from_bytes(suite: Suite, section: &[u8; PRIVATE_TOKEN_LEN]) -> Result<PrivateToken, TokenError> {
         let mut r = FieldReader::new(section);
         let mut head = || Some((r.u64()?, r.u32()? as i32));
         let (client_id, timeout_s) = head().expect("the section is longer than its head");
         let (servers, client_to_server, server_to_client) = read_servers_and_keys(&mut r)?;
         let user_data = r.array().expect("the section has room for 32 servers, keys and user data");
-        Ok(PrivateToken { client_id, timeout_s, servers, client_to_server, server_to_client, user_data })
+        Ok(PrivateToken { suite, client_id, timeout_s, servers, client_to_server, server_to_client, user_data })
     }
 
     fn seal(
@@ -305,15 +317,15 @@ impl PrivateToken {
         w.u32(self.timeout_s as u32);
         write_servers_and_keys(&mut w, &self.servers, &self.client_to_server, &self.server_to_client);
         w.bytes(&self.user_data);
-        *tag = aead::seal_token(private_key, nonce, &additional_data(protocol_id, expire_unix_s), body);
+        *tag = aead::seal_token(private_key, nonce, &additional_data(self.suite, protocol_id, expire_unix_s), body);
         Box::new(*section)
     }
 }
 
-fn additional_data(protocol_id: u64, expire_unix_s: u64) -> [u8; VERSION.len() + 16] {
-    let mut bytes = [0; VERSION.len() + 16];
+fn additional_data(suite: Suite, protocol_id: u64, expire_unix_s: u64) -> [u8; VERSION_LEN + 16] {
+    let mut bytes = [0; VERSION_LEN + 16];
     let mut w = FieldWriter::new(&mut bytes);
-    w.bytes(&VERSION);
+    w.bytes(&suite.version());
     w.u64(protocol_id);
     w.u64(expire_unix_s);
     bytes
@@ -355,6 +367,7 @@ mod tests {
             client_id: 8,
             create_unix_s: 100,
             expire_unix_s: 130,
+            suite: Suite::default(),
             timeout_s: 5,
             servers: vec!["127.0.0.1:40000".parse().unwrap(), "[::1]:50000".parse().unwrap()],
             user_data: [9; USER_DATA_LEN],
@@ -378,7 +391,9 @@ mod tests {
         assert_eq!(read.timeout(), Some(Duration::from_secs(5)));
         assert_eq!(read.servers(), options().servers);
 
-        let private = PrivateToken::open(&mut read.private_section.clone(), 7, 130, &read.nonce, &key).unwrap();
+        let private =
+            PrivateToken::open(&mut read.private_section.clone(), (Suite::default(), 7), 130, &read.nonce, &key)
+                .unwrap();
         assert_eq!((private.client_id, private.timeout_s), (8, 5));
         assert_eq!(private.servers, options().servers);
         assert_eq!(private.user_data, options().user_data);
@@ -395,7 +410,8 @@ mod tests {
         let read = ConnectToken::from_bytes(&token.to_bytes()).unwrap();
         assert_eq!(read.servers(), token.servers());
         let mut section = read.private_section.clone();
-        let private = PrivateToken::open(&mut section, 7, 130, &read.nonce, &Key::new([3; 32])).unwrap();
+        let private =
+            PrivateToken::open(&mut section, (Suite::default(), 7), 130, &read.nonce, &Key::new([3; 32])).unwrap();
         assert_eq!(private.user_data, options().user_data);
     }
 
@@ -427,17 +443,23 @@ mod tests {
     }
 
     #[test]
-    fn a_section_moved_to_another_protocol_or_expiry_is_not_authentic() {
+    fn a_section_moved_to_another_suite_protocol_or_expiry_is_not_authentic() {
         let key = Key::new([3; KEY_LEN]);
         let token = ConnectToken::generate(&options(), &key, &mut random(5)).unwrap();
-        let open = |protocol_id, expire_unix_s, key: &Key| {
+        let open = |suite, protocol_id, expire_unix_s, key: &Key| {
             let mut section = token.private_section.clone();
-            PrivateToken::open(&mut section, protocol_id, expire_unix_s, &token.nonce, key).map(|_| ())
+            PrivateToken::open(&mut section, (suite, protocol_id), expire_unix_s, &token.nonce, key).map(|_| ())
         };
-        assert_eq!(open(7, 130, &key), Ok(()));
-        assert_eq!(open(8, 130, &key), Err(TokenError::NotAuthentic));
-        assert_eq!(open(7, 131, &key), Err(TokenError::NotAuthentic));
-        assert_eq!(open(7, 130, &Key::new([4; KEY_LEN])), Err(TokenError::NotAuthentic));
+        let standard = Suite::default();
+        assert_eq!(open(standard, 7, 130, &key), Ok(()));
+        assert_eq!(
+            open(Suite::Aes256Gcm, 7, 130, &key),
+            Err(TokenError::NotAuthentic),
+            "another cipher than the backend chose"
+        );
+        assert_eq!(open(standard, 8, 130, &key), Err(TokenError::NotAuthentic));
+        assert_eq!(open(standard, 7, 131, &key), Err(TokenError::NotAuthentic));
+        assert_eq!(open(standard, 7, 130, &Key::new([4; KEY_LEN])), Err(TokenError::NotAuthentic));
     }
 
     #[test]

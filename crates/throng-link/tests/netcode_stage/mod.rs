@@ -26,13 +26,14 @@ pub fn client_address(number: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 1000 + number))
 }
 
-/// A token for client `client_id`; each id has keys of its own.
+/// A token for client `client_id`; each id has keys of its own, and the ciphers take turns.
 pub fn token_options(client_id: u64) -> ConnectTokenOptions {
     ConnectTokenOptions {
         protocol_id: PROTOCOL_ID,
         client_id,
         create_unix_s: UNIX_S,
         expire_unix_s: UNIX_S + 30,
+        suite: Suite::ALL[client_id as usize % Suite::ALL.len()],
         timeout_s: TIMEOUT_S,
         servers: vec![server_address()],
         user_data: [client_id as u8; USER_DATA_LEN],

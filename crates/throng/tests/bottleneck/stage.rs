@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use throng::net::{Bottleneck, Condition, MemoryNetwork, Policer, RateLimit};
 use throng::{Client, ClientEvent, ConnectToken, ConnectionId, Server, ServerEvent, Time};
-use throng_link::netcode::{ConnectTokenOptions, USER_DATA_LEN};
+use throng_link::netcode::{ConnectTokenOptions, Suite, USER_DATA_LEN};
 use throng_testkit::{Bulk, Chat, Control};
 
 use crate::harness::{PROTOCOL_ID, WorldOptions};
@@ -225,6 +225,7 @@ impl Stage {
             client_id: 1,
             create_unix_s: 4_000_000_000,
             expire_unix_s: 4_000_000_600,
+            suite: Suite::default(),
             timeout_s: 30,
             servers: vec![addresses[0]],
             user_data: [0; USER_DATA_LEN],

@@ -22,7 +22,7 @@ use throng::{
     Channels, Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, Decoder, EndReason, GridOptions,
     GridShape, Input, Key, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
 };
-use throng_link::netcode::{ConnectTokenOptions, KEY_LEN, Opener, Side, USER_DATA_LEN};
+use throng_link::netcode::{ConnectTokenOptions, KEY_LEN, Opener, Side, Suite, USER_DATA_LEN};
 use throng_testkit::{Homes, Tap};
 
 /// The protocol of all tests.
@@ -199,6 +199,7 @@ impl<R: Contender> World<R> {
             client_id,
             create_unix_s: TOKEN_UNIX_S,
             expire_unix_s: TOKEN_UNIX_S + 600,
+            suite: Suite::default(),
             timeout_s: self.options.server.idle_timeout.as_secs() as i32 + 1,
             servers: vec![server_address()],
             user_data: [0; USER_DATA_LEN],
@@ -356,7 +357,7 @@ pub fn ear(token: &ConnectToken) -> Opener {
     const BEFORE_ADDRESSES: usize = 13 + 8 + 8 + 8 + 24 + 1024 + 4 + 4;
     let bytes = token.to_bytes();
     let key: [u8; KEY_LEN] = bytes[BEFORE_ADDRESSES + 7 + KEY_LEN..][..KEY_LEN].try_into().expect("32 bytes");
-    Opener::new(&Key::new(key), PROTOCOL_ID, Side::Client)
+    Opener::new(Suite::default(), &Key::new(key), PROTOCOL_ID, Side::Client)
 }
 
 /// The same token again, which only tests and thieves should want.

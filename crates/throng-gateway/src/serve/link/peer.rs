@@ -376,7 +376,7 @@ mod tests {
     use throng_channeld::link::session_options;
     use throng_link::netcode::{
         Admission, ClientHandshake, ConnectToken, ConnectTokenOptions, Key, Now, Outcome, Seats, ServerHandshake,
-        ServerOptions, USER_DATA_LEN,
+        ServerOptions, Suite, USER_DATA_LEN,
     };
     use throng_link::session::SessionOptions;
     use tokio::sync::mpsc::channel;
@@ -398,6 +398,7 @@ mod tests {
             client_id: 1,
             create_unix_s: 1,
             expire_unix_s: 100,
+            suite: Suite::default(),
             timeout_s: 10,
             servers: vec![server],
             user_data: [0; USER_DATA_LEN],
