@@ -4,7 +4,7 @@
 //! | macro | to | if it cannot be written |
 //! |---|---|---|
 //! | `out!`, `outln!` | standard output: results | a reader that has gone is fine; any other error is the program's error, see [`error`] |
-//! | `errln!` | standard error: progress, notes, errors | nothing: there is no place to say it |
+//! | `err!`, `errln!` | standard error: progress, notes, errors | nothing: there is no place to say it |
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -20,9 +20,14 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::out::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+/// Prints something for the person who started the program.
+macro_rules! err {
+    ($($text:tt)*) => { $crate::out::note(format_args!($($text)*)) };
+}
+
 /// Prints a line for the person who started the program.
 macro_rules! errln {
-    ($($text:tt)*) => { $crate::out::note(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::out::note(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// The first error of the standard output.
@@ -36,7 +41,7 @@ pub(crate) fn print(text: Arguments<'_>) {
 }
 
 pub(crate) fn note(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = io::stderr().lock().write_fmt(text);
 }
 
 /// The first error of the standard output, if there was one. It is returned once.
