@@ -172,6 +172,8 @@ impl FrameLog {
             let longest = frames.iter().enumerate().max_by(|(_, a), (_, b)| a.total.total_cmp(&b.total));
             let Some((offset, frame)) = longest else { continue };
             series.push(self.times[number * stretch + offset].at_s, frame);
+            let times = &self.times[number * stretch..][..frames.len()];
+            series.missed.push(times.iter().map(|time| time.skipped).sum());
         }
         series
     }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use throng_report::Better;
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
 pub use bisect::{BisectOptions, Bisected, Tried, bisect};
@@ -36,40 +37,6 @@ const FILES: [&str; 2] = ["summary.json", "capacity.json"];
 const FRAMES_FILE: &str = "frames.parquet";
 /// So many frames of a summary's series are one value, at 30 Hz a second.
 const SERIES_BLOCK: usize = 30;
-
-/// A figure of a run as a whole.
-pub struct Metric {
-    /// Its path in the summary.
-    pub path: &'static str,
-    /// Its name in words.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: &'static str,
-    /// Whether a larger value is better.
-    pub is_more_better: bool,
-}
-
-const fn less(path: &'static str, name: &'static str, unit: &'static str) -> Metric {
-    Metric { path, name, unit, is_more_better: false }
-}
-
-/// The figures that comparisons look at, beside the time of each subsystem. A summary has only those of its kind.
-pub const METRICS: [Metric; 14] = [
-    less("server.frame_ms.p50", "frame, median", "ms"),
-    less("server.frame_ms.p99", "frame, p99", "ms"),
-    less("server.rss_bytes_per_connection", "memory per connection", "B"),
-    less("neighbours.near.age_ms.p99", "age within 10 m, p99", "ms"),
-    less("client.kbit_per_s.mean", "data to a client", "kbit/s"),
-    less("frame_ms.p50", "frame, median", "ms"),
-    less("frame_ms.p99", "frame, p99", "ms"),
-    less("lateness_us.p99", "lateness, p99", "µs"),
-    less("rewind.us_per_shot", "shot", "µs"),
-    less("gateway.cpu_s_per_million_updates", "processor time per million updates", "s"),
-    less("gateway.rss_bytes_per_connection", "memory per connection", "B"),
-    less("client.latency_p99_ms", "latency, p99", "ms"),
-    less("memory_bytes_per_unit", "memory per unit", "B"),
-    Metric { path: "kept", name: "capacity", unit: "units", is_more_better: true },
-];
 
 /// Objects whose numbers are the times of subsystems: path of the object, the key below each name, and the unit.
 const SUBSYSTEMS: [(&str, Option<&str>, &str); 2] =
@@ -251,10 +218,10 @@ fn parts(summary: &Value, mut seconds: BTreeMap<String, Vec<f64>>) -> BTreeMap<S
             }
         }
     }
-    for metric in METRICS {
+    for metric in throng_report::keys() {
         if let Some(value) = at(summary, metric.path).and_then(Value::as_f64) {
-            let unit = metric.unit.to_owned();
-            let part = Part { unit, value, is_more_better: metric.is_more_better, seconds: Vec::new() };
+            let (unit, is_more_better) = (metric.unit.to_owned(), metric.better == Better::More);
+            let part = Part { unit, value, is_more_better, seconds: Vec::new() };
             parts.insert(metric.name.to_owned(), part);
         }
     }

@@ -4,10 +4,10 @@
 //! runs/20260131-120000-crowd/
 //!   frames.parquet  each frame by subsystem, written while the run goes on: docs/telemetry.md
 //!   summary.json    the figures, see docs/run-summary.md
-//!   report.html     the same to look at: template + style + uPlot + the JSON, all inline
+//!   report.html     the same to look at, by throng-report
 //! ```
 
-mod page;
+mod crowd;
 mod stamp;
 
 use std::fs;
@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::summary::{RunSummary, SummaryError};
 
-pub use page::render;
+pub use crowd::render;
 
 /// Name of the file with the figures.
 pub const SUMMARY_FILE: &str = "summary.json";
@@ -60,7 +60,7 @@ pub enum ReportError {
     },
     /// The page could not be made from the template, which is a defect of this program.
     #[error("the report's template failed: {0}")]
-    Template(#[from] minijinja::Error),
+    Template(#[from] throng_report::RenderError),
 }
 
 impl ReportError {

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use throng::meter::Subsystem;
 
 /// Curves for plots. All lists of a group are of the same length, at most [`Series::MAX_POINTS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,29 @@ pub struct FrameSeries {
     pub settle: Vec<f64>,
     pub other: Vec<f64>,
     pub total: Vec<f64>,
+    /// Ticks that were due and not played since the point before; empty in older summaries.
+    #[serde(default)]
+    pub missed: Vec<u64>,
+}
+
+impl FrameSeries {
+    /// The curve of a subsystem; that of `other` for one that is no stage of the server.
+    pub fn curve(&self, subsystem: Subsystem) -> &[f64] {
+        match subsystem {
+            Subsystem::SIMULATE => &self.simulate,
+            Subsystem::INTEREST => &self.interest,
+            Subsystem::QUANTISE => &self.quantise,
+            Subsystem::PLAN => &self.plan,
+            Subsystem::ENCODE => &self.encode,
+            Subsystem::WRITE => &self.write,
+            Subsystem::SEAL => &self.seal,
+            Subsystem::SEND => &self.send,
+            Subsystem::RECEIVE => &self.receive,
+            Subsystem::OPEN => &self.open,
+            Subsystem::SETTLE => &self.settle,
+            _ => &self.other,
+        }
+    }
 }
 
 /// Frames by their working time, in bars of equal width. A curve of thousands of frames hides that there are two kinds of

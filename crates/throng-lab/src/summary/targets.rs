@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use throng_report::Kind;
+
 use super::RunSummary;
 use crate::scenario::{Overrides, Scenario};
 
@@ -8,6 +10,9 @@ use crate::scenario::{Overrides, Scenario};
 pub struct Target {
     /// The name of the measure.
     pub name: String,
+    /// Its path in the summary; `null` if it is made of several figures.
+    #[serde(default)]
+    pub path: Option<String>,
     /// `at most` or `at least`.
     pub bound: Bound,
     /// The stated limit.
@@ -81,9 +86,9 @@ fn has_own_settings(settings: &Scenario) -> bool {
 fn dense(run: &RunSummary) -> Vec<Target> {
     let us = &run.server.us_per_connection;
     vec![
-        at_most("quantise + plan + encode + write per connection and tick", 1.0, "µs", Some(us.replicating())),
-        at_most("outgoing work, as a multiple of the minimum (encrypt, send)", 1.5, "", run.floor.ratio),
-        at_most("bytes per object update", 11.0, "B", run.client.object_update_bytes.mean),
+        of_several("quantise + plan + encode + write per connection and tick", 1.0, "µs", Some(us.replicating())),
+        at_most("floor.ratio", 1.5, run.floor.ratio),
+        at_most("client.object_update_bytes.mean", 11.0, run.client.object_update_bytes.mean),
         missed(run),
         allocations(run),
     ]
@@ -92,9 +97,9 @@ fn dense(run: &RunSummary) -> Vec<Target> {
 fn crowd(run: &RunSummary) -> Vec<Target> {
     vec![
         missed(run),
-        at_most("frame, p99", 20.0, "ms", Some(run.server.frame_ms.p99)),
-        at_most("age of neighbours' state within 10 m, p99", 100.0, "ms", run.neighbours.near.age_ms.p99),
-        at_least("neighbours within 40 m known (worst client)", 1.0, "", run.client.known_within_40_m),
+        at_most("server.frame_ms.p99", 20.0, Some(run.server.frame_ms.p99)),
+        at_most("neighbours.near.age_ms.p99", 100.0, run.neighbours.near.age_ms.p99),
+        at_least("client.known_within_40_m", 1.0, run.client.known_within_40_m),
         budget(run),
         allocations(run),
     ]
@@ -103,9 +108,9 @@ fn crowd(run: &RunSummary) -> Vec<Target> {
 fn crowd_10k(run: &RunSummary) -> Vec<Target> {
     vec![
         missed(run),
-        at_most("frame, p99", run.server.tick_ms, "ms", Some(run.server.frame_ms.p99)),
+        at_most("server.frame_ms.p99", run.server.tick_ms, Some(run.server.frame_ms.p99)),
         budget(run),
-        at_most("server memory per connection", 64.0, "KiB", Some(run.server.rss_bytes_per_connection / 1024.0)),
+        at_most("server.rss_bytes_per_connection", 65_536.0, Some(run.server.rss_bytes_per_connection)),
         allocations(run),
     ]
 }
@@ -114,35 +119,55 @@ fn sparse(run: &RunSummary) -> Vec<Target> {
     let us = &run.server.us_per_connection;
     let beyond_kernel = us.outgoing() - us.send;
     vec![
-        at_most("interest to encryption per connection and tick", 3.0, "µs", Some(beyond_kernel)),
+        of_several("interest to encryption per connection and tick", 3.0, "µs", Some(beyond_kernel)),
         missed(run),
         allocations(run),
     ]
 }
 
 fn missed(run: &RunSummary) -> Target {
-    at_most("missed ticks", 0.0, "", Some(run.server.missed_ticks as f64))
+    at_most("server.missed_ticks", 0.0, Some(run.server.missed_ticks as f64))
 }
 
 fn budget(run: &RunSummary) -> Target {
     at_most(
-        "data sent to a client with headers, p99",
+        "client.kbit_per_s_with_headers_p99",
         run.client.budget_kbit_per_s,
-        "kbit/s",
         Some(run.client.kbit_per_s_with_headers_p99),
     )
 }
 
 fn allocations(run: &RunSummary) -> Target {
-    at_most("heap allocations per tick", 0.0, "", run.server.steady_state_allocations_per_tick)
+    at_most("server.steady_state_allocations_per_tick", 0.0, run.server.steady_state_allocations_per_tick)
 }
 
-fn at_most(name: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
+fn at_most(path: &str, limit: f64, measured: Option<f64>) -> Target {
+    of_metric(path, limit, measured, Bound::AtMost)
+}
+
+fn at_least(path: &str, limit: f64, measured: Option<f64>) -> Target {
+    of_metric(path, limit, measured, Bound::AtLeast)
+}
+
+fn of_metric(path: &str, limit: f64, measured: Option<f64>, bound: Bound) -> Target {
+    let metric = throng_report::metric(Kind::Crowd, path);
+    let target = Target { bound, path: Some(path.to_owned()), ..of_several(metric.name, limit, metric.unit, measured) };
+    let met = measured.map(|measured| if bound == Bound::AtMost { measured <= limit } else { measured >= limit });
+    Target { met, ..target }
+}
+
+/// A target of a sum of figures, at most `limit`.
+fn of_several(name: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
     let met = measured.map(|measured| measured <= limit);
-    Target { name: name.to_owned(), bound: Bound::AtMost, limit, unit: unit.to_owned(), measured, met }
+    Target { name: name.to_owned(), path: None, bound: Bound::AtMost, limit, unit: unit.to_owned(), measured, met }
 }
 
-fn at_least(name: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
-    let met = measured.map(|measured| measured >= limit);
-    Target { name: name.to_owned(), bound: Bound::AtLeast, limit, unit: unit.to_owned(), measured, met }
+impl Target {
+    /// A value of it with its unit, as its metric shows it.
+    pub fn show(&self, value: Option<f64>) -> String {
+        match self.path.as_deref().and_then(|path| throng_report::find(Kind::Crowd, path)) {
+            Some(metric) => metric.show(value),
+            None => format!("{} {}", throng_report::optional(value), self.unit).trim_end().to_owned(),
+        }
+    }
 }

@@ -86,7 +86,7 @@ fn a_summary_of_the_format_before_is_read_and_what_it_did_not_measure_is_unknown
     let text = crate::terminal::table(&run, None);
     assert!(text.contains("encode") && !text.contains("plan ") && !text.contains("settle "), "{text}");
     let page = crate::report::render(&run).unwrap();
-    assert!(page.contains("part-encode\"></i>encode") && !page.contains("part-open\"></i>open"));
+    assert!(page.contains("var(--i-encode)") && !page.contains("background:var(--i-open)"));
     let again: Value = serde_json::from_str(&run.to_json()).unwrap();
     assert_eq!(again["server"]["us_per_connection"]["plan"], Value::Null);
 }

@@ -1,0 +1,529 @@
+//! The page of a crowd.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use throng_report::{
+    Bars, Cell, Figures, Frames, Histogram, Kind, Limit, Line, Page, RenderError, Section, Table, Term, Validity,
+    Verdict, bytes, figure, optional,
+};
+
+use crate::scenario::{Overrides, Scenario};
+use crate::summary::{Band, Bytes, RunSummary, Spread};
+
+/// The page for a summary.
+///
+/// # Errors
+/// If the template does not fit the page: a defect of this program.
+pub fn render(run: &RunSummary) -> Result<String, RenderError> {
+    let json: Value = serde_json::to_value(run).unwrap_or_default();
+    page(run, &Figures::new(Kind::Crowd, &json)).render()
+}
+
+fn page(run: &RunSummary, figures: &Figures<'_>) -> Page {
+    let mut page = Page::new(Kind::Crowd, &run.scenario);
+    let (players, seconds) = (crate::terminal::grouped(run.players.into()), figure(run.seconds));
+    page.subtitle = format!("model {} · {players} players at {} Hz for {seconds} s", run.model, run.tick_hz);
+    page.lead = lead(&run.environment.settings);
+    page.facts = facts(run);
+    page.validity = Some(Validity {
+        is_valid: run.valid,
+        words: "Every bot connected and kept up, and every decoded object matched the server's state.".to_owned(),
+        reasons: run.invalid_reasons.clone(),
+    });
+    page.limits = run.targets.iter().map(limit).collect();
+    if !page.limits.is_empty() {
+        let note =
+            "The limits are for the named scenario with its own settings, on two cores, for the median of three runs.";
+        note.clone_into(&mut page.limits_note);
+    }
+    page.tiles = tiles(run, figures);
+    page.sections.extend(steps(run, figures));
+    page.sections.extend([frame(run, figures), clients(run, figures), sent(run, figures)]);
+    page.sections.push(replication(run, figures));
+    page.sections.extend(published(run));
+    page.sections.push(environment(run));
+    page.source =
+        "summary.json in the same folder has these figures and more; docs/run-summary.md explains each.".to_owned();
+    page
+}
+
+fn lead(played: &Scenario) -> String {
+    let changes = changes(played);
+    match changes.is_empty() {
+        true => format!("{}.", played.description),
+        false => format!("{}. This run plays it with other settings: {}.", played.description, changes.join(", ")),
+    }
+}
+
+fn facts(run: &RunSummary) -> Vec<String> {
+    let environment = &run.environment;
+    vec![
+        run.started_at.clone(),
+        format!("revision {}", run.revision),
+        format!("{}, {} cores", environment.cpu, environment.cores),
+        environment.kernel.clone(),
+        format!("{} build", environment.profile),
+    ]
+}
+
+fn limit(target: &crate::summary::Target) -> Limit {
+    let known = target.path.as_deref().and_then(|path| throng_report::find(Kind::Crowd, path));
+    Limit {
+        term: known.map_or_else(|| Term::from(&target.name[..]), |metric| metric.term()),
+        limit: format!("{} {}", target.bound.sign(), target.show(Some(target.limit))),
+        value: target.show(target.measured),
+        verdict: Verdict::of(target.met),
+    }
+}
+
+fn tiles(run: &RunSummary, figures: &Figures<'_>) -> Vec<throng_report::Tile> {
+    let (server, client) = (&run.server, &run.client);
+    let slow = match server.world_speed < 0.99 {
+        true => format!(", the world at {:.0} % of its speed", server.world_speed * 100.0),
+        false => String::new(),
+    };
+    let tiles = [
+        (
+            "server.frame_ms.p99",
+            format!("of a {} ms tick, {} missed{slow}", figure(server.tick_ms), server.missed_ticks),
+        ),
+        (
+            "server.held_hz",
+            format!(
+                "of {} Hz; {} ticks late; from the planned beginning to the end of the work {} ms (p99)",
+                run.tick_hz,
+                server.late_ticks,
+                figure(server.after_plan_ms.p99)
+            ),
+        ),
+        (
+            "server.us_per_connection.total",
+            format!(
+                "outgoing work {} µs, {} times the minimum (encrypt, send)",
+                figure(server.us_per_connection.outgoing()),
+                optional(run.floor.ratio)
+            ),
+        ),
+        ("server.cpu_cores", format!("{} per connection", bytes(server.rss_bytes_per_connection))),
+        (
+            "client.kbit_per_s.mean",
+            format!(
+                "budget {}, {} B per update",
+                figure(client.budget_kbit_per_s),
+                optional(client.object_update_bytes.mean)
+            ),
+        ),
+        (
+            "neighbours.near.age_ms.p99",
+            format!("position error {} m (p99)", optional(run.neighbours.near.position_error_m.p99)),
+        ),
+    ];
+    let of = |(path, note): (&str, String)| {
+        let mut tile = figures.tile(path, note);
+        let target = run.targets.iter().find(|target| target.path.as_deref() == Some(path));
+        tile.verdict = target.map(|target| Verdict::of(target.met));
+        tile
+    };
+    tiles.map(of).into()
+}
+
+/// The parts of a load profile; none of a constant load.
+fn steps(run: &RunSummary, figures: &Figures<'_>) -> Option<Section> {
+    let head = [
+        "#from",
+        "#to",
+        "#players",
+        "#connected",
+        "#frame p50",
+        "#frame p99",
+        "#age within 10 m, p99",
+        "#cores",
+        "#missed ticks",
+        "#steady from",
+    ];
+    let mut table = Table::new("", &head).wide();
+    for step in &run.steps {
+        let ms = |value: Option<f64>| format!("{} ms", optional(value));
+        let cells = [
+            format!("{} s", figure(step.from_s)),
+            format!("{} s", figure(step.to_s)),
+            figure(step.players),
+            figure(step.connections),
+            ms(step.frame_ms.p50),
+            ms(step.frame_ms.p99),
+            ms(step.near_age_p99_ms),
+            figure(step.server_cpu_cores),
+            step.missed_ticks.to_string(),
+            step.steady_from_s.map_or("never".to_owned(), |seconds| format!("{} s", figure(seconds))),
+        ];
+        table.push(cells.map(Cell::number));
+    }
+    table.note =
+        "The first fifth of a level after a change (10 s at most) is not judged. The age is the median of the 99th \
+                  percentiles of the seconds."
+            .to_owned();
+    let curves = [("series.seconds.connections", "send"), ("series.seconds.players_wanted", "encode")];
+    let section = Section::new("Load steps").with(table).with(figures.chart("series.seconds.time_s", &curves));
+    (run.steps.len() > 1).then_some(section)
+}
+
+fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
+    let server = &run.server;
+    let named = |split: &crate::summary::Split| {
+        split.parts().map(|(part, value)| (part.built_in_name().to_owned(), value)).collect::<Vec<_>>()
+    };
+    let percentiles = Bars {
+        title: "Frames at percentiles".to_owned(),
+        unit: "ms".to_owned(),
+        rows: server.frames_at.iter().map(|at| (at.percentile.clone(), named(&at.ms))).collect(),
+        note: "Each bar is the mean of the frames around its percentile.".to_owned(),
+    };
+    let mut connection = Table::new("Per connection and tick", &["part", "#µs"]);
+    for (name, value) in named(&server.us_per_connection) {
+        connection.push([Cell::part(&name), Cell::number(figure(value))]);
+    }
+    let (whole, value) = figures.fact("server.us_per_connection.total");
+    connection.push([Cell::of(whole), Cell::number(value)]);
+    let halves = &server.send_on_loopback;
+    connection.note = match &halves.unknown_because {
+        Some(why) => format!("The receiver's half of send on loopback is unknown: {why}."),
+        None => format!(
+            "Send on loopback: {} µs local work, and {} µs (± {}) of the receiver's work. A real network leaves the second to the \
+             receiver's machine.",
+            optional(halves.local_us),
+            optional(halves.receiver_us),
+            optional(halves.error_us)
+        ),
+    };
+    let histogram = &run.series.histogram;
+    Section::new("Server frame")
+        .note("Working time of a tick by part, without the wait for the next tick. In long runs each point is the longest frame of its time span.")
+        .with(frames(run))
+        .with(Histogram {
+            from: histogram.from_ms.clone(),
+            counts: histogram.frames.clone(),
+            budget: Some(Line { value: server.tick_ms, name: "one tick".to_owned() }),
+        })
+        .with(percentiles)
+        .with(connection)
+        .with(figures.facts(
+            "Ticks",
+            &[
+                "server.ticks",
+                "server.missed_ticks",
+                "server.late_ticks",
+                "server.frame_ms.mean",
+                "server.frame_ms.p50",
+                "server.frame_ms.p999",
+                "server.frame_ms.max",
+                "server.after_plan_ms.p99",
+                "server.steady_state_allocations_per_tick",
+            ],
+        ))
+}
+
+fn frames(run: &RunSummary) -> Frames {
+    let series = &run.series.frames;
+    let parts = crate::summary::Split::ORDER
+        .into_iter()
+        .map(|part| (part.built_in_name().to_owned(), series.curve(part).to_vec()));
+    Frames {
+        x: series.time_s.clone(),
+        // Older runs lack some of them.
+        parts: parts.filter(|(_, values)| values.len() == series.time_s.len()).collect(),
+        total: series.total.clone(),
+        missed: series.missed.clone(),
+        budget: Some(Line { value: run.server.tick_ms, name: "one tick".to_owned() }),
+        point: "frame".to_owned(),
+    }
+}
+
+/// Distances, and the names of their bands in the summary.
+const BANDS: [(&str, &str); 3] = [("0 to 10 m", "near"), ("10 to 50 m", "middle"), ("beyond", "far")];
+
+fn clients(run: &RunSummary, figures: &Figures<'_>) -> Section {
+    let bots = &run.bots;
+    let in_play = match bots.compared_in_play {
+        0 => "While everything moved, nothing was compared.".to_owned(),
+        compared => format!(
+            "While everything moved, {} objects were compared with the server's state of the same tick.",
+            figure(compared as f64)
+        ),
+    };
+    let note = format!(
+        "{} bots decode everything. At the end, with everything at rest, they compare it with the server's state. {in_play}",
+        bots.decoded
+    );
+    let bands = || BANDS.into_iter().zip([run.neighbours.near, run.neighbours.middle, run.neighbours.far]);
+    let mut table = Table::new("By distance", &["distance", "#age p50", "#p99", "#error p50", "#p99", "#samples"]);
+    for ((name, _), Band { age_ms, position_error_m, samples }) in bands() {
+        let cell = |value: Option<f64>, unit: &str| Cell::number(format!("{} {unit}", optional(value)));
+        table.push([
+            Cell::from(name),
+            cell(age_ms.p50, "ms"),
+            cell(age_ms.p99, "ms"),
+            cell(position_error_m.p50, "m"),
+            cell(position_error_m.p99, "m"),
+            Cell::number(crate::terminal::grouped(samples)),
+        ]);
+    }
+    // To the median, and on to the 99th percentile.
+    let bars = |title: &str, unit: &str, of: fn(&Band) -> Spread| {
+        let row = |((name, _), band): (_, Band)| {
+            let Spread { p50, p99 } = of(&band);
+            let (p50, p99) = (p50?, p99?);
+            Some((str::to_owned(name), vec![("median".to_owned(), p50), ("p99".to_owned(), (p99 - p50).max(0.0))]))
+        };
+        Bars {
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            rows: bands().filter_map(row).collect(),
+            note: String::new(),
+        }
+    };
+    Section::new("State at the clients")
+        .note(&note)
+        .with(table)
+        .with(figures.chart("series.seconds.time_s", &[("series.seconds.near_age_p99_ms", "send")]))
+        .with(bars("Age to the 99th percentile", "ms", |band| band.age_ms))
+        .with(bars("Position error to the 99th percentile", "m", |band| band.position_error_m))
+        .with(figures.facts(
+            "Knowledge",
+            &[
+                "client.known_objects.p1",
+                "client.known_objects.p50",
+                "client.known_within_40_m",
+                "bots.state_mismatches",
+                "bots.mismatches_in_play",
+            ],
+        ))
+}
+
+fn sent(run: &RunSummary, figures: &Figures<'_>) -> Section {
+    let client = &run.client;
+    let parts = |bytes: &Bytes| {
+        let parts =
+            [("object", bytes.object), ("header", bytes.header), ("resend", bytes.resend), ("control", bytes.control)];
+        parts.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    };
+    let mut causes = Table::new("By purpose", &["purpose", "#per client and second", "#per object update"]);
+    for ((name, second), (_, update)) in
+        parts(&client.bytes_per_s).into_iter().zip(parts(&client.bytes_per_object_update))
+    {
+        causes.push([
+            Cell::part(&name),
+            Cell::number(format!("{} B", figure(second))),
+            Cell::number(format!("{} B", figure(update))),
+        ]);
+    }
+    let second = Bars {
+        title: "Per client and second".to_owned(),
+        unit: "B".to_owned(),
+        rows: vec![(String::new(), parts(&client.bytes_per_s))],
+        note: "UDP payload.".to_owned(),
+    };
+    let rate = figures.chart("series.seconds.time_s", &[("series.seconds.kbit_per_s", "send")]);
+    Section::new("Bytes").with(second).with(rate.limit(client.budget_kbit_per_s, "budget")).with(causes).with(
+        figures.facts(
+            "To a client",
+            &[
+                "client.kbit_per_s.mean",
+                "client.kbit_per_s.p99",
+                "client.kbit_per_s_with_headers_p99",
+                "client.budget_kbit_per_s",
+                "client.object_update_bytes.mean",
+                "client.object_updates_per_s",
+            ],
+        ),
+    )
+}
+
+fn replication(run: &RunSummary, figures: &Figures<'_>) -> Section {
+    let chart = |curves: &[(&str, &str)]| figures.chart("series.seconds.time_s", curves);
+    let mut network = figures.facts(
+        &format!("Network, preset {}", run.network.preset),
+        &[
+            "network.sent_packets",
+            "network.received_packets",
+            "network.loss_ratio",
+            "network.resent_segments",
+            "network.superseded_segments",
+            "network.rtt_ms.p50",
+            "network.rtt_ms.p99",
+            "network.send_errors",
+        ],
+    );
+    for refused in &run.network.refused {
+        network.push([Cell::from(format!("refused: {}", refused.tag)), Cell::number(refused.count.to_string())]);
+    }
+    Section::new("Replication and network")
+        .with(chart(&[("series.seconds.frames_encoded_per_tick", "encode")]))
+        .with(chart(&[("series.seconds.subscriptions_per_frame", "seal")]))
+        .with(chart(&[("series.seconds.cohorts_per_channel", "quantise")]))
+        .with(chart(&[("series.seconds.loss_ratio", "encode")]))
+        .with(chart(&[("series.seconds.resent_segments_per_s", "encode")]))
+        .with(chart(&[("series.seconds.server_cpu_cores", "send"), ("series.seconds.bots_cpu_cores", "encode")]))
+        .with(figures.facts(
+            "Replication",
+            &[
+                "replication.objects",
+                "replication.objects_touched_per_tick",
+                "replication.channels",
+                "replication.subscriptions_per_connection",
+                "replication.frames_encoded_per_tick",
+                "replication.frames_shared_ratio",
+                "replication.longest_wait_ticks",
+                "replication.budget_overruns",
+            ],
+        ))
+        .with(network)
+        .with(figures.facts(
+            "Bots",
+            &[
+                "bots.connected",
+                "bots.cpu_cores",
+                "bots.cores_available",
+                "bots.inputs_sent_ratio",
+                "bots.input_delay_p99_ms",
+                "others_cpu_cores",
+            ],
+        ))
+}
+
+/// Published figures, each with the number of its origin, from 1.
+fn published(run: &RunSummary) -> Option<Section> {
+    let mut origins: Vec<&str> = Vec::new();
+    let mut table = Table::new("", &["measure", "system", "#published", "#this run", "#origin"]).wide();
+    for row in &run.published {
+        let place = origins.iter().position(|known| *known == row.origin).unwrap_or_else(|| {
+            origins.push(&row.origin);
+            origins.len() - 1
+        });
+        let exact = if row.value < 1e3 { row.value.to_string() } else { figure(row.value) };
+        table.push([
+            Cell::from(&row.measure[..]),
+            Cell::from(&row.system[..]),
+            Cell::number(format!("{exact} {}", row.unit)),
+            Cell::number(format!("{} {}", optional(row.ours), row.unit)),
+            Cell::number((place + 1).to_string()),
+        ]);
+    }
+    let list: Vec<String> = origins.iter().zip(1..).map(|(origin, number)| format!("{number}: {origin}")).collect();
+    table.note = list.join(" · ");
+    let section = Section::new("Published figures").note(
+        "These figures come from other machines and other programs and are for orientation only. A fair comparison runs both \
+         systems on one machine at the same time.",
+    );
+    (!origins.is_empty()).then(|| section.with(table))
+}
+
+fn environment(run: &RunSummary) -> Section {
+    let environment = &run.environment;
+    let machine = if environment.virtual_machine { ", in a virtual machine" } else { "" };
+    let rows = [
+        ("processor", environment.cpu.clone()),
+        ("cores", format!("{}{machine}", environment.cores)),
+        ("memory", bytes(environment.memory_bytes as f64)),
+        ("kernel", environment.kernel.clone()),
+        ("governor", environment.governor.clone()),
+        ("clock source", environment.clocksource.clone()),
+        ("program", format!("throng {}, {}, {}", environment.version, environment.profile, environment.target)),
+        ("revision", run.revision.clone()),
+        ("arguments", environment.command_line.join(" ")),
+    ];
+    let mut program = Table::new("Machine and program", &[]);
+    rows.into_iter().for_each(|(name, value)| program.push([Cell::from(name), Cell::from(value)]));
+    let mut table = Table::new("Settings", &[]);
+    for (key, value) in
+        settings(&environment.settings).into_iter().filter(|(key, _)| key != "name" && key != "description")
+    {
+        table.push([Cell::from(key), Cell::from(value)]);
+    }
+    Section::new("Environment").with(program).with(table)
+}
+
+/// The effective settings as key and value, by key.
+fn settings(scenario: &Scenario) -> Vec<(String, String)> {
+    let text = toml::to_string(scenario).unwrap_or_default();
+    let table: toml::Table = text.parse().unwrap_or_default();
+    table.into_iter().map(|(key, value)| (key, value.to_string())).collect()
+}
+
+/// The settings that differ from those of the shipped scenario of that name, in words.
+fn changes(played: &Scenario) -> Vec<String> {
+    let Ok(shipped) = Scenario::resolve(&played.name, &Overrides::default()) else { return Vec::new() };
+    let shipped: HashMap<String, String> = settings(&shipped).into_iter().collect();
+    let changed = settings(played).into_iter().filter_map(|(key, value)| {
+        let of_scenario = shipped.get(&key).map_or("nothing", String::as_str);
+        (of_scenario != value).then(|| format!("{key} {value} instead of {of_scenario}"))
+    });
+    changed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Split;
+
+    #[test]
+    fn a_run_with_other_settings_says_so_below_its_name() {
+        let lead = |overrides: Overrides| {
+            let mut run = RunSummary::example();
+            run.environment.settings = Scenario::resolve("crowd", &overrides).unwrap();
+            let page = render(&run).unwrap();
+            let lead = page.split("<p class=\"lead\">").nth(1).unwrap().split("</p>").next().unwrap();
+            lead.to_owned()
+        };
+        assert!(!lead(Overrides::default()).contains("instead of"));
+        let changed = lead(Overrides { players: Some(300), ..Overrides::default() });
+        assert!(changed.ends_with("players 300 instead of 1000."), "{changed}");
+    }
+
+    #[test]
+    fn a_missed_target_is_red_on_top_and_in_its_tile_though_the_run_is_valid() {
+        let mut run = RunSummary::example();
+        (run.valid, run.invalid_reasons) = (true, Vec::new());
+        run.server.frame_ms.p99 = 31.5;
+        run.targets.clear();
+        run.conclude();
+        (run.valid, run.invalid_reasons) = (true, Vec::new());
+        let page = render(&run).unwrap();
+        let top = page.split("<div class=\"tiles\">").next().unwrap();
+        assert!(top.contains("1 of 6 limits missed") && !top.contains("verdict kept"), "{top}");
+        let tiles = page.split("<div class=\"tiles\">").nth(1).unwrap().split("<section").next().unwrap();
+        assert_eq!(tiles.matches("tile missed").count(), 1, "{tiles}");
+    }
+
+    #[test]
+    fn text_from_outside_cannot_become_markup() {
+        let mut run = RunSummary::example();
+        let attack = "</script><script>alert(1)</script><!--\"'><b>";
+        run.environment.cpu = attack.to_owned();
+        run.environment.command_line = vec![attack.to_owned()];
+        run.environment.settings.description = attack.to_owned();
+        run.invalid_reasons = vec![attack.to_owned()];
+        run.revision = attack.to_owned();
+        run.network.preset = attack.to_owned();
+        let clean = render(&RunSummary::example()).unwrap();
+        let page = render(&run).unwrap();
+        for sign in ["<script", "</script", "<!--", "<b>"] {
+            let more = clean.matches(sign).count() + usize::from(sign == "<b>");
+            assert!(page.matches(sign).count() <= more, "{sign}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_measurements_still_makes_a_page() {
+        let mut run = RunSummary::example();
+        run.server.frames_at.clear();
+        run.server.us_per_connection = Split::default();
+        run.client = crate::summary::Client::default();
+        run.neighbours = crate::summary::Neighbours::default();
+        run.floor = crate::summary::Floor::default();
+        run.series = crate::summary::Series::default();
+        run.conclude();
+        let page = render(&run).unwrap();
+        assert!(!page.contains("data-plot=") && !page.contains(">NaN") && page.contains("–"));
+    }
+}

@@ -1,0 +1,101 @@
+//! The JSON of a run, read by the table of metrics.
+
+use serde_json::Value;
+
+use crate::metric::{Kind, Metric, metric};
+use crate::page::{Cell, Chart, Curve, Table, Term, Tile};
+
+/// The figures of a run: values by the paths of metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures<'a> {
+    kind: Kind,
+    json: &'a Value,
+}
+
+impl<'a> Figures<'a> {
+    /// Figures of a run of this kind.
+    pub fn new(kind: Kind, json: &'a Value) -> Figures<'a> {
+        Figures { kind, json }
+    }
+
+    /// What stands at a path; `None` if there is nothing.
+    pub fn at(&self, path: &str) -> Option<&'a Value> {
+        path.split('.').try_fold(self.json, |value, part| match part.parse::<usize>() {
+            Ok(index) if value.is_array() => value.get(index),
+            _ => value.get(part),
+        })
+    }
+
+    /// The number at a path.
+    pub fn number(&self, path: &str) -> Option<f64> {
+        self.at(path)?.as_f64()
+    }
+
+    /// The text at a path; empty if there is none.
+    pub fn text(&self, path: &str) -> &'a str {
+        self.at(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The list of numbers at a path.
+    pub fn list(&self, path: &str) -> Vec<Option<f64>> {
+        let list = self.at(path).and_then(Value::as_array);
+        list.map(|list| list.iter().map(Value::as_f64).collect()).unwrap_or_default()
+    }
+
+    /// The metric at a path, and its value in words.
+    ///
+    /// # Panics
+    /// The table has no such metric: a defect of the caller.
+    pub fn fact(&self, path: &str) -> (Term, String) {
+        let metric = self.metric(path);
+        (metric.term(), metric.show(self.number(path)))
+    }
+
+    /// A table of metrics.
+    ///
+    /// # Panics
+    /// The table has no such metric: a defect of the caller.
+    pub fn facts(&self, title: &str, paths: &[&str]) -> Table {
+        let mut table = Table::new(title, &[]);
+        for path in paths {
+            let (term, value) = self.fact(path);
+            table.push([Cell::of(term), Cell::number(value)]);
+        }
+        table
+    }
+
+    /// A figure in large type, with a note below it.
+    ///
+    /// # Panics
+    /// The table has no such metric: a defect of the caller.
+    pub fn tile(&self, path: &str, note: String) -> Tile {
+        let (metric, value) = (self.metric(path), self.number(path));
+        let unit = value.map_or(String::new(), |value| metric.unit_shown(value));
+        Tile { term: metric.term(), value: metric.number(value), unit, note, verdict: None }
+    }
+
+    /// Curves over time: lists at the paths of metrics, and the list of their times.
+    ///
+    /// # Panics
+    /// The table has no such metric: a defect of the caller.
+    pub fn chart(&self, time: &str, curves: &[(&str, &str)]) -> Chart {
+        let metrics: Vec<Metric> = curves.iter().map(|(path, _)| self.metric(path)).collect();
+        let factor = if metrics[0].unit == "share" { 100.0 } else { 1.0 };
+        let of = |(metric, (path, ink)): (&Metric, &(&str, &str))| Curve {
+            name: metric.name.to_owned(),
+            ink: (*ink).to_owned(),
+            values: self.list(path).into_iter().map(|value| Some(value? * factor)).collect(),
+        };
+        Chart {
+            terms: metrics.iter().map(|metric| metric.term()).collect(),
+            unit: if metrics[0].unit == "share" { "%".to_owned() } else { metrics[0].unit.to_owned() },
+            x: self.list(time).into_iter().flatten().collect(),
+            curves: metrics.iter().zip(curves).map(of).collect(),
+            ..Chart::default()
+        }
+    }
+
+    fn metric(&self, path: &str) -> Metric {
+        metric(self.kind, path)
+    }
+}

@@ -1,0 +1,41 @@
+//! The page of a run: one HTML file that opens without a network, and the table of all metrics that pages, terminals,
+//! comparisons and documents share.
+//!
+//! ```text
+//!  summary.json --> Figures --.                                   .--> text and tables: readable without scripts
+//!                             +--> Page { tiles, sections, .. } --+
+//!  Metric table  -------------'     (no HTML in it)        render '--> charts: numbers for page.js, drawn by uPlot
+//! ```
+//!
+//! Nothing in a [`Page`] is HTML, so text from a file or from a peer cannot become markup.
+//!
+//! ```
+//! use throng_report::{Kind, Page, Section, Table};
+//!
+//! let mut page = Page::new(Kind::Crowd, "crowd");
+//! let mut table = Table::new("Bots", &["who", "how many"]);
+//! table.push(["<b>connected</b>".into(), throng_report::Cell::number("100")]);
+//! page.sections.push(Section::new("Clients").with(table));
+//! let html = page.render().unwrap();
+//! assert!(html.contains("&lt;b&gt;connected"));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod figures;
+mod metric;
+mod metrics;
+mod page;
+mod parts;
+mod picture;
+mod render;
+mod words;
+
+pub use figures::Figures;
+pub use metric::{Better, Kind, Metric, find, keys, metric, of_kind};
+pub use page::{Bars, Chart, Curve, Frames, Histogram, Line};
+pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, Verdict};
+pub use parts::{explanation as explanation_of_part, ink};
+pub use picture::{Mark, Picture, Shape};
+pub use render::{RenderError, escaped};
+pub use words::{bytes, figure, grouped, optional};
