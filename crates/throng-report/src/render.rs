@@ -113,7 +113,7 @@ fn inks() -> Vec<(String, &'static str, &'static str)> {
     own.chain(others).collect()
 }
 
-/// What the script draws.
+/// A plot for the script.
 #[derive(Serialize)]
 #[serde(tag = "plot", rename_all = "lowercase")]
 enum Plot {
