@@ -18,7 +18,7 @@ impl<'a> Figures<'a> {
         Figures { kind, json }
     }
 
-    /// What stands at a path; `None` if there is nothing.
+    /// The value at a path; `None` if there is nothing.
     pub fn at(&self, path: &str) -> Option<&'a Value> {
         path.split('.').try_fold(self.json, |value, part| match part.parse::<usize>() {
             Ok(index) if value.is_array() => value.get(index),

@@ -12,9 +12,9 @@ pub struct Page {
     pub kind: Kind,
     /// Name of the run.
     pub title: String,
-    /// What was played, in a few words.
+    /// Model, size and length, in a few words.
     pub subtitle: String,
-    /// What it is, in a sentence or two.
+    /// A description, in a sentence or two.
     pub lead: String,
     /// Moment, revision, machine.
     pub facts: Vec<String>,
@@ -64,7 +64,7 @@ impl Page {
 pub struct Validity {
     /// Whether they are.
     pub is_valid: bool,
-    /// What was checked, in a sentence.
+    /// The checks, in a sentence.
     pub words: String,
     /// The reasons, if they are not.
     pub reasons: Vec<String>,
@@ -124,7 +124,7 @@ impl From<&str> for Term {
 /// A limit and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// What is limited.
+    /// The limited figure.
     pub term: Term,
     /// The limit, as `≤ 20 ms`.
     pub limit: String,
@@ -143,7 +143,7 @@ pub struct Tile {
     pub value: String,
     /// Its unit.
     pub unit: String,
-    /// What belongs to it.
+    /// Words below it.
     pub note: String,
     /// Whether it keeps its limit, if it has one.
     pub verdict: Option<Verdict>,
@@ -156,7 +156,7 @@ pub struct Section {
     pub title: String,
     /// Sentences below it.
     pub note: String,
-    /// What it shows.
+    /// Its contents.
     pub blocks: Vec<Block>,
 }
 
@@ -344,7 +344,7 @@ pub struct Bars {
 /// Curves over one axis. Charts of the same axis share cursor and zoom.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chart {
-    /// What the curves are.
+    /// The metrics of the curves.
     pub terms: Vec<Term>,
     /// Unit of the values.
     pub unit: String,
@@ -406,7 +406,7 @@ pub struct Frames {
     pub missed: Vec<u64>,
     /// The budget of a frame in milliseconds.
     pub budget: Option<Line>,
-    /// What a point is, as `frame`.
+    /// The name of a point, as `frame`.
     pub point: String,
 }
 

@@ -11,7 +11,7 @@ use crate::render::escaped;
 pub struct Picture {
     /// Its heading; empty for none.
     pub title: String,
-    /// What it shows, for readers who do not see it.
+    /// A description for readers who do not see it.
     pub alternative: String,
     /// Width and height; it is scaled to the width of the page.
     pub size: (f64, f64),
@@ -19,7 +19,7 @@ pub struct Picture {
     pub least_width: u32,
     /// Colours with their meaning.
     pub key: Vec<(String, String)>,
-    /// What is drawn, the lowest first.
+    /// The drawing, the lowest first.
     pub marks: Vec<Mark>,
 }
 
