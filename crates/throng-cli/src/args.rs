@@ -221,6 +221,12 @@ pub(crate) struct CrowdArguments {
     pub(crate) runs: PathBuf,
     #[command(flatten)]
     pub(crate) store: StoreArgument,
+    /// Also write trace.json: the last frames by subsystem, for Perfetto
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Show metrics for Prometheus at http://ADDR/metrics while the run plays (docs/telemetry.md)
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Print the summary as JSON (docs/run-summary.md) instead of the table
     #[arg(long)]
     pub(crate) json: bool,

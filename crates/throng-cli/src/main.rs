@@ -97,6 +97,8 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
         allocations: Some(allocation::of_this_thread),
         wanted: None,
+        trace: arguments.trace,
+        metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
     };
     let result = run::run(&options, &stop).map_err(|error| match error.is::<report::ReportError>() {
         true => Failure::Usage(error),

@@ -189,7 +189,7 @@ impl MatchWorkload {
             spin_us: self.spin,
             is_pinned: !self.no_pin,
             note: if self.quiet { |_| () } else { show },
-            metrics: self.metrics.map(metrics_page::serve).transpose()?,
+            metrics: self.metrics.map(metrics_page::of_matches).transpose()?,
             ..RunOptions::new()
         })
     }

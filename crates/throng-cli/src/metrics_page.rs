@@ -1,4 +1,4 @@
-//! The page with the metrics of matches while they are played.
+//! The page with the metrics of matches, or of a crowd, while they are played.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -6,20 +6,38 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
+use throng_lab::run::LiveMetrics as CrowdMetrics;
 use throng_range::LiveMetrics;
 
-/// Answers `GET /metrics` until this process ends, on a thread of its own.
+/// The metrics of matches, shown at the address.
 ///
 /// # Errors
 /// The address cannot be used, or there is no thread.
-pub(crate) fn serve(address: SocketAddr) -> Result<LiveMetrics> {
+pub(crate) fn of_matches(address: SocketAddr) -> Result<LiveMetrics> {
+    let metrics = LiveMetrics::default();
+    let shown = metrics.clone();
+    serve(address, move || shown.text())?;
+    Ok(metrics)
+}
+
+/// The metrics of a crowd, shown at the address.
+///
+/// # Errors
+/// The address cannot be used, or there is no thread.
+pub(crate) fn of_crowd(address: SocketAddr) -> Result<CrowdMetrics> {
+    let metrics = CrowdMetrics::new()?;
+    let shown = metrics.clone();
+    serve(address, move || shown.text())?;
+    Ok(metrics)
+}
+
+/// Answers `GET /metrics` with `text` until this process ends, on a thread of its own.
+fn serve(address: SocketAddr, text: impl Fn() -> String + Clone + Send + Sync + 'static) -> Result<()> {
     let cannot = || format!("--metrics {address}: metrics cannot be shown there");
     let listener = TcpListener::bind(address).with_context(cannot)?;
     listener.set_nonblocking(true).with_context(cannot)?;
-    let metrics = LiveMetrics::default();
-    let shown = metrics.clone();
     let answer = move || {
-        let text = shown.text();
+        let text = text();
         async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
     };
     let runtime =
@@ -31,5 +49,5 @@ pub(crate) fn serve(address: SocketAddr) -> Result<LiveMetrics> {
     };
     let thread = std::thread::Builder::new().name("metrics".to_owned());
     thread.spawn(move || runtime.block_on(serving)).with_context(cannot)?;
-    Ok(metrics)
+    Ok(())
 }

@@ -48,9 +48,12 @@ pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &Ato
     });
     let name = added.map_err(|error| {
         let (place, folder) = (store.place(), folder.display());
-        Failure::Run(anyhow!(
-            "{error}; the run is in {folder}, and `throng lab upload {folder} --store {place}` sends it again"
-        ))
+        match failure(error) {
+            Failure::Run(error) => Failure::Run(anyhow!(
+                "{error}; the run is in {folder}, and `throng lab upload {folder} --store {place}` sends it again"
+            )),
+            mistake => mistake,
+        }
     })?;
     if !is_quiet {
         errln!("stored: {}/{name}", store.place());

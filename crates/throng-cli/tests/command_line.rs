@@ -106,8 +106,15 @@ fn an_address_that_does_not_answer_is_said_so() {
 fn a_run_leaves_a_summary_and_a_report() {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
-    let output =
-        throng(&["crowd", "--players", "30", "--seconds", "2", "--warmup", "1", "--runs", folder, "--json", "--quiet"]);
+    let store = tempfile::tempdir().unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let further = ["--trace", "--store", store.path().to_str().unwrap(), "--metrics", &address];
+    let times = ["--seconds", "2", "--warmup", "1", "--runs", folder, "--json", "--quiet"];
+    let (output, scraped) = std::thread::scope(|scope| {
+        let scraped = scope.spawn(|| scraped(&address));
+        (throng(&[&["crowd", "--players", "30"], &times[..], &further].concat()), scraped.join().unwrap())
+    });
+    check_metrics(&scraped);
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
     assert_eq!(summary["scenario"], "crowd");
@@ -119,7 +126,65 @@ fn a_run_leaves_a_summary_and_a_report() {
     assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{summary}");
     has_samples_of("crowd", &summary);
     let run = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    check_samples(&run, &summary);
+    let stored = store.path().join(run.file_name().unwrap());
+    for file in ["summary.json", "frames.parquet", "trace.json", "report.html"] {
+        assert!(std::fs::read(stored.join(file)).unwrap() == std::fs::read(run.join(file)).unwrap(), "{file}");
+    }
+    let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(&index).unwrap();
+    assert_eq!(line["workload"], "crowd 30");
+    let compared = throng(&["lab", "compare", folder, store.path().to_str().unwrap(), "--json"]);
+    let words = String::from_utf8_lossy(&compared.stderr);
+    // A run of a debug build is never compared.
+    assert!(compared.status.success() || words.contains("no valid run"), "{words}");
     check_folder(&run);
+}
+
+/// The metrics of the crowd as soon as there are frames of its measured part.
+fn scraped(address: &str) -> String {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = ureq::get(format!("http://{address}/metrics")).call();
+        let text = answer.and_then(|mut page| page.body_mut().read_to_string()).unwrap_or_default();
+        if text.contains("throng_subsystem_seconds_count{subsystem=\"send\"}") {
+            return text;
+        }
+        assert!(Instant::now() < until, "there are no metrics of frames: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn check_metrics(text: &str) {
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    assert_eq!(value("throng_crowd_connections"), 30.0);
+    assert!(value("throng_crowd_sent_bytes_total") > value("throng_crowd_sent_packets_total"), "{text}");
+    assert!(value("throng_frame_seconds_count") > 0.0);
+    let page = include_str!("../../../docs/telemetry.md");
+    for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        assert!(page.contains(&format!("| `{name}` |")), "docs/telemetry.md does not explain {name}");
+    }
+}
+
+/// The table has the frames of the summary, and the trace the same by name.
+fn check_samples(run: &Path, summary: &Value) {
+    let seconds = throng_telemetry::read_seconds(&run.join("frames.parquet")).unwrap();
+    let per_connection = summary["server"]["us_per_connection"].as_object().unwrap();
+    for name in per_connection.keys().filter(|name| *name != "total") {
+        let mean_us = seconds[name].iter().sum::<f64>() / seconds[name].len() as f64 / 1e3 / 30.0;
+        let expected_us = per_connection[name].as_f64().unwrap();
+        assert!((mean_us - expected_us).abs() <= 0.3 * expected_us + 0.05, "{name}: {mean_us} and {expected_us}");
+    }
+    let trace: Value = serde_json::from_str(&std::fs::read_to_string(run.join("trace.json")).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let frames = events.iter().filter(|event| event["name"] == "frame").count() as u64;
+    assert_eq!(frames, summary["server"]["ticks"].as_u64().unwrap());
+    for name in ["simulate", "encode", "send"] {
+        assert!(events.iter().filter(|event| event["name"] == name).count() as u64 > frames / 2, "{name}");
+    }
 }
 
 fn chests_are_compared_while_they_change() {

@@ -21,7 +21,7 @@ fn lab(arguments: &[&str], folder: &Path) -> Output {
 }
 
 /// A load that uses `at_400` of its processor at 400 clients.
-fn load_file(folder: &Path, at_400: f64) {
+pub(crate) fn load_file(folder: &Path, at_400: f64) {
     let script = format!(
         r#"awk -v n={{amount}} 'BEGIN {{ printf "{{\"cpu\": ["; for (i = 0; i < 40; i++) printf "%s%.4f", (i ? "," : ""), {at_400} * n / 400.5 + (i % 2) * 0.0001; print "]}}" }}'"#
     );

@@ -24,6 +24,8 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         note: |_| (),
         allocations: None,
         wanted: Some(wanted),
+        trace: false,
+        metrics: None,
     };
     // The first changes come while bots still connect, the others at any time of the run.
     std::thread::spawn(move || {
@@ -57,6 +59,8 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
         note: |_| (),
         allocations: None,
         wanted: None,
+        trace: false,
+        metrics: None,
     };
     let result = run::run(&options, &AtomicBool::new(false)).unwrap();
     let summary = &result.summary;

@@ -18,4 +18,5 @@ mod lines;
 mod matches;
 mod outage;
 mod players;
+mod store;
 mod summary_keys;

@@ -58,6 +58,8 @@ pub(crate) fn play(runs: &Path) -> anyhow::Result<RunSummary> {
         note: |line| eprintln!("{line}"),
         allocations: None,
         wanted: None,
+        trace: false,
+        metrics: None,
     };
     Ok(run::run(&options, &AtomicBool::new(false))?.summary)
 }

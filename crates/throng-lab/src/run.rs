@@ -2,6 +2,7 @@
 
 mod child;
 mod ledger;
+mod live;
 mod progress;
 mod samples;
 mod stages;
@@ -32,6 +33,7 @@ use crate::truth::TruthWriter;
 use child::Child;
 pub use child::read_order;
 use ledger::Ledger;
+pub use live::LiveMetrics;
 use progress::Display;
 use samples::Samples;
 
@@ -51,13 +53,17 @@ pub struct RunOptions {
     pub allocations: Option<fn() -> u64>,
     /// Gets how many players are wanted from now on, while the run plays: at most as many as the scenario has.
     pub wanted: Option<Receiver<u32>>,
+    /// Whether the last frames are written as a trace too.
+    pub trace: bool,
+    /// Shows the run while it plays.
+    pub metrics: Option<LiveMetrics>,
 }
 
 /// The result of a run.
 pub struct RunResult {
     /// The figures.
     pub summary: RunSummary,
-    /// The folder with `summary.json`, `report.html` and `frames.parquet`.
+    /// The folder with `summary.json`, `report.html`, `frames.parquet`, and `trace.json` if it was asked for.
     pub folder: PathBuf,
     /// The path of `report.html`, beside `summary.json`; or why it could not be written.
     pub report: Result<PathBuf, ReportError>,
@@ -99,7 +105,7 @@ fn run_with<R: Replication>(
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
     let folder = report::new_folder(&options.runs, started_at, &options.scenario.name)?;
-    let played = Samples::create(&folder).and_then(|samples| {
+    let played = Samples::create(&folder, options.trace).and_then(|samples| {
         (options.note)(&announcement(&options.scenario));
         play(Play::begin(options, stop, samples, model)?, started_at)
     });
@@ -120,7 +126,7 @@ fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result
     let bots = play.settle(&display)?;
     let summary = play.summary(&bots, started_at);
     if let Err(error) = play.samples.finish() {
-        (play.options.note)(&format!("{} is not whole: {error}", samples::FRAMES_FILE));
+        (play.options.note)(&format!("the samples of frames are not whole: {error}"));
     }
     Ok(summary)
 }
@@ -191,6 +197,9 @@ impl<'a, R: Replication> Play<'a, R> {
         let ledger = Ledger::new(options, cores.len(), is_pinned.then(|| cores[0].id));
         if is_pinned {
             core_affinity::set_for_current(cores[0]);
+        }
+        if let Some(metrics) = &options.metrics {
+            metrics.begin(samples.telemetry());
         }
         Ok(Play {
             ledger,
@@ -328,6 +337,9 @@ impl<'a, R: Replication> Play<'a, R> {
         if let Some(measured_for) = self.ledger.place_of(began) {
             self.samples.take(self.host.server().last_tick(), measured_for, self.host.last_finish());
         }
+        if let Some(metrics) = &self.options.metrics {
+            metrics.take(&self.host, self.bots.progress());
+        }
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             self.truth
                 .write((tick, began), false, self.host.true_changing())
@@ -430,6 +442,8 @@ mod tests {
             note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
             allocations: None,
             wanted: None,
+            trace: false,
+            metrics: None,
         };
         assert!(run(&options, &AtomicBool::new(false)).is_err());
         // 3 s around, 1 s to connect, 7 s of play, 4 s for the floor, 5 s until all is at rest.

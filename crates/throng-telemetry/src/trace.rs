@@ -14,7 +14,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
-use throng_meter::Subsystems;
+use throng_meter::{Subsystem, Subsystems};
 
 use crate::history::FullFrame;
 use crate::scopes::{END, OFFSET_BITS};
@@ -46,12 +46,17 @@ impl<'a> Trace<'a> {
     /// Adds a frame with its spans, if there is room for all of it.
     pub(crate) fn add(&mut self, number: usize, frame: &FullFrame) -> bool {
         let subsystem_bytes = 64 * self.subsystems.count();
-        let needed = 512 + subsystem_bytes + SPAN_BYTES_MAX * (frame.borders.len() / 2);
+        let spans = if frame.borders.is_empty() { self.subsystems.count() } else { frame.borders.len() / 2 };
+        let needed = 512 + subsystem_bytes + SPAN_BYTES_MAX * spans;
         if self.text.len() + needed > self.bytes_max {
             return false;
         }
         self.add_frame(number, frame);
-        self.add_spans(number, frame);
+        if frame.borders.is_empty() {
+            self.add_parts(number, frame);
+        } else {
+            self.add_spans(number, frame);
+        }
         true
     }
 
@@ -100,6 +105,24 @@ impl<'a> Trace<'a> {
                 Micros(times.start_ns + begin_ns),
                 Micros(offset_ns.saturating_sub(begin_ns)),
             ));
+        }
+    }
+
+    /// The parts of a frame without spans, one after the other: their lengths are right, and their places are not known.
+    fn add_parts(&mut self, number: usize, frame: &FullFrame) {
+        let others = self.subsystems.iter().filter(|part| !Subsystem::STAGES.contains(part));
+        let mut begin_ns = frame.head.times.start_ns;
+        for part in Subsystem::STAGES.into_iter().chain(others) {
+            let ns = frame.parts_ns[part.index()];
+            if ns > 0 {
+                self.event(format_args!(
+                    "{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":1,\"tid\":{number},\"ts\":{},\"dur\":{}}}",
+                    self.subsystems.name(part),
+                    Micros(begin_ns),
+                    Micros(ns),
+                ));
+            }
+            begin_ns += ns;
         }
     }
 

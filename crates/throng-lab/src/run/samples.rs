@@ -2,7 +2,7 @@
 //! writes it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,7 +12,11 @@ use throng_telemetry::{Collecting, FrameTimes, Phase, Recorder, Telemetry, Telem
 use crate::pace::Finish;
 
 /// The file with a row for each tick and subsystem.
-pub(super) const FRAMES_FILE: &str = "frames.parquet";
+const FRAMES_FILE: &str = "frames.parquet";
+/// The file with the last frames as a trace.
+const TRACE_FILE: &str = "trace.json";
+/// The time of the trace. It has at most 8,192 frames, about 20 MB.
+const TRACED: Duration = Duration::from_secs(300);
 /// All frames that are handed over are of this part of the run.
 const MEASURED: Phase = Phase::new("measured");
 
@@ -21,19 +25,22 @@ pub(super) struct Samples {
     recorder: Recorder,
     collecting: Collecting,
     telemetry: Telemetry,
+    /// The trace to write, if there is to be one.
+    trace: Option<PathBuf>,
 }
 
 impl Samples {
     /// A new file in the run's folder. Its thread begins now, before that of the server has a core of its own.
-    pub(super) fn create(folder: &Path) -> Result<Samples> {
+    pub(super) fn create(folder: &Path, is_traced: bool) -> Result<Samples> {
         let options = TelemetryOptions {
             table: Some(folder.join(FRAMES_FILE)),
-            keep: Duration::ZERO,
+            keep: if is_traced { TRACED } else { Duration::ZERO },
             ..TelemetryOptions::default()
         };
         let telemetry = Telemetry::start(options)?;
         let collecting = telemetry.collect_in_background().context("cannot start the thread that writes frames")?;
-        Ok(Samples { recorder: telemetry.recorder("server"), collecting, telemetry })
+        let trace = is_traced.then(|| folder.join(TRACE_FILE));
+        Ok(Samples { recorder: telemetry.recorder("server"), collecting, telemetry, trace })
     }
 
     /// Hands over a frame that began so long after the beginning of the measured part. Does not allocate.
@@ -49,12 +56,18 @@ impl Samples {
         self.recorder.add(times, &record.subsystem_ns);
     }
 
-    /// Writes the rest.
+    pub(super) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    /// Writes the trace, and the rest of the frames.
     pub(super) fn finish(self) -> std::io::Result<()> {
-        let Samples { recorder, collecting, telemetry } = self;
+        let Samples { recorder, collecting, telemetry, trace } = self;
+        // The frames of a recorder that has ended are in no trace.
+        let traced = trace.map_or(Ok(()), |path| fs::write(path, telemetry.trace(TRACED)));
         drop(recorder);
         drop(collecting);
-        telemetry.finish()
+        telemetry.finish().and(traced)
     }
 }
 
