@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use throng_lab::history::{METRICS, StoredRun};
+use throng_lab::history::StoredRun;
 use throng_store::RunStore;
 
 use crate::exit::Outcome;
@@ -64,10 +64,8 @@ pub(super) fn runs(arguments: &RunsArguments, stop: &AtomicBool) -> Outcome {
 }
 
 fn row(run: &StoredRun) -> String {
-    let figures = METRICS.iter().filter_map(|metric| {
-        let part = run.parts.get(metric.name)?;
-        Some(format!("{} {} {}", metric.name, super::history::digits(part.value), part.unit))
-    });
+    let figures = run.main_figures();
+    let figures = figures.map(|(name, part)| format!("{name} {} {}", super::history::digits(part.value), part.unit));
     let figures: Vec<String> = figures.take(FIGURES_SHOWN).collect();
     let invalid = if run.is_valid { "" } else { "  not valid" };
     format!("{}  {}  {}  {}{invalid}  {}", run.name(), run.workload, run.revision, run.cpu, figures.join(", "))

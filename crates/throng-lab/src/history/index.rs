@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::StoredRun;
+use super::{Part, StoredRun};
 
 /// A text or a name of an index is at most so long.
 const TEXT_CHARS_MAX: usize = 200;
@@ -30,6 +30,11 @@ impl StoredRun {
         run.parts.retain(|name, _| is_plain(name));
         run.parts.values_mut().for_each(|part| plain(&mut part.unit));
         (run.parts.len() <= PARTS_MAX).then_some(run)
+    }
+
+    /// The figures of the run as a whole that it has, the most important first.
+    pub fn main_figures(&self) -> impl Iterator<Item = (&'static str, &Part)> {
+        throng_report::keys().filter_map(|metric| Some((metric.name, self.parts.get(metric.name)?)))
     }
 
     /// The name of its folder.
