@@ -3,6 +3,7 @@
 mod capacity;
 mod history;
 mod runs;
+mod schema;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +15,7 @@ use crate::exit::Outcome;
 use capacity::{RunArguments, SearchArguments, SoakArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
 use runs::{RunsArguments, UploadArguments};
+use schema::SchemaArguments;
 
 pub(crate) const LONG_ABOUT: &str = "\
 How much does this machine hold, and which change made it slower?
@@ -65,6 +67,9 @@ enum LabCommand {
     Runs(RunsArguments),
     /// Send the folder of a run to a store
     Upload(UploadArguments),
+    /// Print the JSON Schema of a kind of summary
+    #[command(long_about = schema::LONG_ABOUT)]
+    Schema(SchemaArguments),
 }
 
 pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<AtomicBool>>) -> Outcome {
@@ -78,5 +83,6 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),
         LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
         LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
+        LabCommand::Schema(arguments) => schema::print(arguments),
     }
 }

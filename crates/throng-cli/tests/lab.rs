@@ -41,6 +41,7 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(figures["kept"].as_u64().is_some_and(|kept| (394..=400).contains(&kept)), "{figures:#}");
+    crate::schema::check("capacity", &figures);
     assert_eq!((&figures["verdict"], &figures["limited_by"]), (&"accepted".into(), &"cpu".into()));
     // Its progress is on the side.
     assert!(String::from_utf8_lossy(&output.stderr).contains("(confirm beyond)"));

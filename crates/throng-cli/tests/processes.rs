@@ -18,5 +18,6 @@ mod lines;
 mod matches;
 mod outage;
 mod players;
+mod schema;
 mod store;
 mod summary_keys;

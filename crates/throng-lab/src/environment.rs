@@ -2,6 +2,7 @@
 
 use std::{env, fs};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::Scenario;
@@ -10,7 +11,7 @@ use crate::scenario::Scenario;
 pub const UNKNOWN: &str = "unknown";
 
 /// The machine, the program, and how it was called.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Model of the processor.
     pub cpu: String,
@@ -34,7 +35,8 @@ pub struct Environment {
     pub version: String,
     /// The program's arguments, without the program itself.
     pub command_line: Vec<String>,
-    /// The scenario with everything that the command line changed in it.
+    /// The scenario with everything that the command line changed in it: keys of a scenario file.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub settings: Scenario,
 }
 

@@ -11,6 +11,7 @@ mod targets;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use throng::meter::Subsystem;
@@ -28,7 +29,7 @@ pub const FORMAT: u32 = 3;
 const OLDEST_FORMAT: u32 = 2;
 
 /// Everything that a run measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
     /// [`FORMAT`].
     pub format: u32,
@@ -85,7 +86,7 @@ pub struct RunSummary {
 }
 
 /// A median and a tail. `null` where nothing was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Median.
     pub p50: Option<f64>,
@@ -94,7 +95,7 @@ pub struct Spread {
 }
 
 /// A time of a frame, or of a connection's share of it, split by subsystem. The parts add up to `total`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Split {
     /// Game code: moving the characters.
     pub simulate: f64,
@@ -126,7 +127,7 @@ pub struct Split {
 }
 
 /// The server's work.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
     /// Connections during the measured part (mean).
     pub connections: f64,
@@ -171,7 +172,7 @@ pub struct Server {
 }
 
 /// The halves of `send` on loopback, in microseconds per connection and tick. `null` if they cannot be told apart.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SendOnLoopback {
     /// The sender's work.
     pub local_us: Option<f64>,
@@ -184,7 +185,7 @@ pub struct SendOnLoopback {
 }
 
 /// Working time of a frame, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameMs {
     /// Mean.
     pub mean: f64,
@@ -201,7 +202,7 @@ pub struct FrameMs {
 }
 
 /// The frames around a percentile, taken apart.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameAt {
     /// `p50`, `p90`, `p99`, `p99.9` or `max`.
     pub percentile: String,
@@ -210,7 +211,7 @@ pub struct FrameAt {
 }
 
 /// The cost of only encrypting and sending the same packets, measured in the same run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Floor {
     /// Sealing and sending the packets of some of the run's ticks once more; never above what the run spent on it.
     pub ms_per_tick: Option<f64>,
@@ -225,7 +226,7 @@ pub struct Floor {
 }
 
 /// A level of the load profile, or a tenth of a ramp. The first fifth of a level after a change (10 s at most) is not judged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadStep {
     /// The judged time begins here, in seconds since the start of the measured part.
     pub from_s: f64,
@@ -248,7 +249,7 @@ pub struct LoadStep {
 }
 
 /// The data sent to a client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Client {
     /// UDP payload to a client.
     pub kbit_per_s: Rate,
@@ -272,7 +273,7 @@ pub struct Client {
 }
 
 /// A rate over all clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
     /// Mean of the clients.
     pub mean: f64,
@@ -281,14 +282,14 @@ pub struct Rate {
 }
 
 /// A mean. `null` where there was nothing to average.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mean {
     /// Mean.
     pub mean: Option<f64>,
 }
 
 /// How many objects clients hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Known {
     /// 1st percentile over clients and samples.
     pub p1: Option<f64>,
@@ -297,7 +298,7 @@ pub struct Known {
 }
 
 /// Bytes by purpose. The parts add up to `total`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bytes {
     /// All other bytes: packet headers, encryption, messages, acknowledgements.
     pub header: f64,
@@ -312,7 +313,7 @@ pub struct Bytes {
 }
 
 /// The state of other characters at decoding bots, compared with the server's state at the same moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Neighbours {
     /// 0 to 10 m.
     pub near: Band,
@@ -323,7 +324,7 @@ pub struct Neighbours {
 }
 
 /// One distance band.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Band {
     /// Age of the newest applied state.
     pub age_ms: Spread,
@@ -334,7 +335,7 @@ pub struct Band {
 }
 
 /// The bots' results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bots {
     /// Whether the bots' process ended without a report. Then its figures here and in `neighbours` say nothing.
     #[serde(default)]
@@ -375,7 +376,7 @@ pub struct Bots {
 }
 
 /// Packets, counted by the server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Network {
     /// Preset of the link conditioner.
     pub preset: String,
@@ -399,7 +400,7 @@ pub struct Network {
 }
 
 /// How often something happened.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     /// The stable name of what happened.
     pub tag: String,
@@ -408,7 +409,7 @@ pub struct Count {
 }
 
 /// Counters of the replication core. Means over the ticks of the measured part, unless stated otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Replication {
     /// Objects that exist.
     pub objects: f64,

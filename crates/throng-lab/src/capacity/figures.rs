@@ -4,6 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Growth, Judged, Order, Outcome, Trial};
 
@@ -21,7 +22,7 @@ pub const TRIALS_FILE: &str = "trials.jsonl";
 const FORMAT: u32 = 1;
 
 /// The answer to "how many fit?".
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// Version of this layout.
     pub format: u32,
@@ -77,7 +78,7 @@ pub struct Capacity {
 }
 
 /// A figure that nobody has measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Extrapolation {
     /// Cores of the machine that this process may use.
     pub cores: u32,
@@ -86,7 +87,7 @@ pub struct Extrapolation {
 }
 
 /// How a level grows with the load: `base + slope × load + bend × load²`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GrowthFigures {
     /// The limit whose level it is.
     pub name: String,
@@ -130,7 +131,7 @@ impl GrowthFigures {
 }
 
 /// A trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialFigures {
     /// The load.
     pub amount: u32,
@@ -153,7 +154,7 @@ pub struct TrialFigures {
 }
 
 /// A limit in a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitFigures {
     /// Its name.
     pub name: String,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Drift, Estimate, Point, Verdict};
 
@@ -33,7 +34,7 @@ struct Sample<'a> {
 }
 
 /// The memory of processes of one name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFigures {
     /// Program and subcommand. Processes of one name are added up.
     pub name: String,

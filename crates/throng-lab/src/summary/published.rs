@@ -1,12 +1,13 @@
 //! Published measurements of comparable systems in the same workloads. They come from other machines, so they are for
 //! orientation: a comparison needs both sides in one run on one machine.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RunSummary;
 
 /// A published figure beside the run's own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
     /// The system that was measured.
     pub system: String,

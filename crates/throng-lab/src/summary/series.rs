@@ -1,8 +1,9 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::meter::Subsystem;
 
 /// Curves for plots. All lists of a group are of the same length, at most [`Series::MAX_POINTS`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Frame times; where there are more frames than points, the longest frame of each stretch.
     pub frames: FrameSeries,
@@ -19,7 +20,7 @@ impl Series {
 }
 
 /// Frame times by subsystem, in milliseconds. `plan`, `open` and `settle` are empty in summaries of format 2.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the subsystems are described at Split")]
 pub struct FrameSeries {
     /// Seconds since the start of the measured part.
@@ -67,7 +68,7 @@ impl FrameSeries {
 
 /// Frames by their working time, in bars of equal width. A curve of thousands of frames hides that there are two kinds of
 /// them; this shows it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameHistogram {
     /// Where each bar begins, in milliseconds. It ends where the next one begins.
     pub from_ms: Vec<f64>,
@@ -76,7 +77,7 @@ pub struct FrameHistogram {
 }
 
 /// Values that are sampled once per second; in a long run, of every second, fourth, ... second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondSeries {
     /// Seconds since the start of the measured part.
     pub time_s: Vec<f64>,

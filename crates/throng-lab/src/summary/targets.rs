@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use throng_report::Kind;
@@ -6,7 +7,7 @@ use super::RunSummary;
 use crate::scenario::{Overrides, Scenario};
 
 /// A stated target and what the run measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The name of the measure.
     pub name: String,
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// On which side of the limit a measurement should lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Bound {
     /// The limit or less.
     #[serde(rename = "at most")]

@@ -1,0 +1,45 @@
+//! `throng lab schema`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use schemars::generate::SchemaSettings;
+use throng_lab::capacity::Capacity;
+use throng_lab::summary::RunSummary;
+use throng_range::Summary;
+
+use crate::exit::Outcome;
+
+pub(super) const LONG_ABOUT: &str = "\
+Print the JSON Schema of a kind of summary (draft 2020-12)
+
+It is made from the types that the program writes, with the meaning of each key.
+
+  throng lab schema crowd > crowd.schema.json";
+
+/// Arguments of `throng lab schema`.
+#[derive(Debug, Args)]
+pub(super) struct SchemaArguments {
+    /// The kind: summary.json of a crowd or a match, or capacity.json
+    #[arg(default_value = "crowd")]
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Crowd,
+    Match,
+    Capacity,
+}
+
+pub(super) fn print(arguments: &SchemaArguments) -> Outcome {
+    let made = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let schema = match arguments.kind {
+        Kind::Crowd => made.into_root_schema_for::<RunSummary>(),
+        Kind::Match => made.into_root_schema_for::<Summary>(),
+        Kind::Capacity => made.into_root_schema_for::<Capacity>(),
+    };
+    outln!("{}", serde_json::to_string_pretty(&schema).context("cannot write JSON")?);
+    Ok(ExitCode::SUCCESS)
+}
