@@ -339,7 +339,7 @@ mod tests {
         for _ in 0..FRAMES_MAX {
             log.push(Split::default(), FrameTime::default());
         }
-        // Both lists have more than 4,000 pages.
+        // Both lists have more than 1,000 pages.
         let pages = new_pages() - before;
         assert!(pages < 200, "{pages} pages");
     }

@@ -8,7 +8,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
-use throng_telemetry::{Clock, Phase, Recorder, Subsystem, Telemetry, TelemetryOptions};
+use throng_meter::MAX_SUBSYSTEMS;
+use throng_telemetry::{Clock, FrameTimes, Phase, Recorder, Subsystem, Telemetry, TelemetryOptions};
 
 const LIVE: Phase = Phase::new("live");
 const ROUNDS: usize = 300;
@@ -69,8 +70,26 @@ fn frames(recorder: &mut Recorder) -> f64 {
     })
 }
 
+/// Frames of 30 Hz that another clock has measured, with twelve subsystems each.
+fn handed_over(recorder: &mut Recorder, first: u64) -> f64 {
+    let mut parts_ns = [0; MAX_SUBSYSTEMS];
+    time(FRAMES, || {
+        for tick in first..first + FRAMES {
+            let start_ns = tick * 33_333_333;
+            Subsystem::STAGES.iter().for_each(|part| parts_ns[part.index()] = 100_000 + tick * 7_919 % 400_000);
+            let wall_ns = parts_ns.iter().sum();
+            recorder.add(FrameTimes { tick, phase: LIVE, start_ns, wall_ns, cpu_ns: None, late_ns: 0 }, &parts_ns);
+        }
+    })
+}
+
 fn main() {
     let telemetry = Telemetry::start(TelemetryOptions::default()).expect("no files");
+    let folder = tempfile::tempdir().expect("a folder");
+    let table = Some(folder.path().join("frames.parquet"));
+    let written = Telemetry::start(TelemetryOptions { table, ..TelemetryOptions::default() }).expect("a file");
+    let (mut measured, mut tick) = (telemetry.recorder("measured"), 0);
+    let (mut row, mut row_tick) = (written.recorder("row"), 0);
     let (mut on, mut off) = (telemetry.recorder("on"), telemetry.recorder("off"));
     off.set_on(false);
     let mut more = telemetry.recorder("more");
@@ -107,6 +126,15 @@ fn main() {
             }
         })
     };
+    let hand_over = || {
+        tick += FRAMES;
+        handed_over(&mut measured, tick)
+    };
+    let write_rows = || {
+        row_tick += FRAMES;
+        handed_over(&mut row, row_tick);
+        time(FRAMES, || written.collect())
+    };
     let nothing = || {
         time(SCOPES, || {
             for _ in 0..SCOPES {
@@ -127,6 +155,8 @@ fn main() {
         ("scope, off", Box::new(|| scopes(&mut off))),
         ("frame with ten scopes, on", Box::new(|| frames(&mut whole))),
         ("frame with ten scopes, off", Box::new(|| frames(&mut whole_off))),
+        ("frame, handed over", Box::new(hand_over)),
+        ("frame, 12 rows in a table", Box::new(write_rows)),
     ];
     let mut times = vec![Vec::with_capacity(ROUNDS); variants.len()];
     for _ in 0..ROUNDS {

@@ -4,8 +4,8 @@
 //! behind the full groups, with the end of a file behind them. The next rows take their place.
 //!
 //! ```text
-//!  PAR1 | group of 65,536 rows | group of 65,536 rows | newest rows, end of the file
-//!                                                     '-- written again each time, until they are 65,536
+//!  PAR1 | group of 32,768 rows | group of 32,768 rows | newest rows, end of the file
+//!                                                     '-- written again each time, until they are 32,768
 //! ```
 
 use std::fs::File;
@@ -21,7 +21,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
-use throng_meter::{Budgets, Subsystems};
+use throng_meter::{Budgets, MAX_SUBSYSTEMS, Subsystems};
 
 use crate::recorder::{FrameTimes, Phase};
 use crate::scopes::{END, OFFSET_BITS};
@@ -42,8 +42,8 @@ const COLUMNS: &str = "message frames {
     optional int64 budget_ns;
 }";
 
-/// Rows of a group; until it is full they are in memory, about 100 bytes each.
-const ROWS_PER_GROUP: usize = 65_536;
+/// Rows of a group; until it is full they are in memory, 174 bytes each. The description of a group takes 6 kB for ever.
+const ROWS_PER_GROUP: usize = 32_768;
 
 /// The newest rows are written after so many nanoseconds of frames, and a millisecond more for each group: the end of the
 /// file lists all groups.
@@ -70,7 +70,6 @@ pub(crate) struct Table {
     phases: Vec<(Phase, ByteArray)>,
 }
 
-#[derive(Default)]
 struct Rows {
     recorder: Vec<ByteArray>,
     tick: Vec<i64>,
@@ -129,7 +128,7 @@ impl Table {
             properties: Arc::new(properties),
             groups: Vec::new(),
             groups_end: MAGIC.len() as u64,
-            rows: Rows::default(),
+            rows: Rows::with_room(),
             saved_ns: None,
             subsystems,
             phases: Vec::new(),
@@ -207,7 +206,7 @@ impl Table {
         self.file.write_all(&bytes)?;
         self.file.set_len(self.groups_end + bytes.len() as u64)?;
         if self.rows.tick.len() >= ROWS_PER_GROUP {
-            self.rows = Rows::default();
+            self.rows.clear();
             self.groups_end = group_end;
         } else if !self.rows.tick.is_empty() {
             self.groups.pop();
@@ -248,6 +247,41 @@ fn moved(group: RowGroupMetaData, ordinal: i32, by: i64) -> Result<RowGroupMetaD
 }
 
 impl Rows {
+    /// No rows, with room for those of a group and of one frame more. Its pages are written once here: else the memory of a
+    /// process would grow for as long as the first group fills.
+    fn with_room() -> Rows {
+        let room = ROWS_PER_GROUP + MAX_SUBSYSTEMS;
+        let (texts, numbers) = (|| vec![ByteArray::default(); room], || vec![i64::MAX; room]);
+        let optional = || Optional { values: numbers(), levels: vec![i16::MAX; room] };
+        let mut rows = Rows {
+            recorder: texts(),
+            tick: numbers(),
+            phase: texts(),
+            start_ns: numbers(),
+            frame_ns: numbers(),
+            cpu_ns: optional(),
+            not_running_ns: optional(),
+            late_ns: numbers(),
+            subsystem: texts(),
+            self_ns: numbers(),
+            scopes: optional(),
+            budget_ns: optional(),
+        };
+        rows.clear();
+        rows
+    }
+
+    fn clear(&mut self) {
+        [&mut self.recorder, &mut self.phase, &mut self.subsystem].into_iter().for_each(Vec::clear);
+        [&mut self.tick, &mut self.start_ns, &mut self.frame_ns, &mut self.late_ns, &mut self.self_ns]
+            .into_iter()
+            .for_each(Vec::clear);
+        for column in [&mut self.cpu_ns, &mut self.not_running_ns, &mut self.scopes, &mut self.budget_ns] {
+            column.values.clear();
+            column.levels.clear();
+        }
+    }
+
     fn write(&self, file: &mut SerializedFileWriter<&mut Vec<u8>>) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
         strings(&mut group, &self.recorder)?;
