@@ -30,6 +30,7 @@ pub struct Holds {
     /// Holds that have ended, or were given up.
     done: usize,
     repeats: u32,
+    repeats_max: u32,
     given_up: u32,
     fault: Option<String>,
     trials: Vec<Trial>,
@@ -55,7 +56,21 @@ impl Holds {
     /// Holds of which none was made yet.
     pub fn new(options: HoldOptions) -> Holds {
         let options = HoldOptions { repeats: options.repeats.max(1), ..options };
-        Holds { options, done: 0, repeats: 0, given_up: 0, fault: None, trials: Vec::new(), spent: Duration::ZERO }
+        Holds {
+            options,
+            done: 0,
+            repeats: 0,
+            repeats_max: REPEATS_MAX,
+            given_up: 0,
+            fault: None,
+            trials: Vec::new(),
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// A hold that tells nothing is not made again: it took hours.
+    pub fn without_repeats(self) -> Holds {
+        Holds { repeats_max: 0, ..self }
     }
 
     /// The load to hold next; `None` when all are over.
@@ -74,7 +89,7 @@ impl Holds {
             self.fault.clone_from(&trial.fault);
         }
         self.trials.push(trial);
-        if is_invalid && self.repeats < REPEATS_MAX {
+        if is_invalid && self.repeats < self.repeats_max {
             self.repeats += 1;
             return;
         }

@@ -53,6 +53,15 @@ fn holds_that_tell_nothing_are_made_again_and_then_left_out() {
 }
 
 #[test]
+fn a_hold_of_hours_is_not_made_again() {
+    let mut holds = Holds::new(HoldOptions { amounts: vec![300], repeats: 1, hold: HOLD }).without_repeats();
+    assert!(holds.poll_trial().is_some());
+    holds.handle_trial(Trial::invalid(300, HOLD, "bots were late"));
+    assert_eq!(holds.poll_trial(), None);
+    assert!(holds.outcome().why.contains("bots were late"));
+}
+
+#[test]
 fn the_largest_load_is_forecast_from_the_smaller_ones() {
     let frame_ms = |amount: u32| 0.3 + 0.01 * f64::from(amount);
     let growth = hold(&[1, 8, 16, 64], 2, frame_ms).growth();

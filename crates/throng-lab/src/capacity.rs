@@ -148,7 +148,7 @@ impl Course {
             Method::Steps(options) => Course::Steps(StepPressure::new(options)),
             Method::Holds(options) => Course::Holds(Holds::new(options)),
             Method::Soak(SoakOptions { amount, hold, .. }) => {
-                Course::Holds(Holds::new(HoldOptions { amounts: vec![amount], repeats: 1, hold }))
+                Course::Holds(Holds::new(HoldOptions { amounts: vec![amount], repeats: 1, hold }).without_repeats())
             }
         }
     }

@@ -3,10 +3,10 @@
 //! A run has four stations, and this crate has a module for each thing that passes between them:
 //!
 //! ```text
-//! scenarios/*.toml --> Scenario --> World (server) <-- BotInput -- BotBrain (bots)
-//!                                     |                               |
-//!                                  FrameLog                     NeighbourLog
-//!                                     └────────> RunSummary <─────────┘
+//! scenarios/*.toml --> Scenario --> World (server) <-- BotInput -- Brain (bots)
+//!                                     |                             |
+//!                                  FrameLog                   NeighbourLog
+//!                                     └────────> RunSummary <───────┘
 //!                                                    |
 //!                             terminal::table, summary.json, report.html
 //! ```

@@ -43,7 +43,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use throng_wire::{BitWriter, Tick};
+use throng_wire::{BitWriter, Room, Tick};
 
 use crate::frame::{Frame, Segment, Since, Variant};
 use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
@@ -102,6 +102,7 @@ pub struct Connection {
     sending: Vec<Sending>,
     /// Lost segments that have to be sent again, by subscription.
     resends: Vec<Resend>,
+    resends_room: Room,
     closes: VecDeque<u16>,
     records: PacketRecords,
     counters: ConnectionCounters,
@@ -235,6 +236,7 @@ impl Reader for Connection {
             usual_sixteenths: 0,
             sending: Vec::new(),
             resends: Vec::new(),
+            resends_room: Room::default(),
             closes: VecDeque::new(),
             records: PacketRecords::default(),
             counters: ConnectionCounters::default(),
@@ -503,6 +505,9 @@ impl Connection {
     /// Brings what was lost into the order of its subscriptions, and forgets what has been written since or is of no use
     /// any more.
     fn sort_resends(&mut self) {
+        if let Some(capacity) = self.resends_room.look(self.resends.len(), self.resends.capacity()) {
+            self.resends.shrink_to(capacity);
+        }
         if !self.resends.is_empty() {
             let subscriptions = &self.subscriptions;
             self.resends.retain(|resend| {

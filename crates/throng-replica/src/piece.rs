@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use throng_wire::{ShortTick, Tick};
+use throng_wire::{Room, ShortTick, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::frame::Frame;
@@ -146,6 +146,7 @@ pub(crate) struct PacketRecords {
     pieces: VecDeque<Option<Piece>>,
     /// Number of the first of `pieces`, counted from the connection's start.
     base: u64,
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -173,6 +174,9 @@ impl PacketRecords {
     pub(crate) fn push_packet(&mut self, sequence: u64, first: u64) {
         let end = self.end();
         self.packets.push_back(PacketRecord { sequence, first, end, settled: false });
+        if let Some(capacity) = self.room.look(self.pieces.len(), self.pieces.capacity()) {
+            self.pieces.shrink_to(capacity);
+        }
     }
 
     /// The index of a packet that is neither acknowledged nor lost so far.

@@ -26,8 +26,10 @@
 
 mod bits;
 mod id;
+mod room;
 mod tick;
 
 pub use bits::{BitReader, BitWriter, Mark, ReadError};
 pub use id::{ConnectionId, KindId, ObjectId};
+pub use room::Room;
 pub use tick::{ShortTick, Tick, Time};

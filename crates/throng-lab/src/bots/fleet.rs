@@ -7,6 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use throng::net::ReceiveBuffers;
 use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
+use throng_judge::{mean, quantile};
 
 use super::bot::Bot;
 use super::members::Rates;
@@ -299,8 +300,8 @@ impl<D: Decoder> Fleet<D> {
             bot.core.close(now, "the run is over");
             bot.transmit(now, &mut self.out);
         }
-        let kbit_per_s = mean_and_p99(std::mem::take(&mut self.measured.rates.payload));
-        let with_headers = mean_and_p99(std::mem::take(&mut self.measured.rates.with_headers));
+        let kbit_per_s = mean_and_p99(&self.measured.rates.payload);
+        let with_headers = mean_and_p99(&self.measured.rates.with_headers);
         let stalled = self.bots.iter().filter(|bot| bot.has_stalled).count() as u32;
         let measured = &self.measured;
         BotsReport {
@@ -386,11 +387,8 @@ fn eyes<D: Decoder>(bots: &[Bot<D>]) -> impl Iterator<Item = Eyes<'_, D>> {
     })
 }
 
-fn mean_and_p99(mut values: Vec<f64>) -> (f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let p99 = values.get((values.len() * 99 / 100).min(values.len().saturating_sub(1))).copied();
-    (mean, p99.unwrap_or(0.0))
+fn mean_and_p99(values: &[f64]) -> (f64, f64) {
+    (mean(values).unwrap_or(0.0), quantile(values, 0.99).unwrap_or(0.0))
 }
 
 fn late_histogram() -> Histogram<u64> {

@@ -135,7 +135,7 @@ fn figures(name: String, points: &[Point], growth_max: f64) -> MemoryFigures {
         bytes_per_hour: drift.as_ref().map(hourly),
         low: bound(|slope| slope.low),
         high: bound(|slope| slope.high),
-        forecast_bytes: drift.map(|drift| drift.forecast(DAY_S).value),
+        forecast_bytes: drift.map(|drift| drift.forecast(DAY_S).value.max(0.0)),
         verdict: verdict.name().to_owned(),
     }
 }

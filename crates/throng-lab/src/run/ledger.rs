@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
 use throng::{ConnectionId, DriverCounters, DropReason, Replication, Server, Time};
+use throng_judge::quantile;
 
 use super::RunOptions;
 use super::stages::{self, Stages};
@@ -508,8 +509,6 @@ fn ratio(part: f64, whole: f64) -> f64 {
 
 fn round_trips(server: &Server<impl Replication>) -> Spread {
     let round_trips = server.connections().filter_map(|id| server.link_statistics(id)?.round_trip);
-    let mut ms: Vec<f64> = round_trips.map(|round_trip| round_trip.as_secs_f64() * 1e3).collect();
-    ms.sort_by(f64::total_cmp);
-    let at = |share: usize| ms.get((ms.len() * share / 100).min(ms.len().saturating_sub(1))).copied();
-    Spread { p50: at(50), p99: at(99) }
+    let ms: Vec<f64> = round_trips.map(|round_trip| round_trip.as_secs_f64() * 1e3).collect();
+    Spread { p50: quantile(&ms, 0.5), p99: quantile(&ms, 0.99) }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use throng_wire::Time;
+use throng_wire::{Room, Time};
 
 use super::error::PacketError;
 use super::lane::PieceRun;
@@ -126,6 +126,7 @@ pub(super) struct Newest {
 pub(super) struct Flight {
     /// In order of sequence. The front is never settled.
     sent: VecDeque<Sent>,
+    room: Room,
     /// The runs of all packets in `sent`, in the same order.
     runs: VecDeque<PieceRun>,
     /// Position of the front of `runs`.
@@ -157,6 +158,7 @@ impl Flight {
     pub(super) fn new(limit: usize) -> Flight {
         Flight {
             sent: VecDeque::new(),
+            room: Room::default(),
             runs: VecDeque::new(),
             runs_base: 0,
             verdicts: VecDeque::new(),
@@ -216,6 +218,9 @@ impl Flight {
             self.first_sent = sequence;
         }
         self.newest_sent = Some(sequence);
+        if let Some(capacity) = self.room.look(self.sent.len() + 1, self.sent.capacity()) {
+            self.sent.shrink_to(capacity);
+        }
         self.sent.push_back(Sent {
             sequence,
             sent_at,
