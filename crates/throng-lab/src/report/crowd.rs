@@ -514,6 +514,18 @@ mod tests {
     }
 
     #[test]
+    fn levels_of_a_load_have_a_table_and_a_constant_load_has_none() {
+        let mut run = RunSummary::example();
+        assert!(!render(&run).unwrap().contains("Load steps"));
+        let level = crate::summary::LoadStep { players: 250.0, steady_from_s: None, ..run.steps[0].clone() };
+        run.steps.insert(0, level);
+        let page = render(&run).unwrap();
+        let (_, section) = page.split_once("Load steps").unwrap();
+        let (table, _) = section.split_once("</table>").unwrap();
+        assert!(table.contains("250") && table.contains("71") && table.contains("0.38"), "{table}");
+    }
+
+    #[test]
     fn a_run_without_measurements_still_makes_a_page() {
         let mut run = RunSummary::example();
         run.server.frames_at.clear();
