@@ -45,12 +45,12 @@ use std::sync::Arc;
 
 use throng_wire::{BitWriter, Room, Tick};
 
-use crate::frame::{Frame, Segment, Since, Variant};
+use crate::frame::{Frame, Since, Variant};
 use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
 use crate::lattice;
 use crate::limits::LimitReached;
 use crate::own::OwnRecords;
-use crate::piece::{PacketRecords, Piece, PieceWriter};
+use crate::piece::{PacketRecords, Piece, PieceWriter, Resend};
 use crate::send_ticks::SendTicks;
 use crate::subscription::{Stage, Subscription};
 
@@ -207,16 +207,6 @@ struct Sending {
     /// Bytes of it that were written in this share.
     share_bytes: u32,
     frame: Arc<Frame>,
-}
-
-/// A segment that was lost.
-#[derive(Debug)]
-struct Resend {
-    subscription: u16,
-    /// `None` once it is written.
-    piece: Option<Piece>,
-    /// The tick since which it waits for its share.
-    waits_since: Tick,
 }
 
 impl Reader for Connection {
@@ -505,9 +495,7 @@ impl Connection {
     /// Brings what was lost into the order of its subscriptions, and forgets what has been written since or is of no use
     /// any more.
     fn sort_resends(&mut self) {
-        if let Some(capacity) = self.resends_room.look(self.resends.len(), self.resends.capacity()) {
-            self.resends.shrink_to(capacity);
-        }
+        self.resends_room.trim(&mut self.resends);
         if !self.resends.is_empty() {
             let subscriptions = &self.subscriptions;
             self.resends.retain(|resend| {
@@ -912,14 +900,6 @@ impl Connection {
             subscription.flight.settle(piece.parity);
             counters.superseded_segments += 1;
         });
-    }
-}
-
-impl Resend {
-    fn body_bytes(&self) -> usize {
-        let segment =
-            self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
-        segment.map_or(0, Segment::len_bytes)
     }
 }
 

@@ -31,5 +31,5 @@ mod tick;
 
 pub use bits::{BitReader, BitWriter, Mark, ReadError};
 pub use id::{ConnectionId, KindId, ObjectId};
-pub use room::Room;
+pub use room::{Room, Roomy};
 pub use tick::{ShortTick, Tick, Time};

@@ -218,9 +218,7 @@ impl Flight {
             self.first_sent = sequence;
         }
         self.newest_sent = Some(sequence);
-        if let Some(capacity) = self.room.look(self.sent.len() + 1, self.sent.capacity()) {
-            self.sent.shrink_to(capacity);
-        }
+        self.room.trim(&mut self.sent);
         self.sent.push_back(Sent {
             sequence,
             sent_at,
