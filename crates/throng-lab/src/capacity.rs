@@ -31,12 +31,11 @@ use throng_judge::{
     CapacitySearch, Growth, HoldOptions, Holds, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
 };
 
-pub use figures::{Capacity, FILE, TRIALS_FILE};
+pub use figures::{Capacity, FILE, LimitFigures, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
 pub use memory::{MEMORY_FILE, MemoryFigures};
 
 use crate::report;
-use figures::TrialFigures;
 use hold::{Figures, Held};
 use memory::Watched;
 

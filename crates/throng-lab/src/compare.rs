@@ -41,7 +41,7 @@ pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECT
 pub use noise::{Difference, Outcome};
 pub use plan::{Turn, turns};
 pub use sample::{Sample, advantage, by_round};
-pub use table::{OVERLOADED, spoken, table};
+pub use table::{OVERLOADED, differences, spoken, table};
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]

@@ -7,7 +7,12 @@
 //!   report.html     the same to look at, by throng-report
 //! ```
 
+mod capacity;
 mod crowd;
+mod gateway;
+mod index;
+mod models;
+mod sides;
 mod stamp;
 
 use std::fs;
@@ -15,11 +20,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::de::DeserializeOwned;
 use thiserror::Error;
+use throng_report::{Kind, Page};
 
 use crate::summary::{RunSummary, SummaryError};
 
 pub use crowd::render;
+pub use index::{INDEX_FILE, SIDES_FILE, figures_of, run_folders, write_index};
 
 /// Name of the file with the figures.
 pub const SUMMARY_FILE: &str = "summary.json";
@@ -58,6 +66,16 @@ pub enum ReportError {
         /// The error.
         source: SummaryError,
     },
+    /// The figures are none of this program's.
+    #[error("{}: these are no figures of a {} run: {reason}; use the program that wrote them", path.display(), kind.name())]
+    Figures {
+        /// The folder.
+        path: PathBuf,
+        /// The kind of run.
+        kind: Kind,
+        /// The reason.
+        reason: String,
+    },
     /// The page could not be made from the template, which is a defect of this program.
     #[error("the report's template failed: {0}")]
     Template(#[from] throng_report::RenderError),
@@ -70,6 +88,7 @@ impl ReportError {
             ReportError::Write { .. } => "write",
             ReportError::Read { .. } => "read",
             ReportError::Summary { .. } => "summary",
+            ReportError::Figures { .. } => "figures",
             ReportError::Template(_) => "template",
         }
     }
@@ -89,14 +108,35 @@ pub fn write(folder: &Path, summary: &RunSummary) -> Result<PathBuf, ReportError
     rebuild(folder)
 }
 
-/// Makes `report.html` again from the `summary.json` in `dir`. The path of the report.
+/// Makes `report.html` again from the figures in `dir`, of any kind of run but matches, whose crate does that. The path of
+/// the report.
 ///
 /// # Errors
-/// If the summary cannot be read or the page cannot be written.
+/// If the figures cannot be read or the page cannot be written.
 pub fn rebuild(dir: &Path) -> Result<PathBuf, ReportError> {
+    let mut page = page(dir)?;
+    page.index = Some(format!("../{INDEX_FILE}"));
     let path = dir.join(REPORT_FILE);
-    write_file(&path, &render(&load(dir)?)?)?;
+    write_file(&path, &page.render()?)?;
     Ok(path)
+}
+
+fn page(dir: &Path) -> Result<Page, ReportError> {
+    fn read<T: DeserializeOwned>(dir: &Path, kind: Kind, json: serde_json::Value) -> Result<T, ReportError> {
+        let reason = |error: serde_json::Error| error.to_string();
+        serde_json::from_value(json).map_err(reason).map_err(|reason| ReportError::Figures {
+            path: dir.to_owned(),
+            kind,
+            reason,
+        })
+    }
+    match figures_of(dir) {
+        Some((Kind::Gateway, json)) => Ok(gateway::page(&read(dir, Kind::Gateway, json)?)),
+        Some((Kind::Capacity, json)) => Ok(capacity::page(&read(dir, Kind::Capacity, json)?)),
+        Some((Kind::Models, json)) => Ok(models::page(&read(dir, Kind::Models, json)?)),
+        Some((Kind::Comparison, json)) => Ok(sides::page(&read(dir, Kind::Comparison, json)?)),
+        _ => Ok(crowd::page(&load(dir)?)),
+    }
 }
 
 /// The summary in a run's directory.

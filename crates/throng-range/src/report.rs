@@ -1,18 +1,28 @@
 //! The report of a run: one HTML page that needs nothing else.
+//!
+//! ```text
+//!  summary.json   the figures           --.
+//!  inside.json    map, fog, shots, events +--> report.html, by throng-report
+//!  frames.parquet each frame            --'
+//! ```
 
 mod fog;
 mod plan;
 mod shots;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use throng_match::Seat;
+use throng_report::{
+    Bars, Cell, Figures, Frames, Kind, Limit, Line, Page, Section, Table, Term, Tile, Validity, Verdict, figure, metric,
+};
 use throng_tactical::Event;
+use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
 use crate::check::Moments;
 use crate::stage::file_error;
-use crate::summary::{FRAME_GOAL_MS, Summary};
+use crate::summary::{FRAME_GOAL_MS, MISSED_SHARE_MAX, Summary};
 use crate::watch::Watched;
 use crate::{RangeError, Stage};
 
@@ -20,19 +30,12 @@ use crate::{RangeError, Stage};
 const PAGE: &str = "report.html";
 /// The figures.
 const FIGURES: &str = "summary.json";
-const STYLE: &str = "
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1b2430; }
-h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.5rem; } table { border-collapse: collapse; margin: 1rem 0; }
-td, th { padding: .2rem .8rem; border-bottom: 1px solid #d8dee6; text-align: right; vertical-align: top; }
-td:first-child, th:first-child, td.text, th.text { text-align: left; } .bar { background: #3b7dd8; height: .8rem; }
-.over { color: #b3261e; font-weight: 600; } .note { color: #5a6675; max-width: 48rem; } svg { width: 100%; height: auto; }
-.wide { overflow-x: auto; } .key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 .8em; }
-nav a { margin-right: 1rem; } td.matrix { text-align: center; padding: .2rem .5rem; }
-td.matrix, .words { white-space: nowrap; }
-.hit { color: #1d7a3e; font-weight: 600; } .blocked { color: #8a5a00; } .escaped { color: #6b3fa0; font-weight: 600; }
-@media (max-width: 600px) { body { margin: 1rem auto; padding: 0 .6rem; } h1 { font-size: 1.5rem; }
-td, th { padding: .15rem .4rem; } .facts td { display: block; border: 0; text-align: left; padding: 0 .2rem; }
-.facts td:last-child { border-bottom: 1px solid #d8dee6; padding-bottom: .3rem; } .facts td:first-child { color: #5a6675; } }";
+/// The sections about the first match from its inside.
+const INSIDE: &str = "inside.json";
+/// Each frame by subsystem.
+const FRAMES: &str = "frames.parquet";
+/// Files of a report are at most so long.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// The facts about the first match from its inside.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +46,7 @@ pub(crate) struct Inside<'a> {
     pub(crate) fog: &'a Moments,
 }
 
-/// Writes the page and the figures into a folder. Returns the page's path.
+/// Writes the page and its files into a folder. Returns the page's path.
 pub(crate) fn write(
     folder: &Path,
     summary: &Summary,
@@ -51,49 +54,201 @@ pub(crate) fn write(
     stage: &Stage,
 ) -> Result<PathBuf, RangeError> {
     let json = serde_json::to_string_pretty(summary).map_err(|error| file_error(folder, error.into()))?;
-    let figures = folder.join(FIGURES);
-    std::fs::write(&figures, json + "\n").map_err(|error| file_error(&figures, error))?;
+    put(&folder.join(FIGURES), &(json + "\n"))?;
+    if let Some(watched) = inside.watched {
+        let sections = [
+            plan::section(watched, stage),
+            fog::section(inside.fog, watched),
+            shots::section(watched, summary.tick_hz),
+            feed(watched, summary.tick_hz),
+        ];
+        let json = serde_json::to_string(&sections).map_err(|error| file_error(folder, error.into()))?;
+        put(&folder.join(INSIDE), &json)?;
+    }
+    rebuild(folder)
+}
+
+/// Whether a folder has a run of matches.
+pub fn is_match(folder: &Path) -> bool {
+    let json = read(&folder.join(FIGURES)).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    json.is_some_and(|json| json.get("matches").is_some() && json.get("commands").is_some())
+}
+
+/// Makes the page of a run again from its files. Returns its path.
+///
+/// # Errors
+/// A file cannot be read or written, or is none of a run of matches.
+pub fn rebuild(folder: &Path) -> Result<PathBuf, RangeError> {
+    let path = folder.join(FIGURES);
+    let summary: Summary = serde_json::from_str(&read(&path)?).map_err(|error| file_error(&path, error.into()))?;
+    let path = folder.join(INSIDE);
+    let inside: Vec<Section> = match path.is_file() {
+        true => serde_json::from_str(&read(&path)?).map_err(|error| file_error(&path, error.into()))?,
+        false => Vec::new(),
+    };
+    let path = folder.join(FRAMES);
+    let seconds = match path.is_file() {
+        true => frames(&path, &summary)?,
+        false => Frames::default(),
+    };
     let path = folder.join(PAGE);
-    std::fs::write(&path, page(summary, inside, stage)).map_err(|error| file_error(&path, error))?;
+    let html = page(&summary, inside, seconds).render();
+    put(&path, &html.map_err(|error| file_error(&path, std::io::Error::other(error)))?)?;
     Ok(path)
 }
 
-fn page(summary: &Summary, inside: &Inside<'_>, stage: &Stage) -> String {
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>throng match</title><style>{STYLE}</style><h1>{}</h1>",
-        escaped(summary.result.as_deref().unwrap_or("The match was ended without a result"))
+fn read(path: &Path) -> Result<String, RangeError> {
+    let error = |error| file_error(path, error);
+    if std::fs::metadata(path).map_err(error)?.len() > BYTES_MAX {
+        return Err(error(std::io::ErrorKind::FileTooLarge.into()));
+    }
+    std::fs::read_to_string(path).map_err(error)
+}
+
+fn put(path: &Path, text: &str) -> Result<(), RangeError> {
+    std::fs::write(path, text).map_err(|error| file_error(path, error))
+}
+
+/// The mean frame of each second, by subsystem.
+fn frames(path: &Path, summary: &Summary) -> Result<Frames, RangeError> {
+    let mut seconds = read_seconds(path).map_err(|error| file_error(path, error))?;
+    let in_ms = |ns: Vec<f64>| ns.into_iter().map(|ns| ns / 1e6).collect::<Vec<f64>>();
+    let total = in_ms(seconds.remove(WHOLE_FRAME).unwrap_or_default());
+    let mut parts: Vec<(String, Vec<f64>)> = seconds.into_iter().map(|(name, ns)| (name, in_ms(ns))).collect();
+    parts.retain(|(_, ms)| ms.len() == total.len() && ms.iter().any(|ms| *ms > 0.0));
+    let sum = |(_, ms): &(String, Vec<f64>)| ms.iter().sum::<f64>();
+    parts.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+    Ok(Frames {
+        x: (0..total.len()).map(|second| second as f64 + 0.5).collect(),
+        parts,
+        total,
+        missed: Vec::new(),
+        budget: Some(Line {
+            value: FRAME_GOAL_MS.min(1e3 / f64::from(summary.tick_hz.max(1))),
+            name: "goal".to_owned(),
+        }),
+        point: "second's mean frame".to_owned(),
+    })
+}
+
+fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
+    let json = serde_json::to_value(summary).unwrap_or_default();
+    let figures = Figures::new(Kind::Match, &json);
+    let ended = "The match was ended without a result";
+    let mut page = Page::new(Kind::Match, summary.result.as_deref().unwrap_or(ended));
+    page.subtitle = format!(
+        "{} of {} players at {} Hz for {} s",
+        if summary.matches == 1 { "a match".to_owned() } else { format!("{} matches", summary.matches) },
+        summary.players,
+        summary.tick_hz,
+        figure(summary.seconds)
     );
-    if !summary.valid {
-        page += "<p class=\"over\">This run is not valid. Its figures prove nothing:</p><ul>";
-        summary.invalid_reasons.iter().for_each(|reason| page += &format!("<li>{}</li>", escaped(reason)));
-        page += "</ul>";
+    let environment = &summary.environment;
+    page.facts = vec![
+        format!("{}, {} cores", environment.cpu, environment.cores),
+        environment.kernel.clone(),
+        format!("{} build {}", environment.profile, environment.build),
+        format!("{} workers as {}", summary.workers, summary.mode),
+    ];
+    page.validity = Some(Validity {
+        is_valid: summary.valid,
+        words: "All bots joined and kept up, and no frame of telemetry was lost.".to_owned(),
+        reasons: summary.invalid_reasons.clone(),
+    });
+    page.limits = limits(summary);
+    page.tiles = tiles(summary, &figures);
+    page.sections.push(frame(summary, &figures, frames));
+    if inside.is_empty() {
+        page.sections.push(Section::new("Map").note(
+            "Map, fog, shots and events are not known: the match was neither played in this process nor replayed. Run it \
+             without --no-check.",
+        ));
     }
-    page += "<nav><a href=\"#frame\">Frame</a><a href=\"#map\">Map</a><a href=\"#fog\">Fog</a>\
-             <a href=\"#shots\">Shots</a><a href=\"#events\">Events</a></nav>";
-    page += &overview(summary);
-    page += &subsystems(summary);
-    match inside.watched {
-        Some(watched) => {
-            page += &plan::section(watched, stage);
-            page += &fog::section(inside.fog, watched);
-            page += &shots::section(watched, summary.tick_hz);
-            page += &feed(watched, summary.tick_hz);
-        }
-        None => {
-            page += "<h2 id=\"map\">The match from its inside</h2><p>Map, fog, shots and events are not known: the \
-                     match was neither played in this process nor replayed. Run it without --no-check.</p>";
-        }
+    page.sections.extend(inside);
+    page.sections.push(checks(&figures));
+    page.sections.push(ends(summary));
+    page.index = Some("../index.html".to_owned());
+    page.source =
+        "summary.json in the same folder has these figures and more; docs/match-summary.md explains each.".to_owned();
+    page
+}
+
+fn limits(summary: &Summary) -> Vec<Limit> {
+    let term = |path: &str| metric(Kind::Match, path).term();
+    let limit = |term: Term, limit: String, value: String, met: Option<bool>| Limit {
+        term,
+        limit,
+        value,
+        verdict: Verdict::of(met),
+    };
+    let frame = summary.frame_ms.p99;
+    let played = summary.phases.values().map(|phase| phase.frames).sum::<u64>() + summary.missed_ticks;
+    let missed = summary.missed_ticks as f64 / played.max(1) as f64;
+    let hidden = summary.fog.hidden_but_visible;
+    let replay = match summary.replay.identical {
+        Some(true) => "identical",
+        Some(false) => "differs",
+        None => "not checked",
+    };
+    let mut limits = vec![
+        limit(
+            term("frame_ms.p99"),
+            format!("≤ {FRAME_GOAL_MS} ms"),
+            format!("{} ms", figure(frame)),
+            Some(frame <= FRAME_GOAL_MS),
+        ),
+        limit(
+            term("missed_ticks"),
+            format!("≤ {} %", figure(MISSED_SHARE_MAX * 100.0)),
+            format!("{} %", figure(missed * 100.0)),
+            (played > 0).then_some(missed <= MISSED_SHARE_MAX),
+        ),
+        limit(
+            term("fog.hidden_but_visible"),
+            "0".to_owned(),
+            hidden.map_or("–".to_owned(), |pairs| pairs.to_string()),
+            hidden.map(|pairs| pairs == 0),
+        ),
+        limit(
+            Term::new("replay", "the first match, played again from its input log, has the same digests, tick by tick"),
+            "identical".to_owned(),
+            replay.to_owned(),
+            summary.replay.identical,
+        ),
+    ];
+    for (name, subsystem) in &summary.subsystems {
+        let Some(budget) = subsystem.budget_ms else { continue };
+        limits.push(limit(
+            Term::new(&format!("{name}, p99"), throng_report::explanation_of_part(name)),
+            format!("≤ {budget} ms"),
+            format!("{} ms", figure(subsystem.p99_ms)),
+            Some(subsystem.p99_ms <= budget),
+        ));
     }
-    page += "<h2>How each match ended</h2><ul>";
-    summary.ends.iter().for_each(|end| page += &format!("<li>{}</li>", escaped(end)));
-    page += "</ul>";
-    if !summary.breaches.is_empty() {
-        page += "<h2>Breaches of budgets, the newest</h2><ul>";
-        summary.breaches.iter().for_each(|breach| page += &format!("<li>{}</li>", escaped(breach)));
-        page += "</ul>";
-    }
-    page + "</html>\n"
+    limits
+}
+
+fn tiles(summary: &Summary, figures: &Figures<'_>) -> Vec<Tile> {
+    let optional = throng_report::optional;
+    let frame = summary.frame_ms;
+    let tiles = [
+        ("frame_ms.p99", format!("median {} ms, longest {} ms", figure(frame.p50), figure(frame.max))),
+        (
+            "lateness_us.p99",
+            format!("median {} µs; {} ticks missed", figure(summary.lateness_us.p50), summary.missed_ticks),
+        ),
+        ("cpu_cores", format!("fog of war: {} % of a core per match", figure(summary.fog.cpu_share * 100.0))),
+        ("matches_per_core", "shown by this run, and not extrapolated".to_owned()),
+        ("rewind.us_per_shot", format!("{} shots, {} hits", summary.rewind.shots, summary.rewind.hits)),
+        ("sight.rays_per_s", format!("{} times Embree", optional(summary.sight.ratio_to_embree))),
+    ];
+    let limits = limits(summary);
+    let of = |(path, note): (&str, String)| {
+        let mut tile = figures.tile(path, note);
+        tile.verdict = limits.iter().find(|limit| limit.term == tile.term).map(|limit| limit.verdict);
+        tile
+    };
+    tiles.map(of).into()
 }
 
 /// The name of a player: A1 to A5 attack, D1 to D5 defend.
@@ -108,109 +263,136 @@ fn clock(tick: u64, tick_hz: u32) -> String {
     format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10)
 }
 
-fn overview(summary: &Summary) -> String {
-    let or_unknown =
-        |value: Option<f64>, unit: &str| value.map_or("unknown".to_owned(), |value| format!("{value}{unit}"));
-    let percent = |share: f64| (share * 10_000.0).round() / 100.0;
-    let rows = [
-        ("Matches, players", format!("{}, {}", summary.matches, summary.players)),
-        ("Ticks per second", summary.tick_hz.to_string()),
-        ("Measured", format!("{:.1} s", summary.seconds)),
-        ("Frame, mean / p50 / p99 / longest", {
-            let frame = summary.frame_ms;
-            format!("{} / {} / {} / {} ms", ms(frame.mean), ms(frame.p50), ms(frame.p99), ms(frame.max))
-        }),
-        ("Part of it in which the thread did not run, mean", format!("{} ms", ms(summary.not_running_ms))),
-        ("Frames began late by, p99", format!("{:.0} µs", summary.lateness_us.p99)),
-        ("Missed ticks", summary.missed_ticks.to_string()),
-        ("Time per shot", or_unknown(summary.rewind.us_per_shot.map(hundredths), " µs")),
-        (
-            "Verdicts equal with a pose for each tick",
-            or_unknown(
-                summary.rewind.verdicts_equal_share.map(percent),
-                &format!(" % of {} shots", summary.rewind.compared_shots),
-            ),
-        ),
-        ("Fog: enemies hidden who could be seen, and must not be", {
-            or_unknown(
-                summary.fog.hidden_but_visible.map(|n| n as f64),
-                &format!(" of {} looks", summary.fog.pairs_checked),
-            )
-        }),
-        ("Fog: share of the sent enemies who could not be seen at that moment", {
-            or_unknown(summary.fog.sent_needlessly_share.map(percent), " %")
-        }),
-        ("Fog: share of a core per match", format!("{} %", percent(summary.fog.cpu_share))),
-        (
-            "Rays through the map, one core",
-            or_unknown(summary.sight.rays_per_s.map(|rate| hundredths(rate / 1e6)), " million per second"),
-        ),
-        (
-            "Replay",
-            match summary.replay.identical {
-                Some(true) => format!("identical, {} ticks", summary.replay.ticks),
-                Some(false) => "differs".to_owned(),
-                None => "not checked".to_owned(),
-            },
-        ),
-        ("Poses evaluated / spared by cadence / by phase", {
-            let poses = summary.animation;
-            format!("{} / {} / {}", poses.poses, poses.saved_by_cadence, poses.saved_by_phase)
-        }),
-        ("Commands taken / refused / refused by the game", {
-            let commands = summary.commands;
-            format!("{} / {} / {}", commands.taken, commands.refused, commands.refused_by_game)
-        }),
-        (
-            "Machine",
-            format!("{}, {} cores, {}", summary.environment.cpu, summary.environment.cores, summary.environment.kernel),
-        ),
-    ];
-    let rows: String = rows.iter().map(|(name, value)| format!("<tr><td>{name}<td>{}", escaped(value))).collect();
-    format!("<table class=\"facts\">{rows}</table>")
-}
-
-fn subsystems(summary: &Summary) -> String {
+fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
     let mut rows: Vec<_> = summary.subsystems.iter().collect();
     rows.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
-    let largest = rows.first().map_or(1.0, |(_, subsystem)| subsystem.mean_ms.max(1e-9));
-    let mut text = format!(
-        "<h2 id=\"frame\">Frame by subsystem</h2><p class=\"note\">Exclusive time; the parts add up to the frame. The goal of a frame \
-         is {FRAME_GOAL_MS} ms.</p><div class=\"wide\"><table><tr><th>Subsystem<th>mean ms<th>p99 ms<th>budget ms<th>breaches<th>"
-    );
-    for (name, subsystem) in rows {
-        let budget = subsystem.budget_ms.map_or("none".to_owned(), |budget| budget.to_string());
-        let class = if subsystem.breaches > 0 { " class=\"over\"" } else { "" };
-        let width = 12.0 * subsystem.mean_ms / largest;
-        let _ = write!(
-            text,
-            "<tr><td>{}<td>{}<td>{}<td>{budget}<td{class}>{}<td class=\"text\"><div class=\"bar\" style=\"width:{width:.2}rem\">\
-             </div>",
-            escaped(name),
-            ms(subsystem.mean_ms),
-            ms(subsystem.p99_ms),
-            subsystem.breaches
-        );
+    let mut table = Table::new("By subsystem", &["subsystem", "#mean ms", "#p99 ms", "#budget ms", "#breaches"]);
+    for (name, subsystem) in &rows {
+        let verdict = if subsystem.breaches > 0 { Verdict::Missed } else { Verdict::Kept };
+        table.push([
+            Cell::part(name),
+            Cell::number(ms(subsystem.mean_ms)),
+            Cell::number(ms(subsystem.p99_ms)),
+            Cell::number(subsystem.budget_ms.map_or("none".to_owned(), |budget| budget.to_string())),
+            Cell { is_number: true, ..Cell::verdict(verdict, &subsystem.breaches.to_string()) },
+        ]);
     }
-    text += "</table></div><p class=\"note\">A breach is a frame in which a subsystem took longer than its budget. The same \
-             frames by phase of the round:</p><table><tr><th>Phase<th>frames<th>mean ms<th>p99 ms";
+    table.note = "A breach is a frame in which a subsystem took longer than its budget.".to_owned();
+    let mut phases = Table::new("By phase of the round", &["phase", "#frames", "#mean ms", "#p99 ms"]);
     for (name, phase) in &summary.phases {
-        let _ = write!(
-            text,
-            "<tr><td>{}<td>{}<td>{}<td>{}",
-            escaped(name),
-            phase.frames,
-            ms(phase.mean_ms),
-            ms(phase.p99_ms)
-        );
+        let cells = [phase.frames.to_string(), ms(phase.mean_ms), ms(phase.p99_ms)].map(Cell::number);
+        phases.push(std::iter::once(Cell::from(&name[..])).chain(cells));
     }
-    text + "</table>"
+    let bars = Bars {
+        title: "Mean frame".to_owned(),
+        unit: "ms".to_owned(),
+        rows: vec![("mean".to_owned(), rows.iter().map(|(name, of)| ((*name).clone(), of.mean_ms)).collect())],
+        note: String::new(),
+    };
+    let chart = |curves: &[(&str, &str)]| figures.chart("", curves);
+    let mut section = Section::new("Frame")
+        .note(&format!("Exclusive time; the parts add up to the frame. The goal of a frame is {FRAME_GOAL_MS} ms."))
+        .with(frames)
+        .with(bars)
+        .with(table)
+        .with(phases)
+        .with(chart(&[("samples.cpu_share", "send")]))
+        .with(chart(&[("samples.frames_over", "encode")]))
+        .with(figures.facts(
+            "Frames",
+            &[
+                "frame_ms.mean",
+                "frame_ms.p50",
+                "frame_ms.p99",
+                "frame_ms.max",
+                "not_running_ms",
+                "missed_ticks",
+                "lateness_us.p99",
+                "wake_lateness_us.p99",
+            ],
+        ));
+    if !summary.density.is_empty() {
+        section.push(density(summary));
+    }
+    section
 }
 
-fn feed(watched: &Watched, tick_hz: u32) -> String {
+fn density(summary: &Summary) -> Table {
+    let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "verdict"];
+    let mut table = Table::new("Steps of the search", &head);
+    for step in &summary.density {
+        let is_within = step.is_within && step.is_valid;
+        table.push([
+            Cell::number(step.matches.to_string()),
+            Cell::number(format!("{} ms", ms(step.frame_ms.p50))),
+            Cell::number(format!("{} ms", ms(step.frame_ms.p99))),
+            Cell::number(format!("{} µs", figure(step.lateness_p99_us))),
+            Cell::number(step.missed_ticks.to_string()),
+            Cell::verdict(Verdict::of(Some(is_within)), if is_within { "✓ within" } else { "✗ beyond" }),
+        ]);
+    }
+    table
+}
+
+fn checks(figures: &Figures<'_>) -> Section {
+    Section::new("Checks and counts")
+        .with(figures.facts(
+            "Shots",
+            &[
+                "rewind.shots",
+                "rewind.hits",
+                "rewind.clamped",
+                "rewind.us_per_shot",
+                "rewind.verdicts_equal_share",
+                "rewind.compared_shots",
+                "rewind.history_bytes_per_player",
+            ],
+        ))
+        .with(figures.facts(
+            "Fog of war",
+            &[
+                "fog.hidden_but_visible",
+                "fog.sent_needlessly_share",
+                "fog.pairs_checked",
+                "fog.cpu_share",
+                "sight.rays_per_s",
+            ],
+        ))
+        .with(figures.facts(
+            "Bots and commands",
+            &[
+                "bots.joined",
+                "bots.skipped",
+                "bots.late_p99_us",
+                "bots.cpu_cores",
+                "ai.decisions",
+                "ai.late_share",
+                "commands.taken",
+                "commands.refused",
+                "commands.refused_by_game",
+            ],
+        ))
+        .with(figures.facts(
+            "Poses and replay",
+            &["animation.poses", "animation.saved_by_cadence", "animation.saved_by_phase", "replay.ticks"],
+        ))
+}
+
+fn ends(summary: &Summary) -> Section {
+    let list = |title: &str, lines: &[String]| {
+        let mut table = Table::new(title, &[]);
+        lines.iter().for_each(|line| table.push([Cell::from(&line[..])]));
+        table
+    };
+    Section::new("Ends")
+        .with(list("How each match ended", &summary.ends))
+        .with(list("Breaches of budgets, the newest", &summary.breaches))
+}
+
+fn feed(watched: &Watched, tick_hz: u32) -> Section {
     let seats = watched.paths.len();
     let name = |seat: &Seat| name(seat.index(), seats);
-    let mut text = "<h2 id=\"events\">What happened</h2><table><tr><th>Time<th class=\"text\">event".to_owned();
+    let mut table = Table::new("", &["time", "event"]).wide();
     for (tick, event) in &watched.events {
         let line = match event {
             Event::RoundBegan { round } => format!("round {round} begins"),
@@ -231,20 +413,12 @@ fn feed(watched: &Watched, tick_hz: u32) -> String {
             }
             _ => continue,
         };
-        let _ = write!(text, "<tr><td>{}<td class=\"text\">{}", clock(*tick, tick_hz), escaped(&line));
+        table.push([Cell::from(clock(*tick, tick_hz)), Cell::from(line)]);
     }
-    text + "</table>"
+    Section::new("Events").with(table)
 }
 
 /// Milliseconds, to a microsecond.
 fn ms(value: f64) -> String {
     format!("{value:.3}")
-}
-
-fn hundredths(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

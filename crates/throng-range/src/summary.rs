@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use throng_match::{ReplayError, Replayed};
 
 use crate::bots::BotsReport;
@@ -14,12 +14,12 @@ use crate::site::{LIVE, SiteReport, Times};
 /// The goal of a frame at 128 Hz with three matches per core, a tenth held back: 2.34 ms.
 pub(crate) const FRAME_GOAL_MS: f64 = 2.34;
 /// More missed ticks than this share are too many for a density.
-const MISSED_SHARE_MAX: f64 = 0.001;
+pub(crate) const MISSED_SHARE_MAX: f64 = 0.001;
 /// Later commands of bots than this share make a run invalid.
 const BOTS_LATE_SHARE_MAX: f64 = 0.05;
 
 /// Everything that a run found. Figures that it could not measure are `null`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Number of this layout.
     pub format: u32,
@@ -86,12 +86,12 @@ pub struct Summary {
     /// The machine and the program.
     pub environment: Environment,
     /// The steps of `throng density`; else absent.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub density: Vec<Step>,
 }
 
 /// Lists of the same length: a value for about each second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
     /// Processor time of this process by wall time and worker: 1 is all the time of all workers. The threads beside the
     /// workers are in it, and bots in a thread of this process.
@@ -103,7 +103,7 @@ pub struct Samples {
 }
 
 /// Percentiles in the unit of their key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentiles {
     /// Mean.
     pub mean: f64,
@@ -124,7 +124,7 @@ impl Percentiles {
 }
 
 /// One subsystem.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Subsystem {
     /// Mean per frame.
     pub mean_ms: f64,
@@ -137,7 +137,7 @@ pub struct Subsystem {
 }
 
 /// One phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phase {
     /// Frames.
     pub frames: u64,
@@ -148,7 +148,7 @@ pub struct Phase {
 }
 
 /// Shots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rewind {
     /// Time that a shot adds to a step.
     pub us_per_shot: Option<f64>,
@@ -169,7 +169,7 @@ pub struct Rewind {
 }
 
 /// Fog of war.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fog {
     /// Pairs hidden, though a line reached the enemy.
     pub hidden_but_visible: Option<u64>,
@@ -186,7 +186,7 @@ pub struct Fog {
 }
 
 /// Rays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sight {
     /// Closest hits per second, one core, single rays.
     pub rays_per_s: Option<f64>,
@@ -195,7 +195,7 @@ pub struct Sight {
 }
 
 /// Brains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ai {
     /// Decisions.
     pub decisions: u64,
@@ -204,7 +204,7 @@ pub struct Ai {
 }
 
 /// Commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Commands {
     /// Commands that reached games.
     pub taken: u64,
@@ -215,7 +215,7 @@ pub struct Commands {
 }
 
 /// Bots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bots {
     /// Bots that played.
     pub joined: u64,
@@ -230,7 +230,7 @@ pub struct Bots {
 }
 
 /// Poses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Animation {
     /// Poses evaluated.
     pub poses: u64,
@@ -241,7 +241,7 @@ pub struct Animation {
 }
 
 /// The replay.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Replay {
     /// Whether the first match was played again bit for bit.
     pub identical: Option<bool>,
@@ -254,7 +254,7 @@ pub struct Replay {
 }
 
 /// The machine and the program.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Cores that the process may use.
     pub cores: usize,
@@ -271,7 +271,7 @@ pub struct Environment {
 }
 
 /// A step of a density search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Matches at once.
     pub matches: u32,

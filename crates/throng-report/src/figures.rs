@@ -36,10 +36,12 @@ impl<'a> Figures<'a> {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The list of numbers at a path.
+    /// The list of numbers at a path. A star stands for all elements of a list: `series.*.channels`.
     pub fn list(&self, path: &str) -> Vec<Option<f64>> {
+        let (path, key) = path.split_once(".*.").unwrap_or((path, ""));
+        let number = |value: &Value| if key.is_empty() { value.as_f64() } else { value.get(key)?.as_f64() };
         let list = self.at(path).and_then(Value::as_array);
-        list.map(|list| list.iter().map(Value::as_f64).collect()).unwrap_or_default()
+        list.map(|list| list.iter().map(number).collect()).unwrap_or_default()
     }
 
     /// The metric at a path, and its value in words.
@@ -74,7 +76,7 @@ impl<'a> Figures<'a> {
         Tile { term: metric.term(), value: metric.number(value), unit, note, verdict: None }
     }
 
-    /// Curves over time: lists at the paths of metrics, and the list of their times.
+    /// Curves over time: lists at the paths of metrics, and the list of their times; without one, a value is a second.
     ///
     /// # Panics
     /// The table has no such metric: a defect of the caller.
@@ -86,11 +88,16 @@ impl<'a> Figures<'a> {
             ink: (*ink).to_owned(),
             values: self.list(path).into_iter().map(|value| Some(value? * factor)).collect(),
         };
+        let curves: Vec<Curve> = metrics.iter().zip(curves).map(of).collect();
+        let x: Vec<f64> = match time {
+            "" => (0..curves[0].values.len()).map(|second| second as f64 + 1.0).collect(),
+            time => self.list(time).into_iter().flatten().collect(),
+        };
         Chart {
             terms: metrics.iter().map(|metric| metric.term()).collect(),
             unit: if metrics[0].unit == "share" { "%".to_owned() } else { metrics[0].unit.to_owned() },
-            x: self.list(time).into_iter().flatten().collect(),
-            curves: metrics.iter().zip(curves).map(of).collect(),
+            x,
+            curves,
             ..Chart::default()
         }
     }

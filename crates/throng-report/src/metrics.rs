@@ -394,6 +394,40 @@ const GATEWAY: &[Metric] = rows![Gateway:
         "frames that clients could not read";
     Less "driver.others_cpu_cores", "other programs", "cores",
         "processor time of all other programs by wall time; `null` if it is not known";
+    Less "series.*.channel_tick_ms", "channel tick", "ms",
+        "the longest of the gateway's last channel ticks";
+    Less "series.*.latency_p50_ms", "latency, median", "ms",
+        "age of what decoding clients saw, median of each second";
+    Less "series.*.latency_p99_ms", "latency, p99", "ms",
+        "age of what decoding clients saw, 99th percentile of each second";
+    More "series.*.updates_per_s", "updates", "1/s",
+        "updates that reached clients";
+    Neither "series.*.ideal_updates_per_s", "updates due", "1/s",
+        "updates that there should have been";
+    Less "series.*.gateway_cpu_cores", "gateway", "cores",
+        "processor time of the gateway by wall time";
+    Less "series.*.clients_cpu_cores", "clients", "cores",
+        "processor time of the simulated clients by wall time";
+    Less "series.*.world_cpu_cores", "world servers", "cores",
+        "processor time of the world servers by wall time";
+    Neither "series.*.messages_out_per_s", "messages out", "1/s",
+        "messages from the gateway";
+    Neither "series.*.messages_in_per_s", "messages in", "1/s",
+        "messages to the gateway";
+    Neither "series.*.bytes_out_per_s", "bytes out", "B/s",
+        "bytes from the gateway";
+    Neither "series.*.bytes_in_per_s", "bytes in", "B/s",
+        "bytes to the gateway";
+    Less "series.*.gateway_rss_bytes", "memory of the gateway", "B",
+        "resident memory of the gateway";
+    Neither "series.*.connections", "connections", "",
+        "connections of clients that stand";
+    Neither "series.*.channels", "channels", "",
+        "channels as the gateway counts them";
+    More "series.*.world_frame_hz", "frames of a world server", "1/s",
+        "frames per second of a world server";
+    Neither "series.*.handovers_per_s", "handovers", "1/s",
+        "entities that went to another cell";
 ];
 
 /// All metrics of all kinds of runs.

@@ -318,17 +318,22 @@ impl Capacity {
         )
     }
 
+    /// The limits, as the first trial that has each judged it.
+    pub fn limits(&self) -> Vec<&LimitFigures> {
+        let mut limits: Vec<&LimitFigures> = Vec::new();
+        for limit in self.trials.iter().flat_map(|trial| &trial.limits) {
+            if !limits.iter().any(|known| known.name == limit.name) {
+                limits.push(limit);
+            }
+        }
+        limits
+    }
+
     /// The answer and the trials, for a terminal.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        let names: Vec<&str> = self.trials.iter().flat_map(|trial| &trial.limits).map(|of| of.name.as_str()).collect();
-        let mut limits: Vec<&str> = Vec::new();
-        for name in names {
-            if !limits.contains(&name) {
-                limits.push(name);
-            }
-        }
+        let limits: Vec<&str> = self.limits().into_iter().map(|of| &of.name[..]).collect();
         let mut header = vec![self.unit.clone(), "why".to_owned(), "held".to_owned()];
         header.extend(limits.iter().map(|name| (*name).to_owned()));
         header.push("verdict".to_owned());

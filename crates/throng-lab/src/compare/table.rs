@@ -58,7 +58,7 @@ fn of_workload(comparison: &Comparison, workload: &str, players: u32) -> String 
     table.add_row(std::iter::once("valid runs".to_owned()).chain(counted));
     let mut text = headline(comparison, workload, players, &columns);
     text += &format!("{}\n", finish(table));
-    text += &differences(comparison, &columns);
+    text += &difference_lines(comparison, &columns);
     let published = comparison.published.iter().find(|table| table.workload == workload);
     text + &published.map(of_others).unwrap_or_default()
 }
@@ -89,26 +89,38 @@ fn advantages(comparison: &Comparison) -> [Titled; 3] {
     ]
 }
 
+fn difference_lines(comparison: &Comparison, columns: &[Vec<&Run>]) -> String {
+    let lines = differences_of(comparison, columns);
+    if lines.is_empty() {
+        return String::new();
+    }
+    let base = comparison.base().unwrap_or("the first");
+    format!("\ndifferences from {base}, with 99 % certainty:\n  {}\n", lines.join("\n  "))
+}
+
 /// A line for each contestant beside the base: what differs, and by how much figures would have to differ to be told apart.
-fn differences(comparison: &Comparison, columns: &[Vec<&Run>]) -> String {
+pub fn differences(comparison: &Comparison, (workload, players): (&str, u32)) -> Vec<String> {
+    let counted = |name: &String| comparison.counted(workload, players, name);
+    let columns: Vec<Vec<&Run>> = comparison.contestants.iter().map(counted).collect();
+    differences_of(comparison, &columns)
+}
+
+fn differences_of(comparison: &Comparison, columns: &[Vec<&Run>]) -> Vec<String> {
     let base_name = comparison.base().unwrap_or("the first");
     let base = base(comparison, columns);
-    let mut text = String::new();
-    for (name, ours) in comparison.contestants.iter().zip(columns).filter(|(name, _)| *name != base_name) {
+    let others = comparison.contestants.iter().zip(columns).filter(|(name, _)| *name != base_name);
+    let line = |(name, ours): (&String, &Vec<&Run>)| {
         let told = DIFFERENCES.iter().filter_map(|(measure, of)| {
             let difference = Difference::of(base, ours, *of)?;
             Some(format!("{measure} {}", told(&difference)))
         });
         let told: Vec<String> = told.collect();
         match told.is_empty() {
-            true => text += &format!("  {name}: unknown, because the noise needs two valid rounds or more\n"),
-            false => text += &format!("  {name}: {}\n", told.join("; ")),
+            true => format!("{name}: unknown, because the noise needs two valid rounds or more"),
+            false => format!("{name}: {}", told.join("; ")),
         }
-    }
-    match text.is_empty() {
-        true => text,
-        false => format!("\ndifferences from {base_name}, with 99 % certainty:\n{text}"),
-    }
+    };
+    others.map(line).collect()
 }
 
 /// The name of a figure, and the function that reads it.

@@ -1,6 +1,6 @@
 //! Two sides of runs, part by part.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use throng_judge::{Change, ChangeKind, ChangeOptions, have_moved_together, mean};
 
 use throng_telemetry::WHOLE_FRAME;
@@ -18,7 +18,7 @@ const SMALL: f64 = 0.01;
 const LEAST_FEW: f64 = 0.05;
 
 /// A comparison of two sides.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
     /// The workload of all runs.
     pub workload: String,
@@ -41,7 +41,7 @@ pub struct Comparison {
 }
 
 /// A part on both sides.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartChange {
     /// Its name.
     pub name: String,

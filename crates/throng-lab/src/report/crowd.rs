@@ -16,11 +16,13 @@ use crate::summary::{Band, Bytes, RunSummary, Spread};
 /// # Errors
 /// If the template does not fit the page: a defect of this program.
 pub fn render(run: &RunSummary) -> Result<String, RenderError> {
-    let json: Value = serde_json::to_value(run).unwrap_or_default();
-    page(run, &Figures::new(Kind::Crowd, &json)).render()
+    page(run).render()
 }
 
-fn page(run: &RunSummary, figures: &Figures<'_>) -> Page {
+/// The page of a run.
+pub(super) fn page(run: &RunSummary) -> Page {
+    let json: Value = serde_json::to_value(run).unwrap_or_default();
+    let figures = &Figures::new(Kind::Crowd, &json);
     let mut page = Page::new(Kind::Crowd, &run.scenario);
     let (players, seconds) = (crate::terminal::grouped(run.players.into()), figure(run.seconds));
     page.subtitle = format!("model {} · {players} players at {} Hz for {seconds} s", run.model, run.tick_hz);

@@ -1,8 +1,7 @@
 //! The map from above, with the ways of the players.
 
-use std::fmt::Write as _;
-
 use glam::{Vec3, vec3};
+use throng_report::{Mark, Picture, Section, Shape};
 use throng_sight::{Map, Ray, town};
 use throng_tactical::{Event, SMOKE_RADIUS_M};
 
@@ -14,9 +13,6 @@ use crate::watch::Watched;
 const CELLS: usize = 160;
 /// Width of the picture.
 const WIDTH: f32 = 900.0;
-/// Colours of the teams.
-const ATTACKERS: &str = "#2f6fd0";
-const DEFENDERS: &str = "#c8641a";
 /// Steps of grey.
 const GREYS: usize = 5;
 
@@ -34,101 +30,123 @@ impl Plan {
         Plan { low, scale, height: size.z * scale }
     }
 
+    /// To a tenth of a point, which keeps the file small.
     fn at(&self, place: Vec3) -> (f32, f32) {
-        ((place.x - self.low.x) * self.scale, (place.z - self.low.z) * self.scale)
+        (tenths((place.x - self.low.x) * self.scale), tenths((place.z - self.low.z) * self.scale))
     }
 }
 
-pub(super) fn section(watched: &Watched, stage: &Stage) -> String {
+fn tenths(value: f32) -> f32 {
+    (value * 10.0).round() / 10.0
+}
+
+/// The colour of a seat's team.
+fn team(seat: usize, seats: usize) -> String {
+    if seat < seats / 2 { "attackers" } else { "defenders" }.to_owned()
+}
+
+pub(super) fn section(watched: &Watched, stage: &Stage) -> Section {
     let plan = Plan::new(stage.map());
-    let mut svg = format!(
-        "<h2 id=\"map\">The map from above</h2><p class=\"note\">The first match. Darker ground is higher. Ways of \
-         <b style=\"color:{ATTACKERS}\">attackers</b> and <b style=\"color:{DEFENDERS}\">defenders</b>; a name where each way of a round ends. Thin lines: shots, from the eye to the point where they ended. Dots: deaths. Rings: \
-         smokes. Bars: raised walls. Red square: the planted bomb. Point at a mark for its name.</p>\
-         <svg viewBox=\"0 0 {WIDTH:.0} {:.0}\" style=\"background:#fff\">",
-        plan.height
-    );
-    svg += &ground(stage.map(), &plan);
     let seats = watched.paths.len().max(1);
+    let mut marks = ground(stage.map(), &plan);
     for (seat, path) in watched.paths.iter().enumerate() {
-        let colour = if seat < seats / 2 { ATTACKERS } else { DEFENDERS };
         for part in path.split(Option::is_none).filter(|part| part.len() > 1) {
-            let points: String = part.iter().flatten().map(|place| point(&plan, *place)).collect();
-            let _ = write!(
-                svg,
-                "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\" stroke-opacity=\".6\" points=\"{points}\"><title>{}</title></polyline>",
-                name(seat, seats)
-            );
-            let Some((x, y)) = part.iter().flatten().last().map(|place| plan.at(*place)) else { continue };
-            let _ = write!(
-                svg,
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"11\" fill=\"{colour}\">{}</text>",
-                name(seat, seats)
-            );
+            let points: Vec<(f32, f32)> = part.iter().flatten().map(|place| plan.at(*place)).collect();
+            let Some(&(x, y)) = points.last() else { continue };
+            marks.push(Mark {
+                shape: Shape::Path(points),
+                line: team(seat, seats),
+                width: 1.2,
+                opacity: 0.6,
+                title: name(seat, seats),
+                ..Mark::default()
+            });
+            let text = Shape::Text(x, y, 11.0, name(seat, seats));
+            marks.push(Mark { shape: text, fill: team(seat, seats), ..Mark::default() });
         }
     }
-    for (_, event) in &watched.events {
-        svg += &mark(event, &plan, seats);
-    }
-    svg + "</svg>"
+    marks.extend(watched.events.iter().filter_map(|(_, event)| mark(event, &plan, seats)));
+    let picture = Picture {
+        title: String::new(),
+        alternative: "The map from above with the ways of all players; the events below tell the same in words"
+            .to_owned(),
+        size: (f64::from(WIDTH), f64::from(plan.height)),
+        least_width: 0,
+        key: [
+            ("attackers", "attackers, A1 to A5"),
+            ("defenders", "defenders, D1 to D5"),
+            ("quantise", "a raised wall"),
+            ("bad", "the bomb"),
+        ]
+        .map(|(ink, words)| (ink.to_owned(), words.to_owned()))
+        .to_vec(),
+        marks,
+    };
+    Section::new("Map")
+        .note(
+            "The first match. Ground and roofs have shades by their height. A name stands where each way of a round ends. Thin \
+             broken lines: shots, from the eye to the point where they ended. Dots: deaths. Rings: smokes. Bars: raised walls. \
+             Square: the planted bomb. Point at a mark for its name.",
+        )
+        .with(picture)
 }
 
-fn mark(event: &Event, plan: &Plan, seats: usize) -> String {
-    match event {
+fn mark(event: &Event, plan: &Plan, seats: usize) -> Option<Mark> {
+    let mark = match event {
         Event::Shot { by, from, to, .. } => {
             let ((x, y), (to_x, to_y)) = (plan.at(*from), plan.at(*to));
-            let colour = if by.index() < seats / 2 { ATTACKERS } else { DEFENDERS };
-            format!(
-                "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{to_x:.1}\" y2=\"{to_y:.1}\" stroke=\"{colour}\" stroke-width=\".5\" \
-                 stroke-dasharray=\"3 2\"/>"
-            )
+            Mark {
+                shape: Shape::Dashes(x, y, to_x, to_y),
+                line: team(by.index(), seats),
+                width: 0.5,
+                ..Mark::default()
+            }
         }
         Event::Died { seat, by, at, .. } => {
-            let colour = if seat.index() < seats / 2 { "#163f82" } else { "#8f4209" };
             let (x, y) = plan.at(*at);
             let killer = by.map_or(String::new(), |by| format!(", killed by {}", name(by.index(), seats)));
-            format!(
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\" stroke=\"#fff\"><title>{} dies{killer}\
-                 </title></circle>",
-                name(seat.index(), seats)
-            )
+            Mark {
+                shape: Shape::Circle(x, y, 5.0),
+                fill: team(seat.index(), seats),
+                line: "ink".to_owned(),
+                title: format!("{} dies{killer}", name(seat.index(), seats)),
+                ..Mark::default()
+            }
         }
         Event::Smoke { by, at } => {
-            let ((x, y), radius) = (plan.at(*at), SMOKE_RADIUS_M * plan.scale);
-            format!(
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"#7a8794\" fill-opacity=\".25\" stroke=\"#7a8794\">\
-                 <title>smoke of {}</title></circle>",
-                name(by.index(), seats)
-            )
+            let (x, y) = plan.at(*at);
+            Mark {
+                shape: Shape::Circle(x, y, tenths(SMOKE_RADIUS_M * plan.scale)),
+                fill: "movement".to_owned(),
+                line: "ink".to_owned(),
+                opacity: 0.3,
+                title: format!("smoke of {}", name(by.index(), seats)),
+                ..Mark::default()
+            }
         }
         Event::Wall { by, at } => {
             let (x, y) = plan.at(*at);
-            let (x, y) = (x - 6.0, y - 2.0);
-            format!(
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"4\" fill=\"#6b3fa0\"><title>wall of {}</title></rect>",
-                name(by.index(), seats)
-            )
+            let title = format!("wall of {}", name(by.index(), seats));
+            Mark {
+                shape: Shape::Box(x - 6.0, y - 2.0, 12.0, 4.0),
+                fill: "quantise".to_owned(),
+                title,
+                ..Mark::default()
+            }
         }
         Event::Planted { by, at, site } => {
             let (x, y) = plan.at(*at);
-            let (x, y) = (x - 6.0, y - 6.0);
-            format!(
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#b3261e\" stroke-width=\"3\">\
-                 <title>{} plants the bomb at {site}</title></rect>",
-                name(by.index(), seats)
-            )
+            let title = format!("{} plants the bomb at {site}", name(by.index(), seats));
+            let shape = Shape::Box(x - 6.0, y - 6.0, 12.0, 12.0);
+            Mark { shape, line: "bad".to_owned(), width: 3.0, title, ..Mark::default() }
         }
-        _ => String::new(),
-    }
-}
-
-fn point(plan: &Plan, place: Vec3) -> String {
-    let (x, y) = plan.at(place);
-    format!("{x:.1},{y:.1} ")
+        _ => return None,
+    };
+    Some(mark)
 }
 
 /// The heights seen from straight above, in steps of grey; equal neighbours in a row are one rectangle.
-fn ground(map: &Map, plan: &Plan) -> String {
+fn ground(map: &Map, plan: &Plan) -> Vec<Mark> {
     let [low, high] = map.bounds();
     let cell_m = (high - low).x.max((high - low).z).max(1.0) / CELLS as f32;
     let (columns, rows) = (((high - low).x / cell_m).ceil() as usize, ((high - low).z / cell_m).ceil() as usize);
@@ -139,7 +157,7 @@ fn ground(map: &Map, plan: &Plan) -> String {
         // The lowest steps are ground, and the rest are walls and roofs.
         Some(((height / 3.0) as usize).min(GREYS - 1))
     };
-    let mut svg = String::new();
+    let mut marks = Vec::new();
     let side = cell_m * plan.scale;
     for row in 0..rows {
         let mut column = 0;
@@ -149,15 +167,10 @@ fn ground(map: &Map, plan: &Plan) -> String {
                 column += 1;
             }
             let Some(shade) = shade else { continue };
-            let level = 240 - shade * 34;
-            let _ = write!(
-                svg,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{side:.1}\" fill=\"rgb({level},{level},{level})\"/>",
-                first as f32 * side,
-                row as f32 * side,
-                (column - first) as f32 * side
-            );
+            let [x, y, width] = [first as f32 * side, row as f32 * side, (column - first) as f32 * side].map(tenths);
+            let shape = Shape::Box(x, y, width, tenths(side));
+            marks.push(Mark { shape, fill: format!("grey-{shade}"), ..Mark::default() });
         }
     }
-    svg
+    marks
 }

@@ -1,22 +1,20 @@
 //! Each shot with its verdict, and why.
 
-use std::fmt::Write as _;
-
+use throng_report::{Cell, Section, Table};
 use throng_rewind::{BodyId, Case, LogReader, Outcome};
 
-use super::{clock, escaped, name};
+use super::{clock, name};
 use crate::watch::Watched;
 
 /// Shots that are listed.
 const SHOTS_LISTED: usize = 400;
 
-pub(super) fn section(watched: &Watched, tick_hz: u32) -> String {
-    let title = "<h2 id=\"shots\">Shots and verdicts</h2>";
-    let Ok(mut reader) = LogReader::new(&watched.verdicts) else {
-        return format!("{title}<p>No shot was fired.</p>");
-    };
+pub(super) fn section(watched: &Watched, tick_hz: u32) -> Section {
+    let section = Section::new("Shots");
+    let Ok(mut reader) = LogReader::new(&watched.verdicts) else { return section.note("No shot was fired.") };
     let seats = watched.paths.len();
-    let (mut case, mut rows, mut counts) = (Case::new(), String::new(), [0_usize; OUTCOMES.len()]);
+    let (mut case, mut counts) = (Case::new(), [0_usize; OUTCOMES.len()]);
+    let mut shots = Table::new("", &["time", "by", "at", "verdict", "why"]).wide();
     while let Ok(Some(verdict)) = reader.next(&mut case) {
         let tag = verdict.tag();
         if let Some(count) = OUTCOMES.iter().position(|(name, _)| *name == tag).and_then(|at| counts.get_mut(at)) {
@@ -32,30 +30,31 @@ pub(super) fn section(watched: &Watched, tick_hz: u32) -> String {
             Outcome::Missed(Some(near)) => of(near.body),
             Outcome::Missed(None) => "–".to_owned(),
         };
-        let _ = write!(
-            rows,
-            "<tr><td>{}<td>{}<td>{target}<td class=\"text {tag}\">{tag}<td class=\"text\">{}",
-            clock(shot.now.0, tick_hz),
-            of(shot.shooter),
-            escaped(&reason(&why, seats))
-        );
+        shots.push([
+            Cell::from(clock(shot.now.0, tick_hz)),
+            Cell::from(of(shot.shooter)),
+            Cell::from(target),
+            Cell::from(tag),
+            Cell::from(reason(&why, seats)),
+        ]);
     }
     let total: usize = counts.iter().sum();
-    let kinds = OUTCOMES.iter().zip(counts).map(|((tag, words), count)| {
-        format!("<tr><td class=\"text {tag}\">{tag}<td>{count}<td class=\"text\">{words}")
-    });
-    let kinds: String = kinds.collect();
-    let listed =
-        if total > SHOTS_LISTED { format!("the first {SHOTS_LISTED} of {total}") } else { format!("all {total}") };
-    format!(
-        "{title}<p class=\"note\">The first match. The server judges each shot against the world that the shooter saw, so \
-         it turns the targets back by the shooter's latency (<i>rewound</i>).</p>\
-         <div class=\"wide\"><table><tr><th>Verdict<th>shots<th class=\"text\">meaning{kinds}</table></div>\
-         <p class=\"note\">Listed: {listed}.</p>\
-         <div class=\"wide\"><table><tr><th>Time<th>by<th>at<th class=\"text\">verdict<th class=\"text\">why{rows}</table></div>"
-    )
+    let mut kinds = Table::new("", &["verdict", "#shots", "meaning"]).wide();
+    for ((tag, words), count) in OUTCOMES.iter().zip(counts) {
+        kinds.push([Cell::from(*tag), Cell::number(count.to_string()), Cell::from(*words)]);
+    }
+    shots.note = match total {
+        total if total > SHOTS_LISTED => format!("Listed: the first {SHOTS_LISTED} of {total}."),
+        total => format!("Listed: all {total}."),
+    };
+    section
+        .note(
+            "The first match. The server judges each shot against the world that the shooter saw, so it turns the targets back \
+             by the shooter's latency (rewound).",
+        )
+        .with(kinds)
+        .with(shots)
 }
-
 /// The words of a verdict, and what they mean.
 const OUTCOMES: [(&str, &str); 4] = [
     ("hit", "the shot met a capsule of a target"),

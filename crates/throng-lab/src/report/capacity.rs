@@ -1,0 +1,171 @@
+//! The page of a capacity measurement: a ladder of loads, and which of them kept their limits.
+
+use serde_json::Value;
+use throng_report::{
+    Cell, Chart, Curve, Figures, Kind, Limit, Line, Page, Section, Table, Term, Validity, Verdict, figure, optional,
+};
+
+use crate::capacity::{Capacity, LimitFigures, Load, TrialFigures, names};
+
+/// The page of a run.
+pub(super) fn page(capacity: &Capacity) -> Page {
+    let json: Value = serde_json::to_value(capacity).unwrap_or_default();
+    let figures = &Figures::new(Kind::Capacity, &json);
+    let unit = &capacity.unit;
+    let answer = capacity.kept.map_or("no load was kept".to_owned(), |kept| format!("{kept} {unit}"));
+    let mut page = Page::new(Kind::Capacity, &format!("{}: {answer}", capacity.load));
+    page.subtitle = format!("method {}, {} trials", capacity.method, capacity.trials.len());
+    page.lead = format!("{}: {}.", capacity.verdict, capacity.why);
+    page.facts = vec![capacity.started_at.clone(), format!("revision {}", capacity.revision), capacity.cpu.clone()];
+    page.validity = Some(Validity {
+        is_valid: !capacity.partial,
+        words: "All trials were played.".to_owned(),
+        reasons: vec!["it was interrupted: these are the trials so far".to_owned()],
+    });
+    let answering = capacity.trials.iter().rfind(|trial| Some(trial.amount) == capacity.kept);
+    if let Some(trial) = answering {
+        page.limits = trial.limits.iter().map(|of| limit(capacity, of)).collect();
+        page.limits_note = format!("The limits as the last trial with {} {unit} kept them.", trial.amount);
+    }
+    let beyond = capacity.beyond.map_or(String::new(), |beyond| format!("{beyond} are too many"));
+    let limited = capacity.limited_by.as_ref().map_or(String::new(), |by| format!(", limited by {by}"));
+    let machine = capacity.extrapolated_to_machine.map_or(String::new(), |of| {
+        format!("{} on {} cores, as if they did not disturb each other: not measured", figure(of.amount), of.cores)
+    });
+    page.tiles = vec![
+        figures.tile("kept", format!("{beyond}{limited}")),
+        figures.tile("per_core", machine),
+        figures.tile("memory_bytes_per_unit", String::new()),
+        figures.tile("held_s", format!("{} s in all", figure(capacity.wall_s))),
+    ];
+    page.sections = vec![levels(capacity), trials(capacity)];
+    if !capacity.growth.is_empty() {
+        page.sections.push(growth(capacity));
+    }
+    page.source = "capacity.json in the same folder has these figures; docs/capacity.md explains each.".to_owned();
+    page
+}
+
+/// The name of a limit with its description, if it is one of a load file of this program.
+fn term(capacity: &Capacity, of: &LimitFigures) -> Term {
+    // A name of a file is not followed.
+    let load = names().contains(&&capacity.load[..]).then(|| Load::resolve(&capacity.load).ok()).flatten();
+    let limit = load.and_then(|load| load.limits.into_iter().find(|limit| limit.name == of.name));
+    Term::new(&of.name, &limit.map(|limit| limit.about).unwrap_or_default())
+}
+
+/// Shares are shown in per cent.
+fn shown(of: &LimitFigures, value: f64) -> String {
+    match &of.unit {
+        Some(unit) => format!("{} {unit}", figure(value)),
+        None => format!("{} %", figure(value * 100.0)),
+    }
+}
+
+fn verdict(words: &str) -> Verdict {
+    Verdict::of(match words {
+        "accepted" => Some(true),
+        "rejected" => Some(false),
+        _ => None,
+    })
+}
+
+fn limit(capacity: &Capacity, of: &LimitFigures) -> Limit {
+    let between = of.low.zip(of.high).map(|(low, high)| format!(" ({} to {})", shown(of, low), shown(of, high)));
+    Limit {
+        term: term(capacity, of),
+        limit: format!("≤ {}", shown(of, of.at_most)),
+        value: of.value.map_or("–".to_owned(), |value| shown(of, value)) + &between.unwrap_or_default(),
+        verdict: verdict(&of.verdict),
+    }
+}
+
+/// A chart for each limit: its value by load, with the bounds in which the true value lies.
+fn levels(capacity: &Capacity) -> Section {
+    let mut section = Section::new("Levels by load").note(
+        "Each point is a trial. The true value lies between the lower and the upper bound with a probability of 95 % each; a \
+         load is accepted if the upper bound keeps the limit.",
+    );
+    let mut trials: Vec<&TrialFigures> = capacity.trials.iter().filter(|trial| trial.fault.is_none()).collect();
+    trials.sort_by_key(|trial| trial.amount);
+    for of in capacity.limits() {
+        let factor = if of.unit.is_some() { 1.0 } else { 100.0 };
+        let curve = |name: &str, ink: &str, value: fn(&LimitFigures) -> Option<f64>| {
+            let values = trials.iter().map(|trial| {
+                let limit = trial.limits.iter().find(|limit| limit.name == of.name)?;
+                Some(value(limit)? * factor)
+            });
+            Curve { name: name.to_owned(), ink: ink.to_owned(), values: values.collect() }
+        };
+        section.push(Chart {
+            terms: vec![term(capacity, of)],
+            unit: of.unit.clone().unwrap_or_else(|| "%".to_owned()),
+            axis: capacity.unit.clone(),
+            x: trials.iter().map(|trial| f64::from(trial.amount)).collect(),
+            curves: vec![
+                curve("value", "send", |of| of.value),
+                curve("lower bound", "receive", |of| of.low),
+                curve("upper bound", "encode", |of| of.high),
+            ],
+            limit: Some(Line { value: of.at_most * factor, name: "limit".to_owned() }),
+            is_points: true,
+        });
+    }
+    section
+}
+
+fn trials(capacity: &Capacity) -> Section {
+    let names: Vec<&LimitFigures> = capacity.limits();
+    let mut table = Table::new("", &[]).wide();
+    table.head = vec![Cell::number(&capacity.unit[..]), Cell::from("why"), Cell::number("held")];
+    table.head.extend(names.iter().map(|of| Cell { is_number: true, ..Cell::of(term(capacity, of)) }));
+    table.head.extend(["verdict", "fault"].map(Cell::from));
+    for trial in &capacity.trials {
+        let mut row = vec![
+            Cell::number(trial.amount.to_string()),
+            Cell::from(&trial.purpose[..]),
+            Cell::number(format!("{} s", figure(trial.held_s))),
+        ];
+        row.extend(names.iter().map(|of| {
+            let limit = trial.limits.iter().find(|limit| limit.name == of.name);
+            let value = limit.and_then(|limit| limit.value);
+            let text = value.map_or("–".to_owned(), |value| shown(of, value));
+            let verdict = limit.map(|limit| verdict(&limit.verdict));
+            Cell { is_number: true, verdict, ..Cell::from(text) }
+        }));
+        let (kind, words) = match &trial.fault {
+            Some(_) => (Verdict::Unknown, "invalid"),
+            None => (verdict(&trial.verdict), &trial.verdict[..]),
+        };
+        row.extend([Cell::verdict(kind, words), Cell::from(trial.fault.as_deref().unwrap_or_default())]);
+        table.push(row);
+    }
+    Section::new("Trials").with(table)
+}
+
+fn growth(capacity: &Capacity) -> Section {
+    let head = [
+        "limit",
+        "#without load",
+        "#for each",
+        "#largest load",
+        "#forecast there",
+        "#measured there",
+        "#error of the curve",
+    ];
+    let mut table = Table::new("", &head).wide();
+    for of in &capacity.growth {
+        let (factor, unit) = of.unit.as_deref().map_or((100.0, "%"), |unit| (1.0, unit));
+        let shown = |value: f64| Cell::number(format!("{} {unit}", optional(Some(value * factor))));
+        table.push([
+            Cell::from(&of.name[..]),
+            shown(of.base),
+            shown(of.slope),
+            Cell::number(of.largest.to_string()),
+            shown(of.forecast),
+            shown(of.measured),
+            Cell::number(format!("{} %", figure(of.largest_error * 100.0))),
+        ]);
+    }
+    Section::new("Growth").note("A curve through each level; the forecast is that of the smaller loads.").with(table)
+}

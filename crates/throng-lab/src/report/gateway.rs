@@ -1,0 +1,178 @@
+//! The page of a gateway under load.
+
+use serde_json::Value;
+use throng_report::{Cell, Figures, Kind, Page, Section, Table, Validity, figure, grouped, optional};
+
+use crate::gateway::GatewaySummary;
+
+/// The page of a run.
+pub(super) fn page(run: &GatewaySummary) -> Page {
+    let json: Value = serde_json::to_value(run).unwrap_or_default();
+    let figures = &Figures::new(Kind::Gateway, &json);
+    let mut page = Page::new(Kind::Gateway, run.scene.name());
+    page.subtitle = format!("{} clients for {} s", grouped(run.clients.into()), figure(run.seconds));
+    page.lead = run.gateway.name.clone();
+    let machine = &run.machine;
+    page.facts = vec![
+        run.started_at.clone(),
+        format!("revision {}", run.revision),
+        format!("{}, {} cores", machine.cpu, machine.cores),
+        machine.kernel.clone(),
+        format!("{} build", machine.profile),
+    ];
+    page.validity = Some(Validity {
+        is_valid: run.valid,
+        words: "Clients and world servers were quick enough to be witnesses.".to_owned(),
+        reasons: run.invalid_reasons.clone(),
+    });
+    let (gateway, client) = (&run.gateway, run.client.as_ref());
+    page.tiles = vec![
+        figures.tile(
+            "gateway.cpu_cores",
+            format!("{} s per million updates", optional(gateway.cpu_s_per_million_updates)),
+        ),
+        figures.tile("gateway.rss_bytes_per_connection", String::new()),
+        figures.tile("gateway.channel_tick_max_ms", "updates are due every 33 ms".to_owned()),
+    ];
+    if let Some(client) = client {
+        page.tiles.extend([
+            figures.tile("client.update_hz_median", format!("slowest client {}", figure(client.update_hz_min))),
+            figures.tile("client.delivered_ratio", format!("{} connections lost", client.lost)),
+            figures.tile("client.latency_p99_ms", format!("median {} ms", optional(client.latency_p50_ms))),
+        ]);
+    }
+    page.sections = vec![seconds(figures), counts(run, figures)];
+    page.sections.extend(references(run));
+    let mut arguments = Table::new("", &[]).wide();
+    arguments.push([Cell::from("arguments"), Cell::from(machine.command_line.join(" "))]);
+    page.sections.push(Section::new("Environment").with(arguments));
+    page.source = "summary.json in the same folder has these figures and more.".to_owned();
+    page
+}
+
+fn seconds(figures: &Figures<'_>) -> Section {
+    let chart = |curves: &[(&str, &str)]| figures.chart("series.*.time_s", curves);
+    Section::new("By second")
+        .with(chart(&[("series.*.channel_tick_ms", "quantise")]).limit(1e3 / 30.0, "a frame"))
+        .with(chart(&[("series.*.latency_p50_ms", "send"), ("series.*.latency_p99_ms", "encode")]))
+        .with(chart(&[("series.*.updates_per_s", "send"), ("series.*.ideal_updates_per_s", "encode")]))
+        .with(chart(&[
+            ("series.*.gateway_cpu_cores", "send"),
+            ("series.*.clients_cpu_cores", "encode"),
+            ("series.*.world_cpu_cores", "seal"),
+        ]))
+        .with(chart(&[("series.*.messages_out_per_s", "send"), ("series.*.messages_in_per_s", "encode")]))
+        .with(chart(&[("series.*.bytes_out_per_s", "send"), ("series.*.bytes_in_per_s", "encode")]))
+        .with(chart(&[("series.*.gateway_rss_bytes", "seal")]))
+        .with(chart(&[("series.*.connections", "plan")]))
+        .with(chart(&[("series.*.channels", "interest")]))
+        .with(chart(&[("series.*.world_frame_hz", "simulate")]))
+        .with(chart(&[("series.*.handovers_per_s", "settle")]))
+}
+
+/// The tables of what a run has.
+fn counts(run: &GatewaySummary, figures: &Figures<'_>) -> Section {
+    let tables: [(&str, bool, &[&str]); 7] = [
+        (
+            "Gateway",
+            true,
+            &[
+                "gateway.cpu_cores",
+                "gateway.cpu_s_per_million_updates",
+                "gateway.rss_bytes",
+                "gateway.rss_bytes_per_connection",
+                "gateway.channel_tick_max_ms",
+                "gateway.connections",
+                "gateway.channels",
+                "traffic.messages_in_per_s",
+                "traffic.messages_out_per_s",
+                "traffic.bytes_in_per_s",
+                "traffic.bytes_out_per_s",
+            ],
+        ),
+        (
+            "Clients",
+            run.client.is_some(),
+            &[
+                "client.joined",
+                "client.lost",
+                "client.update_hz_median",
+                "client.update_hz_min",
+                "client.delivered_ratio",
+                "client.latency_p50_ms",
+                "client.latency_p99_ms",
+                "client.latency_max_ms",
+            ],
+        ),
+        (
+            "World servers",
+            true,
+            &[
+                "world.servers",
+                "world.frame_hz",
+                "world.stalled_frames",
+                "world.handovers_per_s",
+                "world.resubscriptions_per_s",
+            ],
+        ),
+        (
+            "Calls",
+            run.calls.is_some(),
+            &[
+                "calls.made",
+                "calls.lost",
+                "calls.doubled",
+                "calls.out_of_order",
+                "calls.latency_p50_ms",
+                "calls.latency_p99_ms",
+            ],
+        ),
+        (
+            "Outage",
+            run.outage.is_some(),
+            &[
+                "outage.restart_ms",
+                "outage.silence_ms_median",
+                "outage.silence_ms_max",
+                "outage.players_before",
+                "outage.players_after",
+                "outage.connections_lost",
+            ],
+        ),
+        ("Idle", run.idle.is_some(), &["idle.cpu_cores_before", "idle.cpu_cores", "idle.rss_bytes_per_connection"]),
+        (
+            "The load itself",
+            true,
+            &[
+                "driver.clients_cpu_cores",
+                "driver.world_cpu_cores",
+                "driver.late_p99_ms",
+                "driver.sent_ratio",
+                "driver.garbled",
+                "driver.others_cpu_cores",
+            ],
+        ),
+    ];
+    let there = tables.into_iter().filter(|(_, is_there, _)| *is_there);
+    there.fold(Section::new("Figures"), |section, (title, _, paths)| section.with(figures.facts(title, paths)))
+}
+
+fn references(run: &GatewaySummary) -> Option<Section> {
+    let head = ["", "#clients", "#updates/s", "#delivered", "#p50 ms", "#p99 ms", "#messages/s", "#cores", "origin"];
+    let mut table = Table::new("", &head).wide();
+    for of in &run.references {
+        let numbers = [
+            grouped(of.clients.into()),
+            optional(of.update_hz_median),
+            format!("{} %", figure(of.delivered_ratio * 100.0)),
+            figure(of.latency_p50_ms),
+            figure(of.latency_p99_ms),
+            figure(of.messages_out_per_s),
+            figure(of.cpu_cores),
+        ];
+        let row = std::iter::once(Cell::from("channeld")).chain(numbers.map(Cell::number));
+        table.push(row.chain([Cell::from(&of.origin[..])]));
+    }
+    let note = "Figures from elsewhere, for orientation: a comparison needs both gateways in turns on one machine.";
+    (!run.references.is_empty()).then(|| Section::new("Elsewhere").note(note).with(table))
+}
