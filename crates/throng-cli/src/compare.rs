@@ -118,6 +118,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     } else {
         out!("{}", compare::table(&result.comparison, Some(&result.folder)));
     }
+    crate::pages::write(&result.folder, &arguments.runs);
     Ok(ExitCode::from(code(&result.comparison)))
 }
 

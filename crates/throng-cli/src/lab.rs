@@ -12,6 +12,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::exit::Outcome;
+use crate::pages::{self, PagesArguments};
 use capacity::{RunArguments, SearchArguments, SoakArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
 use runs::{RunsArguments, UploadArguments};
@@ -29,7 +30,8 @@ How much does this machine hold, and which change made it slower?
   throng lab compare before/ after/         what became slower, with its interval
   throng lab trend runs                     which revisions changed a part of the frame
   throng lab runs s3://bucket/prefix        the runs of a store
-  throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower";
+  throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower
+  throng lab report                         runs/index.html: all runs, with a page for each";
 
 /// Arguments of `throng lab`.
 #[derive(Debug, Args)]
@@ -70,6 +72,9 @@ enum LabCommand {
     /// Print the JSON Schema of a kind of summary
     #[command(long_about = schema::LONG_ABOUT)]
     Schema(SchemaArguments),
+    /// Write the pages of runs again, and the page of all runs of a folder
+    #[command(long_about = pages::LONG_ABOUT)]
+    Report(PagesArguments),
 }
 
 pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<AtomicBool>>) -> Outcome {
@@ -84,5 +89,6 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
         LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
         LabCommand::Schema(arguments) => schema::print(arguments),
+        LabCommand::Report(arguments) => pages::rebuild_all(arguments),
     }
 }

@@ -19,6 +19,7 @@ mod gateway_replay;
 mod lab;
 mod matches;
 mod metrics_page;
+mod pages;
 mod store;
 mod top;
 
@@ -110,6 +111,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         outln!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
     }
     result.report.context("the figures above are on no disk")?;
+    pages::list(&arguments.runs);
     if let Some(store) = store {
         store::upload(&store, &result.folder, arguments.quiet, &stop)?;
     }
@@ -169,7 +171,7 @@ fn rebuild(mut arguments: ReportArguments) -> Outcome {
     if let Some(place) = arguments.folder.to_str().filter(|place| throng_store::is_address(place)) {
         arguments.folder = store::take(place, Path::new("runs"), stop_on_interrupt()?.as_ref())?;
     }
-    let page = report::rebuild(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
+    let page = pages::page(&arguments.folder)?;
     outln!("{}", page.display());
     if arguments.table {
         let summary = report::load(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;

@@ -232,6 +232,9 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
         outln!("report: {}", page.display());
     }
+    if options.folder.is_some() {
+        crate::pages::list(&arguments.runs);
+    }
     if let Some((store, folder)) = store.zip(options.folder.as_deref()) {
         store::upload(&store, folder, arguments.workload.quiet, stop)?;
     }

@@ -17,6 +17,7 @@ mod lab;
 mod lines;
 mod matches;
 mod outage;
+mod pages;
 mod players;
 mod schema;
 mod store;

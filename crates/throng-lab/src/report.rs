@@ -234,4 +234,104 @@ mod tests {
         let error = new_folder(&file, noon(), "crowd").unwrap_err();
         assert!(error.tag() == "write" && error.to_string().contains("choose another directory"), "{error}");
     }
+
+    /// Figures of each kind of run but matches, with this text wherever a text may stand.
+    fn figures(text: &str) -> Vec<(&'static str, Kind, String)> {
+        let mut crowd = RunSummary::example();
+        for part in [&mut crowd.environment.cpu, &mut crowd.revision, &mut crowd.environment.settings.description] {
+            text.clone_into(part);
+        }
+        let mut gateway = crate::gateway::GatewaySummary::example(crate::gateway::Scene::Spatial);
+        (gateway.gateway.name, gateway.machine.cpu) = (text.to_owned(), text.to_owned());
+        gateway.invalid_reasons = vec![text.to_owned()];
+        let mut models = crate::compare::example();
+        models.revision = text.to_owned();
+        models.runs[0].invalid_reasons = vec![text.to_owned()];
+        models.runs[0].valid = false;
+        let limit = |name: &str, value: f64| serde_json::json!({ "name": name, "at_most": 0.85, "unit": null, "value": value, "low": value, "high": value, "verdict": "rejected" });
+        let trial = |amount: u32, value: f64| {
+            serde_json::json!({
+                "amount": amount, "purpose": text, "held_s": 9.5, "wall_s": 12.0, "verdict": "rejected", "fault": null,
+                "limits": [limit("cpu", value), limit(text, value)], "cores": 1.0, "memory_bytes_per_unit": 5_000.0,
+            })
+        };
+        let capacity = serde_json::json!({
+            "format": 1, "load": "ai", "unit": text, "method": "search", "verdict": "accepted", "why": text, "kept": 20,
+            "beyond": 22, "limited_by": text, "per_core": 20.0, "cores": 1.0, "threads_per_core": 2.0,
+            "extrapolated_to_machine": { "cores": 4, "amount": 80.0 }, "memory_bytes_per_unit": 5_000.0, "held_s": 60.0,
+            "wall_s": 70.0, "partial": false, "trials": [trial(10, 0.4), trial(20, 0.8), trial(22, 0.9)],
+            "started_at": "2026-01-31T12:00:00Z", "revision": text, "cpu": text,
+        });
+        let part = serde_json::json!({
+            "name": text, "unit": "ms", "first": 1.0, "second": 1.2, "verdict": "slower", "words": text, "ratio": 1.2,
+            "interval": [1.1, 1.3], "p": 0.001,
+        });
+        let sides = serde_json::json!({
+            "workload": text, "first": [text], "second": ["b"], "runs": [5, 5], "values": "runs", "least": 0.03,
+            "moved_together": false, "parts": [part], "notes": [text],
+        });
+        vec![
+            (SUMMARY_FILE, Kind::Crowd, crowd.to_json()),
+            (SUMMARY_FILE, Kind::Gateway, gateway.to_json()),
+            (crate::compare::COMPARISON_FILE, Kind::Models, models.to_json()),
+            (crate::capacity::FILE, Kind::Capacity, capacity.to_string()),
+            (SIDES_FILE, Kind::Comparison, sides.to_string()),
+        ]
+    }
+
+    /// The pages of all kinds, and of the folder.
+    fn pages(text: &str) -> Vec<(Kind, String)> {
+        let runs = tempfile::tempdir().unwrap();
+        let mut pages: Vec<(Kind, String)> = figures(text)
+            .into_iter()
+            .map(|(file, kind, json)| {
+                let dir = runs.path().join(kind.name());
+                fs::create_dir(&dir).unwrap();
+                fs::write(dir.join(file), json).unwrap();
+                assert_eq!(figures_of(&dir).unwrap().0, kind);
+                (kind, fs::read_to_string(rebuild(&dir).unwrap()).unwrap())
+            })
+            .collect();
+        pages.push((Kind::Index, fs::read_to_string(write_index(runs.path()).unwrap()).unwrap()));
+        pages
+    }
+
+    #[test]
+    fn each_kind_of_run_has_a_page_and_text_from_outside_cannot_become_markup() {
+        let attack = "</script><script>alert(1)</script><!--\"'><img onerror=alert(1)>";
+        for ((kind, clean), (_, page)) in pages("words").into_iter().zip(pages(attack)) {
+            for sign in ["<script", "</script", "<!--", "<img"] {
+                assert_eq!(page.matches(sign).count(), clean.matches(sign).count(), "{sign} in a {} page", kind.name());
+            }
+            assert!(page.contains("&lt;img onerror"), "the text is on the {} page", kind.name());
+            assert!(clean.contains(&format!("Throng · {}", kind.name())) && !clean.contains(">NaN"));
+            let loads = [" src=", "@import", "url(", "<link"].iter().any(|sign| clean.contains(sign));
+            assert!(!loads, "the {} page loads something", kind.name());
+        }
+    }
+
+    #[test]
+    fn limits_of_a_capacity_measurement_and_worse_parts_of_a_comparison_are_on_top() {
+        let pages = pages("words");
+        let top = |kind: Kind| {
+            let (_, page) = pages.iter().find(|(of, _)| *of == kind).unwrap();
+            page.split("<section").next().unwrap().to_owned()
+        };
+        assert!(
+            top(Kind::Capacity).contains("≤ 85 %") && top(Kind::Capacity).contains("share of the core&#x27;s time")
+        );
+        assert!(top(Kind::Comparison).contains("✗ missed"));
+        assert!(top(Kind::Gateway).contains("Not a valid run"));
+    }
+
+    #[test]
+    fn the_page_of_a_folder_lists_its_runs_with_links_and_key_figures() {
+        let (_, index) = pages("words").pop().unwrap();
+        let index = index.replace("&#x2f;", "/");
+        for part in
+            ["href=\"crowd/report.html\"", "href=\"capacity/report.html\"", "spatial, ", "12.5 ms", ">20 units<"]
+        {
+            assert!(index.contains(part), "no {part} in:\n{index}");
+        }
+    }
 }

@@ -127,7 +127,7 @@ fn frames(path: &Path, summary: &Summary) -> Result<Frames, RangeError> {
             value: FRAME_GOAL_MS.min(1e3 / f64::from(summary.tick_hz.max(1))),
             name: "goal".to_owned(),
         }),
-        point: "second's mean frame".to_owned(),
+        point: "second".to_owned(),
     })
 }
 
@@ -148,7 +148,7 @@ fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
         format!("{}, {} cores", environment.cpu, environment.cores),
         environment.kernel.clone(),
         format!("{} build {}", environment.profile, environment.build),
-        format!("{} workers as {}", summary.workers, summary.mode),
+        format!("workers: {}, as {}", summary.workers, summary.mode),
     ];
     page.validity = Some(Validity {
         is_valid: summary.valid,

@@ -12,6 +12,7 @@ if (numbers) (() => {
   const plots = JSON.parse(numbers.textContent);
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--i-" + name).trim() || "#888";
   const shown = value => value == null ? "–" : Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : +value.toPrecision(3) + "";
+  const short = value => Math.abs(value) >= 1e6 ? +(value / 1e6).toPrecision(3) + " M" : Math.abs(value) >= 1e4 ? +(value / 1e3).toPrecision(3) + " k" : shown(value);
   const dashes = [[], [7, 5], [2, 4], [12, 4, 2, 4]];
   const touch = matchMedia("(hover: none)").matches;
   // Charts of one axis have one range, one cursor and one zoom.
@@ -74,7 +75,7 @@ if (numbers) (() => {
       draw: [limitLine(plot.limit), u => plot.curves.length > 1 && !plot.is_points && plot.curves.forEach((curve, number) => {
         const last = curve.values.findLastIndex((value, i) => value != null && plot.x[i] <= u.scales.x.max);
         if (last < 0) return;
-        text(u, curve.name, u.bbox.left + u.bbox.width - 4, u.valToPos(curve.values[last], "y", true), colour(curve.ink), "right");
+        text(u, curve.name, u.bbox.left + u.bbox.width - 4, u.valToPos(curve.values[last], "y", true) - 9 * devicePixelRatio, colour(curve.ink), "right");
       })],
       limit: plot.limit,
       words: i => [`${shown(plot.x[i])} ${plot.axis || "s"}`, ...plot.curves.map(curve => `${curve.name} ${shown(curve.values[i])} ${plot.unit}`)],
@@ -166,7 +167,7 @@ if (numbers) (() => {
       series: [{}, ...kind.series],
       axes: [
         { ...look, size: 28, values: (_, ticks) => ticks.map(tick => tick + " " + unit) },
-        { ...look, size: 52, values: (_, ticks) => ticks.map(tick => tick == null ? "" : kind.isLog && Math.log10(tick) % 1 ? "" : shown(tick)) },
+        { ...look, size: 52, values: (_, ticks) => ticks.map(tick => tick == null ? "" : kind.isLog && Math.log10(tick) % 1 ? "" : short(tick)) },
       ],
       hooks: {
         draw: kind.draw,

@@ -95,7 +95,7 @@ impl<'a> Figures<'a> {
         };
         Chart {
             terms: metrics.iter().map(|metric| metric.term()).collect(),
-            unit: if metrics[0].unit == "share" { "%".to_owned() } else { metrics[0].unit.to_owned() },
+            unit: if metrics[0].unit == "B" { "B".to_owned() } else { metrics[0].unit_shown(0.0) },
             x,
             curves,
             ..Chart::default()

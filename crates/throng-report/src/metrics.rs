@@ -278,9 +278,9 @@ const MATCH: &[Metric] = rows![Match:
         "ticks played again";
     Less "samples.cpu_share", "processor", "share",
         "processor time by wall time and worker in about each second; empty with `--processes`";
-    Neither "samples.frames", "frames", "list of frames",
+    Neither "samples.frames", "frames", "frames",
         "frames in each of these seconds";
-    Less "samples.frames_over", "frames over the budget", "list of frames",
+    Less "samples.frames_over", "frames over the budget", "frames",
         "of these, the frames over the budget of a whole frame";
 ];
 

@@ -8,7 +8,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 use serde::Serialize;
 
-use crate::page::{Bars, Block, Chart, Frames, Histogram, Page, Term};
+use crate::page::{Bars, Block, Chart, Curve, Frames, Histogram, Page, Section, Term};
 use crate::parts::{OTHERS, PARTS, ink};
 use crate::picture::colour;
 use crate::words::{figure, grouped};
@@ -22,6 +22,9 @@ const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 
 /// A part of a bar that is shorter than this share of the longest bar has no room for its name.
 const LABEL_SHARE: f64 = 0.09;
+
+/// A curve that moves by a smaller share than this stands still.
+const STILL_SHARE: f64 = 0.002;
 
 /// The template does not fit the page: a defect of this program.
 pub type RenderError = minijinja::Error;
@@ -45,7 +48,8 @@ impl Page {
             .sections
             .iter()
             .map(|section| {
-                let blocks: Vec<Value> = section.blocks.iter().map(|block| view(block, &mut drawn)).collect();
+                let mut blocks: Vec<Value> = section.blocks.iter().filter_map(|block| view(block, &mut drawn)).collect();
+                blocks.extend(constants(section));
                 let id: String = section.title.chars().filter(char::is_ascii_alphanumeric).collect();
                 context! { title => section.title.clone(), note => section.note.clone(), id => id.to_lowercase(), blocks }
             })
@@ -127,9 +131,9 @@ enum Plot {
 }
 
 /// A block as the template shows it; what the script draws goes into `drawn`.
-fn view(block: &Block, drawn: &mut Vec<Plot>) -> Value {
+fn view(block: &Block, drawn: &mut Vec<Plot>) -> Option<Value> {
     let number = drawn.len();
-    match block {
+    let view = match block {
         Block::Note(text) => context! { kind => "note", text },
         Block::Table(table) => context! { kind => "table", ..Value::from(Serde(table.clone())) },
         Block::Bars(bars) => {
@@ -143,13 +147,7 @@ fn view(block: &Block, drawn: &mut Vec<Plot>) -> Value {
                 svg => Value::from_safe_string(picture.svg())
             }
         }
-        Block::Chart(chart) if is_constant(chart) => {
-            let values = chart.curves.iter().zip(&chart.terms).map(|(curve, term)| {
-                let value = curve.values.iter().flatten().next().copied().unwrap_or(0.0);
-                context! { term => Value::from(Serde(term.clone())), value => with_unit(value, &chart.unit) }
-            });
-            context! { kind => "constant", values => values.collect::<Vec<_>>() }
-        }
+        Block::Chart(chart) if is_constant(chart) => return None,
         Block::Chart(chart) => {
             let chart = rounded(chart);
             let view = context! {
@@ -178,19 +176,36 @@ fn view(block: &Block, drawn: &mut Vec<Plot>) -> Value {
             drawn.push(Plot::Histogram(histogram.clone()));
             context! { kind => "histogram", number, rows, frames => grouped(histogram.counts.iter().sum()) }
         }
-    }
+    };
+    Some(view)
+}
+
+/// The curves of a section that never move, in a line: a chart of them says less than their values.
+fn constants(section: &Section) -> Option<Value> {
+    let charts = section.blocks.iter().filter_map(|block| match block {
+        Block::Chart(chart) if is_constant(chart) => Some(chart),
+        _ => None,
+    });
+    let value = |(curve, term, unit): (&Curve, &Term, &str)| {
+        let value = curve.values.iter().flatten().next().copied()?;
+        Some(context! { term => Value::from(Serde(term.clone())), value => with_unit(value, unit) })
+    };
+    let curves = charts
+        .flat_map(|chart| chart.curves.iter().zip(&chart.terms).map(|(curve, term)| (curve, term, &chart.unit[..])));
+    let values: Vec<Value> = curves.filter_map(value).collect();
+    (!values.is_empty()).then(|| context! { kind => "constant", values })
 }
 
 fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", figure(value)).trim_end().to_owned()
 }
 
-/// Whether no curve ever moves: a chart of it says less than its value.
+/// Whether no curve ever moves by more than [`STILL_SHARE`].
 fn is_constant(chart: &Chart) -> bool {
     let is_flat = |values: &[Option<f64>]| {
-        let mut known = values.iter().flatten();
-        let first = known.next();
-        known.all(|value| Some(value) == first)
+        let known = || values.iter().flatten().copied();
+        let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max));
+        high - low <= STILL_SHARE * high.abs()
     };
     chart.curves.iter().all(|curve| is_flat(&curve.values))
 }
@@ -205,7 +220,7 @@ fn rounded(chart: &Chart) -> Chart {
 
 fn legend(chart: &Chart) -> Vec<Value> {
     let one = chart.curves.len() == 1;
-    let entry = |(number, curve): (usize, &crate::page::Curve)| {
+    let entry = |(number, curve): (usize, &Curve)| {
         context! { name => curve.name.clone(), ink => curve.ink.clone(), dash => number % 4, is_alone => one }
     };
     chart.curves.iter().enumerate().map(entry).collect()
@@ -245,6 +260,7 @@ fn frames_view(frames: &Frames, number: usize) -> Value {
         })
         .collect();
     let missed: u64 = frames.missed.iter().sum();
+    let worst = if frames.point == "frame" { "longest frame".to_owned() } else { format!("slowest {}", frames.point) };
     context! {
         kind => "frames",
         number,
@@ -256,7 +272,8 @@ fn frames_view(frames: &Frames, number: usize) -> Value {
         mean_total => figure(mean(&frames.total)),
         has_missed => !frames.missed.is_empty(),
         missed => grouped(missed),
-        words => format!("All {}s take {} ms on average, the longest {} ms", frames.point, figure(mean(&frames.total)), figure(total)),
+        words => format!("A frame takes {} ms on average, the {worst} {} ms", figure(mean(&frames.total)), figure(total)),
+        worst,
     }
 }
 

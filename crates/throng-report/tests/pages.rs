@@ -133,7 +133,7 @@ fn verdicts_and_parts_are_told_in_words_and_not_by_colours_alone() {
             || text.contains("aria-label=\"words: words 1 words, send 3 words\"")
     );
     // The frames' table has the longest frame before a script chooses another one.
-    assert!(text.contains("longest words, at 0.1 s") && text.contains("77.8 %"), "{text}");
+    assert!(text.contains("slowest words, at 0.1 s") && text.contains("77.8 %"), "{text}");
     // A curve that never moves is a sentence.
     assert!(text.contains("2 words all the time"));
     assert_eq!(text.matches("data-plot=").count(), 3, "frames, histogram and one chart");

@@ -197,6 +197,7 @@ impl LoadArguments {
         } else {
             outln!("{}\nfiles: {}", capacity.table(), folder.display());
         }
+        crate::pages::write(&folder, &self.runs);
         if let Some(store) = store {
             store::upload(&store, &folder, self.quiet, stop)?;
         }

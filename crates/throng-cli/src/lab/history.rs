@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use throng_judge::TrendOptions;
 use throng_lab::history::{self, BisectOptions, Comparison, HistoryError, PartChange, Trend};
+use throng_lab::report;
 
 use crate::exit::{self, Failure, Outcome};
-use crate::store;
+use crate::{pages, store};
 
 pub(super) const COMPARE_LONG_ABOUT: &str = "\
 Is B slower than A, and in which subsystem?
@@ -21,7 +22,8 @@ With fewer, the seconds of the runs are. A difference within the noise is called
 
   throng lab compare runs/20260131-120000-crowd runs/20260131-130000-crowd
   throng lab compare before/ after/ --gate          exit code 4 if a part became slower
-  throng lab compare before/ after/ --markdown      a table for a pull request";
+  throng lab compare before/ after/ --markdown      a table for a pull request
+  throng lab compare before/ after/ --runs runs     also a page, runs/<stamp>-comparison/report.html";
 
 pub(super) const TREND_LONG_ABOUT: &str = "\
 Which revisions changed a part of the frame?
@@ -53,6 +55,9 @@ pub(super) struct CompareArguments {
     /// End with exit code 4 if a part became worse
     #[arg(long)]
     gate: bool,
+    /// Also write a page and comparison.json to a new folder below this one
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
     /// Print a table in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
@@ -137,12 +142,25 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
     };
     let (first, second) = (runs(&arguments.first)?, runs(&arguments.second)?);
     let comparison = history::compare(&first, &second, least).map_err(usage)?;
+    if let Some(runs) = &arguments.runs {
+        keep(&comparison, runs)?;
+    }
     match () {
         () if arguments.json => outln!("{}", json(&comparison)?),
         () if arguments.markdown => out!("{}", markdown(&comparison)),
         () => out!("{}", table(&comparison)),
     }
     Ok(code(arguments.gate && comparison.worse().count() > 0))
+}
+
+/// Writes the comparison and its page.
+fn keep(comparison: &Comparison, runs: &Path) -> Result<(), Failure> {
+    let folder =
+        report::new_folder(runs, SystemTime::now(), "comparison").map_err(|error| Failure::Usage(error.into()))?;
+    let path = folder.join(report::SIDES_FILE);
+    std::fs::write(&path, json(comparison)?).with_context(|| format!("cannot write {}", path.display()))?;
+    pages::write(&folder, runs);
+    Ok(())
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, Failure> {

@@ -346,7 +346,7 @@ impl GatewaySummary {
 #[cfg(test)]
 impl GatewaySummary {
     /// A run with nothing wrong.
-    pub(super) fn example(scene: Scene) -> GatewaySummary {
+    pub(crate) fn example(scene: Scene) -> GatewaySummary {
         GatewaySummary {
             format: FORMAT,
             valid: false,

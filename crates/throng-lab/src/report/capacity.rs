@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use throng_report::{
-    Cell, Chart, Curve, Figures, Kind, Limit, Line, Page, Section, Table, Term, Validity, Verdict, figure, optional,
+    Cell, Chart, Curve, Figures, Kind, Limit, Line, Page, Section, Table, Term, Validity, Verdict, bytes, figure,
+    optional,
 };
 
 use crate::capacity::{Capacity, LimitFigures, Load, TrialFigures, names};
@@ -18,9 +19,12 @@ pub(super) fn page(capacity: &Capacity) -> Page {
     page.lead = format!("{}: {}.", capacity.verdict, capacity.why);
     page.facts = vec![capacity.started_at.clone(), format!("revision {}", capacity.revision), capacity.cpu.clone()];
     page.validity = Some(Validity {
-        is_valid: !capacity.partial,
+        is_valid: !capacity.partial && capacity.missing.is_empty(),
         words: "All trials were played.".to_owned(),
-        reasons: vec!["it was interrupted: these are the trials so far".to_owned()],
+        reasons: std::iter::once("it was interrupted: these are the trials so far".to_owned())
+            .filter(|_| capacity.partial)
+            .chain(capacity.missing.iter().cloned())
+            .collect(),
     });
     let answering = capacity.trials.iter().rfind(|trial| Some(trial.amount) == capacity.kept);
     if let Some(trial) = answering {
@@ -32,15 +36,19 @@ pub(super) fn page(capacity: &Capacity) -> Page {
     let machine = capacity.extrapolated_to_machine.map_or(String::new(), |of| {
         format!("{} on {} cores, as if they did not disturb each other: not measured", figure(of.amount), of.cores)
     });
+    let in_units = |path: &str, note: String| throng_report::Tile { unit: unit.clone(), ..figures.tile(path, note) };
     page.tiles = vec![
-        figures.tile("kept", format!("{beyond}{limited}")),
-        figures.tile("per_core", machine),
+        in_units("kept", format!("{beyond}{limited}")),
+        in_units("per_core", machine),
         figures.tile("memory_bytes_per_unit", String::new()),
         figures.tile("held_s", format!("{} s in all", figure(capacity.wall_s))),
     ];
     page.sections = vec![levels(capacity), trials(capacity)];
     if !capacity.growth.is_empty() {
         page.sections.push(growth(capacity));
+    }
+    if !capacity.memory.is_empty() {
+        page.sections.push(memory(capacity));
     }
     page.source = "capacity.json in the same folder has these figures; docs/capacity.md explains each.".to_owned();
     page
@@ -141,6 +149,27 @@ fn trials(capacity: &Capacity) -> Section {
         table.push(row);
     }
     Section::new("Trials").with(table)
+}
+
+/// The growth of memory in a soak.
+fn memory(capacity: &Capacity) -> Section {
+    let head = ["process", "#samples", "#memory", "#growth by hour", "#bounds of it", "#in 24 more hours", "verdict"];
+    let mut table = Table::new("", &head).wide();
+    for of in &capacity.memory {
+        let shown = |value: Option<f64>| value.map_or("–".to_owned(), bytes);
+        table.push([
+            Cell::from(&of.name[..]),
+            Cell::number(of.samples.to_string()),
+            Cell::number(bytes(of.bytes)),
+            Cell::number(shown(of.bytes_per_hour)),
+            Cell::number(format!("{} to {}", shown(of.low), shown(of.high))),
+            Cell::number(shown(of.forecast_bytes)),
+            Cell::verdict(verdict(&of.verdict), &of.verdict),
+        ]);
+    }
+    Section::new("Memory")
+        .note("Growth in the second half of the samples; the true value lies above the lower and below the upper bound with a probability of 95 % each. The forecast is not measured.")
+        .with(table)
 }
 
 fn growth(capacity: &Capacity) -> Section {

@@ -1,0 +1,75 @@
+//! `throng report` and `throng lab report`: pages made again from the figures of runs.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Error;
+use clap::Args;
+use throng_lab::report::{self, figures_of, run_folders};
+
+use crate::exit::{Failure, Outcome};
+
+pub(crate) const LONG_ABOUT: &str = "\
+Pages of runs, made again from their figures.
+
+Of the folder of a run: its page, report.html. Of a folder with runs: the page of each, and index.html, which lists all runs
+of the folder with their key figures.
+
+  throng lab report                              runs/index.html and the pages of all runs
+  throng lab report runs/20260131-120000-crowd   the page of one run";
+
+/// Arguments of `throng lab report`.
+#[derive(Debug, Args)]
+pub(crate) struct PagesArguments {
+    /// The folder of a run, or one with the folders of runs
+    #[arg(default_value = "runs")]
+    folder: PathBuf,
+}
+
+pub(crate) fn rebuild_all(arguments: &PagesArguments) -> Outcome {
+    if figures_of(&arguments.folder).is_some() {
+        outln!("{}", page(&arguments.folder)?.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    for folder in run_folders(&arguments.folder).map_err(usage)? {
+        // A damaged run does not keep the others from their pages.
+        if let Some(error) = figures_of(&folder).and_then(|_| rebuild(&folder).err()) {
+            errln!("note: {error}");
+        }
+    }
+    outln!("{}", report::write_index(&arguments.folder).map_err(usage)?.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the page of a run of any kind again.
+pub(crate) fn page(folder: &Path) -> Result<PathBuf, Failure> {
+    rebuild(folder).map_err(Failure::Usage)
+}
+
+fn rebuild(folder: &Path) -> Result<PathBuf, Error> {
+    match throng_range::is_match(folder) {
+        true => Ok(throng_range::rebuild(folder)?),
+        false => Ok(report::rebuild(folder)?),
+    }
+}
+
+/// Writes the page of a new run, and lists the run on the page of all runs. Its figures are whole without both, so a failure
+/// is a note.
+pub(crate) fn write(folder: &Path, runs: &Path) {
+    match rebuild(folder) {
+        Ok(page) => errln!("report: {}", page.display()),
+        Err(error) => errln!("note: {error}"),
+    }
+    list(runs);
+}
+
+/// Lists a new run on the page of all runs.
+pub(crate) fn list(runs: &Path) {
+    if let Err(error) = report::write_index(runs) {
+        errln!("note: {error}");
+    }
+}
+
+fn usage(error: report::ReportError) -> Failure {
+    Failure::Usage(error.into())
+}
