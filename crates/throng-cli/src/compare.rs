@@ -118,7 +118,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     } else {
         out!("{}", compare::table(&result.comparison, Some(&result.folder)));
     }
-    crate::pages::write(&result.folder, &arguments.runs);
+    crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
     Ok(ExitCode::from(code(&result.comparison)))
 }
 

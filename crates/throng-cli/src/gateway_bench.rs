@@ -179,7 +179,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     } else {
         out!("{}", gateway::table(&result.summary, Some(&result.folder)));
     }
-    crate::pages::write(&result.folder, &arguments.runs);
+    crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
     Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
 

@@ -55,8 +55,9 @@ fn rebuild(folder: &Path) -> Result<PathBuf, Error> {
 
 /// Writes the page of a new run, and lists the run on the page of all runs. Its figures are whole without both, so a failure
 /// is a note.
-pub(crate) fn write(folder: &Path, runs: &Path) {
+pub(crate) fn write(folder: &Path, runs: &Path, is_quiet: bool) {
     match rebuild(folder) {
+        Ok(_) if is_quiet => {}
         Ok(page) => errln!("report: {}", page.display()),
         Err(error) => errln!("note: {error}"),
     }

@@ -126,7 +126,8 @@ fn a_run_leaves_a_summary_and_a_report() {
     // The figures of a debug build are never valid, and the run says that.
     assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{summary}");
     has_samples_of("crowd", &summary);
-    let run = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    let run =
+        std::fs::read_dir(runs.path()).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
     crate::schema::check("crowd", &summary);
     check_samples(&run, &summary);
     let stored = store.path().join(run.file_name().unwrap());
@@ -252,7 +253,12 @@ fn an_interrupted_run_still_writes_its_report() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(status.code(), Some(3), "an interrupted run is not valid");
-    let run = std::fs::read_dir(runs.path()).unwrap().next().expect("a folder").unwrap().path();
+    let run = std::fs::read_dir(runs.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.is_dir())
+        .expect("a folder");
     assert!(run.join("summary.json").is_file() && run.join("report.html").is_file());
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
     for part in ["dense: 8 players", "times less than legacy", "Legacy + Replication Graph", "valid runs"] {
         assert!(table.contains(part), "no {part} in:\n{table}{complaints}");
     }
-    let comparison = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    let comparison =
+        std::fs::read_dir(runs.path()).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
     check_file(&comparison);
     let page = runs.path().join("docs/page.md");
     let sources = throng_page::Sources::read(&[comparison], None).unwrap();

@@ -1,7 +1,7 @@
 //! `throng lab` as its users run it, with a shell as the server.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -32,6 +32,12 @@ pub(crate) fn load_file(folder: &Path, at_400: f64) {
     fs::write(folder.join("shell.toml"), text).expect("it can be written");
 }
 
+/// The folders in a folder, without its files.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).expect("there are runs").flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
 #[test]
 fn ones_own_server_is_searched_and_leaves_its_figures() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
@@ -45,9 +51,11 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
     assert_eq!((&figures["verdict"], &figures["limited_by"]), (&"accepted".into(), &"cpu".into()));
     // Its progress is on the side.
     assert!(String::from_utf8_lossy(&output.stderr).contains("(confirm beyond)"));
-    let runs: Vec<_> = fs::read_dir(folder.path().join("runs")).expect("there are runs").flatten().collect();
+    let runs = folders(&folder.path().join("runs"));
     assert_eq!(runs.len(), 1);
-    assert!(runs[0].path().join("capacity.json").is_file() && runs[0].path().join("trials.jsonl").is_file());
+    for file in ["capacity.json", "trials.jsonl", "report.html"] {
+        assert!(runs[0].join(file).is_file(), "no {file}");
+    }
     // A limit of the command line counts instead.
     let output =
         lab(&["step", "shell.toml", "--hold", "1s", "--step", "100", "--cpu", "42.5", "--json", "-q"], folder.path());
@@ -136,8 +144,8 @@ pub(crate) fn a_soak_tells_growing_memory_from_steady_memory() {
     let growth = of(&figures, "awk")["bytes_per_hour"].as_f64().expect("a number");
     // 1 MB/s, or less on a busy machine.
     assert!((5e8..5e9).contains(&growth), "{figures:#}");
-    let run = fs::read_dir(folder.path().join("runs-grows")).expect("there is a run").next().expect("one").expect("it");
-    let lines = fs::read_to_string(run.path().join("memory.jsonl")).expect("samples");
+    let runs = folders(&folder.path().join("runs-grows"));
+    let lines = fs::read_to_string(runs[0].join("memory.jsonl")).expect("samples");
     assert!(lines.lines().count() >= 16 && lines.lines().all(|line| line.contains("\"throng lab\"")), "{lines}");
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use throng_range::site::RulesText;
-use throng_range::{Finished, MapSource, RangeError, RunOptions, play, replay_file};
+use throng_range::{Finished, MapSource, RangeError, RunOptions, is_match, play, rebuild, replay_file};
 use throng_tactical::Rules;
 
 fn options() -> RunOptions {
@@ -35,8 +35,14 @@ fn ten_bots_play_a_match_to_its_result_and_it_replays_identically() {
         assert!(summary.subsystems.get(name).is_some_and(|subsystem| subsystem.mean_ms > 0.0), "{name}");
     }
     assert!(summary.sight.rays_per_s.is_some_and(|rate| rate > 1_000.0));
-    let page = std::fs::read_to_string(finished.page.expect("a page")).expect("it is there");
-    assert!(page.contains("<polyline") && page.contains("Frame by subsystem") && page.contains("verdict"));
+    let path = finished.page.expect("a page");
+    let page = std::fs::read_to_string(&path).expect("it is there");
+    assert!(page.contains("<polyline") && page.contains("By subsystem") && page.contains("verdict"));
+    // The files of the folder are enough for the same page.
+    std::fs::remove_file(&path).expect("it is there");
+    assert!(is_match(folder.path()));
+    assert_eq!(rebuild(folder.path()).expect("its files are there"), path);
+    assert!(std::fs::read_to_string(&path).expect("it is there") == page, "the page made again differs");
     // The log in the folder is replayed by itself, and on another map it is refused.
     let log = folder.path().join("match-1.log");
     let replayed = replay_file(&log, &options.map).expect("it is the same");

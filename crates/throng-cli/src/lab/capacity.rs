@@ -197,7 +197,7 @@ impl LoadArguments {
         } else {
             outln!("{}\nfiles: {}", capacity.table(), folder.display());
         }
-        crate::pages::write(&folder, &self.runs);
+        crate::pages::write(&folder, &self.runs, self.quiet);
         if let Some(store) = store {
             store::upload(&store, &folder, self.quiet, stop)?;
         }

@@ -159,7 +159,7 @@ fn keep(comparison: &Comparison, runs: &Path) -> Result<(), Failure> {
         report::new_folder(runs, SystemTime::now(), "comparison").map_err(|error| Failure::Usage(error.into()))?;
     let path = folder.join(report::SIDES_FILE);
     std::fs::write(&path, json(comparison)?).with_context(|| format!("cannot write {}", path.display()))?;
-    pages::write(&folder, runs);
+    pages::write(&folder, runs, false);
     Ok(())
 }
 
