@@ -9,6 +9,7 @@ mod fleet;
 mod members;
 mod pipe;
 mod witness;
+mod worst;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -253,7 +253,9 @@ impl<'a, R: Replication> Play<'a, R> {
             }
             let (host, bots) = (&play.host, play.bots.progress());
             if play.ledger.second_is_over() {
+                let began = clock::now();
                 play.ledger.take_second(host, bots);
+                play.ledger.note_measuring(clock::now().since(began));
             }
             display.measuring(elapsed, length, &play.ledger, bots);
         })?;
@@ -330,8 +332,10 @@ impl<'a, R: Replication> Play<'a, R> {
         let before = count.map(|count| count());
         self.host.wait();
         let tick = self.host.server().current_tick();
-        self.truth.note_tick(tick, clock::now()).context("cannot write the time of a tick")?;
+        let noted = clock::now();
+        self.truth.note_tick(tick, noted).context("cannot write the time of a tick")?;
         let (tick, began) = timed(clock::now, || self.host.tick());
+        let ended = clock::now();
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
         if let Some(measured_for) = self.ledger.place_of(began) {
@@ -345,7 +349,9 @@ impl<'a, R: Replication> Play<'a, R> {
                 .write((tick, began), false, self.host.true_changing())
                 .context("cannot write the server's state")?;
         }
-        match self.bots.listen() {
+        let heard = self.bots.listen();
+        self.ledger.note_measuring(began.since(noted) + clock::now().since(ended));
+        match heard {
             // The figures until then are worth a report.
             Err(error) if self.ledger.has_begun() => self.bots_fault = Some(error.to_string()),
             heard => heard?,

@@ -73,6 +73,9 @@ pub struct RunSummary {
     pub neighbours: Neighbours,
     /// The bots' results.
     pub bots: Bots,
+    /// The clients that fare worst, five for each reason.
+    #[serde(default)]
+    pub worst_clients: Vec<WorstClient>,
     /// Packets.
     pub network: Network,
     /// Counters of the replication core.
@@ -167,6 +170,12 @@ pub struct Server {
     /// Events and inputs that were dropped because a limit was reached.
     #[serde(default)]
     pub events_dropped: u64,
+    /// Time per tick that the lab spends outside of the frame on measuring.
+    #[serde(default)]
+    pub measuring_us_per_tick: Option<f64>,
+    /// The same divided by the mean frame.
+    #[serde(default)]
+    pub measuring_share: Option<f64>,
     /// Heap allocations per tick in the measured part, if the program counts them.
     pub steady_state_allocations_per_tick: Option<f64>,
 }
@@ -373,6 +382,21 @@ pub struct Bots {
     pub input_delay_p99_ms: Option<f64>,
     /// Whether the bots were too slow for valid measurements.
     pub saturated: bool,
+}
+
+/// A client that fares worse than others. Figures that nobody measured are `null`: only decoding bots know ages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorstClient {
+    /// Index of its connection at the server.
+    pub client: u32,
+    /// `most data`, `oldest state` or `least known`.
+    pub because: String,
+    /// UDP payload that it received.
+    pub kbit_per_s: Option<f64>,
+    /// Age of the newest applied state of characters within 10 m, 99th percentile.
+    pub near_age_p99_ms: Option<f64>,
+    /// Smallest share of the objects within 40 m that it held.
+    pub known_within_40_m: Option<f64>,
 }
 
 /// Packets, counted by the server.

@@ -75,6 +75,10 @@ const CROWD: &[Metric] = rows![Crowd:
         "growth of resident memory since before the first connection, divided by connections";
     Less "server.events_dropped", "events dropped", "",
         "events and inputs that the server dropped because a limit was reached; above 0 the run is not valid";
+    Less "server.measuring_us_per_tick", "measuring", "µs",
+        "time per tick that the lab spends outside of the frame on counting, on samples for files, and on the server's state for the bots";
+    Less "server.measuring_share", "measuring by frame", "share",
+        "time of measuring outside of the frame, divided by the mean frame; the aim is 0.5 %. The stopwatch's own reads of the clock are in the frame itself";
     Less "server.steady_state_allocations_per_tick", "heap allocations per tick", "1/tick",
         "heap allocations in a tick of the measured part; `null` if the program does not count them";
     Less "floor.ms_per_tick", "floor", "ms",

@@ -323,6 +323,7 @@ impl<D: Decoder> Fleet<D> {
             known_within_40_m: self.witness.known_within_40_m(),
             neighbours: self.witness.figures(),
             age_error_ms: self.witness.age_error_ms(),
+            worst: self.witness.sights().worst(&measured.rates.by_client),
         }
     }
 

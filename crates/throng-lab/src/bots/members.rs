@@ -28,6 +28,8 @@ const GOLDEN: u32 = 2_654_435_769;
 pub(super) struct Rates {
     pub(super) payload: Vec<f64>,
     pub(super) with_headers: Vec<f64>,
+    /// The payload by index of the connection at the server.
+    pub(super) by_client: Vec<(u32, f64)>,
 }
 
 impl Rates {
@@ -41,6 +43,7 @@ impl Rates {
         let bytes = bot.received_bytes - bot.measured_from_bytes;
         let datagrams = bot.received_datagrams - bot.measured_from_datagrams;
         self.payload.push(rate(bytes));
+        self.by_client.extend(bot.connection.map(|client| (client, rate(bytes))));
         self.with_headers.push(rate(bytes + datagrams * IP_UDP_BYTES));
     }
 }

@@ -8,9 +8,10 @@ use hdrhistogram::Histogram;
 use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
 
 use super::BotsError;
+use super::worst::Sights;
 use crate::clock;
 use crate::kinds::{Character, LabKind, Prop};
-use crate::neighbours::NeighbourLog;
+use crate::neighbours::{NEAR_M, NeighbourLog};
 use crate::pulse::RemoteClock;
 use crate::scenario::{NetPreset, Scenario};
 use crate::summary::{Known, Neighbours};
@@ -70,6 +71,7 @@ pub(super) struct Witness {
     neighbours: NeighbourLog,
     known: Histogram<u64>,
     known_nearby: Option<f64>,
+    sights: Sights,
     at_rest: Compared,
     in_play: Compared,
 }
@@ -103,6 +105,7 @@ impl Witness {
             neighbours: NeighbourLog::default(),
             known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
             known_nearby: None,
+            sights: Sights::default(),
             at_rest: Compared::default(),
             in_play: Compared::default(),
         })
@@ -264,6 +267,7 @@ impl Witness {
         self.in_play = Compared::default();
         self.known.reset();
         self.known_nearby = None;
+        self.sights.clear();
     }
 
     pub(super) fn take_near_age_p99_ms(&mut self) -> Option<f64> {
@@ -277,6 +281,11 @@ impl Witness {
     pub(super) fn known(&self) -> Known {
         let at = |share| (!self.known.is_empty()).then(|| self.known.value_at_quantile(share) as f64);
         Known { p1: at(0.01), p50: at(0.5) }
+    }
+
+    /// The sight of each client.
+    pub(super) fn sights(&self) -> &Sights {
+        &self.sights
     }
 
     pub(super) fn known_within_40_m(&self) -> Option<f64> {
@@ -326,7 +335,11 @@ impl Witness {
             let there = truth.position_after(since_s);
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;
-                self.neighbours.look(distance(here, there), age_ms, distance(position_of(&object), there));
+                let distance_m = distance(here, there);
+                self.neighbours.look(distance_m, age_ms, distance(position_of(&object), there));
+                if distance_m <= NEAR_M {
+                    self.sights.note_near_age(connection, age_ms);
+                }
             }
         }
         let (mut all, mut known) = (0u32, 0u32);
@@ -335,6 +348,7 @@ impl Witness {
             known += u32::from(replica.view(object.id).is_some());
         }
         let share = f64::from(known) / f64::from(all.max(1));
+        self.sights.note_known(connection, share);
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
 }

@@ -50,6 +50,9 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page
 }
 
+/// A run's own measuring is to take at most this share of a frame.
+const MEASURING_SHARE_AIM: f64 = 0.005;
+
 fn lead(played: &Scenario) -> String {
     let changes = changes(played);
     match changes.is_empty() {
@@ -199,9 +202,15 @@ fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
         ),
     };
     let histogram = &run.series.histogram;
+    let measuring = server.measuring_us_per_tick.zip(server.measuring_share).map_or(String::new(), |(us, share)| {
+        let verdict = if share <= MEASURING_SHARE_AIM { "within" } else { "above" };
+        let (us, percent, aim) = (figure(us), figure(share * 100.0), MEASURING_SHARE_AIM * 100.0);
+        format!("Measuring took {us} µs per tick beside the frame, {percent} % of a mean frame: {verdict} the aim of {aim} %.")
+    });
     Section::new("Server frame")
         .note("Working time of a tick by part, without the wait for the next tick. In long runs each point is the longest frame of its time span.")
         .with(frames(run))
+        .with(measuring)
         .with(Histogram {
             from: histogram.from_ms.clone(),
             counts: histogram.frames.clone(),
@@ -220,6 +229,8 @@ fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
                 "server.frame_ms.p999",
                 "server.frame_ms.max",
                 "server.after_plan_ms.p99",
+                "server.measuring_us_per_tick",
+                "server.measuring_share",
                 "server.steady_state_allocations_per_tick",
             ],
         ))
@@ -300,6 +311,28 @@ fn clients(run: &RunSummary, figures: &Figures<'_>) -> Section {
                 "bots.mismatches_in_play",
             ],
         ))
+        .with(worst(run))
+}
+
+fn worst(run: &RunSummary) -> Table {
+    let head = ["because", "#client", "#data", "#age within 10 m, p99", "#neighbours within 40 m known"];
+    let mut table = Table::new("Worst clients", &head).wide();
+    for of in &run.worst_clients {
+        let shown = |value: Option<f64>, factor: f64, unit: &str| match value {
+            Some(value) => Cell::number(format!("{} {unit}", figure(value * factor))),
+            None => Cell::number("–"),
+        };
+        table.push([
+            Cell::from(&of.because[..]),
+            Cell::number(of.client.to_string()),
+            shown(of.kbit_per_s, 1.0, "kbit/s"),
+            shown(of.near_age_p99_ms, 1.0, "ms"),
+            shown(of.known_within_40_m, 100.0, "%"),
+        ]);
+    }
+    table.note =
+        "The number of a client is the index of its connection at the server. Only decoding bots know ages.".to_owned();
+    table
 }
 
 fn sent(run: &RunSummary, figures: &Figures<'_>) -> Section {

@@ -85,6 +85,8 @@ struct Totals {
     frames_shared: u64,
     channels_encoded: u64,
     allocations: u64,
+    /// Time of measuring.
+    measuring: Duration,
 }
 
 /// Events that should not happen. Counts since the start of the program, or of the measured part.
@@ -256,6 +258,13 @@ impl Ledger {
         totals.allocations += allocations.unwrap_or(0);
     }
 
+    /// Notes time that measuring took outside of the frame.
+    pub(super) fn note_measuring(&mut self, spent: Duration) {
+        if self.is_measuring {
+            self.totals.measuring += spent;
+        }
+    }
+
     /// Whether the measured part has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.totals.ticks > 0
@@ -340,6 +349,7 @@ impl Ledger {
         let ticks = self.totals.ticks.max(1) as f64;
         let connections = self.totals.connections as f64 / ticks;
         let growth = self.rss_after.saturating_sub(self.rss_before) as f64;
+        let measuring_us = self.totals.measuring.as_secs_f64() * 1e6 / ticks;
         RunSummary {
             format: FORMAT,
             valid: false,
@@ -371,6 +381,8 @@ impl Ledger {
                 rss_bytes: self.rss_after,
                 rss_bytes_per_connection: growth / connections.max(1.0),
                 events_dropped: self.misfortunes.events_dropped,
+                measuring_us_per_tick: (self.totals.ticks > 0).then_some(measuring_us),
+                measuring_share: (profile.frame_ms.mean > 0.0).then(|| measuring_us / 1e3 / profile.frame_ms.mean),
                 steady_state_allocations_per_tick: self
                     .counts_allocations
                     .then_some(self.totals.allocations as f64 / ticks),
@@ -385,6 +397,7 @@ impl Ledger {
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),
+            worst_clients: bots.worst.clone(),
             network: self.network(),
             replication: self.replication(),
             targets: Vec::new(),

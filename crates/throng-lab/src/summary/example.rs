@@ -50,6 +50,8 @@ impl RunSummary {
                 cpu_cores: 0.38,
                 rss_bytes: 71_000_000,
                 rss_bytes_per_connection: 38_400.0,
+                measuring_us_per_tick: Some(31.0),
+                measuring_share: Some(0.0028),
                 steady_state_allocations_per_tick: Some(0.0),
             },
             floor: Floor {
@@ -75,6 +77,13 @@ impl RunSummary {
                 middle: band(108.0, 226.0, 0.52, 1.21, 902_400),
                 far: band(520.0, 1_034.0, 2.4, 5.6, 480_100),
             },
+            worst_clients: vec![WorstClient {
+                client: 417,
+                because: "oldest state".to_owned(),
+                kbit_per_s: Some(436.0),
+                near_age_p99_ms: Some(81.0),
+                known_within_40_m: Some(1.0),
+            }],
             bots: Bots {
                 missing: false,
                 connected: 1000,
