@@ -260,6 +260,29 @@ fn an_interrupted_run_still_writes_its_report() {
         .find(|path| path.is_dir())
         .expect("a folder");
     assert!(run.join("summary.json").is_file() && run.join("report.html").is_file());
+    throng_telemetry::read_seconds(&run.join("frames.parquet")).expect("it has an end");
+}
+
+fn a_run_that_is_killed_leaves_its_samples() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = runs.path().to_str().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_throng"))
+        .args(["crowd", "--players", "10", "--seconds", "600", "--warmup", "0", "--quiet", "--runs", folder])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let seconds = || {
+        let run = std::fs::read_dir(runs.path()).ok()?.next()?.ok()?.path();
+        throng_telemetry::read_seconds(&run.join("frames.parquet")).ok()?.remove("send")
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while seconds().is_none_or(|seconds| seconds.len() < 5) {
+        assert!(Instant::now() < until, "there are no samples");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(seconds().is_some_and(|seconds| seconds.len() >= 5), "the file can be read");
 }
 
 #[test]
@@ -269,6 +292,7 @@ fn programs_that_take_their_time_end_as_they_should() {
         &a_run_leaves_a_summary_and_a_report,
         &chests_are_compared_while_they_change,
         &an_interrupted_run_still_writes_its_report,
+        &a_run_that_is_killed_leaves_its_samples,
         &crate::players::players_come_and_go_while_a_run_plays,
         &crate::players::a_run_without_its_bots_leaves_what_was_measured,
         &crate::players::a_full_disk_takes_no_figures_away,

@@ -56,11 +56,15 @@ struct Lab {
 
 impl Lab {
     fn throng(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program starts")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
         command.args(arguments).current_dir(self.folder.path());
         command.env("AWS_ENDPOINT_URL", format!("http://{}", self.server)).env("AWS_ALLOW_HTTP", "true");
         command.env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
-        command.output().expect("the program starts")
+        command
     }
 
     /// Its output, after its exit code was checked.
@@ -124,6 +128,11 @@ fn runs_go_to_an_object_store_are_listed_compared_and_never_overwritten() {
     assert!(nowhere.contains("has no run"), "{nowhere}");
     let bucket = lab.prints(1, &["lab", "upload", "b/20260131-120000-crowd", "--store", "s3://none/x"]);
     assert!(bucket.contains("s3://none/x") && bucket.lines().count() == 1, "{bucket}");
+    // Wrong keys are an answer, and no reason to try again.
+    let mut command = lab.command(&["lab", "runs", before]);
+    let output = command.env("AWS_SECRET_ACCESS_KEY", "another").output().expect("it starts");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && words.contains(before), "{words}");
     let lab = Lab { server: ([127, 0, 0, 1], 9).into(), ..lab };
     let silent = lab.prints(1, &["lab", "runs", before]);
     assert!(silent.contains(before) && silent.lines().count() == 1, "{silent}");
