@@ -105,7 +105,7 @@ fn run_with<R: Replication>(
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
     let folder = report::new_folder(&options.runs, started_at, &options.scenario.name)?;
-    let played = Samples::create(&folder, options.trace).and_then(|samples| {
+    let played = Samples::create(&folder, options.trace, options.metrics.is_some()).and_then(|samples| {
         (options.note)(&announcement(&options.scenario));
         play(Play::begin(options, stop, samples, model)?, started_at)
     });

@@ -20,7 +20,7 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataWrit
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::TypePtr;
+use parquet::schema::types::{ColumnPath, TypePtr};
 use throng_meter::{Budgets, MAX_SUBSYSTEMS, Subsystems};
 
 use crate::recorder::{FrameTimes, Phase};
@@ -115,6 +115,8 @@ impl Table {
             .set_compression(Compression::SNAPPY)
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
+            // Hardly two of these are the same.
+            .set_column_dictionary_enabled(ColumnPath::from("self_ns"), false)
             .build();
         let mut subsystems = vec![ByteArray::default(); names.count()];
         for subsystem in names.iter() {

@@ -40,6 +40,9 @@ pub struct TelemetryOptions {
     pub flight: Option<FlightOptions>,
     /// A Parquet file with every frame. A file of this name is replaced.
     pub table: Option<PathBuf>,
+    /// Whether frames are added up, for [`Telemetry::snapshot`], [`Telemetry::prometheus`] and the flight recorder: 250 KiB for
+    /// each subsystem that runs.
+    pub has_figures: bool,
 }
 
 impl Default for TelemetryOptions {
@@ -51,6 +54,7 @@ impl Default for TelemetryOptions {
             keep: Duration::from_secs(5),
             flight: None,
             table: None,
+            has_figures: true,
         }
     }
 }
@@ -110,6 +114,7 @@ struct Shared {
 struct Collector {
     budgets: FrameBudgets,
     keep_ns: u64,
+    has_figures: bool,
     figures: Figures,
     tracks: Vec<Track>,
     made: usize,
@@ -161,6 +166,7 @@ impl Telemetry {
         let collector = Collector {
             budgets: options.budgets,
             keep_ns: options.keep.as_nanos() as u64,
+            has_figures: options.has_figures,
             figures: Figures::new(&options.subsystems),
             tracks: Vec::new(),
             made: 0,
@@ -346,7 +352,8 @@ impl Collector {
             track.sums.last = Some(*frame);
             track.sums.sum_ns += frame.wall_ns;
             track.sums.max_ns = track.sums.max_ns.max(frame.wall_ns);
-            let slow = self.figures.add((&track.line.name, frame), parts_ns, (names, &self.budgets));
+            let adds = |figures: &mut Figures| figures.add((&track.line.name, frame), parts_ns, (names, &self.budgets));
+            let slow = Some(&mut self.figures).filter(|_| self.has_figures).and_then(adds);
             let limit_ns = self.budgets.slow_ns();
             if let (Some(cause), Some(limit_ns), Some(flight)) = (slow, limit_ns, &mut self.flight) {
                 let occasion = Occasion { recorder: (track.number, &track.line.name), frame, limit_ns, cause };

@@ -31,9 +31,11 @@ pub(super) struct Samples {
 
 impl Samples {
     /// A new file in the run's folder. Its thread begins now, before that of the server has a core of its own.
-    pub(super) fn create(folder: &Path, is_traced: bool) -> Result<Samples> {
+    pub(super) fn create(folder: &Path, is_traced: bool, has_figures: bool) -> Result<Samples> {
         let options = TelemetryOptions {
             table: Some(folder.join(FRAMES_FILE)),
+            // Else their distributions would be counted as the memory of connections.
+            has_figures,
             keep: if is_traced { TRACED } else { Duration::ZERO },
             ..TelemetryOptions::default()
         };
