@@ -89,6 +89,6 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
         LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
         LabCommand::Schema(arguments) => schema::print(arguments),
-        LabCommand::Report(arguments) => pages::rebuild_all(arguments),
+        LabCommand::Report(arguments) => pages::rebuild_all(arguments, stop),
     }
 }

@@ -25,7 +25,6 @@ mod top;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +65,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),
         Command::ClientsForBench => gateway_bench::play(Part::Clients),
-        Command::Report(arguments) => rebuild(arguments),
+        Command::Report(arguments) => rebuild(&arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "throng", &mut script);
@@ -167,15 +166,13 @@ fn find_density(arguments: &DensityArguments) -> Outcome {
     matches::find_density(arguments, &stop)
 }
 
-fn rebuild(mut arguments: ReportArguments) -> Outcome {
-    if let Some(place) = arguments.folder.to_str().filter(|place| throng_store::is_address(place)) {
-        arguments.folder = store::take(place, Path::new("runs"), stop_on_interrupt()?.as_ref())?;
-    }
-    let page = pages::page(&arguments.folder)?;
+fn rebuild(arguments: &ReportArguments) -> Outcome {
+    let folder = store::take(&arguments.folder, stop_on_interrupt)?;
+    let page = pages::page(&folder)?;
     outln!("{}", page.display());
     if arguments.table {
-        let summary = report::load(&arguments.folder).map_err(|error| Failure::Usage(error.into()))?;
-        outln!("{}", terminal::table(&summary, Some(Path::new(&arguments.folder))));
+        let summary = report::load(&folder).map_err(|error| Failure::Usage(error.into()))?;
+        outln!("{}", terminal::table(&summary, Some(&folder)));
     }
     Ok(ExitCode::SUCCESS)
 }

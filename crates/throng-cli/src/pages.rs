@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Error;
 use clap::Args;
 use throng_lab::report::{self, figures_of, run_folders};
 
 use crate::exit::{Failure, Outcome};
+use crate::store;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Pages of runs, made again from their figures.
@@ -21,23 +24,27 @@ of the folder with their key figures.
 /// Arguments of `throng lab report`.
 #[derive(Debug, Args)]
 pub(crate) struct PagesArguments {
-    /// The folder of a run, or one with the folders of runs
+    /// The folder of a run, or one with the folders of runs; or their address in a store, from which they are copied to runs/
     #[arg(default_value = "runs")]
     folder: PathBuf,
 }
 
-pub(crate) fn rebuild_all(arguments: &PagesArguments) -> Outcome {
-    if figures_of(&arguments.folder).is_some() {
-        outln!("{}", page(&arguments.folder)?.display());
+pub(crate) fn rebuild_all(
+    arguments: &PagesArguments,
+    stop: impl FnOnce() -> anyhow::Result<Arc<AtomicBool>>,
+) -> Outcome {
+    let runs = store::take(&arguments.folder, stop)?;
+    if figures_of(&runs).is_some() {
+        outln!("{}", page(&runs)?.display());
         return Ok(ExitCode::SUCCESS);
     }
-    for folder in run_folders(&arguments.folder).map_err(usage)? {
+    for folder in run_folders(&runs).map_err(usage)? {
         // A damaged run does not keep the others from their pages.
         if let Some(error) = figures_of(&folder).and_then(|_| rebuild(&folder).err()) {
             errln!("note: {error}");
         }
     }
-    outln!("{}", report::write_index(&arguments.folder).map_err(usage)?.display());
+    outln!("{}", report::write_index(&runs).map_err(usage)?.display());
     Ok(ExitCode::SUCCESS)
 }
 

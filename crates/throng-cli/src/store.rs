@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -110,10 +111,14 @@ pub(crate) fn local(place: &str, files: &[&str], stop: &AtomicBool) -> Result<Lo
     Ok(Local { path: path.map_err(failure)?, _copies: Some(copies) })
 }
 
-/// A run of a store as a folder below `into`, with its summary.
-pub(crate) fn take(place: &str, into: &Path, stop: &AtomicBool) -> Result<PathBuf, Failure> {
+/// The files of which pages are made.
+const SHOWN: [&str; 4] = ["summary.json", "capacity.json", "inside.json", "frames.parquet"];
+
+/// The folder of a run, or of runs. Those of a store are copied into `runs` for good.
+pub(crate) fn take(folder: &Path, stop: impl FnOnce() -> anyhow::Result<Arc<AtomicBool>>) -> Result<PathBuf, Failure> {
+    let Some(place) = folder.to_str().filter(|place| is_address(place)) else { return Ok(folder.to_owned()) };
     let store = RunStore::open(place).map_err(failure)?;
-    store.download_all(&["summary.json"], into, stop).map_err(failure)
+    store.download_all(&SHOWN, Path::new("runs"), &*stop()?).map_err(failure)
 }
 
 /// The runs of a store, oldest first, and notes about what is wrong.

@@ -121,6 +121,17 @@ fn runs_go_to_an_object_store_are_listed_compared_and_never_overwritten() {
     assert!(compared.contains("\"first\": [\n    \"b0\"\n  ]"), "{compared}");
     let trend = lab.prints(0, &["lab", "trend", before]);
     assert!(trend.contains("crowd 1000 on a cpu: 6 revisions, 6 runs\n  no change"), "{trend}");
+    let page = lab.prints(2, &["report", &one]);
+    assert!(
+        page.contains("summary.json") && lab.folder.path().join("runs/20260131-120000-crowd/summary.json").is_file()
+    );
+    let pages = lab.prints(0, &["lab", "report", before]);
+    assert!(pages.contains("index.html"), "{pages}");
+    assert_eq!(
+        fs::read_dir(lab.folder.path().join("runs")).expect("runs").count(),
+        7,
+        "six runs, and the list of them"
+    );
     // Refused.
     let taken = lab.prints(2, &["lab", "upload", "b/20260131-120000-crowd", "--store", before]);
     assert!(taken.contains("is there already, and was not changed"), "{taken}");

@@ -21,14 +21,17 @@ use crate::place::{self, Place};
 /// The files that make a folder a run, the first that is there counts.
 pub const SUMMARY_FILES: [&str; 2] = ["summary.json", "capacity.json"];
 
-/// The files of a run that are ever read from a store, with their largest sizes in bytes.
-pub const FILES: [(&str, u64); 6] = [
-    ("summary.json", 64 << 20),
-    ("capacity.json", 64 << 20),
+/// The files of a run that are ever read from a store, with their largest sizes in bytes. Summaries are the last: a copy that
+/// was stopped is no run either.
+pub const FILES: [(&str, u64); 8] = [
     ("trials.jsonl", 256 << 20),
+    ("memory.jsonl", 256 << 20),
     ("frames.parquet", 16 << 30),
     ("trace.json", 512 << 20),
+    ("inside.json", 64 << 20),
     ("report.html", 128 << 20),
+    ("capacity.json", 64 << 20),
+    ("summary.json", 64 << 20),
 ];
 
 /// The most files of a run.
@@ -136,7 +139,7 @@ impl RunStore {
                     return Err(self.too_many());
                 }
                 let path = entry.map_err(StoreError::local(folder))?.path();
-                if SUMMARY_FILES.iter().any(|file| path.join(file).is_file()) {
+                if has_summary(&path) {
                     names.extend(path.file_name().and_then(|name| RunName::new(name.to_str()?)));
                 }
             }
@@ -167,10 +170,10 @@ impl RunStore {
         StoreError::TooLarge { what: self.place.clone(), most: format!("{OBJECTS_MAX} files") }
     }
 
-    /// Reads these files of a run into the new folder `into/<run>`; files that it does not have are left out.
+    /// Reads these files of a run into the folder `into/<run>`; files that it does not have are left out.
     ///
     /// # Errors
-    /// It has no summary, a file is larger than [`FILES`] allows, or something cannot be read or written.
+    /// It has no summary, or the folder has one; a file is larger than [`FILES`] allows, or something cannot be read or written.
     pub fn download(
         &self,
         run: &RunName,
@@ -184,6 +187,7 @@ impl RunStore {
     }
 
     /// Reads these files of every run of the place, or of the run that the place itself is. The folder of that run, or `into`.
+    /// Runs that are in `into` already are left as they are.
     ///
     /// # Errors
     /// As [`RunStore::runs`] and [`RunStore::download`].
@@ -193,11 +197,13 @@ impl RunStore {
             && self.wait(self.is_run(&self.prefix, stop))?
         {
             let folder = into.join(name.as_str());
-            self.wait(self.read_run(&self.prefix, files, &folder, stop))?;
+            if !has_summary(&folder) {
+                self.wait(self.read_run(&self.prefix, files, &folder, stop))?;
+            }
             return Ok(folder);
         }
-        for run in self.runs(stop)? {
-            self.download(&run, files, into, stop)?;
+        for run in self.runs(stop)?.iter().filter(|run| !has_summary(&into.join(run.as_str()))) {
+            self.download(run, files, into, stop)?;
         }
         Ok(into.to_owned())
     }
@@ -215,6 +221,9 @@ impl RunStore {
                 place: format!("{}/{}", self.place, from.filename().unwrap_or("")),
                 reason,
             });
+        }
+        if has_summary(folder) {
+            return Err(StoreError::local(folder)(std::io::ErrorKind::AlreadyExists.into()));
         }
         fs::create_dir_all(folder).map_err(StoreError::local(folder))?;
         for (name, most_bytes) in FILES.iter().filter(|(name, _)| files.contains(name)) {
@@ -236,7 +245,7 @@ impl RunStore {
         if there > most_bytes {
             return Err(too_large());
         }
-        let mut file = File::create_new(to).map_err(StoreError::local(to))?;
+        let mut file = File::create(to).map_err(StoreError::local(to))?;
         let mut parts = answer.into_stream();
         let mut here = 0;
         while let Some(part) = self.ask(stop, async { parts.next().await.transpose() }).await? {
@@ -313,6 +322,11 @@ impl RunStore {
         }
         Err(StoreError::Stopped)
     }
+}
+
+/// Whether a folder of this machine is that of a run.
+fn has_summary(folder: &Path) -> bool {
+    SUMMARY_FILES.iter().any(|file| folder.join(file).exists())
 }
 
 impl fmt::Debug for RunStore {

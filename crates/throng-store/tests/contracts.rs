@@ -141,7 +141,7 @@ fn odd_names_and_enormous_files_do_no_harm() {
         assert_eq!(RunName::new(bad), None, "{bad:?}");
     }
     // A file with holes: it has its size, and takes no room.
-    let (file, most_bytes) = FILES[0];
+    let (file, most_bytes) = FILES.into_iter().find(|(file, _)| *file == "summary.json").unwrap();
     File::create(place.join("good").join(file)).unwrap().set_len(most_bytes + 1).unwrap();
     let into = folder.path().join("into");
     let error = store.download(&name("good"), &[file], &into, &GO_ON).unwrap_err();
@@ -176,6 +176,7 @@ fn a_run_itself_is_a_place_too_and_a_place_has_all_its_runs() {
     };
     let one = all(format!("file://{}/first/", place.display()), "one");
     assert!(one.ends_with("one/first") && one.join("capacity.json").is_file(), "{one:?}");
+    assert_eq!(all(format!("file://{}/first/", place.display()), "one"), one, "it is there already");
     let both = all(format!("file://{}", place.display()), "both");
     assert!(both.join("first/capacity.json").is_file() && both.join("second/capacity.json").is_file());
 }
