@@ -104,6 +104,21 @@ fn an_address_that_does_not_answer_is_said_so() {
     assert!(last.contains(&address) && last.contains("does not answer"), "{text}");
 }
 
+/// The state by field is a part of the bytes by purpose, and the clients that fare worst are some of the bots.
+fn check_bytes_and_clients(summary: &Value) {
+    let fields = summary["fields"].as_array().unwrap();
+    let by_field: f64 = fields.iter().map(|field| field["bytes_per_s"].as_f64().unwrap()).sum();
+    let sent = &summary["client"]["bytes_per_s"];
+    let state = sent["object"].as_f64().unwrap() + sent["resend"].as_f64().unwrap();
+    // The decoding bots are not all bots, and their second is not exactly the server's.
+    assert!((0.5 * state..1.2 * state).contains(&by_field), "{by_field} of {state}: {fields:#?}");
+    assert!(fields.iter().any(|field| field["kind"] == "Character" && field["field"] == "position"), "{fields:#?}");
+    let worst = summary["worst_clients"].as_array().unwrap();
+    assert!(worst.iter().filter(|of| of["because"] == "most data").count() == 5, "{worst:#?}");
+    assert!(worst.iter().all(|of| of["client"].as_u64().is_some_and(|client| client < 30)), "{worst:#?}");
+    assert!(summary["server"]["measuring_us_per_tick"].as_f64().is_some_and(|us| us > 0.0));
+}
+
 fn a_run_leaves_a_summary_and_a_report() {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
@@ -122,6 +137,7 @@ fn a_run_leaves_a_summary_and_a_report() {
     assert_eq!(summary["players"], 30);
     assert_eq!(summary["bots"]["connected"], 30, "{complaints}");
     assert_eq!(summary["bots"]["state_mismatches"], 0);
+    check_bytes_and_clients(&summary);
     assert_eq!(summary["client"]["known_objects"]["p50"], 30.0);
     // The figures of a debug build are never valid, and the run says that.
     assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{summary}");

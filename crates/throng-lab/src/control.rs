@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::{Known, Neighbours, WorstClient};
+use crate::summary::{FieldBytes, Known, Neighbours, WorstClient};
 
 /// A command to the bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,9 @@ pub struct BotsReport {
     /// How far these ages can be off, if the bots had to estimate the server's clock: the largest error of all samples.
     #[serde(default)]
     pub age_error_ms: Option<f64>,
+    /// State by kind and field.
+    #[serde(default)]
+    pub fields: Vec<FieldBytes>,
     /// The clients that fare worst.
     #[serde(default)]
     pub worst: Vec<WorstClient>,

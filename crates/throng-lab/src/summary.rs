@@ -73,6 +73,9 @@ pub struct RunSummary {
     pub neighbours: Neighbours,
     /// The bots' results.
     pub bots: Bots,
+    /// State that a decoding client was sent, by kind and field, the largest first.
+    #[serde(default)]
+    pub fields: Vec<FieldBytes>,
     /// The clients that fare worst, five for each reason.
     #[serde(default)]
     pub worst_clients: Vec<WorstClient>,
@@ -382,6 +385,17 @@ pub struct Bots {
     pub input_delay_p99_ms: Option<f64>,
     /// Whether the bots were too slow for valid measurements.
     pub saturated: bool,
+}
+
+/// The state of a field of a kind, counted by the decoding bots.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FieldBytes {
+    /// Name of the kind.
+    pub kind: String,
+    /// Name of the field; `slot, id and mask` for the bits before the fields.
+    pub field: String,
+    /// Bytes per client and second.
+    pub bytes_per_s: f64,
 }
 
 /// A client that fares worse than others. Figures that nobody measured are `null`: only decoding bots know ages.

@@ -22,7 +22,7 @@ use thiserror::Error;
 use throng_schema::{Facet, FieldMask, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError, Tick};
 
-use crate::decode::{Item, Scratch, SegmentError, SegmentReader};
+use crate::decode::{Item, KindBits, Scratch, SegmentError, SegmentReader};
 use crate::grid::{CellGrid, GridError, GridShape};
 use crate::key::{ChannelName, KeyError};
 use crate::log::Fate;
@@ -50,6 +50,8 @@ pub struct ClientOptions {
     /// How long an object that has moved to a neighbouring cell stays in sight while that cell says nothing. `None`: as
     /// long as the server's slowest ring takes, and [`LIMBO_SLACK_TICKS`] more.
     pub limbo_ticks: Option<u32>,
+    /// Whether [`ReplicaClient::bits`] counts. Costs some nanoseconds for each field.
+    pub counts_bits: bool,
 }
 
 /// Ticks by which a cell may be late before an object that has moved there is taken to be out of sight.
@@ -57,7 +59,7 @@ pub const LIMBO_SLACK_TICKS: u32 = 30;
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { objects: 1 << 17, slots: 1 << 19, limbo_ticks: None }
+        ClientOptions { objects: 1 << 17, slots: 1 << 19, limbo_ticks: None, counts_bits: false }
     }
 }
 
@@ -255,9 +257,9 @@ impl ReplicaClient {
             readers: Vec::new(),
             by_name: HashMap::new(),
             objects: Objects::new(Arc::clone(&schema)),
+            scratch: Scratch::new(&schema, options.counts_bits),
             own: OwnPlaces::default(),
             schema,
-            scratch: Scratch::default(),
             slots_used: 0,
             slots_visited: 0,
             newest_tick: None,
@@ -362,6 +364,12 @@ impl ReplicaClient {
     /// Counters of applied data.
     pub fn counters(&self) -> ClientCounters {
         self.counters
+    }
+
+    /// The length of all state that was read, by kind and field: an element for each kind of the schema, in its order. Empty
+    /// without [`ClientOptions::counts_bits`].
+    pub fn bits(&self) -> &[KindBits] {
+        self.scratch.bits()
     }
 
     /// The schema of all objects.

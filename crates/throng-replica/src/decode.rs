@@ -73,26 +73,65 @@ impl SegmentError {
     }
 }
 
+/// The state of one kind that a client was sent: [`ReplicaClient::bits`](crate::ReplicaClient::bits).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KindBits {
+    /// Updates of its objects.
+    pub updates: u64,
+    /// Bits before the fields: slots, ids and masks.
+    pub head_bits: u64,
+    /// Bits of each field, by its index.
+    pub field_bits: Vec<u64>,
+}
+
 /// Room for the values of one entry.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     words: Vec<u32>,
     blobs: Vec<Vec<u8>>,
+    /// By kind; empty if nothing is counted.
+    bits: Vec<KindBits>,
 }
 
 impl Scratch {
+    pub(crate) fn new(schema: &Schema, counts_bits: bool) -> Scratch {
+        let bits = |kind: &Kind| KindBits { field_bits: vec![0; kind.fields.len()], ..KindBits::default() };
+        let bits = if counts_bits { schema.kinds().iter().map(bits).collect() } else { Vec::new() };
+        Scratch { bits, ..Scratch::default() }
+    }
+
+    pub(crate) fn bits(&self) -> &[KindBits] {
+        &self.bits
+    }
+
     pub(crate) fn values(&self) -> Values<'_> {
         Values { words: &self.words, blobs: &self.blobs }
     }
 
-    pub(crate) fn room(&mut self, kind: &Kind) -> ValuesMut<'_> {
+    /// Reads the fields of `mask` of an object of a kind, which came after so many bits of the same entry.
+    pub(crate) fn decode(
+        &mut self,
+        (id, kind): (KindId, &Kind),
+        mask: FieldMask,
+        space: &Space,
+        r: &mut BitReader<'_>,
+        head_bits: usize,
+    ) -> Result<(), DecodeError> {
         if self.words.len() < kind.words {
             self.words.resize(kind.words, 0);
         }
         if self.blobs.len() < kind.blobs {
             self.blobs.resize_with(kind.blobs, Vec::new);
         }
-        ValuesMut { words: &mut self.words[..kind.words], blobs: &mut self.blobs[..kind.blobs] }
+        let values = ValuesMut { words: &mut self.words[..kind.words], blobs: &mut self.blobs[..kind.blobs] };
+        match self.bits.get_mut(usize::from(id.0)) {
+            None => kind.decode(mask, values, space, r),
+            Some(bits) => {
+                bits.updates += 1;
+                bits.head_bits += head_bits as u64;
+                kind.decode_counted(mask, values, space, r, &mut bits.field_bits)
+            }
+        }
     }
 }
 
@@ -195,6 +234,7 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
     fn entry(&mut self, scratch: &mut Scratch) -> Result<Item, SegmentError> {
         let (kind_id, facet) = self.run.expect("an entry stands in a run");
         let kind = self.schema.kind(kind_id);
+        let before = self.r.remaining_bits();
         let slot = self.r.read(self.slot_bits)? as u32;
         if let Some((first, end)) = &mut self.listed {
             if !(*first..*end).contains(&slot) {
@@ -211,7 +251,8 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
             read_mask(all & !kind.initial_only_mask(), &mut self.r)?
         };
         let space = (self.space_of)(kind_id);
-        kind.decode(mask, scratch.room(kind), &space, &mut self.r)?;
+        let head_bits = before - self.r.remaining_bits();
+        scratch.decode((kind_id, kind), mask, &space, &mut self.r, head_bits)?;
         Ok(Item::Entry { slot, kind: kind_id, facet, mask, introduced })
     }
 }

@@ -123,7 +123,7 @@ pub use client::{
     ReplicaClient,
 };
 pub use connection::{Connection, ConnectionCounters, SubscriptionId};
-pub use decode::SegmentError;
+pub use decode::{KindBits, SegmentError};
 pub use encode::ENTRY_MAX_BYTES;
 pub use frame::{Frame, FrameEntry, FramePart, Segment, Since, Variant};
 pub use grid::{CellGrid, GridError, GridShape, Layers, Up};

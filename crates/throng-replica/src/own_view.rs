@@ -190,6 +190,7 @@ fn read_entry(
     scratch: &mut Scratch,
     r: &mut BitReader<'_>,
 ) -> Result<Entry, ApplyError> {
+    let before = r.remaining_bits();
     let form = r.read(2)?;
     if form >= 2 {
         return Ok(Entry::Gone { ended: form == 3 });
@@ -208,6 +209,7 @@ fn read_entry(
             (None, mask)
         }
     };
-    kind.decode(mask, scratch.room(kind), &Space::WORLD, r).map_err(SegmentError::from)?;
+    let head_bits = before - r.remaining_bits();
+    scratch.decode((kind_id, kind), mask, &Space::WORLD, r, head_bits).map_err(SegmentError::from)?;
     Ok(Entry::Told { kind: kind_id, introduced, mask })
 }

@@ -155,6 +155,31 @@ impl Kind {
         Ok(())
     }
 
+    /// The same as [`Kind::decode`]. Adds the length of each field in bits to the element of `bits` at the field's index.
+    ///
+    /// # Errors
+    /// As [`Kind::decode`].
+    ///
+    /// # Panics
+    /// As [`Kind::decode`], and if `bits` has no element for a field.
+    pub fn decode_counted(
+        &self,
+        mask: FieldMask,
+        mut values: ValuesMut<'_>,
+        space: &Space,
+        r: &mut BitReader<'_>,
+        bits: &mut [u64],
+    ) -> Result<(), DecodeError> {
+        self.debug_assert_shape(values.as_values());
+        for (step, index) in self.steps_of(mask) {
+            let before = r.remaining_bits();
+            step.decode(&self.items, values.reborrow(), space, r)
+                .map_err(|refusal| refusal.of(self.fields[index].name))?;
+            bits[index] += (before - r.remaining_bits()) as u64;
+        }
+        Ok(())
+    }
+
     #[inline]
     fn steps_of(&self, mask: FieldMask) -> impl Iterator<Item = (&Step, usize)> {
         let mut rest = mask;

@@ -55,6 +55,25 @@ fn a_moving_character_takes_77_bits_in_a_cell_of_ten_metres() {
     assert_eq!(encoded(&kind, Character::FIELD_MODE | 1 << 63, &store, &cell).1, 3);
 }
 
+#[test]
+fn the_bits_of_fields_are_counted_where_they_are_read() {
+    let kind = Everything::kind();
+    let space = Space { origin: [1_000, -1_000, 99_000], bits: [10, 11, 32] };
+    let (bytes, written) = encoded(&kind, u64::MAX, &Store::of(&example()), &space);
+    let (mut plain, mut counted) = (Store::of(&Everything::default()), Store::of(&Everything::default()));
+    kind.decode(u64::MAX, plain.values_mut(), &space, &mut BitReader::new(&bytes)).unwrap();
+    let mut bits = vec![0; kind.fields.len()];
+    for times in 1..3 {
+        let mut r = BitReader::new(&bytes);
+        kind.decode_counted(u64::MAX, counted.values_mut(), &space, &mut r, &mut bits).unwrap();
+        assert_eq!(bits.iter().sum::<u64>(), times * written as u64);
+    }
+    assert_eq!((plain.values().words, plain.values().blobs), (counted.values().words, counted.values().blobs));
+    let of = |name: &str| bits[kind.fields.iter().position(|field| field.name == name).unwrap()] / 2;
+    // A blob of two bytes has its length in 3 bits before it.
+    assert_eq!((of("flags"), of("experience"), of("blob")), (3, 64, 19));
+}
+
 fn any_everything() -> impl Strategy<Value = Everything> {
     let object = (0u32..=u32::MAX, any::<u32>()).prop_map(|(index, generation)| ObjectId { index, generation });
     let motion = ([-1e5..1e5f64, -1e5..1e5, -1e5..1e5], [-50.0..50.0f32, -50.0..50.0, -50.0..50.0], any::<f32>());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use throng_replica::{ClientEvent, ClientOptions, GridShape, ReplicaClient};
+use throng_replica::{ClientEvent, ClientOptions, GridShape, KindBits, ReplicaClient};
 use throng_schema::{Facet, FieldMask, Schema, Values, ValuesMut};
 use throng_wire::{KindId, ObjectId, Tick};
 
@@ -30,6 +30,11 @@ pub trait Decoder: Send + Sized {
     /// The objects that belong to this client.
     fn owned(&self) -> impl Iterator<Item = ObjectView<'_>> {
         self.views().filter(|view| view.is_own())
+    }
+
+    /// The length of all state that was read, by kind and field; empty if it is not counted.
+    fn bits(&self) -> &[KindBits] {
+        &[]
     }
 
     /// Whether the state comes with [`input_acked`](Self::input_acked). Otherwise the number in the packets' headers
@@ -101,6 +106,10 @@ impl Decoder for ReplicaClient {
 
     fn count(&self) -> usize {
         self.object_count()
+    }
+
+    fn bits(&self) -> &[KindBits] {
+        ReplicaClient::bits(self)
     }
 
     fn owned(&self) -> impl Iterator<Item = ObjectView<'_>> {

@@ -1,6 +1,7 @@
 //! One bot.
 
 use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
+use throng::replica::KindBits;
 use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
 
 use super::brain::{Brain, View};
@@ -29,6 +30,7 @@ pub(crate) struct Bot<D> {
     pub(super) measured_from: Time,
     pub(super) measured_from_bytes: u64,
     pub(super) measured_from_datagrams: u64,
+    pub(super) measured_from_bits: Vec<KindBits>,
 }
 
 /// The path to the server and back, with simulated network conditions.
@@ -53,6 +55,11 @@ impl Link {
 }
 
 impl<D: Decoder> Bot<D> {
+    /// The state that it was sent, by kind and field; empty if it decodes nothing.
+    pub(super) fn bits(&self) -> &[KindBits] {
+        self.core.replica().map_or(&[], Decoder::bits)
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.end.is_some()
     }

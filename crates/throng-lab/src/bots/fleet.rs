@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::net::ReceiveBuffers;
-use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer};
+use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer, replica};
 use throng_judge::{mean, quantile};
 
 use super::bot::Bot;
@@ -150,7 +150,8 @@ impl<D: Decoder> Fleet<D> {
         }
         let scenario = options.scenario.clone();
         let light = ClientOptions { bytes_per_s: 64_000, decode: Decode::Nothing, ..ClientOptions::default() };
-        let decoding = ClientOptions { decode: Decode::Objects, ..light.clone() };
+        let replica = replica::ClientOptions { counts_bits: true, ..replica::ClientOptions::default() };
+        let decoding = ClientOptions { decode: Decode::Objects, replica, ..light.clone() };
         let now = clock::now();
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),
@@ -269,6 +270,7 @@ impl<D: Decoder> Fleet<D> {
             bot.measured_from = now;
             bot.measured_from_bytes = bot.received_bytes;
             bot.measured_from_datagrams = bot.received_datagrams;
+            bot.measured_from_bits = bot.bits().to_vec();
         }
     }
 
@@ -323,6 +325,7 @@ impl<D: Decoder> Fleet<D> {
             known_within_40_m: self.witness.known_within_40_m(),
             neighbours: self.witness.figures(),
             age_error_ms: self.witness.age_error_ms(),
+            fields: self.measured.rates.fields(&self.schema),
             worst: self.witness.sights().worst(&measured.rates.by_client),
         }
     }

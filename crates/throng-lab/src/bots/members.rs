@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throng::net::{LightUdpSocket, UdpOptions};
-use throng::{ClientCore, Decoder, Time};
+use throng::replica::KindBits;
+use throng::{ClientCore, Decoder, Schema, Time};
 
 use super::BotsError;
 use super::bot::{Bot, Link};
 use super::fleet::{Fleet, IP_UDP_BYTES};
 use crate::pulse::SentInputs;
+use crate::summary::FieldBytes;
 
 /// Time between two bots that begin to connect, or that leave.
 const CHANGE_INTERVAL: Duration = Duration::from_micros(500);
@@ -30,11 +32,17 @@ pub(super) struct Rates {
     pub(super) with_headers: Vec<f64>,
     /// The payload by index of the connection at the server.
     pub(super) by_client: Vec<(u32, f64)>,
+    /// The state of the decoding bots by kind, and the sum of the times in which it came.
+    bits: Vec<KindBits>,
+    decoded_s: f64,
 }
+
+/// The bits before the fields of an object.
+const HEAD: &str = "slot, id and mask";
 
 impl Rates {
     /// The rate to a bot since it was measured.
-    pub(super) fn take<D>(&mut self, now: Time, bot: &Bot<D>) {
+    pub(super) fn take<D: Decoder>(&mut self, now: Time, bot: &Bot<D>) {
         let measured = now.since(bot.measured_from);
         if measured < MEASURED_MIN {
             return;
@@ -44,7 +52,47 @@ impl Rates {
         let datagrams = bot.received_datagrams - bot.measured_from_datagrams;
         self.payload.push(rate(bytes));
         self.by_client.extend(bot.connection.map(|client| (client, rate(bytes))));
+        if bot.is_decoder && !bot.bits().is_empty() {
+            self.decoded_s += measured.as_secs_f64();
+            self.add_bits(bot.bits(), &bot.measured_from_bits);
+        }
         self.with_headers.push(rate(bytes + datagrams * IP_UDP_BYTES));
+    }
+
+    /// Adds the difference of two states of the counters.
+    fn add_bits(&mut self, now: &[KindBits], before: &[KindBits]) {
+        let none = KindBits::default();
+        self.bits.resize(now.len().max(self.bits.len()), KindBits::default());
+        for (number, (sum, now)) in self.bits.iter_mut().zip(now).enumerate() {
+            let before = before.get(number).unwrap_or(&none);
+            sum.updates += now.updates - before.updates;
+            sum.head_bits += now.head_bits - before.head_bits;
+            sum.field_bits.resize(now.field_bits.len(), 0);
+            for (field, bits) in sum.field_bits.iter_mut().enumerate() {
+                *bits += now.field_bits[field] - before.field_bits.get(field).unwrap_or(&0);
+            }
+        }
+    }
+
+    /// Bytes per decoding client and second by kind and field, the largest first.
+    pub(super) fn fields(&self, schema: &Schema) -> Vec<FieldBytes> {
+        let seconds = self.decoded_s.max(1e-9);
+        let bytes_of = |kind: &throng::schema::Kind, field: &str, bits: u64| FieldBytes {
+            kind: kind.name.to_owned(),
+            field: field.to_owned(),
+            bytes_per_s: bits as f64 / 8.0 / seconds,
+        };
+        let of_kind = |(kind, bits): (&throng::schema::Kind, &KindBits)| {
+            let fields =
+                kind.fields.iter().zip(&bits.field_bits).map(|(field, bits)| bytes_of(kind, field.name, *bits));
+            let mut all: Vec<FieldBytes> = fields.collect();
+            all.push(bytes_of(kind, HEAD, bits.head_bits));
+            all
+        };
+        let mut fields: Vec<FieldBytes> = schema.kinds().iter().zip(&self.bits).flat_map(of_kind).collect();
+        fields.retain(|field| field.bytes_per_s > 0.0);
+        fields.sort_by(|a, b| b.bytes_per_s.total_cmp(&a.bytes_per_s));
+        fields
     }
 }
 
@@ -125,6 +173,7 @@ impl<D: Decoder> Fleet<D> {
             measured_from: now,
             measured_from_bytes: 0,
             measured_from_datagrams: 0,
+            measured_from_bits: Vec::new(),
         });
         Ok(())
     }

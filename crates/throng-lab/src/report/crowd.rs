@@ -359,8 +359,12 @@ fn sent(run: &RunSummary, figures: &Figures<'_>) -> Section {
         note: "UDP payload.".to_owned(),
     };
     let rate = figures.chart("series.seconds.time_s", &[("series.seconds.kbit_per_s", "send")]);
-    Section::new("Bytes").with(second).with(rate.limit(client.budget_kbit_per_s, "budget")).with(causes).with(
-        figures.facts(
+    Section::new("Bytes")
+        .with(second)
+        .with(rate.limit(client.budget_kbit_per_s, "budget"))
+        .with(causes)
+        .with(fields(run))
+        .with(figures.facts(
             "To a client",
             &[
                 "client.kbit_per_s.mean",
@@ -370,8 +374,27 @@ fn sent(run: &RunSummary, figures: &Figures<'_>) -> Section {
                 "client.object_update_bytes.mean",
                 "client.object_updates_per_s",
             ],
-        ),
-    )
+        ))
+}
+
+/// State by kind and field, with its share.
+fn fields(run: &RunSummary) -> Table {
+    let all: f64 = run.fields.iter().map(|field| field.bytes_per_s).sum();
+    let mut table = Table::new("State by kind and field", &["kind", "field", "#per client and second", "#share"]);
+    for field in &run.fields {
+        let share = field.bytes_per_s / all.max(1e-9);
+        table.push([
+            Cell::from(&field.kind[..]),
+            Cell::from(&field.field[..]),
+            Cell::number(format!("{} B", figure(field.bytes_per_s))),
+            Cell { shade: Some(share), ..Cell::number(format!("{} %", figure(share * 100.0))) },
+        ]);
+    }
+    table.note = format!(
+        "As the decoding bots read it: {} B per client and second in all. Heads of packets and segments are not in it.",
+        figure(all)
+    );
+    table
 }
 
 fn replication(run: &RunSummary, figures: &Figures<'_>) -> Section {

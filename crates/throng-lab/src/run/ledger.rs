@@ -397,6 +397,7 @@ impl Ledger {
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),
+            fields: bots.fields.clone(),
             worst_clients: bots.worst.clone(),
             network: self.network(),
             replication: self.replication(),

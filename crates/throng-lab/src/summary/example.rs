@@ -77,6 +77,13 @@ impl RunSummary {
                 middle: band(108.0, 226.0, 0.52, 1.21, 902_400),
                 far: band(520.0, 1_034.0, 2.4, 5.6, 480_100),
             },
+            fields: [("position", 21_000.0), ("velocity", 14_000.0), ("slot, id and mask", 8_100.0), ("yaw", 5_200.0)]
+                .map(|(field, bytes_per_s)| FieldBytes {
+                    kind: "Character".to_owned(),
+                    field: field.to_owned(),
+                    bytes_per_s,
+                })
+                .to_vec(),
             worst_clients: vec![WorstClient {
                 client: 417,
                 because: "oldest state".to_owned(),
