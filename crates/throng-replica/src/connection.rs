@@ -43,14 +43,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use throng_wire::{BitWriter, Room, Tick};
+use throng_wire::{BitWriter, Tick};
 
-use crate::frame::{Frame, Since, Variant};
+use crate::frame::{Frame, Segment, Since, Variant};
 use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
 use crate::lattice;
 use crate::limits::LimitReached;
 use crate::own::OwnRecords;
-use crate::piece::{PacketRecords, Piece, PieceWriter, Resend};
+use crate::piece::{PacketRecords, Piece, PieceWriter};
 use crate::send_ticks::SendTicks;
 use crate::subscription::{Stage, Subscription};
 
@@ -97,12 +97,10 @@ pub struct Connection {
     /// The usual size of a share, in sixteenths of a byte. Measured for this connection alone, so that the data sent to
     /// one client do not depend on other clients.
     usual_sixteenths: u32,
-    /// The frames of the subscriptions in [`Stage::Sending`]: few, since only a full packet or a share's end leaves one
-    /// behind.
+    /// The frames of subscriptions in [`Stage::Sending`]: few, since only a full packet or a share's end leaves one.
     sending: Vec<Sending>,
     /// Lost segments that have to be sent again, by subscription.
     resends: Vec<Resend>,
-    resends_room: Room,
     closes: VecDeque<u16>,
     records: PacketRecords,
     counters: ConnectionCounters,
@@ -169,7 +167,8 @@ const PASSED_MAX: usize = 4;
 
 /// With less room than this in a packet nothing more is tried.
 const LEAST_ROOM_BYTES: usize = 12;
-
+/// A connection without lost segments keeps room for so many.
+const RESENDS_KEPT: usize = 64;
 /// A piece that is longer than this may not fit beside messages, which may take half of every packet.
 const HALF_PACKET_BYTES: usize = 480;
 
@@ -209,6 +208,16 @@ struct Sending {
     frame: Arc<Frame>,
 }
 
+/// A segment that was lost.
+#[derive(Debug)]
+struct Resend {
+    subscription: u16,
+    /// `None` once it is written.
+    piece: Option<Piece>,
+    /// The tick since which it waits for its share.
+    waits_since: Tick,
+}
+
 impl Reader for Connection {
     fn with_limit(limit: usize) -> Connection {
         Connection {
@@ -226,7 +235,6 @@ impl Reader for Connection {
             usual_sixteenths: 0,
             sending: Vec::new(),
             resends: Vec::new(),
-            resends_room: Room::default(),
             closes: VecDeque::new(),
             records: PacketRecords::default(),
             counters: ConnectionCounters::default(),
@@ -492,11 +500,11 @@ impl Connection {
         self.resends[from..].iter().take_while(move |resend| resend.subscription == number)
     }
 
-    /// Brings what was lost into the order of its subscriptions, and forgets what has been written since or is of no use
-    /// any more.
+    /// Sorts what was lost by subscription, and forgets what has been written since or is of no use any more.
     fn sort_resends(&mut self) {
-        self.resends_room.trim(&mut self.resends);
-        if !self.resends.is_empty() {
+        if self.resends.is_empty() {
+            self.resends.shrink_to(RESENDS_KEPT);
+        } else {
             let subscriptions = &self.subscriptions;
             self.resends.retain(|resend| {
                 let subscription = &subscriptions[usize::from(resend.subscription)];
@@ -900,6 +908,14 @@ impl Connection {
             subscription.flight.settle(piece.parity);
             counters.superseded_segments += 1;
         });
+    }
+}
+
+impl Resend {
+    fn body_bytes(&self) -> usize {
+        let segment =
+            self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
+        segment.map_or(0, Segment::len_bytes)
     }
 }
 

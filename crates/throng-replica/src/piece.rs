@@ -35,24 +35,6 @@ impl Piece {
     }
 }
 
-/// A segment that was lost.
-#[derive(Debug)]
-pub(crate) struct Resend {
-    pub(crate) subscription: u16,
-    /// `None` once it is written.
-    pub(crate) piece: Option<Piece>,
-    /// The tick since which it waits for its share.
-    pub(crate) waits_since: Tick,
-}
-
-impl Resend {
-    pub(crate) fn body_bytes(&self) -> usize {
-        let segment =
-            self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
-        segment.map_or(0, crate::frame::Segment::len_bytes)
-    }
-}
-
 /// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it. In the
 /// segment, 8 bytes stand before a run, 3 begin it, and the entry ends with a byte.
 pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + 16 + ENTRY_MAX_BYTES;

@@ -60,6 +60,14 @@ impl Room {
     /// quarters of the greatest length, if it has memory for more. Allocates then, and never else.
     #[inline]
     pub fn trim(&mut self, list: &mut impl Roomy) {
+        // Most lists are short, and cost this comparison.
+        if list.room() > Room::LEAST {
+            self.look(list);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, list: &mut impl Roomy) {
         self.longest = self.longest.max(u32::try_from(list.length()).unwrap_or(u32::MAX));
         self.looks += 1;
         if self.looks >= Room::WHILE {
@@ -90,5 +98,6 @@ mod tests {
         assert_eq!(after(&[100, 7]), 128);
         assert_eq!(after(&[100, 7]), 128);
         assert_eq!(after(&[0]), 32);
+        assert_eq!(after(&[20]), 32);
     }
 }
