@@ -160,6 +160,9 @@ pub struct Recorder {
     heads: Vec<Head>,
     parts_ns: Vec<u64>,
     lost_frames: u64,
+    /// A curve for each subsystem, of frames that were measured elsewhere.
+    #[cfg(feature = "tracy")]
+    plots: Vec<tracy_client::PlotName>,
 }
 
 impl Recorder {
@@ -172,6 +175,8 @@ impl Recorder {
             heads: Vec::with_capacity(OWN_FRAMES_MAX),
             parts_ns: Vec::with_capacity(OWN_FRAMES_MAX * subsystems),
             lost_frames: 0,
+            #[cfg(feature = "tracy")]
+            plots: Vec::new(),
         }
     }
 
@@ -203,7 +208,27 @@ impl Recorder {
             self.heads.push(Head { times, borders: 0, skipped: 0 });
             self.parts_ns.extend_from_slice(&parts_ns[..self.subsystems]);
         }
+        #[cfg(feature = "tracy")]
+        self.plot(parts_ns);
         self.hand_over();
+    }
+
+    /// Tracy gets a point of a curve for each subsystem, in milliseconds: the places of its work within the frame are not known.
+    #[cfg(feature = "tracy")]
+    fn plot(&mut self, parts_ns: &[u64; MAX_SUBSYSTEMS]) {
+        let Some(client) = tracy_client::Client::running() else { return };
+        if self.plots.is_empty() {
+            // Tracy keeps names for ever. A recorder makes them once.
+            let names = &self.scopes.names;
+            let plot = |part| tracy_client::PlotName::new_leak(names.name(part).to_owned());
+            self.plots = names.iter().map(plot).collect();
+        }
+        self.plots
+            .iter()
+            .zip(parts_ns)
+            .filter(|(_, ns)| **ns > 0)
+            .for_each(|(plot, ns)| client.plot(*plot, *ns as f64 / 1e6));
+        client.frame_mark();
     }
 
     /// The newest frame that was measured, with the times of its subsystems.
