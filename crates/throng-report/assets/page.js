@@ -1,10 +1,13 @@
 "use strict";
-// Terms: pointing at a word shows its explanation; focus and touch do the same through the button itself.
+// Terms: the button itself shows the explanation at a key, a click or a touch. A mouse shows it by pointing.
 document.querySelectorAll(".term").forEach(term => {
   const tip = document.getElementById(term.getAttribute("popovertarget"));
   if (!tip.showPopover) return;
-  term.addEventListener("mouseenter", () => tip.showPopover({ source: term }));
-  term.addEventListener("mouseleave", () => tip.hidePopover());
+  const isMouse = event => event.pointerType === "mouse";
+  let isKept = false;
+  term.addEventListener("pointerenter", event => isMouse(event) && (isKept = false, tip.showPopover({ source: term })));
+  term.addEventListener("click", () => (isKept = true));
+  term.addEventListener("pointerleave", event => isMouse(event) && !isKept && tip.hidePopover());
 });
 
 const numbers = document.getElementById("plots");

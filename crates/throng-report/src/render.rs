@@ -100,7 +100,7 @@ impl Terms {
             known.len() - 1
         });
         Value::from_safe_string(format!(
-            "<button type=\"button\" class=\"term\" popovertarget=\"term-{place}\">{}</button>",
+            "<button type=\"button\" class=\"term\" popovertarget=\"term-{place}\" popovertargetaction=\"show\">{}</button>",
             escaped(text)
         ))
     }
