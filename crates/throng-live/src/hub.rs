@@ -1,0 +1,454 @@
+//! The hub: takes the messages of loads, and hands them to viewers.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use futures_util::stream::{self, StreamExt};
+use serde::Deserialize;
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::history::History;
+use crate::message::{Command, Event, LINE_BYTES_MAX, Load, Message};
+use crate::{guard, pages};
+
+/// Loads at once.
+const FEEDS_MAX: usize = 16;
+/// Viewers at once.
+const VIEWERS_MAX: usize = 64;
+/// Events that may wait for a viewer.
+const WAITING_MAX: usize = 64;
+/// A load that says nothing for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A viewer hears something in this time, even if nothing happens.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// Settings of a hub.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HubOptions {
+    /// Where it listens: by default any free port of this machine, for this machine alone.
+    pub address: SocketAddr,
+    /// Folder of runs that the page lists.
+    pub runs: Option<PathBuf>,
+    /// Listen also at addresses that other machines reach. There is no password: all of them can read, and set the load.
+    pub allow_others: bool,
+}
+
+impl Default for HubOptions {
+    fn default() -> HubOptions {
+        HubOptions { address: SocketAddr::from(([127, 0, 0, 1], 0)), runs: None, allow_others: false }
+    }
+}
+
+/// Why a hub does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// The address cannot be used.
+    #[error("cannot listen at {address}: {source}; choose another port with --address")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// Other machines reach the address.
+    #[error("other machines reach {0}, and anybody there could set the load: add --allow-others if that is meant")]
+    Others(SocketAddr),
+    /// There is no thread for it.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+}
+
+impl HubError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            HubError::Bind { .. } => "bind",
+            HubError::Others(_) => "others",
+            HubError::Start(_) => "start",
+        }
+    }
+}
+
+/// Counts since the start, and the numbers of the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HubCounters {
+    /// Loads that send now.
+    pub feeds: usize,
+    /// Viewers that look now.
+    pub viewers: usize,
+    /// Messages of loads.
+    pub messages: u64,
+    /// Lines of loads that are no messages.
+    pub bad_lines: u64,
+    /// Events that slow viewers did not get.
+    pub lost_events: u64,
+    /// Requests of other sites, for too many feeds or viewers, or with wrong contents.
+    pub refused: u64,
+}
+
+/// A hub that runs on a thread of its own until it is dropped.
+#[derive(Debug)]
+pub struct Hub {
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    address: SocketAddr,
+    began: Instant,
+    pub(crate) runs: Option<PathBuf>,
+    events: broadcast::Sender<Arc<str>>,
+    history: Mutex<History>,
+    feeds: Mutex<Feeds>,
+    viewers: AtomicUsize,
+    messages: AtomicU64,
+    bad_lines: AtomicU64,
+    lost_events: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Feeds {
+    next_number: u64,
+    /// By the name that a load has given itself.
+    by_id: BTreeMap<String, Slot>,
+}
+
+/// A load at the hub.
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    is_fed: bool,
+    load: Option<Load>,
+    commands: watch::Sender<Command>,
+}
+
+impl Hub {
+    /// Starts a hub.
+    ///
+    /// # Errors
+    /// The address cannot be used, or other machines reach it and the options do not allow that.
+    pub fn start(options: &HubOptions) -> Result<Hub, HubError> {
+        if !options.address.ip().is_loopback() && !options.allow_others {
+            return Err(HubError::Others(options.address));
+        }
+        let bind = |source| HubError::Bind { address: options.address, source };
+        let listener = TcpListener::bind(options.address).map_err(bind)?;
+        listener.set_nonblocking(true).map_err(bind)?;
+        let shared = Arc::new(Shared {
+            address: listener.local_addr().map_err(bind)?,
+            began: Instant::now(),
+            runs: options.runs.clone(),
+            events: broadcast::Sender::new(WAITING_MAX),
+            history: Mutex::default(),
+            feeds: Mutex::default(),
+            viewers: AtomicUsize::new(0),
+            messages: AtomicU64::new(0),
+            bad_lines: AtomicU64::new(0),
+            lost_events: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HubError::Start)?;
+        let (stop, stopped) = oneshot::channel();
+        let router = router(&shared);
+        let serving = async move {
+            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+            // It ends with an error only if the listener does, and then nobody is left to get the error.
+            tokio::select! {
+                _ = axum::serve(listener, router) => {}
+                _ = stopped => {}
+            }
+        };
+        let thread = std::thread::Builder::new().name("live".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(serving)).map_err(HubError::Start)?;
+        Ok(Hub { shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// Counts so far.
+    pub fn counters(&self) -> HubCounters {
+        let shared = &self.shared;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HubCounters {
+            feeds: shared.feeds().by_id.values().filter(|slot| slot.is_fed).count(),
+            viewers: shared.viewers.load(Ordering::Relaxed),
+            messages: of(&shared.messages),
+            bad_lines: of(&shared.bad_lines),
+            lost_events: of(&shared.lost_events),
+            refused: of(&shared.refused),
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(shared: &Arc<Shared>) -> Router {
+    Router::new()
+        .route("/", get(pages::page))
+        .route("/live.js", get(pages::script))
+        .route("/live.css", get(pages::style))
+        .route("/uplot.js", get(pages::uplot_script))
+        .route("/uplot.css", get(pages::uplot_style))
+        .route("/runs", get(pages::runs))
+        .route("/runs/{run}/{file}", get(pages::file_of_run))
+        .route("/live", get(live))
+        .route("/feed", post(feed))
+        .route("/commands", get(commands))
+        .route("/set", post(set))
+        .layer(middleware::from_fn_with_state(Arc::clone(shared), check))
+        .with_state(Arc::clone(shared))
+}
+
+/// Refuses pages of other sites.
+async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    match guard::is_own(request.headers(), shared.address) {
+        true => next.run(request).await,
+        false => shared.refuse(StatusCode::FORBIDDEN, "this page is for its own site alone"),
+    }
+}
+
+impl Shared {
+    fn feeds(&self) -> MutexGuard<'_, Feeds> {
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse(&self, status: StatusCode, why: &str) -> Response {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        (status, format!("{why}\n")).into_response()
+    }
+
+    fn publish(&self, feed: u64, message: Message) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        let event = Event { feed, at_s: self.began.elapsed().as_secs_f64(), message };
+        let Ok(line) = serde_json::to_string(&event) else { return };
+        let line: Arc<str> = line.into();
+        // One lock for both, so that a viewer that comes now gets each event once.
+        let mut history = self.history();
+        history.push(&event, &line);
+        // Nobody looks: that is no error.
+        let _ = self.events.send(line);
+    }
+
+    fn tell_watched(&self) {
+        let watched = self.viewers.load(Ordering::Relaxed) > 0;
+        for slot in self.feeds().by_id.values() {
+            slot.commands.send_modify(|command| command.watched = watched);
+        }
+    }
+}
+
+/// A viewer that counts as long as this exists.
+struct Viewer(Arc<Shared>);
+
+impl Viewer {
+    fn enter(shared: &Arc<Shared>) -> Option<Viewer> {
+        let entered = shared.viewers.fetch_add(1, Ordering::Relaxed) < VIEWERS_MAX;
+        let viewer = Viewer(Arc::clone(shared));
+        shared.tell_watched();
+        entered.then_some(viewer)
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.0.viewers.fetch_sub(1, Ordering::Relaxed);
+        self.0.tell_watched();
+    }
+}
+
+async fn live(State(shared): State<Arc<Shared>>) -> Response {
+    let Some(viewer) = Viewer::enter(&shared) else {
+        return shared.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many look already");
+    };
+    let (past, events) = {
+        let history = shared.history();
+        (history.lines(), shared.events.subscribe())
+    };
+    let past = stream::iter(past).map(|line| Sent::default().data(&*line));
+    let coming = stream::unfold((events, viewer), |(mut events, viewer)| async {
+        let sent = match events.recv().await {
+            Ok(line) => Sent::default().data(&*line),
+            Err(broadcast::error::RecvError::Lagged(lost)) => {
+                viewer.0.lost_events.fetch_add(lost, Ordering::Relaxed);
+                Sent::default().event("lost").data(lost.to_string())
+            }
+            Err(broadcast::error::RecvError::Closed) => return None,
+        };
+        Some((sent, (events, viewer)))
+    });
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    Sse::new(past.chain(coming).map(Ok::<_, Infallible>)).keep_alive(keep_alive).into_response()
+}
+
+/// The name that a load has given itself.
+#[derive(Deserialize)]
+struct Id {
+    id: String,
+}
+
+impl Id {
+    fn is_fine(&self) -> bool {
+        (8..=64).contains(&self.id.len()) && self.id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+}
+
+/// A slot that is there as long as this exists, or as long as it is fed.
+struct Listening {
+    shared: Arc<Shared>,
+    id: String,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut feeds = self.shared.feeds();
+        if feeds.by_id.get(&self.id).is_some_and(|slot| !slot.is_fed) {
+            feeds.by_id.remove(&self.id);
+        }
+    }
+}
+
+/// A load asks for its commands first: so a hub that is not there is noticed at once.
+async fn commands(State(shared): State<Arc<Shared>>, Query(id): Query<Id>) -> Response {
+    let watched = shared.viewers.load(Ordering::Relaxed) > 0;
+    let (sender, mut receiver) = watch::channel(Command { watched, amount: None });
+    receiver.mark_changed();
+    {
+        let mut feeds = shared.feeds();
+        if !id.is_fine() || feeds.by_id.len() >= FEEDS_MAX || feeds.by_id.contains_key(&id.id) {
+            drop(feeds);
+            return shared.refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many loads, or the id is not possible");
+        }
+        let number = feeds.next_number;
+        feeds.next_number += 1;
+        feeds.by_id.insert(id.id.clone(), Slot { number, is_fed: false, load: None, commands: sender });
+    }
+    let listening = Listening { shared, id: id.id };
+    let lines = stream::unfold((receiver, listening), |(mut receiver, listening)| async {
+        // An empty line, so that the end of a load that is killed is noticed.
+        let line = match tokio::time::timeout(KEEP_ALIVE, receiver.changed()).await {
+            Ok(Ok(())) => serde_json::to_string(&*receiver.borrow_and_update()).unwrap_or_default(),
+            Ok(Err(_)) => return None,
+            Err(_) => String::new(),
+        };
+        Some((Ok::<_, Infallible>(Bytes::from(line + "\n")), (receiver, listening)))
+    });
+    Body::from_stream(lines).into_response()
+}
+
+async fn feed(State(shared): State<Arc<Shared>>, Query(id): Query<Id>, body: Body) -> Response {
+    let number = {
+        let mut feeds = shared.feeds();
+        let slot = feeds.by_id.get_mut(&id.id).filter(|slot| !slot.is_fed);
+        slot.map(|slot| {
+            slot.is_fed = true;
+            slot.number
+        })
+    };
+    let Some(number) = number else {
+        return shared.refuse(StatusCode::NOT_FOUND, "no load of this id asks for commands");
+    };
+    let ended = read_feed(&shared, &id.id, number, body).await;
+    shared.publish(number, Message::End);
+    shared.feeds().by_id.remove(&id.id);
+    match ended {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(why) => shared.refuse(StatusCode::BAD_REQUEST, why),
+    }
+}
+
+/// Reads lines until the load ends. Lines that are no messages are counted; the first has to be a hello.
+async fn read_feed(shared: &Shared, id: &str, number: u64, body: Body) -> Result<(), &'static str> {
+    let mut chunks = body.into_data_stream();
+    let mut line: Vec<u8> = Vec::new();
+    let mut is_known = false;
+    while let Some(chunk) = tokio::time::timeout(SILENCE_MAX, chunks.next()).await.map_err(|_| "nothing came for 30 s")? {
+        for part in chunk.map_err(|_| "the connection broke")?.split_inclusive(|&byte| byte == b'\n') {
+            if line.len() + part.len() > LINE_BYTES_MAX {
+                return Err("a line is longer than 1 MiB");
+            }
+            line.extend_from_slice(part);
+            if !part.ends_with(b"\n") {
+                continue;
+            }
+            let message = Message::parse(&line);
+            let is_empty = line.trim_ascii().is_empty();
+            line.clear();
+            match message {
+                Some(Message::End) => return Ok(()),
+                Some(Message::Hello(hello)) => {
+                    if let Some(slot) = shared.feeds().by_id.get_mut(id) {
+                        slot.load = hello.load;
+                    }
+                    is_known = true;
+                    shared.publish(number, Message::Hello(hello));
+                }
+                Some(message) if is_known => shared.publish(number, message),
+                _ if is_empty => {}
+                _ if !is_known => return Err("the first line is no hello of format 1"),
+                _ => {
+                    shared.bad_lines.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The load that somebody wants.
+#[derive(Deserialize)]
+struct Wanted {
+    feed: u64,
+    amount: u32,
+}
+
+async fn set(State(shared): State<Arc<Shared>>, Json(wanted): Json<Wanted>) -> Response {
+    let answer = {
+        let feeds = shared.feeds();
+        match feeds.by_id.values().find(|slot| slot.number == wanted.feed).map(|slot| (slot, slot.load)) {
+            None => Err((StatusCode::NOT_FOUND, "this load has ended")),
+            Some((_, None)) => Err((StatusCode::CONFLICT, "the size of this load cannot be set")),
+            Some((_, Some(load))) if !(load.least..=load.most).contains(&wanted.amount) => {
+                Err((StatusCode::BAD_REQUEST, "this load cannot have that size"))
+            }
+            Some((slot, Some(_))) => {
+                slot.commands.send_modify(|command| command.amount = Some(wanted.amount));
+                Ok(StatusCode::ACCEPTED)
+            }
+        }
+    };
+    answer.map_or_else(|(status, why)| shared.refuse(status, why), IntoResponse::into_response)
+}

@@ -1,0 +1,93 @@
+//! The page, its parts, and the runs that it lists. Everything is in the program: the page works without a network.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{Html, IntoResponse, Response};
+use serde::Serialize;
+
+use crate::hub::Shared;
+
+/// Runs that are listed, the newest.
+const RUNS_MAX: usize = 100;
+/// A file of a run is at most so long.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Files of a run that can be read, and what they are.
+const FILES: [(&str, &str); 4] = [
+    ("report.html", "text/html; charset=utf-8"),
+    ("index.html", "text/html; charset=utf-8"),
+    ("summary.json", "application/json"),
+    ("capacity.json", "application/json"),
+];
+
+pub(crate) async fn page() -> Html<&'static str> {
+    Html(include_str!("../assets/live.html"))
+}
+
+pub(crate) async fn script() -> Response {
+    asset("text/javascript; charset=utf-8", include_str!("../assets/live.js"))
+}
+
+pub(crate) async fn style() -> Response {
+    asset("text/css; charset=utf-8", include_str!("../assets/live.css"))
+}
+
+pub(crate) async fn uplot_script() -> Response {
+    asset("text/javascript; charset=utf-8", include_str!("../../throng-lab/assets/uplot/uPlot.iife.min.js"))
+}
+
+pub(crate) async fn uplot_style() -> Response {
+    asset("text/css; charset=utf-8", include_str!("../../throng-lab/assets/uplot/uPlot.min.css"))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> Response {
+    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")], text).into_response()
+}
+
+/// A run in the list.
+#[derive(Serialize)]
+pub(crate) struct Run {
+    name: String,
+    /// Its page, or its figures if it has none.
+    file: &'static str,
+}
+
+/// The runs of the folder, newest first: their names begin with the moment.
+pub(crate) async fn runs(State(shared): State<Arc<Shared>>) -> Json<Vec<Run>> {
+    let entries = shared.runs.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let run = |path: PathBuf| {
+        let file = FILES.iter().map(|(name, _)| *name).find(|file| path.join(file).is_file())?;
+        Some(Run { name: path.file_name()?.to_str().filter(|name| is_name(name))?.to_owned(), file })
+    };
+    let mut runs: Vec<Run> = entries.filter_map(|entry| run(entry.path())).collect();
+    runs.sort_by(|a, b| b.name.cmp(&a.name));
+    runs.truncate(RUNS_MAX);
+    Json(runs)
+}
+
+pub(crate) async fn file_of_run(
+    State(shared): State<Arc<Shared>>,
+    Path((run, file)): Path<(String, String)>,
+) -> Response {
+    let known = FILES.iter().find(|(name, _)| *name == file).filter(|_| is_name(&run));
+    let read = |folder: &FilePath, name: &str| {
+        let path = folder.join(&run).join(name);
+        let is_short = path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES_MAX);
+        if is_short { std::fs::read(path).ok() } else { None }
+    };
+    let found = known.zip(shared.runs.as_deref()).and_then(|((name, kind), folder)| Some((read(folder, name)?, *kind)));
+    match found {
+        Some((bytes, kind)) => ([(CONTENT_TYPE, kind)], bytes).into_response(),
+        None => (StatusCode::NOT_FOUND, "there is no such file of a run\n").into_response(),
+    }
+}
+
+/// Whether a text names a folder here, and leads nowhere else.
+fn is_name(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.len() <= 200 && !text.starts_with('.') && text.bytes().all(is_fine)
+}

@@ -1,0 +1,3 @@
+//! The stream over real sockets.
+
+mod stream;
