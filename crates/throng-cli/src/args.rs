@@ -15,6 +15,7 @@ use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
+use crate::live::LiveArgument;
 use crate::matches::{self, DensityArguments, MatchArguments};
 use crate::store::StoreArgument;
 use crate::top::{self, TopArguments};
@@ -227,6 +228,8 @@ pub(crate) struct CrowdArguments {
     /// Show metrics for Prometheus at http://ADDR/metrics while the run plays (docs/telemetry.md)
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) live: LiveArgument,
     /// Print the summary as JSON (docs/run-summary.md) instead of the table
     #[arg(long)]
     pub(crate) json: bool,

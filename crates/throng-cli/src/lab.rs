@@ -4,6 +4,7 @@ mod capacity;
 mod history;
 mod runs;
 mod schema;
+mod serve;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,6 +18,7 @@ use capacity::{RunArguments, SearchArguments, SoakArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
 use runs::{RunsArguments, UploadArguments};
 use schema::SchemaArguments;
+use serve::ServeArguments;
 
 pub(crate) const LONG_ABOUT: &str = "\
 How much does this machine hold, and which change made it slower?
@@ -29,6 +31,7 @@ How much does this machine hold, and which change made it slower?
   throng lab soak crowd --start 300 --hours 8         whether memory stands still
   throng lab compare before/ after/         what became slower, with its interval
   throng lab trend runs                     which revisions changed a part of the frame
+  throng lab serve crowd --players 2000     a web page of a load while it runs
   throng lab runs s3://bucket/prefix        the runs of a store
   throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower
   throng lab report                         runs/index.html: all runs, with a page for each";
@@ -67,6 +70,9 @@ enum LabCommand {
     /// List the runs of a folder or of a store
     #[command(long_about = runs::RUNS_LONG_ABOUT)]
     Runs(RunsArguments),
+    /// Show loads in a web page while they run
+    #[command(long_about = serve::LONG_ABOUT)]
+    Serve(ServeArguments),
     /// Send the folder of a run to a store
     Upload(UploadArguments),
     /// Print the JSON Schema of a kind of summary
@@ -87,6 +93,7 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Trend(arguments) => history::trend(arguments, stop()?.as_ref()),
         LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),
         LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
+        LabCommand::Serve(arguments) => serve::serve(arguments, stop()?.as_ref()),
         LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
         LabCommand::Schema(arguments) => schema::print(arguments),
         LabCommand::Report(arguments) => pages::rebuild_all(arguments, stop),

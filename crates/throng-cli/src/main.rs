@@ -17,6 +17,7 @@ mod gateway_memory;
 mod gateway_profile;
 mod gateway_replay;
 mod lab;
+mod live;
 mod matches;
 mod metrics_page;
 mod pages;
@@ -99,6 +100,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         wanted: None,
         trace: arguments.trace,
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
+        live: arguments.live.address()?,
     };
     let result = run::run(&options, &stop).map_err(|error| match error.is::<report::ReportError>() {
         true => Failure::Usage(error),

@@ -26,6 +26,7 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         wanted: Some(wanted),
         trace: false,
         metrics: None,
+        live: None,
     };
     // The first changes come while bots still connect, the others at any time of the run.
     std::thread::spawn(move || {
@@ -61,6 +62,7 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
         wanted: None,
         trace: false,
         metrics: None,
+        live: None,
     };
     let result = run::run(&options, &AtomicBool::new(false)).unwrap();
     let summary = &result.summary;

@@ -22,6 +22,7 @@ mod pick;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -34,6 +35,8 @@ use throng_judge::{
 pub use figures::{Capacity, FILE, LimitFigures, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
 pub use memory::{MEMORY_FILE, MemoryFigures};
+
+use throng_live::{Feed, Hello};
 
 use crate::report;
 use hold::{Figures, Held};
@@ -76,6 +79,8 @@ pub struct CapacityOptions {
     pub program: PathBuf,
     /// Gets a line before and after each trial.
     pub note: fn(&str),
+    /// Where a live page takes the trials as marks. The commands of the trials find it in [`LIVE_VARIABLE`](crate::LIVE_VARIABLE).
+    pub live: Option<SocketAddr>,
 }
 
 /// Measures. Ends early, with what was measured until then, when `stop` is set.
@@ -109,6 +114,28 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     }
 }
 
+/// Says what happens: to the person who measures, and to a live page.
+struct Told {
+    note: fn(&str),
+    feed: Option<Feed>,
+}
+
+impl Told {
+    fn begin(options: &CapacityOptions) -> Told {
+        let workload = format!("capacity of {}", options.load.name);
+        let hello = Hello { workload, unit: options.load.unit.clone(), ..Hello::default() };
+        let feed = options.live.map(|address| Feed::connect(address, hello)).transpose();
+        Told { note: options.note, feed: feed.inspect_err(|error| (options.note)(&error.to_string())).ok().flatten() }
+    }
+
+    fn say(&mut self, line: &str) {
+        (self.note)(line);
+        if let Some(feed) = &mut self.feed {
+            feed.mark(line.trim());
+        }
+    }
+}
+
 /// Holds all loads that the course orders. Ends early with the words of a command that refuses its arguments.
 fn hold_all(
     options: &CapacityOptions,
@@ -116,17 +143,18 @@ fn hold_all(
     search: &mut Course,
     trials: &mut TrialLog,
 ) -> Option<String> {
+    let mut told = Told::begin(options);
     while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
         let number = trials.figures.len() + 1;
         let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
         let purpose = order.purpose.name();
-        (options.note)(&format!("trial {number}: {} {unit} for {seconds} s ({purpose})", order.amount));
+        told.say(&format!("trial {number}: {} {unit} for {seconds} s ({purpose})", order.amount));
         let (trial, figures) = match hold::hold(options, order, stop) {
             Held::Tried(trial, figures) => (trial, figures),
             Held::Refused(words) => return Some(words),
             Held::Stopped => return None,
         };
-        (options.note)(&figures::line(&options.load, &trial));
+        told.say(&figures::line(&options.load, &trial));
         trials.push(&options.load, order, &trial, figures);
         search.handle_trial(trial);
     }

@@ -228,6 +228,11 @@ impl<R: Replication> Host<R> {
         })
     }
 
+    /// The characters by number, with their positions from the corner of the area.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (u32, [f32; 3])> + '_ {
+        self.world.characters().map(|(character, state)| (character.0, from_corner(&self.scenario, state.position)))
+    }
+
     /// All objects that ever change, as the game has them.
     pub(crate) fn true_changing(&self) -> impl Iterator<Item = TrueObject> + '_ {
         let bodies = (0..).zip(&self.bodies).filter_map(|(slot, body)| Some((slot, body.as_ref()?)));

@@ -47,10 +47,13 @@ mod pulse;
 pub mod report;
 pub mod run;
 pub mod scenario;
-mod subprocess;
+pub mod subprocess;
 pub mod summary;
 pub mod terminal;
 mod truth;
 pub mod world;
 
 pub use throng::Key;
+
+/// The variable in which programs that another one starts find the address of its live page.
+pub const LIVE_VARIABLE: &str = "THRONG_LIVE";

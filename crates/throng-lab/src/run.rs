@@ -5,6 +5,7 @@ mod ledger;
 mod live;
 mod progress;
 mod samples;
+mod show;
 mod stages;
 mod tally;
 
@@ -36,6 +37,7 @@ use ledger::Ledger;
 pub use live::LiveMetrics;
 use progress::Display;
 use samples::Samples;
+use show::Show;
 
 /// Options of a run.
 pub struct RunOptions {
@@ -55,8 +57,10 @@ pub struct RunOptions {
     pub wanted: Option<Receiver<u32>>,
     /// Whether the last frames are written as a trace too.
     pub trace: bool,
-    /// Shows the run while it plays.
+    /// Gets the run's metrics while it plays.
     pub metrics: Option<LiveMetrics>,
+    /// Where a live page takes figures while the run plays. Without one there, the run plays all the same, and a note says so.
+    pub live: Option<SocketAddr>,
 }
 
 /// The result of a run.
@@ -161,6 +165,9 @@ struct Play<'a, R> {
     stop: &'a AtomicBool,
     host: Host<R>,
     bots: Child,
+    show: Option<Show>,
+    /// The numbers of players that viewers of the live page want.
+    wanted_by_viewers: Option<Receiver<u32>>,
     truth: TruthWriter,
     truth_interval_ticks: u32,
     ledger: Ledger,
@@ -192,6 +199,14 @@ impl<'a, R: Replication> Play<'a, R> {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let is_pinned = scenario.pin && cores.len() > 1;
         let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
+        let shown = options.live.map(|address| Show::begin(address, scenario)).transpose();
+        let (show, wanted_by_viewers) = match shown {
+            Ok(shown) => shown.unzip(),
+            Err(error) => {
+                (options.note)(&error.to_string());
+                (None, None)
+            }
+        };
         let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
         // Before this thread is pinned to one core, so that the whole machine is described.
         let ledger = Ledger::new(options, cores.len(), is_pinned.then(|| cores[0].id));
@@ -204,6 +219,8 @@ impl<'a, R: Replication> Play<'a, R> {
         Ok(Play {
             ledger,
             samples,
+            show,
+            wanted_by_viewers: wanted_by_viewers.flatten(),
             options,
             stop,
             host,
@@ -243,6 +260,7 @@ impl<'a, R: Replication> Play<'a, R> {
 
     fn measure(&mut self, display: &Display) -> Result<()> {
         let length = Duration::from_secs(u64::from(self.options.scenario.seconds));
+        self.mark("the measured part begins");
         self.bots.tell(Command::Measure);
         self.ledger.begin(&self.host);
         let mut is_recorded = false;
@@ -260,6 +278,7 @@ impl<'a, R: Replication> Play<'a, R> {
             display.measuring(elapsed, length, &play.ledger, bots);
         })?;
         self.ledger.end(&self.host);
+        self.mark("the measured part has ended");
         self.bots.tell(Command::Settle);
         Ok(())
     }
@@ -275,9 +294,16 @@ impl<'a, R: Replication> Play<'a, R> {
         Ok(())
     }
 
+    fn mark(&mut self, text: &str) {
+        if let Some(show) = &mut self.show {
+            show.mark(text);
+        }
+    }
+
     /// Has as many bots play as are wanted now: by the profile, or once somebody has told a number, by that.
     fn follow(&mut self) {
-        let newest = self.options.wanted.as_ref().and_then(|wanted| wanted.try_iter().last());
+        let told = self.options.wanted.iter().chain(&self.wanted_by_viewers);
+        let newest = told.flat_map(|wanted| wanted.try_iter()).last();
         self.told = newest.or(self.told);
         let Scenario { profile, players, .. } = &self.options.scenario;
         let planned = || profile.players_at(*players, self.ledger.measured_for());
@@ -343,6 +369,9 @@ impl<'a, R: Replication> Play<'a, R> {
         }
         if let Some(metrics) = &self.options.metrics {
             metrics.take(&self.host, self.bots.progress());
+        }
+        if let Some(show) = &mut self.show {
+            show.take(&self.host, self.bots.progress(), self.wanted);
         }
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             self.truth
@@ -450,6 +479,7 @@ mod tests {
             wanted: None,
             trace: false,
             metrics: None,
+            live: None,
         };
         assert!(run(&options, &AtomicBool::new(false)).is_err());
         // 3 s around, 1 s to connect, 7 s of play, 4 s for the floor, 5 s until all is at rest.

@@ -4,19 +4,19 @@ use std::process::{Child, Command};
 
 /// The command and all that it starts become a group of their own. A Ctrl-C in the terminal does not reach them: this program
 /// ends them.
-pub(crate) fn own_group(command: &mut Command) -> &mut Command {
+pub fn own_group(command: &mut Command) -> &mut Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
     command
 }
 
 /// Asks a group to end.
-pub(crate) fn interrupt(child: &Child) {
+pub fn interrupt(child: &Child) {
     signal(child, Signal::Interrupt);
 }
 
 /// Ends a group, and waits for its first process.
-pub(crate) fn kill(child: &mut Child) {
+pub fn kill(child: &mut Child) {
     signal(child, Signal::Kill);
     let _ = child.kill();
     let _ = child.wait();

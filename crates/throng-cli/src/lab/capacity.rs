@@ -11,6 +11,7 @@ use throng_judge::{HoldOptions, SearchOptions, StepOptions};
 use throng_lab::capacity::{self, CapacityOptions, Load, Method, SoakOptions};
 
 use crate::exit::{self, Failure, Outcome};
+use crate::live::LiveArgument;
 use crate::store::{self, StoreArgument};
 
 pub(super) const SEARCH_LONG_ABOUT: &str = "\
@@ -77,6 +78,8 @@ struct LoadArguments {
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
+    #[command(flatten)]
+    live: LiveArgument,
     #[command(flatten)]
     store: StoreArgument,
     /// Print capacity.json instead of the table
@@ -187,7 +190,8 @@ impl LoadArguments {
         let note: fn(&str) = if self.quiet { |_| () } else { |line| errln!("{line}") };
         let store = self.store.open(stop)?;
         note(&format!("{}: {}", load.name, load.about));
-        let options = CapacityOptions { load, method, runs: self.runs.clone(), program, note };
+        let (runs, live) = (self.runs.clone(), self.live.address()?);
+        let options = CapacityOptions { load, method, runs, program, note, live };
         let (capacity, folder) = capacity::measure(&options, stop)?;
         if let Some(path) = &self.junit {
             std::fs::write(path, capacity.to_junit()).with_context(|| format!("cannot write {}", path.display()))?;

@@ -104,6 +104,9 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
     };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(live) = options.live {
+        command.env(crate::LIVE_VARIABLE, live.to_string());
+    }
     let child = subprocess::own_group(&mut command).spawn();
     let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;
     let (output, words) = (read_all(child.stdout.take()), read_words(child.stderr.take()));

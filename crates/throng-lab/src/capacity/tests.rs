@@ -28,7 +28,7 @@ fn options(load: Load, runs: &Path) -> CapacityOptions {
         ..SearchOptions::default()
     };
     let (program, runs) = ("throng".into(), runs.to_owned());
-    CapacityOptions { load, method: Method::Search(search), runs, program, note: |_| () }
+    CapacityOptions { load, method: Method::Search(search), runs, program, note: |_| (), live: None }
 }
 
 fn measured(text: &str) -> (Capacity, tempfile::TempDir, PathBuf) {

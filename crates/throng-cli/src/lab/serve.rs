@@ -1,0 +1,94 @@
+//! `throng lab serve`: the live page.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use throng_lab::subprocess;
+use throng_live::{Hub, HubError, HubOptions};
+
+use crate::exit::{Failure, Outcome};
+use crate::live;
+
+pub(super) const LONG_ABOUT: &str = "\
+Show loads in a web page while they run
+
+The page shows the map with its players, the frame by subsystem, data, ages, and the steps of a search as marks. Its field
+sets the number of players of a crowd while it runs. Runs that have ended are listed with their reports.
+
+  throng lab serve                                  then, in another terminal: throng crowd --live 127.0.0.1:8090
+  throng lab serve crowd --players 2000 --seconds 600     the page, and a load beside it
+  throng lab serve lab search crowd                 the same for a search and all its trials
+  throng top --live 127.0.0.1:8090                  the same figures in a terminal
+
+Only this machine can open the page. There is no password: with --allow-others, anybody who reaches the address sees the
+figures, and can set the load.";
+
+/// Time between two looks at the load and at Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+/// A load that was asked to end has so long for its report.
+const END_PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArguments {
+    /// Where the page is
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    address: SocketAddr,
+    /// Allow an address that other machines reach
+    #[arg(long)]
+    allow_others: bool,
+    /// The folder whose runs are listed
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// A throng command that is shown, as crowd --players 300. The page ends with Ctrl-C, not with the load
+    #[arg(value_name = "LOAD", trailing_var_arg = true, allow_hyphen_values = true)]
+    load: Vec<String>,
+}
+
+pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
+    let ServeArguments { address, allow_others, ref runs, ref load } = *arguments;
+    let hub = Hub::start(&HubOptions { address, runs: Some(runs.clone()), allow_others }).map_err(|error| match error {
+        HubError::Start(_) => Failure::Run(error.into()),
+        _ => Failure::Usage(error.into()),
+    })?;
+    errln!("the live page is at http://{}/; press Ctrl-C to stop", hub.address());
+    let mut shown = if load.is_empty() { None } else { Some(start(load, hub.address())?) };
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(child) = &mut shown
+            && let Some(status) = child.try_wait().context("cannot look at the load")?
+        {
+            errln!("the load has ended ({status}); the page goes on until Ctrl-C");
+            shown = None;
+        }
+        std::thread::sleep(LOOK);
+    }
+    if let Some(child) = &mut shown {
+        errln!("the load ends, too, and writes its report");
+        end(child);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a command of this program, which finds the page by a variable.
+fn start(load: &[String], hub: SocketAddr) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("the path of this program is unknown")?;
+    let mut command = Command::new(program);
+    command.args(load).env(live::VARIABLE, hub.to_string()).stdin(Stdio::null());
+    subprocess::own_group(&mut command).spawn().context("cannot start the load")
+}
+
+fn end(child: &mut Child) {
+    subprocess::interrupt(child);
+    let began = Instant::now();
+    while began.elapsed() < END_PATIENCE {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+    subprocess::kill(child);
+}
