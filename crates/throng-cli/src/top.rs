@@ -1,4 +1,4 @@
-//! `throng top`: what a gateway does now, from its page of metrics.
+//! `throng top`: what a gateway does now, from its page of metrics; with `--live`, what a load does (`live.rs`).
 //!
 //! ```text
 //!   a thread of its own: GET /metrics every interval --> Answer --> Watch: figures of the last interval, history --> view
@@ -10,6 +10,7 @@
 
 mod figures;
 mod history;
+mod live;
 mod page;
 mod panels;
 mod view;
@@ -44,13 +45,14 @@ const KEYS: Duration = Duration::from_millis(100);
 const REDRAW: Duration = Duration::from_secs(1);
 
 pub(crate) const LONG_ABOUT: &str = "\
-Watch a running gateway in the terminal.
+Watch a running gateway, or a load, in the terminal.
 
 Shows connections, channels, traffic, time of engine steps, lag of subscribers, and dropped and refused messages with
 their reasons, each over the last interval, with curves of the last two minutes. q quits, p pauses.
 
   throng top                                             the gateway on this machine
   throng top --metrics http://10.0.0.5:8080/metrics      another gateway
+  throng top --live 127.0.0.1:8090                       the load that `throng lab serve` shows there
   throng top --once                                      one interval as plain text, for scripts; exit code 1 if no
                                                          gateway answers";
 
@@ -60,6 +62,9 @@ pub(crate) struct TopArguments {
     /// Address of the gateway's metrics page
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080/metrics")]
     metrics: String,
+    /// Watch a load instead of a gateway: the one that the live page at this address shows
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["metrics", "interval"])]
+    live: Option<std::net::SocketAddr>,
     /// Seconds between two updates, 0.1 to 60
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     interval: Duration,
@@ -75,6 +80,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Shows a gateway until the user has seen enough.
 pub(crate) fn watch(arguments: &TopArguments) -> Outcome {
+    if let Some(address) = arguments.live {
+        return live::watch(address, arguments.once);
+    }
     let source = Source::new(&arguments.metrics);
     if arguments.once {
         return print_once(&source, arguments.interval);

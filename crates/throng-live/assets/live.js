@@ -23,7 +23,7 @@ const REDRAW_MS = 250;
 /** Bytes of a point: x, y and kind. */
 const POINT_BYTES = 5;
 /** Told apart by everybody, in light and dark (Okabe and Ito). */
-const COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255", "#44aa99", "#aa4499", "#777777"];
+const COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255", "#44aa99", "#aa4499", "#117733", "#777777"];
 
 const $ = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const css = (/** @type {string} */ name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -50,6 +50,7 @@ function lines(budget) {
     const { ctx, bbox } = plot;
     ctx.save();
     ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([]);
     ctx.strokeStyle = css("--soft");
     for (const mark of marks) {
       const x = Math.round(plot.valToPos(mark.at, "x", true));
@@ -111,17 +112,11 @@ function makeFramePlot(hello) {
     if (sum === null || index === null || index === undefined) return "–";
     return (sum - (at === 0 ? 0 : of.data[series - 1][index])).toFixed(3) + " ms";
   };
-  const parts = names.map((name, at) => ({ label: name, stroke: color(at), width: 1, fill: color(at) + "66", value: own(at), points: { show: false } }));
+  const label = (/** @type {Subsystem} */ part) => part.name + (part.budget_ms === undefined ? "" : ` (budget ${part.budget_ms} ms)`);
+  const parts = hello.subsystems.map((part, at) => ({ label: label(part), stroke: color(at), width: 1, fill: color(at) + "66", value: own(at), points: { show: false } }));
   const bands = names.slice(1).map((_, at) => ({ series: [at + 2, at + 1], fill: color(at + 1) + "66" }));
   const whole = { label: "frame, p99", stroke: () => css("--ink"), width: 1.5, value: number("ms", 2), points: { show: false } };
   framePlot = plot("frame-plot", [...parts, whole], { height: 260, bands, budget: () => hello.budget_ms });
-  $("legend").replaceChildren(...names.map((name, at) => {
-    const item = document.createElement("li"), swatch = document.createElement("span");
-    swatch.style.background = color(at);
-    const budget = hello.subsystems[at].budget_ms;
-    item.append(swatch, name + (budget === undefined ? "" : ` (budget ${budget} ms)`));
-    return item;
-  }));
 }
 
 function drawPlots() {

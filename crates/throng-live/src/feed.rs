@@ -31,7 +31,9 @@ const COMMAND_BYTES_MAX: u64 = 1_024;
 #[non_exhaustive]
 pub enum FeedError {
     /// There is no hub, or it refuses.
-    #[error("no live page takes figures at {address} ({reason}): start one with `throng lab serve --address {address}`")]
+    #[error(
+        "no live page takes figures at {address} ({reason}): start one with `throng lab serve --address {address}`"
+    )]
     NoHub {
         /// The address.
         address: SocketAddr,

@@ -20,7 +20,8 @@ pub(crate) fn is_own(headers: &HeaderMap, bound: SocketAddr) -> bool {
 
 fn is_name_of(host: &str, bound: SocketAddr) -> bool {
     let (name, port) = host.rsplit_once(':').unwrap_or((host, "80"));
-    let is_name = name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()) || name == "[::1]";
+    let is_name =
+        name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()) || name == "[::1]";
     is_name && port.parse() == Ok(bound.port())
 }
 

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::history::History;
-use crate::message::{Command, Event, LINE_BYTES_MAX, Load, Message};
+use crate::message::{Command, Event, LINE_BYTES_MAX, Load, Mark, Message};
 use crate::{guard, pages};
 
 /// Loads at once.
@@ -350,7 +350,8 @@ async fn commands(State(shared): State<Arc<Shared>>, Query(id): Query<Id>) -> Re
         let mut feeds = shared.feeds();
         if !id.is_fine() || feeds.by_id.len() >= FEEDS_MAX || feeds.by_id.contains_key(&id.id) {
             drop(feeds);
-            return shared.refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many loads, or the id is not possible");
+            return shared
+                .refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many loads, or the id is not possible");
         }
         let number = feeds.next_number;
         feeds.next_number += 1;
@@ -395,7 +396,9 @@ async fn read_feed(shared: &Shared, id: &str, number: u64, body: Body) -> Result
     let mut chunks = body.into_data_stream();
     let mut line: Vec<u8> = Vec::new();
     let mut is_known = false;
-    while let Some(chunk) = tokio::time::timeout(SILENCE_MAX, chunks.next()).await.map_err(|_| "nothing came for 30 s")? {
+    while let Some(chunk) =
+        tokio::time::timeout(SILENCE_MAX, chunks.next()).await.map_err(|_| "nothing came for 30 s")?
+    {
         for part in chunk.map_err(|_| "the connection broke")?.split_inclusive(|&byte| byte == b'\n') {
             if line.len() + part.len() > LINE_BYTES_MAX {
                 return Err("a line is longer than 1 MiB");
@@ -450,5 +453,9 @@ async fn set(State(shared): State<Arc<Shared>>, Json(wanted): Json<Wanted>) -> R
             }
         }
     };
+    if answer.is_ok() {
+        shared
+            .publish(wanted.feed, Message::Mark(Mark { text: format!("somebody sets the load to {}", wanted.amount) }));
+    }
     answer.map_or_else(|(status, why)| shared.refuse(status, why), IntoResponse::into_response)
 }

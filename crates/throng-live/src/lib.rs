@@ -42,6 +42,7 @@ mod view;
 pub use feed::{Feed, FeedError};
 pub use hub::{Hub, HubCounters, HubError, HubOptions};
 pub use message::{
-    Command, Event, FORMAT, Hello, LINE_BYTES_MAX, Load, Map, Mark, Message, POINTS_MAX, Point, Points, Sample, Subsystem,
+    Command, Event, FORMAT, Hello, LINE_BYTES_MAX, Load, Map, Mark, Message, POINTS_MAX, Point, Points, Sample,
+    Subsystem,
 };
 pub use view::{View, ViewError};

@@ -234,7 +234,8 @@ impl Message {
             Message::Hello(hello) => {
                 let map_is_fine = hello.map.is_none_or(|map| map.width_m > 0.0 && map.height_m > 0.0);
                 let load_is_fine = hello.load.is_none_or(|load| load.least <= load.most);
-                let texts = hello.subsystems.iter().map(|subsystem| &subsystem.name).chain([&hello.workload, &hello.unit]);
+                let texts =
+                    hello.subsystems.iter().map(|subsystem| &subsystem.name).chain([&hello.workload, &hello.unit]);
                 hello.format == FORMAT
                     && map_is_fine
                     && load_is_fine

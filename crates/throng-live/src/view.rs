@@ -91,7 +91,9 @@ fn read(body: impl Read, send: &SyncSender<Event>) {
             Ok(_) => {}
         }
         // What an event lost has as its data is a number, and no event.
-        let Some(event) = line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice(data).ok()) else { continue };
+        let Some(event) = line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice(data).ok()) else {
+            continue;
+        };
         if send.send(event).is_err() {
             return;
         }

@@ -117,6 +117,7 @@ fn somebody_sets_the_load_and_only_what_is_possible_is_taken() {
     };
     assert_eq!(set(number, 500), "202");
     assert_eq!(wanted.recv_timeout(SOON), Ok(500));
+    wait_for(&mut view, |m| matches!(m, Message::Mark(mark) if mark.text.ends_with("500")));
     assert_eq!(set(number, 0), "400");
     assert_eq!(set(number, 1_001), "400");
     assert_eq!(set(number + 1, 500), "404");
@@ -277,7 +278,8 @@ fn runs_are_listed_and_nothing_outside_of_their_folder_is_read() {
     }
     std::fs::write(folder.path().join("secret.html"), "secret").unwrap();
     std::fs::write(runs.join("report.html"), "secret").unwrap();
-    std::os::unix::fs::symlink(folder.path().join("secret.html"), runs.join("20260101-000000-crowd/index.html")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("secret.html"), runs.join("20260101-000000-crowd/index.html"))
+        .unwrap();
     let hub = Hub::start(&HubOptions { runs: Some(runs), ..HubOptions::default() }).unwrap();
     let list = get(hub.address(), "/runs");
     let newest = list.find("20260102-000000-capacity").unwrap();

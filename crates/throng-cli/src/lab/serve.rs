@@ -51,10 +51,11 @@ pub(super) struct ServeArguments {
 
 pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
     let ServeArguments { address, allow_others, ref runs, ref load } = *arguments;
-    let hub = Hub::start(&HubOptions { address, runs: Some(runs.clone()), allow_others }).map_err(|error| match error {
-        HubError::Start(_) => Failure::Run(error.into()),
-        _ => Failure::Usage(error.into()),
-    })?;
+    let hub =
+        Hub::start(&HubOptions { address, runs: Some(runs.clone()), allow_others }).map_err(|error| match error {
+            HubError::Start(_) => Failure::Run(error.into()),
+            _ => Failure::Usage(error.into()),
+        })?;
     errln!("the live page is at http://{}/; press Ctrl-C to stop", hub.address());
     let mut shown = if load.is_empty() { None } else { Some(start(load, hub.address())?) };
     while !stop.load(Ordering::Relaxed) {

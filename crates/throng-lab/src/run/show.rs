@@ -45,7 +45,8 @@ impl Show {
         let budget = Duration::from_secs(1) / scenario.tick_hz;
         let [width_m, height_m] = scenario.area_m.map(f64::from);
         let map = Map { left_m: 0.0, bottom_m: 0.0, width_m, height_m };
-        let subsystem = |stage: &Subsystem| throng_live::Subsystem { name: stage.built_in_name().to_owned(), budget_ms: None };
+        let subsystem =
+            |stage: &Subsystem| throng_live::Subsystem { name: stage.built_in_name().to_owned(), budget_ms: None };
         let mut feed = Feed::connect(
             address,
             Hello {
