@@ -16,6 +16,7 @@ use throng_range::{
 };
 
 use crate::exit::{self, Failure, Outcome};
+use crate::live::LiveArgument;
 use crate::metrics_page;
 use crate::store::{self, StoreArgument};
 
@@ -103,6 +104,8 @@ pub(crate) struct MatchWorkload {
     /// Show the metrics of the matches for Prometheus at http://ADDR/metrics while they are played
     #[arg(long, value_name = "ADDR", conflicts_with = "processes")]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    live: LiveArgument,
     /// Neither replay nor check the first match
     #[arg(long)]
     no_check: bool,
@@ -163,7 +166,7 @@ impl MatchWorkload {
         }
     }
 
-    fn options(&self) -> Result<RunOptions> {
+    fn options(&self) -> Result<RunOptions, Failure> {
         let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
         let command = |name: &str| vec![program.clone(), name.into()];
         Ok(RunOptions {
@@ -190,6 +193,7 @@ impl MatchWorkload {
             is_pinned: !self.no_pin,
             note: if self.quiet { |_| () } else { show },
             metrics: self.metrics.map(metrics_page::of_matches).transpose()?,
+            live: self.live.address()?,
             ..RunOptions::new()
         })
     }

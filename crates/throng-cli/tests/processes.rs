@@ -15,6 +15,7 @@ mod gateway_replay;
 mod gateway_told;
 mod lab;
 mod lines;
+mod live;
 mod matches;
 mod outage;
 mod pages;

@@ -26,6 +26,7 @@ mod process;
 mod rays;
 mod report;
 mod run;
+mod show;
 pub mod site;
 mod sites;
 mod stage;

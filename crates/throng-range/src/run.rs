@@ -17,6 +17,7 @@ use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 use crate::bots::{self, BotsReport, Order};
 use crate::check::{Checks, check};
 use crate::process::Process;
+use crate::show::Show;
 use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game, process_cpu_s};
 use crate::sites::Sites;
 use crate::stage::file_error;
@@ -86,6 +87,8 @@ pub struct RunOptions {
     pub note: fn(Note<'_>),
     /// Filled with metrics about once a second; only for matches in this process.
     pub metrics: Option<LiveMetrics>,
+    /// Where a live page takes figures about once a second; only of matches in this process.
+    pub live: Option<SocketAddr>,
 }
 
 /// The newest metrics of a run that goes on, in Prometheus' text format. Empty before the matches begin. Clones share it.
@@ -138,6 +141,7 @@ impl RunOptions {
             is_pinned: true,
             note: |_| (),
             metrics: None,
+            live: None,
         }
     }
 
@@ -325,6 +329,7 @@ fn wait_for_end(
     stop: &AtomicBool,
 ) -> Option<String> {
     let began = Instant::now();
+    let mut show = options.live.map(|address| Show::new(address, options.matches, options.rules.tick_hz));
     let mut noted = None;
     let mut left: Option<Instant> = None;
     while !sites.wait(LOOK_INTERVAL) {
@@ -345,6 +350,9 @@ fn wait_for_end(
             let at_most = if options.seconds.is_some() { "" } else { "at most " };
             if let Some(snapshot) = sites.snapshot() {
                 sampler.take(&snapshot, options.workers);
+                if let Some(Err(error)) = show.as_mut().map(|show| show.take(&snapshot)) {
+                    (options.note)(Note::Line(&error.to_string()));
+                }
                 (options.note)(Note::Table(&frame_table(&snapshot)));
             }
             if let Some((page, text)) = options.metrics.as_ref().zip(sites.prometheus()) {
