@@ -37,11 +37,11 @@ pub(crate) async fn style() -> Response {
 }
 
 pub(crate) async fn uplot_script() -> Response {
-    asset("text/javascript; charset=utf-8", include_str!("../../throng-report/assets/uplot/uPlot.iife.min.js"))
+    asset("text/javascript; charset=utf-8", throng_report::UPLOT_SCRIPT)
 }
 
 pub(crate) async fn uplot_style() -> Response {
-    asset("text/css; charset=utf-8", include_str!("../../throng-report/assets/uplot/uPlot.min.css"))
+    asset("text/css; charset=utf-8", throng_report::UPLOT_STYLE)
 }
 
 fn asset(kind: &'static str, text: &'static str) -> Response {

@@ -37,5 +37,5 @@ pub use page::{Bars, Chart, Curve, Frames, Histogram, Line};
 pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, Verdict};
 pub use parts::{explanation as explanation_of_part, ink};
 pub use picture::{Mark, Picture, Shape};
-pub use render::{RenderError, escaped};
+pub use render::{RenderError, UPLOT_SCRIPT, UPLOT_STYLE, escaped};
 pub use words::{bytes, figure, grouped, optional};

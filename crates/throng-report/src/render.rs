@@ -16,8 +16,10 @@ use crate::words::{figure, grouped};
 const TEMPLATE: &str = include_str!("../assets/page.html.jinja");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
-const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
-const UPLOT_SCRIPT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+/// The style of the plots, for other pages that draw with the same library.
+pub const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+/// The library that draws the plots, [uPlot](https://github.com/leeoniya/uPlot), for other pages.
+pub const UPLOT_SCRIPT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 
 /// A part of a bar that is shorter than this share of the longest bar has no room for its name.

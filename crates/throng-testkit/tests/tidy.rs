@@ -21,7 +21,7 @@ const FLOORS: [(&str, &[&str]); 11] = [
             "throng-report",
         ],
     ),
-    ("edge", &["throng"]),
+    ("edge", &["throng", "throng-live"]),
     ("top", &["throng-gateway", "throng-match", "throng-models"]),
     ("top", &["throng-lab", "throng-tactical"]),
     ("top", &["throng-range"]),
