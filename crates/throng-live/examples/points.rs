@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             *x = (*x + rng.f64() - 0.5).clamp(0.0, SIDE_M);
             *y = (*y + rng.f64() - 0.5).clamp(0.0, SIDE_M);
         }
-        // What showing costs the load.
+        // Only this is a cost of the load.
         let start = Instant::now();
         let time_s = began.elapsed().as_secs_f64();
         if feed.is_watched() {

@@ -1,4 +1,4 @@
-//! Who may ask: a page of another site must neither read the stream nor steer a load.
+//! The guard of the hub: a page of another site must neither read the stream nor steer a load.
 //!
 //! A browser names the site that it believes to talk to (`Host`), and the site whose page asks (`Origin`). Another site's page
 //! has another `Origin`. A name of another site that leads to this machine has another `Host`.

@@ -90,7 +90,7 @@ fn read(body: impl Read, send: &SyncSender<Event>) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        // What an event lost has as its data is a number, and no event.
+        // The data of `lost` are a number, and no event.
         let Some(event) = line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice(data).ok()) else {
             continue;
         };

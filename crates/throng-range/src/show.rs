@@ -1,4 +1,4 @@
-//! What the live page is shown of matches in this process.
+//! Figures for the live page, of matches in this process.
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -81,7 +81,7 @@ fn print_once(view: &mut View, shown: &mut Shown, address: SocketAddr) -> Outcom
             Some(event) => {
                 let is_sample = matches!(event.message, Message::Sample(_));
                 shown.take(event);
-                // What has happened comes at once; the first sample after a pause is new.
+                // The past comes at once; the first sample after a pause is new.
                 if is_sample && !is_past && shown.is_there {
                     out!("{}", plain(shown));
                     return Ok(ExitCode::SUCCESS);

@@ -1,4 +1,4 @@
-//! What the live page is shown of a run.
+//! Figures and points of a run for the live page.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
