@@ -33,7 +33,7 @@ pub(crate) fn load_file(folder: &Path, at_400: f64) {
 }
 
 /// The folders in a folder, without its files.
-fn folders(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn folders(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).expect("there are runs").flatten().map(|entry| entry.path());
     entries.filter(|path| path.is_dir()).collect()
 }

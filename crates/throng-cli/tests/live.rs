@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use throng_live::{Event, Hello, Hub, HubOptions, Load, Map, Mark, Message, Points, Sample, Subsystem, View};
 
+use crate::lab::folders;
 use crate::lines::{children, lines_of};
 use crate::summary_keys::keys;
 
@@ -86,7 +87,7 @@ fn a_crowd_is_shown_while_it_plays_and_its_load_can_be_set() {
     let rest: String = words.iter().collect();
     assert!(status.success(), "{rest}");
     assert!(!std::path::Path::new(&format!("/proc/{}", started[0])).exists(), "the crowd is left behind");
-    let run = std::fs::read_dir(runs.path()).unwrap().next().expect("a folder").unwrap().path();
+    let run = folders(runs.path()).remove(0);
     assert!(run.join("summary.json").is_file() && run.join("report.html").is_file(), "{rest}");
 }
 
