@@ -1,6 +1,10 @@
 //! Commands with all processes that they start: none is left behind.
 
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// A child is looked at so often.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The command and all that it starts become a group of their own. A Ctrl-C in the terminal does not reach them: this program
 /// ends them.
@@ -13,6 +17,16 @@ pub fn own_group(command: &mut Command) -> &mut Command {
 /// Asks a group to end.
 pub fn interrupt(child: &Child) {
     signal(child, Signal::Interrupt);
+}
+
+/// Asks a group to end, and ends it if its first process is still there after `patience`. Nothing of the group is left.
+pub fn end(child: &mut Child, patience: Duration) {
+    interrupt(child);
+    let began = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) && began.elapsed() < patience {
+        std::thread::sleep(LOOK);
+    }
+    kill(child);
 }
 
 /// Ends a group, and waits for its first process.

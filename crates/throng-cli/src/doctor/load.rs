@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, current_timer_slack, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde_json::Value;
+use throng_lab::subprocess;
 
 /// The most bytes that a load may print.
 const OUTPUT_MAX: u64 = 16 << 20;
@@ -45,7 +44,7 @@ impl Load {
         let prefix = if let ForChild::Prefix(prefix) = setting { &prefix[..] } else { &[] };
         let words: Vec<&String> = prefix.iter().chain(&self.command).collect();
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
+        subprocess::own_group(&mut command).args(&words[1..]).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(errors.try_clone()?);
         let mut group = {
             let _own = Inherited::set(setting)?;
@@ -146,23 +145,11 @@ impl Group {
             std::thread::sleep(LOOK);
         }
     }
-
-    fn kill(&self, signal: Signal) {
-        // An empty group is gone already.
-        let id = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
-        let _ = id.map(|id| kill_process_group(id, signal));
-    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let begin = Instant::now();
-        self.kill(Signal::TERM);
-        while matches!(self.0.try_wait(), Ok(None)) && begin.elapsed() < GRACE {
-            std::thread::sleep(LOOK);
-        }
-        self.kill(Signal::KILL);
-        let _ = self.0.wait();
+        subprocess::end(&mut self.0, GRACE);
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -69,7 +69,7 @@ pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
     }
     if let Some(child) = &mut shown {
         errln!("the load ends, too, and writes its report");
-        end(child);
+        subprocess::end(child, END_PATIENCE);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -80,16 +80,4 @@ fn start(load: &[String], hub: SocketAddr) -> anyhow::Result<Child> {
     let mut command = Command::new(program);
     command.args(load).env(live::VARIABLE, hub.to_string()).stdin(Stdio::null());
     subprocess::own_group(&mut command).spawn().context("cannot start the load")
-}
-
-fn end(child: &mut Child) {
-    subprocess::interrupt(child);
-    let began = Instant::now();
-    while began.elapsed() < END_PATIENCE {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(LOOK);
-    }
-    subprocess::kill(child);
 }
