@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Serialize;
 
@@ -16,6 +16,9 @@ use crate::hub::Shared;
 const RUNS_MAX: usize = 100;
 /// A file of a run is at most so long.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The report of a run has scripts, and may come from another machine. In a sandbox it has no origin of its own, so it can
+/// neither read the stream nor set a load.
+const SANDBOX: &str = "sandbox allow-scripts";
 /// Files of a run that can be read, and what they are.
 const FILES: [(&str, &str); 4] = [
     ("report.html", "text/html; charset=utf-8"),
@@ -76,12 +79,16 @@ pub(crate) async fn file_of_run(
     let known = FILES.iter().find(|(name, _)| *name == file).filter(|_| is_name(&run));
     let read = |folder: &FilePath, name: &str| {
         let path = folder.join(&run).join(name);
-        let is_short = path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES_MAX);
+        // Links of the folder itself may lead anywhere, those below it may not leave it.
+        let is_inside = path.canonicalize().ok().zip(folder.canonicalize().ok());
+        let is_inside = is_inside.is_some_and(|(path, folder)| path.starts_with(folder));
+        let is_short =
+            is_inside && path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES_MAX);
         if is_short { std::fs::read(path).ok() } else { None }
     };
     let found = known.zip(shared.runs.as_deref()).and_then(|((name, kind), folder)| Some((read(folder, name)?, *kind)));
     match found {
-        Some((bytes, kind)) => ([(CONTENT_TYPE, kind)], bytes).into_response(),
+        Some((bytes, kind)) => ([(CONTENT_TYPE, kind), (CONTENT_SECURITY_POLICY, SANDBOX)], bytes).into_response(),
         None => (StatusCode::NOT_FOUND, "there is no such file of a run\n").into_response(),
     }
 }

@@ -280,13 +280,20 @@ fn runs_are_listed_and_nothing_outside_of_their_folder_is_read() {
     std::fs::write(runs.join("report.html"), "secret").unwrap();
     std::os::unix::fs::symlink(folder.path().join("secret.html"), runs.join("20260101-000000-crowd/index.html"))
         .unwrap();
+    let outside = folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("report.html"), "secret").unwrap();
+    std::os::unix::fs::symlink(&outside, runs.join("20260103-000000-crowd")).unwrap();
     let hub = Hub::start(&HubOptions { runs: Some(runs), ..HubOptions::default() }).unwrap();
     let list = get(hub.address(), "/runs");
     let newest = list.find("20260102-000000-capacity").unwrap();
     assert!(newest < list.find("20260101-000000-crowd").unwrap() && !list.contains("secret"), "{list}");
     let page = get(hub.address(), "/runs/20260101-000000-crowd/report.html");
     assert!(page.contains("text/html") && page.ends_with("of 20260101-000000-crowd"), "{page}");
+    // Its scripts have no origin: they can neither look nor steer.
+    assert!(page.contains("content-security-policy: sandbox allow-scripts\r\n"), "{page}");
     for path in [
+        "/runs/20260103-000000-crowd/report.html",
         "/runs/../secret.html",
         "/runs/..%2fsecret.html/report.html",
         "/runs/../report.html",
