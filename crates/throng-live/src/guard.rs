@@ -3,7 +3,7 @@
 //! A browser names the site that it believes to talk to (`Host`), and the site whose page asks (`Origin`). Another site's page
 //! has another `Origin`. A name of another site that leads to this machine has another `Host`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
@@ -13,16 +13,18 @@ pub(crate) fn is_own(headers: &HeaderMap, bound: SocketAddr) -> bool {
     let text = |name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
     let hosts: Vec<&str> = text(HOST).collect();
     let [host] = hosts[..] else { return false };
-    let is_here = !bound.ip().is_loopback() || is_name_of(host, bound);
     let mut origins = text(ORIGIN);
-    is_here && origins.all(|origin| origin.strip_prefix("http://").is_some_and(|from| from == host))
+    let is_here = |origin: &str| origin.strip_prefix("http://").is_some_and(|from| from == host);
+    is_address_of(host, bound) && origins.all(is_here)
 }
 
-fn is_name_of(host: &str, bound: SocketAddr) -> bool {
+/// Whether a host is an address, as `10.0.0.5:8090`, or `localhost`, at the hub's port. Any other name may lead here too, once
+/// its owner wants that.
+fn is_address_of(host: &str, bound: SocketAddr) -> bool {
     let (name, port) = host.rsplit_once(':').unwrap_or((host, "80"));
-    let is_name =
-        name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()) || name == "[::1]";
-    is_name && port.parse() == Ok(bound.port())
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_possible = |ip: IpAddr| ip.is_loopback() || !bound.ip().is_loopback();
+    (name == "localhost" || name.parse().is_ok_and(is_possible)) && port.parse() == Ok(bound.port())
 }
 
 #[cfg(test)]
@@ -52,8 +54,15 @@ mod tests {
         ] {
             assert!(!own(wrong, here), "{wrong:?}");
         }
-        // An address that others reach is known by names that only they know.
-        assert!(own(&[("host", "lab.example:8090")], "0.0.0.0:8090"));
-        assert!(!own(&[("host", "lab.example:8090"), ("origin", "http://evil.example")], "0.0.0.0:8090"));
+        // An address that others reach has others of its own. A name might be one of another site that leads here.
+        assert!(own(&[("host", "10.0.0.5:8090"), ("origin", "http://10.0.0.5:8090")], "0.0.0.0:8090"));
+        assert!(own(&[("host", "[fd00::5]:8090")], "[::]:8090"));
+        for wrong in [
+            &[("host", "lab.example:8090"), ("origin", "http://lab.example:8090")][..],
+            &[("host", "10.0.0.5:8090"), ("origin", "http://evil.example")],
+        ] {
+            assert!(!own(wrong, "0.0.0.0:8090"), "{wrong:?}");
+        }
+        assert!(!own(&[("host", "10.0.0.5:8090")], here));
     }
 }
