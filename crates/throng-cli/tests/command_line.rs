@@ -142,6 +142,13 @@ fn a_run_leaves_a_summary_and_a_report() {
     // The figures of a debug build are never valid, and the run says that.
     assert_eq!(output.status.code(), Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{summary}");
     has_samples_of("crowd", &summary);
+    let sum = |name: &str| -> u64 {
+        summary["samples"][name].as_array().expect("a list").iter().filter_map(serde_json::Value::as_u64).sum()
+    };
+    let due = summary["server"]["ticks"].as_u64().zip(summary["server"]["missed_ticks"].as_u64());
+    let due = due.map(|(ticks, missed)| ticks + missed).expect("numbers");
+    // All ticks of whole seconds: the last second may be cut off.
+    assert!((due.saturating_sub(45)..=due).contains(&sum("frames")) && sum("late") <= sum("frames"), "{summary}");
     let run =
         std::fs::read_dir(runs.path()).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
     crate::schema::check("crowd", &summary);

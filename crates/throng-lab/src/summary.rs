@@ -20,7 +20,7 @@ use crate::environment::Environment;
 use crate::scenario::Model;
 
 pub use published::Published;
-pub use series::{FrameHistogram, FrameSeries, SecondSeries, Series};
+pub use series::{FrameHistogram, FrameSeries, Samples, SecondSeries, Series};
 pub use targets::{Bound, Target};
 
 /// Number of this layout of the summary. Rises when a key changes its meaning or goes away, not when one is added.
@@ -87,6 +87,9 @@ pub struct RunSummary {
     pub targets: Vec<Target>,
     /// Figures published for comparable systems.
     pub published: Vec<Published>,
+    /// Ticks by second; empty in older summaries.
+    #[serde(default)]
+    pub samples: Samples,
     /// Curves for plots.
     pub series: Series,
 }

@@ -20,7 +20,7 @@ use crate::loopback::Loopback;
 use crate::scenario::Scenario;
 use crate::summary::{
     Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary,
-    SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,
+    Samples, SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,
 };
 
 /// Bytes of IP, UDP, netcode prefix and seal with each datagram, which the budget includes.
@@ -59,6 +59,7 @@ pub(super) struct Ledger {
     environment: Environment,
     second: Second,
     seconds: SecondSeries,
+    samples: Samples,
     /// Seconds so far; one of each `stride` is kept.
     second_count: usize,
     second_stride: usize,
@@ -75,6 +76,10 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     ticks: u64,
+    /// Ticks that were due: those that were played, and those that were skipped.
+    due: u64,
+    /// Of these, ticks that took longer than a tick, or were skipped.
+    late: u64,
     connections: u64,
     send_ns: u64,
     packets_sent: u64,
@@ -173,6 +178,7 @@ impl Ledger {
             environment: Environment::capture(&scenario),
             second,
             seconds: SecondSeries::default(),
+            samples: Samples::default(),
             second_count: 0,
             second_stride: 1,
             sent_by: HashMap::new(),
@@ -245,7 +251,10 @@ impl Ledger {
         self.frames.push(Split::new(parts, self.latest_ms), time);
         self.stages.take_tick(time.at_s, self.latest_ms, finish.skipped);
         let (totals, counters) = (&mut self.totals, &record.counters);
+        let (skipped, tick_ns) = (finish.skipped, 1_000_000_000 / u64::from(self.scenario.tick_hz));
         totals.ticks += 1;
+        totals.due += 1 + skipped;
+        totals.late += u64::from(record.total_ns > tick_ns) + skipped;
         totals.connections += counters.connections;
         totals.send_ns += record.ns(Subsystem::SEND);
         totals.packets_sent += counters.packets_sent;
@@ -298,6 +307,8 @@ impl Ledger {
             Second { since: now, cpu_s, totals, packets_sent, packets_lost, resent },
         );
         self.note_overruns(host.server(), elapsed_s);
+        self.samples.frames.push(totals.due - before.totals.due);
+        self.samples.late.push(totals.late - before.totals.late);
         let (time_s, cpu_cores) = (now.since(self.began).as_secs_f64(), (cpu_s - before.cpu_s) / elapsed_s);
         self.stages.take_second(
             time_s,
@@ -403,6 +414,7 @@ impl Ledger {
             replication: self.replication(),
             targets: Vec::new(),
             published: Vec::new(),
+            samples: self.samples.clone(),
             series: Series {
                 frames: self.frames.series(),
                 histogram: self.frames.histogram(),

@@ -133,6 +133,7 @@ impl RunSummary {
             },
             targets: Vec::new(),
             published: Vec::new(),
+            samples: Samples { frames: vec![30; 20], late: vec![0; 20] },
             series: Series { frames: frames.series(), histogram: frames.histogram(), seconds: seconds() },
         };
         run.conclude();

@@ -2,6 +2,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::meter::Subsystem;
 
+/// Ticks of each second of the measured part, whole and exact: what thresholds are judged by. A run has at most 86,400 seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Samples {
+    /// Ticks that were due.
+    pub frames: Vec<u64>,
+    /// Of these, ticks that took longer than a tick, or were never played.
+    pub late: Vec<u64>,
+}
+
 /// Curves for plots. All lists of a group are of the same length, at most [`Series::MAX_POINTS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
