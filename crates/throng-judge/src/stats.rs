@@ -57,7 +57,12 @@ pub fn share_estimate(blocks: &[Block]) -> Estimate {
     let effect = design_effect(blocks, share, of as f64);
     let (events, all) = (over as f64 / effect, of as f64 / effect);
     let low = if over == 0 { 0.0 } else { 1.0 - largest_share(all - events, all) };
-    let high = if over == of { 1.0 } else { largest_share(events, all) };
+    let high = match over {
+        _ if over == of => 1.0,
+        // No event is never worse than one that is alone.
+        0 => largest_share(events, all).min(largest_share(1.0, of as f64)),
+        _ => largest_share(events, all),
+    };
     Estimate { value: share, low: low.min(share), high: high.max(share) }
 }
 

@@ -212,8 +212,11 @@ impl Capacity {
         (began, started_at): (Instant, SystemTime),
         is_partial: bool,
     ) -> Capacity {
-        let last = trials.iter().rfind(|trial| Some(trial.amount) == outcome.kept);
-        let cores = last.map(|trial| trial.cores.unwrap_or(1.0)).filter(|cores| *cores > 0.0);
+        let is_kept = |trial: &&TrialFigures| Some(trial.amount) == outcome.kept && trial.fault.is_none();
+        let last = trials.iter().rfind(is_kept);
+        // Without a path, the load says that it has one core. A path that leads nowhere says nothing.
+        let one = options.load.cores.is_none().then_some(1.0);
+        let cores = last.and_then(|trial| trial.cores.or(one)).filter(|cores| *cores > 0.0);
         let per_core = outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
         let machine = std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32);
         let extrapolated = |per_core: f64| Extrapolation { cores: machine, amount: per_core * f64::from(machine) };

@@ -1,9 +1,9 @@
 //! One trial: the command of a load runs once, and its JSON is judged.
 
-use std::io::Read;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,8 +14,10 @@ use crate::subprocess;
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// So much is kept of what it says on the side.
+/// The end of what it says on the side, as far as it is read.
 const WORDS_MAX: u64 = 64 << 10;
+/// So many characters of a foreign text are shown.
+const SHOWN_MAX: usize = 300;
 /// A command that runs is looked at so often.
 const LOOK: Duration = Duration::from_millis(50);
 /// A command that was asked to end has so long.
@@ -76,9 +78,19 @@ pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -
 
 /// The first reason for which the command itself calls its figures invalid.
 fn fault(options: &CapacityOptions, value: &Value) -> Option<String> {
-    let reasons = value.get("invalid_reasons")?.as_array()?.iter().filter_map(Value::as_str);
+    let reasons = reasons(value);
     let is_fault = |reason: &&str| !options.load.no_faults.iter().any(|part| reason.contains(part));
-    reasons.filter(is_fault).map(str::to_owned).next()
+    reasons.filter(is_fault).map(shown).next()
+}
+
+fn reasons(value: &Value) -> impl Iterator<Item = &str> {
+    let reasons = value.get("invalid_reasons").and_then(Value::as_array);
+    reasons.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// A text of a foreign command, fit for a terminal: in one line, without its control characters.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_MAX).collect()
 }
 
 fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Value, Failure> {
@@ -103,22 +115,39 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
         return Err(fault("there is no command".to_owned()));
     };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Files instead of pipes: what the command has started, and left behind, may hold a pipe open for ever.
+    let file = || tempfile::tempfile().map_err(|error| fault(format!("cannot make a temporary file: {error}")));
+    let (mut output, mut words) = (file()?, file()?);
+    let writer = |file: &File| file.try_clone().map_err(|error| fault(format!("cannot use a temporary file: {error}")));
+    command.args(arguments).stdin(Stdio::null()).stdout(writer(&output)?).stderr(writer(&words)?);
     if let Some(live) = options.live {
         command.env(crate::LIVE_VARIABLE, live.to_string());
     }
     let child = subprocess::own_group(&mut command).spawn();
     let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;
-    let (output, words) = (read_all(child.stdout.take()), read_words(child.stderr.take()));
     let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
-    let ended = wait(&mut child, patience, stop);
-    let output = output.join().unwrap_or_default();
-    let words = words.join().unwrap_or_default();
-    let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+    let ended = wait(&mut child, patience, (&[&output, &words], stop));
+    // Whatever it has started and not ended itself.
+    subprocess::kill(&mut child);
+    let output = text(&mut output, 0).unwrap_or_default();
+    let words = text(&mut words, WORDS_MAX).unwrap_or_default();
+    let last = shown(words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing"));
+    if output.len() as u64 > OUTPUT_MAX {
+        return Err(fault(format!("{program} printed more than {} MB", OUTPUT_MAX >> 20)));
+    }
+    let object = || -> Result<Value, Failure> {
+        let object = serde_json::from_str(&output);
+        object.map_err(|error| fault(format!("{program} printed no JSON object ({error}); its last words: {last}")))
+    };
     match ended {
         None => Err(fault(format!("{program} was killed after {} s: it did not end in time", patience.as_secs()))),
-        Some(Some(0 | INVALID_RUN)) => serde_json::from_str(&output)
-            .map_err(|error| fault(format!("{program} printed no JSON object ({error}); its last words: {last}"))),
+        Some(Some(0)) => object(),
+        Some(Some(INVALID_RUN)) => {
+            let object = object()?;
+            let has_reason = reasons(&object).next().is_some();
+            let silent = format!("{program} calls its figures invalid (exit code 3), and does not say why: {last}");
+            has_reason.then_some(object).ok_or_else(|| fault(silent))
+        }
         Some(Some(USAGE)) => Err(Failure::Refused(format!("{program} refuses its arguments (exit code 2): {last}"))),
         Some(Some(code)) => Err(fault(format!("{program} ended with exit code {code}: {last}"))),
         Some(None) => Err(fault(format!("{program} was killed by a signal: {last}"))),
@@ -126,7 +155,7 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
 }
 
 /// Waits for the end. Its exit code; the outer `None` if it did not end in time and was killed.
-fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Option<i32>> {
+fn wait(child: &mut Child, patience: Duration, (files, stop): (&[&File], &AtomicBool)) -> Option<Option<i32>> {
     let began = Instant::now();
     let mut asked: Option<Instant> = None;
     loop {
@@ -134,6 +163,10 @@ fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Opti
             return Some(status.code());
         }
         let is_stopped = stop.load(Ordering::Relaxed);
+        if files.iter().any(|file| file.metadata().is_ok_and(|of| of.len() > OUTPUT_MAX)) {
+            subprocess::kill(child);
+            return Some(None);
+        }
         if asked.is_none() && (is_stopped || began.elapsed() > patience) {
             // It ends its own processes when it is asked to.
             subprocess::interrupt(child);
@@ -147,20 +180,12 @@ fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Opti
     }
 }
 
-fn read_all(stdout: Option<ChildStdout>) -> JoinHandle<String> {
-    std::thread::spawn(move || text(stdout, OUTPUT_MAX))
-}
-
-fn read_words(stderr: Option<ChildStderr>) -> JoinHandle<String> {
-    std::thread::spawn(move || text(stderr, WORDS_MAX))
-}
-
-/// Reads to the end, and keeps so much of the beginning.
-fn text(source: Option<impl Read>, most: u64) -> String {
-    let Some(mut source) = source else { return String::new() };
+/// The last bytes of a file, at most `last`; 0 for all of it, up to a byte more than is allowed.
+fn text(file: &mut File, last: u64) -> std::io::Result<String> {
+    let length = file.metadata()?.len();
+    let from = if last == 0 { 0 } else { length.saturating_sub(last) };
+    file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
-    let _ = source.by_ref().take(most).read_to_end(&mut bytes);
-    // The rest is read too, so that the command is never held up by a full pipe.
-    let _ = std::io::copy(&mut source, &mut std::io::sink());
-    String::from_utf8_lossy(&bytes).into_owned()
+    file.take(OUTPUT_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

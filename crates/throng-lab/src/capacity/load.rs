@@ -1,5 +1,6 @@
 //! Load files: what is under load, and its limits.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -140,11 +141,14 @@ impl Load {
             return Err(LoadError::Unknown { name: name.to_owned() });
         }
         let error = |source| LoadError::Read { path: path.to_owned(), source };
-        let bytes = std::fs::metadata(path).map_err(error)?.len();
-        if bytes > MAX_BYTES {
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(error)?;
+        // Devices and pipes say that they have no length.
+        file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(error)?;
+        if text.len() as u64 > MAX_BYTES {
             return Err(error(std::io::ErrorKind::FileTooLarge.into()));
         }
-        Load::parse(name, &std::fs::read_to_string(path).map_err(error)?)
+        Load::parse(name, &text)
     }
 
     /// The load in a file's text.
@@ -181,8 +185,11 @@ impl Load {
         let Some(index) = self.limits.iter().position(|limit| limit.name == name) else {
             return Err(invalid(no_limit));
         };
-        self.limits[index].at_most = at_most;
-        Ok(())
+        let before = std::mem::replace(&mut self.limits[index].at_most, at_most);
+        self.limits[index].check().map_err(|reason| {
+            self.limits[index].at_most = before;
+            LoadError::Invalid { name: self.name.clone(), reason }
+        })
     }
 
     fn check(&self) -> Result<(), String> {
@@ -198,6 +205,14 @@ impl Load {
         if self.limits.is_empty() || self.limits.len() > MAX_LIMITS {
             return Err(format!("limits: it needs 1 to {MAX_LIMITS}"));
         }
+        let twice = self
+            .limits
+            .iter()
+            .enumerate()
+            .find(|(at, limit)| self.limits[..*at].iter().any(|other| other.name == limit.name));
+        if let Some((_, limit)) = twice {
+            return Err(format!("limits: there are two with the name {}", limit.name));
+        }
         self.limits.iter().try_for_each(Limit::check)
     }
 }
@@ -208,16 +223,24 @@ impl Limit {
         if !(at_most.is_finite() && *at_most > 0.0) {
             return Err(format!("limit {name}: at_most {at_most} must be a number above 0"));
         }
-        let kinds = [level.is_some(), over.is_some() && of.is_some(), values.is_some() && above.is_some()];
-        if kinds.iter().filter(|is_there| **is_there).count() != 1 {
+        let there = [level.is_some(), over.is_some(), of.is_some(), values.is_some(), above.is_some()];
+        let kinds =
+            [[true, false, false, false, false], [false, true, true, false, false], [false, false, false, true, true]];
+        if !kinds.contains(&there) {
             return Err(format!("limit {name}: it needs either level, or over and of, or values and above"));
+        }
+        if above.is_some_and(|above| !above.is_finite()) {
+            return Err(format!("limit {name}: above must be a finite number"));
+        }
+        if level.is_none() && *at_most > 1.0 {
+            return Err(format!("limit {name}: a share of events is at most 1, not {at_most}"));
         }
         Ok(())
     }
 
     /// Judges what a command printed. The error says which samples are missing.
     fn judge(&self, printed: &Value) -> Result<Judged, String> {
-        let samples = self.samples(printed);
+        let samples = self.samples(printed).map_err(|reason| format!("limit {}: {reason}", self.name))?;
         let (is_empty, path) = match &samples {
             Samples::Level(levels) => (levels.is_empty(), &self.level),
             Samples::Share(blocks) => (blocks.is_empty(), if self.over.is_some() { &self.over } else { &self.values }),
@@ -229,14 +252,20 @@ impl Limit {
         Ok(Criterion::new(&self.name, self.at_most).judge(samples))
     }
 
-    fn samples(&self, printed: &Value) -> Samples {
+    fn samples(&self, printed: &Value) -> Result<Samples, String> {
         if let Some(path) = &self.level {
-            return Samples::Level(pick::numbers(printed, path));
+            return Ok(Samples::Level(pick::numbers(printed, path)));
         }
         if let (Some(over), Some(of)) = (&self.over, &self.of) {
-            let (over, of) = (pick::numbers(printed, over), pick::numbers(printed, of));
-            let block = |(over, of): (&f64, &f64)| Block { over: *over as u64, of: *of as u64 };
-            return Samples::Share(over.iter().zip(&of).map(block).collect());
+            let (events, all) = (pick::counts(printed, over)?, pick::counts(printed, of)?);
+            if events.len() != all.len() {
+                return Err(format!("{over} has {} counts, and {of} has {}", events.len(), all.len()));
+            }
+            if let Some((over, of)) = events.iter().zip(&all).find(|(over, of)| over > of) {
+                return Err(format!("{over} events of {of} are over the limit"));
+            }
+            let blocks = events.into_iter().zip(all).map(|(over, of)| Block { over, of });
+            return Ok(Samples::Share(blocks.collect()));
         }
         let values = self.values.as_deref().map(|path| pick::numbers(printed, path)).unwrap_or_default();
         let above = self.above.unwrap_or(f64::INFINITY);
@@ -244,6 +273,6 @@ impl Limit {
             over: values.iter().filter(|value| **value > above).count() as u64,
             of: values.len() as u64,
         };
-        Samples::Share(values.chunks(self.block.unwrap_or(1).max(1) as usize).map(block).collect())
+        Ok(Samples::Share(values.chunks(self.block.unwrap_or(1).max(1) as usize).map(block).collect()))
     }
 }

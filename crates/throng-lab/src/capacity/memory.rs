@@ -78,15 +78,23 @@ pub(super) fn watch<T>(
     let interval = (length / SAMPLES).max(INTERVAL_MIN);
     let (is_over, series, missing) = (AtomicBool::new(false), Mutex::new(Series::new()), Mutex::new(None));
     let held = std::thread::scope(|scope| {
+        let _ends = Ends(&is_over);
         scope.spawn(|| sample(file, interval, &is_over, (&series, &missing)));
-        let held = hold();
-        is_over.store(true, Ordering::Relaxed);
-        held
+        hold()
     });
     let series = series.into_inner().unwrap_or_default();
     let memory = series.into_iter().map(|(name, points)| figures(name, &points, growth_max)).collect();
     let missing = missing.into_inner().unwrap_or_default();
     Ok((held, Watched { memory, missing: missing.map(|error| format!("{} is not whole: {error}", path.display())) }))
+}
+
+/// Ends the sampler, also when the hold panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 type Series = BTreeMap<String, Vec<Point>>;

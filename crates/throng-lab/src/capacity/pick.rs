@@ -21,6 +21,23 @@ pub(super) fn numbers(object: &Value, path: &str) -> Vec<f64> {
     numbers
 }
 
+/// The largest count that is taken for one: sums of many stay exact.
+const COUNT_MAX: f64 = 1e12;
+
+/// All counts at a path. The error says which value is none.
+pub(super) fn counts(object: &Value, path: &str) -> Result<Vec<u64>, String> {
+    let mut found = vec![object];
+    for part in path.split('.') {
+        found = found.into_iter().flat_map(|value| step(value, part)).collect();
+    }
+    let lists = found.into_iter().flat_map(|value| value.as_array().map_or(vec![value], |list| list.iter().collect()));
+    let count = |value: &Value| {
+        let count = value.as_f64().filter(|count| (0.0..=COUNT_MAX).contains(count) && count.fract() == 0.0);
+        count.map(|count| count as u64).ok_or_else(|| format!("{path}: {value} is no count"))
+    };
+    lists.map(count).collect()
+}
+
 /// The number at a path; the length of a list.
 pub(super) fn number(object: &Value, path: &str) -> Option<f64> {
     let mut value = object;
