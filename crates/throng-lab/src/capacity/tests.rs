@@ -76,6 +76,8 @@ fn a_command_that_fails_makes_trials_invalid_and_says_why() {
         ("echo hello", "no JSON object"),
         (r#"echo "{}""#, "no numbers at cpu"),
         (r#"echo '{"cpu": [0.1, 0.1], "invalid_reasons": ["the bots were late"]}'; exit 3"#, "the bots were late"),
+        (r#"echo '{"cpu": [0.1, 0.1]}'; exit 3"#, "does not say why"),
+        (r#"printf 'bad \033[31m\007words' >&2; exit 7"#, "bad  [31m words"),
         ("kill -9 $$", "killed by a signal"),
     ] {
         let mut load = Load::parse("shell.toml", SHELL).unwrap();
@@ -113,6 +115,66 @@ fn thirty_thirtieths_fit_into_a_hold() {
         options.method = Method::Holds(HoldOptions { amounts: vec![50], repeats: 1, hold });
         measure(&options, &AtomicBool::new(false)).unwrap();
     }
+}
+
+#[test]
+fn what_a_command_leaves_behind_holds_up_nothing_and_is_ended() {
+    let runs = tempfile::tempdir().unwrap();
+    let file = runs.path().join("left");
+    // Both outputs of the command stay open in the process that it leaves.
+    let script = format!("sleep 1000 & echo $! >{}; awk", file.display());
+    let mut options = options(Load::parse("shell.toml", &SHELL.replace("awk", &script)).unwrap(), runs.path());
+    options.method = Method::Holds(HoldOptions { amounts: vec![50], repeats: 1, hold: Duration::from_secs(1) });
+    let began = Instant::now();
+    let (capacity, _) = measure(&options, &AtomicBool::new(false)).unwrap();
+    assert_eq!(capacity.verdict, "accepted");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let left = std::fs::read_to_string(file).unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while std::fs::read_to_string(format!("/proc/{}/cmdline", left.trim())).is_ok_and(|line| !line.is_empty()) {
+        assert!(Instant::now() < until, "process {left} is left behind");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn figures_that_make_no_sense_are_refused_with_their_path() {
+    let share = SHELL.replace("level = \"cpu\"", "over = \"late\"\nof = \"all\"");
+    let load = Load::parse("shell.toml", &share).unwrap();
+    let judge = |late: &str, all: &str| {
+        let printed = serde_json::from_str(&format!("{{\"late\": {late}, \"all\": {all}}}")).unwrap();
+        load.judge(&printed).map(|judged| judged[0].estimate.value)
+    };
+    assert_eq!(judge("[1, 2]", "[100, 200]"), Ok(0.01));
+    for (late, all, why) in [
+        ("[1, 2]", "[100]", "late has 2 counts, and all has 1"),
+        ("[1, null]", "[100, 100]", "late: null is no count"),
+        ("[0.5]", "[100]", "late: 0.5 is no count"),
+        ("[-1]", "[100]", "late: -1 is no count"),
+        ("[1]", "[1e30]", "all: 1e"),
+        ("[3]", "[2]", "3 events of 2"),
+    ] {
+        let error = judge(late, all).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn limits_that_are_none_are_refused() {
+    let parse = |from: &str, to: &str| Load::parse("shell.toml", &SHELL.replace(from, to)).map(|_| ());
+    let share = "at_most = 2.0\nvalues = \"cpu\"\nabove = 1.0";
+    let twice = "level = \"cpu\"\n[[limits]]\nname = \"cpu\"\nabout = \"s\"\nat_most = 1.0\nlevel = \"x\"";
+    for (from, to, why) in [
+        ("level = \"cpu\"", "level = \"cpu\"\nover = \"late\"", "either level"),
+        ("level = \"cpu\"", "values = \"cpu\"\nabove = nan", "finite"),
+        ("level = \"cpu\"", "values = \"cpu\"\nabove = inf", "finite"),
+        ("at_most = 0.85\nlevel = \"cpu\"", share, "at most 1"),
+        ("level = \"cpu\"", twice, "two with the name cpu"),
+    ] {
+        let error = parse(from, to).unwrap_err().to_string();
+        assert!(error.contains(why), "{to}: {error}");
+    }
+    assert!(Load::resolve("/dev/zero").is_err(), "a file without an end");
 }
 
 #[test]
