@@ -69,6 +69,7 @@ impl Change {
         let interval = format!("({:+.1} to {:+.1} %)", percent(low), percent(high));
         match self.kind {
             ChangeKind::None => format!("no change {interval}"),
+            ChangeKind::Higher if value.is_infinite() => "higher, from zero".to_owned(),
             ChangeKind::Higher => format!("{:.1} % higher {interval}", percent(value)),
             ChangeKind::Lower => format!("{:.1} % lower {interval}", -percent(value)),
             ChangeKind::Undecided if low.is_finite() => format!("undecided {interval}"),
@@ -90,12 +91,24 @@ pub fn compare(first: &[f64], second: &[f64], options: &ChangeOptions) -> Change
         return Change::ALIKE;
     }
     if before <= 0.0 {
-        return Change::UNKNOWN;
+        return from_zero(&first, &second, options);
     }
     let mut random = fastrand::Rng::with_seed(options.seed);
     let ratios = (0..DRAWS).map(|_| drawn_median(&second, &mut random) / drawn_median(&first, &mut random));
     let ratio = Estimate { value: after / before, ..interval(ratios.collect()) };
     judge(ratio, rank_probability(&first, &second), first.len().min(second.len()), options)
+}
+
+/// Growth from nothing has no ratio: it is certain if every value of the second side is above every one of the first, and there
+/// are enough of both.
+fn from_zero(first: &[f64], second: &[f64], options: &ChangeOptions) -> Change {
+    let largest = first.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let is_above = second.iter().all(|value| *value > largest);
+    let p = rank_probability(first, second);
+    if largest > 0.0 || !is_above || first.len().min(second.len()) < VALUES_MIN || p > options.p {
+        return Change { p, ..Change::UNKNOWN };
+    }
+    Change { kind: ChangeKind::Higher, ratio: Estimate { value: f64::INFINITY, ..Estimate::UNKNOWN }, p }
 }
 
 /// Compares two sides whose values belong together in pairs, as the same stretches of one workload: by the ratios of the pairs,

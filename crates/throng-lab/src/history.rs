@@ -179,14 +179,31 @@ impl StoredRun {
         let workload = text(&["scenario", "scene", "load"]).or(kind.map(str::to_owned)).unwrap_or_default();
         Ok(Some(StoredRun {
             folder: folder.to_owned(),
-            workload: size.map_or(workload.clone(), |size| format!("{workload} {size}")),
+            workload: size.map_or(workload.clone(), |size| format!("{workload} {size}")) + &question(&summary),
             revision: text(&["revision", "environment.build"]).unwrap_or_else(|| "unknown".to_owned()),
             started_at: text(&["started_at"]).unwrap_or(stamp),
             cpu: text(&["environment.cpu", "machine.cpu", "cpu"]).unwrap_or_else(|| "unknown".to_owned()),
-            is_valid: at(&summary, "valid").is_none_or(|valid| valid.as_bool() == Some(true)),
+            is_valid: is_valid(&summary),
             parts: parts(&summary, seconds),
         }))
     }
+}
+
+/// The question of a measurement of capacity: answers to different ones are no series.
+fn question(summary: &Value) -> String {
+    let Some(method) = at(summary, "method").and_then(Value::as_str) else { return String::new() };
+    let limits = at(summary, "trials").and_then(|trials| trials.get(0)?.get("limits")?.as_array());
+    let limit = |limit: &Value| Some(format!("{} {}", limit.get("name")?.as_str()?, limit.get("at_most")?));
+    let limits: Vec<String> = limits.into_iter().flatten().filter_map(limit).collect();
+    format!(" by {method}, {}", limits.join(", "))
+}
+
+/// Whether its figures count. A measurement of capacity that was cut off, or undecided, has no answer.
+fn is_valid(summary: &Value) -> bool {
+    let is_whole = at(summary, "partial").is_none_or(|partial| partial.as_bool() == Some(false));
+    let is_decided =
+        at(summary, "kept").is_none() || at(summary, "verdict").is_none_or(|verdict| verdict != "undecided");
+    at(summary, "valid").is_none_or(|valid| valid.as_bool() == Some(true)) && is_whole && is_decided
 }
 
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {

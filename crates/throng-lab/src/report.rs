@@ -50,6 +50,12 @@ pub enum ReportError {
         /// The system's error.
         source: io::Error,
     },
+    /// There is a page that this program did not write.
+    #[error("{} is not a page of this program, and is left as it is: choose another directory with --runs", path.display())]
+    Foreign {
+        /// The page.
+        path: PathBuf,
+    },
     /// The summary could not be read.
     #[error("cannot read {}: {source}; give the directory of a run, such as runs/20260131-120000-crowd", path.display())]
     Read {
@@ -86,6 +92,7 @@ impl ReportError {
     pub fn tag(&self) -> &'static str {
         match self {
             ReportError::Write { .. } => "write",
+            ReportError::Foreign { .. } => "foreign",
             ReportError::Read { .. } => "read",
             ReportError::Summary { .. } => "summary",
             ReportError::Figures { .. } => "figures",
@@ -277,6 +284,16 @@ mod tests {
             (crate::capacity::FILE, Kind::Capacity, capacity.to_string()),
             (SIDES_FILE, Kind::Comparison, sides.to_string()),
         ]
+    }
+
+    #[test]
+    fn a_page_of_somebody_else_is_left_as_it_is() {
+        let runs = tempfile::tempdir().unwrap();
+        let page = write_index(runs.path()).unwrap();
+        write_index(runs.path()).expect("its own page");
+        fs::write(&page, "<h1>My site</h1>").unwrap();
+        assert_eq!(write_index(runs.path()).unwrap_err().tag(), "foreign");
+        assert_eq!(fs::read_to_string(page).unwrap(), "<h1>My site</h1>");
     }
 
     /// The pages of all kinds, and of the folder.

@@ -275,12 +275,15 @@ pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome 
         return Ok(ExitCode::SUCCESS);
     }
     let percent = (found.ratio - 1.0) * 100.0;
-    outln!("{} made {} {percent:+.1} %: {}", found.first_bad, arguments.metric, found.subject);
-    outln!(
-        "the revision before it, {}, is on the good side; {} revisions were measured",
-        found.last_good,
-        found.tried.len()
-    );
+    if found.between.is_empty() {
+        outln!("{} made {} {percent:+.1} %: {}", found.first_bad, arguments.metric, found.subject);
+    } else {
+        let (from, to) = (&found.between[0], &found.first_bad);
+        outln!("one of the revisions from {from} to {to} made {} {percent:+.1} %", arguments.metric);
+        outln!("those between {} and {to} could not be measured", found.last_good);
+    }
+    outln!("{} is on the good side; the two differ: {}", found.last_good, found.certainty);
+    outln!("{} revisions were measured", found.tried.len());
     found.skipped.iter().for_each(|revision| outln!("{revision} could not be measured"));
     Ok(ExitCode::SUCCESS)
 }

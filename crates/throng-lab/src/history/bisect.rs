@@ -53,12 +53,16 @@ pub struct BisectOptions {
 pub struct Bisected {
     /// The last good revision.
     pub last_good: String,
-    /// The first bad revision: it made the change.
+    /// The first bad revision that could be measured: it made the change, or one of `between` did.
     pub first_bad: String,
     /// The subject of its message.
     pub subject: String,
     /// The metric of the first bad revision divided by that of the last good one.
     pub ratio: f64,
+    /// Revisions between the two that could not be measured.
+    pub between: Vec<String>,
+    /// The two compared, in words: how sure the difference between them is.
+    pub certainty: String,
     /// The revisions that were measured, in their order.
     pub tried: Vec<Tried>,
     /// Revisions that could not be built or measured.
@@ -113,6 +117,10 @@ pub fn bisect(options: &BisectOptions, stop: &AtomicBool) -> Result<Bisected> {
         let revision = &all[open[place]];
         let values = match measure(revision) {
             Ok(values) => values,
+            Err(error) if stop.load(Ordering::Relaxed) => {
+                let (from, to) = (&all[open[0]], &all[open[open.len() - 1]]);
+                return Err(error.context(format!("interrupted between {from} and {to}")));
+            }
             Err(error) => {
                 (options.note)(&format!("{revision}: left out: {error:#}"));
                 skipped.push(revision.clone());
@@ -130,13 +138,16 @@ pub fn bisect(options: &BisectOptions, stop: &AtomicBool) -> Result<Bisected> {
         }
     }
     let (last_good, first_bad) = (all[open[0]].clone(), all[open[1]].clone());
-    let of = |revision: &str| {
+    let between = all[open[0] + 1..open[1]].to_vec();
+    let values = |revision: &str| {
         let tried = tried.iter().find(|tried| tried.revision == revision);
-        tried.and_then(|tried| median(&tried.values)).unwrap_or(f64::NAN)
+        tried.map_or(&[][..], |tried| &tried.values[..])
     };
+    let of = |revision: &str| median(values(revision)).unwrap_or(f64::NAN);
+    let certainty = compare(values(&last_good), values(&first_bad), &ChangeOptions::default()).words();
     let subject = git(&options.repository, &["log", "-1", "--format=%s", &first_bad])?;
     let ratio = of(&first_bad) / of(&last_good);
-    Ok(Bisected { last_good, first_bad, subject, ratio, tried, skipped })
+    Ok(Bisected { last_good, first_bad, subject, ratio, between, certainty, tried, skipped })
 }
 
 /// From the good to the bad revision, both included.
@@ -147,14 +158,16 @@ fn revisions(options: &BisectOptions) -> Result<Vec<String>> {
             .with_context(|| format!("there is no revision {name:?}"))
     };
     let (good, bad) = (resolve(&options.good)?, resolve(&options.bad)?);
+    let is_before = git(&options.repository, &["merge-base", "--is-ancestor", &good, &bad]).is_ok();
+    ensure!(is_before && good != bad, "{} is not before {}", options.good, options.bad);
     let range = format!("{good}..{bad}");
     let list = git(
         &options.repository,
         &["rev-list", "--first-parent", "--reverse", "--abbrev-commit", "--abbrev=12", &range],
     )?;
     let mut all = vec![good];
-    all.extend(list.lines().take(REVISIONS_MAX).map(str::to_owned));
-    ensure!(all.len() >= 2, "{} is not before {}", options.good, options.bad);
+    all.extend(list.lines().map(str::to_owned));
+    ensure!(all.len() <= REVISIONS_MAX, "there are {} revisions between the two: at most {REVISIONS_MAX}", all.len());
     Ok(all)
 }
 
@@ -221,6 +234,8 @@ impl<'a> Tree<'a> {
             }
             std::thread::sleep(LOOK);
         };
+        // Whatever it has started and not ended would disturb the next revision.
+        subprocess::kill(&mut child);
         let words = std::fs::read_to_string(&errors).unwrap_or_default();
         let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
         ensure!(status.success(), "{status}: {last}");

@@ -1,5 +1,7 @@
 //! Two sides of runs, part by part.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use throng_judge::{Change, ChangeKind, ChangeOptions, have_moved_together, mean};
 
@@ -90,7 +92,12 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
     let by_runs = before.len().min(after.len()) >= RUNS_MIN;
     let least = if by_runs { least } else { least.max(LEAST_FEW) };
     let mut parts: Vec<(PartChange, Change)> = Vec::new();
-    for (name, part) in &before[0].parts {
+    let mut only_once: Vec<PartChange> = Vec::new();
+    let parts_of = |runs: &[&StoredRun]| runs.iter().flat_map(|run| run.parts.clone()).collect::<BTreeMap<_, _>>();
+    let (there_before, there_after) = (parts_of(&before), parts_of(&after));
+    let mut all = there_before.clone();
+    all.extend(there_after.clone());
+    for (name, part) in &all {
         let side = |runs: &[&StoredRun]| values(runs, name, by_runs);
         let (values_before, values_after) = (side(&before), side(&after));
         let of = |runs: &[&StoredRun]| {
@@ -98,8 +105,29 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
             mean(&all).unwrap_or(f64::NAN)
         };
         let (first, second) = (of(&before), of(&after));
-        // Parts that are never entered, and values that the other side does not have.
-        if !second.is_finite() || (first == 0.0 && second == 0.0) {
+        let only = match (there_before.contains_key(name), there_after.contains_key(name)) {
+            (true, false) => Some("only in the first side"),
+            (false, true) => Some("only in the second side"),
+            _ => None,
+        };
+        if let Some(words) = only {
+            let zero = |value: f64| if value.is_finite() { value } else { 0.0 };
+            let change = PartChange {
+                name: name.clone(),
+                unit: part.unit.clone(),
+                first: zero(first),
+                second: zero(second),
+                verdict: "undecided".to_owned(),
+                words: words.to_owned(),
+                ratio: None,
+                interval: None,
+                p: 1.0,
+            };
+            only_once.push(change);
+            continue;
+        }
+        // Parts that are never entered.
+        if !(first.is_finite() && second.is_finite()) || (first == 0.0 && second == 0.0) {
             continue;
         }
         let options = ChangeOptions { least, ..ChangeOptions::default() };
@@ -122,9 +150,7 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         };
         parts.push((change_of, change));
     }
-    parts.sort_by(|a, b| {
-        (&a.0.unit, b.0.first).partial_cmp(&(&b.0.unit, a.0.first)).unwrap_or(std::cmp::Ordering::Equal)
-    });
+    parts.sort_by(|a, b| a.0.unit.cmp(&b.0.unit).then(b.0.first.total_cmp(&a.0.first)));
     let counted = parts.iter().filter(|(part, _)| part.verdict != "small");
     let changes: Vec<Change> = counted.map(|(_, change)| *change).collect();
     let moved_together = have_moved_together(&changes);
@@ -141,7 +167,7 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         values: if by_runs { "runs" } else { "seconds" }.to_owned(),
         least,
         moved_together,
-        parts: parts.into_iter().map(|(part, _)| part).collect(),
+        parts: parts.into_iter().map(|(part, _)| part).chain(only_once).collect(),
         notes: notes((&before, &after), by_runs, moved_together),
     })
 }

@@ -1,5 +1,5 @@
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -202,6 +202,9 @@ fn the_revision_that_made_it_slower_is_found_even_beside_a_broken_one() {
         let found = bisect(&options(repository.path()), &AtomicBool::new(false)).unwrap();
         assert_eq!(found.subject, format!("revision {slow_from}"), "{found:?}");
         assert!((found.ratio - 1.1).abs() < 0.02 && found.tried.len() <= 8, "{found:?}");
+        // The broken revision may be the one that did it.
+        assert_eq!(found.between.len(), usize::from(slow_from == 21), "{found:?}");
+        assert!(found.certainty.contains("higher"), "{found:?}");
         let trees = Command::new("git").arg("-C").arg(repository.path()).args(["worktree", "list"]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&trees.stdout).lines().count(), 1, "the work tree is gone");
     }
@@ -228,6 +231,61 @@ fn a_bisection_without_a_difference_or_with_wrong_revisions_says_so() {
     for (options, part) in cases {
         assert!(said(&options).contains(part), "{part}: {}", said(&options));
     }
+}
+
+#[test]
+fn an_interrupted_bisection_blames_nobody() {
+    static LINES: AtomicU32 = AtomicU32::new(0);
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let repository = repository(1);
+    // Both ends are measured. The next of three revisions is interrupted.
+    let note = |_: &str| STOP.store(LINES.fetch_add(1, Ordering::Relaxed) >= 1, Ordering::Relaxed);
+    let options = BisectOptions { bad: "v2".to_owned(), note, ..options(repository.path()) };
+    let error = format!("{:#}", bisect(&options, &STOP).unwrap_err());
+    assert!(error.contains("interrupted between"), "{error}");
+}
+
+#[test]
+fn parts_of_one_side_alone_are_named_and_growth_from_zero_is_growth() {
+    let runs_with = |parts: &[(&str, f64)]| {
+        let folder = tempfile::tempdir().unwrap();
+        for index in 0..6 {
+            write(folder.path(), &format!("{index:03}"), "abc", parts);
+        }
+        (runs(folder.path()).unwrap(), folder)
+    };
+    let (first, _a) = runs_with(&[("send", 2.0), ("seal", 0.0), ("gone", 1.0)]);
+    let (second, _b) = runs_with(&[("send", 2.0), ("seal", 0.5), ("new", 1.0)]);
+    let compared = compare(&first, &second, 0.03).unwrap();
+    let words = |name: &str| compared.parts.iter().find(|part| part.name == name).unwrap().words.clone();
+    assert_eq!((&*words("gone"), &*words("new")), ("only in the first side", "only in the second side"));
+    assert_eq!((verdict(&compared, "seal"), &*words("seal")), ("slower", "higher, from zero"));
+    let text = serde_json::to_string(&compared).unwrap();
+    assert!(serde_json::from_str::<Comparison>(&text).is_ok(), "{text}");
+}
+
+#[test]
+fn answers_to_different_questions_are_no_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, method: &str, at_most: f64, verdict: &str, partial: bool| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        let trials = json!([{ "limits": [{ "name": "cpu", "at_most": at_most }] }]);
+        let capacity = json!({
+            "load": "ai", "method": method, "verdict": verdict, "kept": 100, "partial": partial, "trials": trials,
+        });
+        fs::write(path.join("capacity.json"), capacity.to_string()).unwrap();
+    };
+    write("1", "search", 0.85, "accepted", false);
+    write("2", "steps", 0.85, "accepted", false);
+    write("3", "search", 0.7, "accepted", false);
+    write("4", "search", 0.85, "undecided", false);
+    write("5", "search", 0.85, "accepted", true);
+    let mut runs = runs(folder.path()).unwrap();
+    runs.sort_by(|a, b| a.folder.cmp(&b.folder));
+    assert_eq!(runs[0].workload, "ai by search, cpu 0.85");
+    assert!(runs[1].workload != runs[0].workload && runs[2].workload != runs[0].workload);
+    assert_eq!(runs.iter().map(|run| run.is_valid).collect::<Vec<_>>(), [true, true, true, false, false]);
 }
 
 #[test]

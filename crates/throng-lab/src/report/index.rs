@@ -1,6 +1,7 @@
 //! The page of all runs of a folder.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -14,6 +15,10 @@ use crate::compare::COMPARISON_FILE;
 pub const INDEX_FILE: &str = "index.html";
 /// Name of the file of a comparison of two sides.
 pub const SIDES_FILE: &str = "comparison.json";
+/// The words by which this program knows its page.
+const SOURCE: &str = "throng lab report writes this page again.";
+/// The page of the most runs is shorter.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// A folder has at most so many runs.
 const RUNS_MAX: usize = 10_000;
 
@@ -68,8 +73,18 @@ pub fn run_folders(runs: &Path) -> Result<Vec<PathBuf>, ReportError> {
 /// The folder cannot be read or written.
 pub fn write_index(runs: &Path) -> Result<PathBuf, ReportError> {
     let path = runs.join(INDEX_FILE);
+    if !is_ours(&path) {
+        return Err(ReportError::Foreign { path });
+    }
     write_file(&path, &page(runs)?.render()?)?;
     Ok(path)
+}
+
+/// Whether there is no page yet, or one that this program wrote: the folder may be that of a web site.
+fn is_ours(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return true };
+    let mut text = String::new();
+    file.take(INDEX_BYTES_MAX).read_to_string(&mut text).is_ok() && text.contains(SOURCE)
 }
 
 fn page(runs: &Path) -> Result<Page, ReportError> {
@@ -103,7 +118,7 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
     if page.sections.is_empty() {
         page.lead = "There is no run in this folder.".to_owned();
     }
-    page.source = "throng lab report writes this page again.".to_owned();
+    page.source = SOURCE.to_owned();
     Ok(page)
 }
 
