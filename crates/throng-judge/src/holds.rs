@@ -100,7 +100,8 @@ impl Holds {
     /// Accepted if every hold was, rejected if one was.
     pub fn outcome(&self) -> Outcome {
         let valid = || self.trials.iter().filter(|trial| trial.fault.is_none());
-        let rejected = valid().find(|trial| trial.verdict() == Verdict::Rejected);
+        // Of the rejected loads the smallest, whenever it was held.
+        let rejected = valid().filter(|trial| trial.verdict() == Verdict::Rejected).min_by_key(|trial| trial.amount);
         let open = valid().find(|trial| trial.verdict() == Verdict::Undecided);
         let limit = rejected.and_then(Trial::binding).map(|judged| judged.criterion.name.clone());
         let (verdict, why) = match (rejected, open) {

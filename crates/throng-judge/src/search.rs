@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A trial that is undecided is held once more; if it is then still undecided, it counts as rejected. A trial that tells
-//! nothing is made again. A load that is accepted above a rejected one is noise: both are tried again, and the outcome says
-//! so.
+//! nothing is made again. A load that is accepted above a rejected one is noise: the search goes on from there, and the outcome
+//! says so.
 
 use std::time::Duration;
 
@@ -211,14 +211,15 @@ impl CapacitySearch {
         let is_over = self.phase == Phase::Over;
         let verdict = match kept {
             _ if !is_over => Verdict::Undecided,
+            _ if self.contradictions > CONTRADICTIONS_MAX => Verdict::Undecided,
             None => Verdict::Rejected,
-            Some(_) if self.contradictions > CONTRADICTIONS_MAX => Verdict::Undecided,
             Some(_) => Verdict::Accepted,
         };
         let noise = match self.contradictions {
             0 => "",
-            _ => "; the machine is noisy: a hold contradicted an earlier one, and both were made again",
+            _ => "; the machine is noisy: a long hold contradicted a shorter one, and the search went on from there",
         };
+        let is_open = self.beyond.as_ref().is_some_and(|trial| trial.verdict() == Verdict::Undecided);
         let why = match (kept, beyond) {
             _ if self.repeats > REPEATS_MAX => {
                 format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
@@ -228,9 +229,11 @@ impl CapacitySearch {
                 format!("the answer lies between {kept} and {beyond}, but long holds contradict each other")
             }
             (Some(kept), Some(beyond)) => format!(
-                "{kept} keeps all limits with 95 % probability each, {beyond} does not: {}{noise}",
+                "{kept} keeps all limits with 95 % probability each, {beyond} {}: {}{noise}",
+                if is_open { "is not sure to" } else { "does not" },
                 limit.as_deref().unwrap_or("no limit")
             ),
+            (_, None) | (None, _) if verdict == Verdict::Undecided => "long holds contradict each other".to_owned(),
             (Some(kept), None) => format!("{kept}, the most that was to be tried, keeps all limits"),
             (None, _) => "no load keeps the limits".to_owned(),
         };

@@ -89,7 +89,15 @@ fn parts_that_move_together_are_the_machines_doing() {
 fn values_that_are_no_numbers_are_left_out() {
     let (first, second) = ([1.0, f64::NAN, 1.0, f64::INFINITY], [1.0, 1.0, f64::NAN]);
     assert_eq!(compare(&first, &second, &ChangeOptions::default()).kind, ChangeKind::None);
-    assert_eq!(compare(&[0.0; 6], &[1.0; 6], &ChangeOptions::default()).kind, ChangeKind::Undecided);
+}
+
+#[test]
+fn growth_from_zero_is_told_if_every_value_grew() {
+    let kind = |first: &[f64], second: &[f64]| compare(first, second, &ChangeOptions::default()).kind;
+    assert_eq!(kind(&[0.0; 6], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), ChangeKind::Higher);
+    assert_eq!(kind(&[0.0; 6], &[0.0, 2.0, 3.0, 4.0, 5.0, 6.0]), ChangeKind::Undecided);
+    assert_eq!(kind(&[0.0; 3], &[1.0; 3]), ChangeKind::Undecided, "too few");
+    assert_eq!(kind(&[0.0; 6], &[0.0; 6]), ChangeKind::None);
 }
 
 #[test]

@@ -36,6 +36,9 @@ fn a_load_beyond_a_limit_is_named() {
     let outcome = hold(&[8, 16, 32], 1, |amount| f64::from(amount) * 0.1).outcome();
     assert_eq!((outcome.verdict, outcome.kept, outcome.beyond), (Verdict::Rejected, Some(16), Some(32)));
     assert_eq!(outcome.why, "32 exceeds frame");
+    // In whatever order: the smallest load that exceeds a limit counts, and what is kept lies below it.
+    let outcome = hold(&[64, 8, 32, 16], 1, |amount| f64::from(amount) * 0.1).outcome();
+    assert_eq!((outcome.kept, outcome.beyond), (Some(16), Some(32)));
 }
 
 #[test]
