@@ -127,7 +127,7 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
     let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;
     let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
     let ended = wait(&mut child, patience, (&[&output, &words], stop));
-    // Whatever it has started and not ended itself.
+    // Processes that it has started and not ended itself end here.
     subprocess::kill(&mut child);
     let output = text(&mut output, 0).unwrap_or_default();
     let words = text(&mut words, WORDS_MAX).unwrap_or_default();

@@ -234,7 +234,7 @@ impl<'a> Tree<'a> {
             }
             std::thread::sleep(LOOK);
         };
-        // Whatever it has started and not ended would disturb the next revision.
+        // Processes that it has left behind would disturb the next revision.
         subprocess::kill(&mut child);
         let words = std::fs::read_to_string(&errors).unwrap_or_default();
         let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
