@@ -156,7 +156,10 @@ fn a_measurement_sends_its_run_and_says_how_to_send_it_later() {
     let hold = ["lab", "run", "shell.toml", "--hold", "1s", "--amounts", "100", "-q", "--store"];
     lab.prints(0, &[&hold[..], &["store"]].concat());
     let listed = lab.prints(0, &["lab", "runs", "store"]);
-    assert!(listed.contains("-capacity  shell  ") && listed.contains("capacity 100.0 units"), "{listed}");
+    assert!(
+        listed.contains("-capacity  shell by holds, cpu 0.85  ") && listed.contains("capacity 100.0 units"),
+        "{listed}"
+    );
     let index = fs::read_to_string(lab.folder.path().join("store/index.jsonl")).expect("there is an index");
     assert_eq!(index.lines().count(), 1);
     // A wrong place costs no run.

@@ -1,9 +1,10 @@
 //! One trial: the command of a load runs once, and its JSON is judged.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,8 +15,10 @@ use crate::subprocess;
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// The end of what it says on the side, as far as it is read.
+/// So much is kept of what it says on the side.
 const WORDS_MAX: u64 = 64 << 10;
+/// A pipe whose processes were ended is read to its end in this time. A process with a session of its own may hold it for ever.
+const PIPE_PATIENCE: Duration = Duration::from_secs(2);
 /// So many characters of a foreign text are shown.
 const SHOWN_MAX: usize = 300;
 /// A command that runs is looked at so often.
@@ -115,22 +118,20 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
         return Err(fault("there is no command".to_owned()));
     };
     let mut command = Command::new(program);
-    // Files instead of pipes: what the command has started, and left behind, may hold a pipe open for ever.
-    let file = || tempfile::tempfile().map_err(|error| fault(format!("cannot make a temporary file: {error}")));
-    let (mut output, mut words) = (file()?, file()?);
-    let writer = |file: &File| file.try_clone().map_err(|error| fault(format!("cannot use a temporary file: {error}")));
-    command.args(arguments).stdin(Stdio::null()).stdout(writer(&output)?).stderr(writer(&words)?);
+    // Pipes, because a file needs room on a disk.
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(live) = options.live {
         command.env(crate::LIVE_VARIABLE, live.to_string());
     }
     let child = subprocess::own_group(&mut command).spawn();
     let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;
     let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
-    let ended = wait(&mut child, patience, (&[&output, &words], stop));
+    let (output, words) =
+        (Reading::of(child.stdout.take(), OUTPUT_MAX + 1), Reading::of(child.stderr.take(), WORDS_MAX));
+    let ended = wait(&mut child, patience, stop);
     // Processes that it has started and not ended itself end here.
     subprocess::kill(&mut child);
-    let output = text(&mut output, 0).unwrap_or_default();
-    let words = text(&mut words, WORDS_MAX).unwrap_or_default();
+    let (output, words) = (output.end(), words.end());
     let last = shown(words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing"));
     if output.len() as u64 > OUTPUT_MAX {
         return Err(fault(format!("{program} printed more than {} MB", OUTPUT_MAX >> 20)));
@@ -155,7 +156,7 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
 }
 
 /// Waits for the end. Its exit code; the outer `None` if it did not end in time and was killed.
-fn wait(child: &mut Child, patience: Duration, (files, stop): (&[&File], &AtomicBool)) -> Option<Option<i32>> {
+fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Option<i32>> {
     let began = Instant::now();
     let mut asked: Option<Instant> = None;
     loop {
@@ -163,10 +164,6 @@ fn wait(child: &mut Child, patience: Duration, (files, stop): (&[&File], &Atomic
             return Some(status.code());
         }
         let is_stopped = stop.load(Ordering::Relaxed);
-        if files.iter().any(|file| file.metadata().is_ok_and(|of| of.len() > OUTPUT_MAX)) {
-            subprocess::kill(child);
-            return Some(None);
-        }
         if asked.is_none() && (is_stopped || began.elapsed() > patience) {
             // It ends its own processes when it is asked to.
             subprocess::interrupt(child);
@@ -180,12 +177,38 @@ fn wait(child: &mut Child, patience: Duration, (files, stop): (&[&File], &Atomic
     }
 }
 
-/// The last bytes of a file, at most `last`; 0 for all of it, up to a byte more than is allowed.
-fn text(file: &mut File, last: u64) -> std::io::Result<String> {
-    let length = file.metadata()?.len();
-    let from = if last == 0 { 0 } else { length.saturating_sub(last) };
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(OUTPUT_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+/// A pipe that a thread reads.
+struct Reading {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    ended: Receiver<()>,
+}
+
+impl Reading {
+    /// Keeps so many bytes of the beginning. The rest is read too, so that the command is never held up by a full pipe.
+    fn of(mut source: Option<impl Read + Send + 'static>, most: u64) -> Reading {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let (end, ended) = channel();
+        let kept = Arc::clone(&bytes);
+        std::thread::spawn(move || {
+            let mut part = [0; 1 << 16];
+            let mut read = |part: &mut [u8]| source.as_mut().map_or(0, |source| source.read(part).unwrap_or(0));
+            loop {
+                let count = read(&mut part);
+                if count == 0 {
+                    break;
+                }
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = (most as usize).saturating_sub(kept.len());
+                kept.extend_from_slice(&part[..count.min(room)]);
+            }
+            let _ = end.send(());
+        });
+        Reading { bytes, ended }
+    }
+
+    /// All that came until the end of the pipe, or until now if somebody holds it open.
+    fn end(self) -> String {
+        let _ = self.ended.recv_timeout(PIPE_PATIENCE);
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
 }
