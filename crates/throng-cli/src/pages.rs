@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Error;
 use clap::Args;
-use throng_lab::report::{self, figures_of, run_folders};
+use throng_lab::report::{self, RunFolders, figures_of, run_folders};
 
 use crate::exit::{Failure, Outcome};
 use crate::store;
@@ -38,7 +38,11 @@ pub(crate) fn rebuild_all(
         outln!("{}", page(&runs)?.display());
         return Ok(ExitCode::SUCCESS);
     }
-    for folder in run_folders(&runs).map_err(usage)? {
+    let RunFolders { folders, left_out } = run_folders(&runs).map_err(usage)?;
+    if left_out > 0 {
+        errln!("note: {left_out} older runs are left out: at most {} get a page", folders.len());
+    }
+    for folder in folders {
         // A damaged run does not keep the others from their pages.
         if let Some(error) = figures_of(&folder).and_then(|_| rebuild(&folder).err()) {
             errln!("note: {error}");

@@ -213,3 +213,40 @@ fn two_sides_of_runs_are_compared_in_words_as_a_table_and_as_a_gate() {
     let output = lab(&["trend", "before"], folder.path());
     assert!(String::from_utf8_lossy(&output.stdout).contains("6 revisions, 6 runs\n  no change"), "{output:?}");
 }
+
+#[test]
+fn damaged_runs_are_left_out_and_named_and_the_others_are_compared() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    runs(folder.path(), "before", 2.0);
+    runs(folder.path(), "after", 2.2);
+    let before = folder.path().join("before");
+    fs::write(before.join("20260131-120001-crowd/frames.parquet"), "PAR1").expect("it can be written");
+    fs::write(before.join("20260131-120004-crowd/summary.json"), "{\"scenario\": \"cro").expect("it can be written");
+    let said = |arguments: &[&str]| {
+        let output = lab(arguments, folder.path());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, text, notes) = said(&["trend", "before"]);
+    assert!(code == Some(0) && text.contains("4 revisions, 4 runs"), "{code:?} {text}{notes}");
+    for part in ["2 of 6 runs are left out", "20260131-120001-crowd/frames.parquet", "20260131-120004-crowd"] {
+        assert!(notes.contains(part), "no {part}: {notes}");
+    }
+    let (code, text, _) = said(&["compare", "before", "after", "--json"]);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((code, &json["runs"]), (Some(0), &serde_json::json!([4, 6])), "{json:#}");
+    let of = |notes: &Value| {
+        notes.as_array().is_some_and(|notes| {
+            notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains("2 of 6 runs are left out")))
+        })
+    };
+    assert!(of(&json["notes"]), "{json:#}");
+    // Nothing is left to compare.
+    for index in 0..6 {
+        let summary = before.join(format!("20260131-12000{index}-crowd/summary.json"));
+        fs::write(summary, "").expect("it can be written");
+    }
+    let (code, _, words) = said(&["trend", "before"]);
+    assert!(code == Some(2) && words.contains("none of the 6 runs") && words.contains("measure again"), "{words}");
+    assert_eq!(words.lines().count(), 1, "{words}");
+}

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     write(&first, 1, 0)?;
     write(&second, 2, 4_000)?;
     let began = Instant::now();
-    let comparison = history::compare(&history::runs(&first)?, &history::runs(&second)?, 0.03)?;
+    let comparison = history::compare(&history::runs(&first)?.runs, &history::runs(&second)?.runs, 0.03)?;
     let took: Duration = began.elapsed();
     let bytes = fs::metadata(first.join("frames.parquet"))?.len();
     fs::remove_dir_all(&folder)?;

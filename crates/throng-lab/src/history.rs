@@ -23,14 +23,16 @@ use serde_json::Value;
 use throng_report::Better;
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
+use crate::newest::{Newest, RUNS_MAX, newest};
+
 pub use bisect::{BisectOptions, Bisected, Tried, bisect};
 pub use compare::{Comparison, PartChange, compare};
 pub use trend::{PartTrend, Trend, trend};
 
 /// A summary is at most so long.
 const SUMMARY_BYTES_MAX: u64 = 64 << 20;
-/// A folder has at most so many runs.
-const RUNS_MAX: usize = 10_000;
+/// So many damaged runs are named, the others are counted.
+const NAMED_MAX: usize = 10;
 /// The files that can tell about a run, the first that is there counts.
 const FILES: [&str; 2] = ["summary.json", "capacity.json"];
 /// The file with the times of all frames.
@@ -90,7 +92,7 @@ pub enum HistoryError {
         source: std::io::Error,
     },
     /// A file makes no sense.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}; the file is damaged: measure again", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
@@ -113,29 +115,68 @@ impl HistoryError {
     }
 }
 
-/// The runs of a folder, oldest first: the folder of one run, or one whose folders are runs. Folders that are no runs are left
-/// out.
+/// The runs of a folder.
+#[derive(Debug)]
+pub struct Found {
+    /// Those that can be read, oldest first.
+    pub runs: Vec<StoredRun>,
+    /// Why others cannot be read, in the order of their folders.
+    pub damaged: Vec<HistoryError>,
+    /// Runs that were not read because there are more than a program reads: those with the first names.
+    pub not_read: usize,
+}
+
+impl Found {
+    /// Notes on the runs that are left out.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let (damaged, all) = (self.damaged.len(), self.runs.len() + self.damaged.len() + self.not_read);
+        if damaged > 0 {
+            notes.push(format!("{damaged} of {all} runs are left out, because they are damaged"));
+            notes.extend(self.damaged.iter().take(NAMED_MAX).map(|error| format!("left out: {error}")));
+        }
+        if damaged > NAMED_MAX {
+            notes.push(format!("left out: {} more", damaged - NAMED_MAX));
+        }
+        if self.not_read > 0 {
+            let (oldest, most) = (self.not_read, RUNS_MAX);
+            notes.push(format!("{oldest} of {all} runs are left out, the oldest by name: at most {most} are read"));
+        }
+        notes
+    }
+}
+
+/// The runs of a folder: the folder of one run, or one whose folders are runs. Folders that are no runs are left out. A damaged
+/// run is left out too if there are others.
 ///
 /// # Errors
-/// The folder cannot be read, has no run, or a run's files are damaged.
-pub fn runs(folder: &Path) -> Result<Vec<StoredRun>, HistoryError> {
+/// The folder cannot be read, or has no run that can be read.
+pub fn runs(folder: &Path) -> Result<Found, HistoryError> {
     if let Some(run) = StoredRun::read(folder)? {
-        return Ok(vec![run]);
+        return Ok(Found { runs: vec![run], damaged: Vec::new(), not_read: 0 });
     }
-    let error = |source| HistoryError::Read { path: folder.to_owned(), source };
-    let mut runs = Vec::new();
-    for entry in fs::read_dir(folder).map_err(error)?.take(RUNS_MAX) {
-        let path = entry.map_err(error)?.path();
-        if path.is_dir() {
-            runs.extend(StoredRun::read(&path)?);
+    let Newest { folders, left_out } =
+        newest(folder, &FILES).map_err(|source| HistoryError::Read { path: folder.to_owned(), source })?;
+    let mut found = Found { runs: Vec::new(), damaged: Vec::new(), not_read: left_out };
+    for path in &folders {
+        match StoredRun::read(path) {
+            Ok(run) => found.runs.extend(run),
+            Err(error) => found.damaged.push(error),
         }
     }
-    if runs.is_empty() {
-        let words = format!("{} has no run: give the folder of a run, or one with such folders", folder.display());
+    if found.runs.is_empty() {
+        let place = folder.display();
+        let words = match found.damaged.first() {
+            Some(error) => {
+                let all = found.damaged.len();
+                format!("none of the {all} runs in {place} can be read. The first one: {error}")
+            }
+            None => format!("{place} has no run: give the folder of a run, or one with such folders"),
+        };
         return Err(HistoryError::Nothing(words));
     }
-    runs.sort_by(|a, b| (&a.started_at, &a.folder).cmp(&(&b.started_at, &b.folder)));
-    Ok(runs)
+    found.runs.sort_by(|a, b| (&a.started_at, &a.folder).cmp(&(&b.started_at, &b.folder)));
+    Ok(found)
 }
 
 impl StoredRun {

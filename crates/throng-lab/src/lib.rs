@@ -42,6 +42,7 @@ pub mod host;
 pub mod kinds;
 mod loopback;
 pub mod neighbours;
+mod newest;
 mod pace;
 mod pulse;
 pub mod report;

@@ -27,7 +27,7 @@ use throng_report::{Kind, Page};
 use crate::summary::{RunSummary, SummaryError};
 
 pub use crowd::render;
-pub use index::{INDEX_FILE, SIDES_FILE, figures_of, run_folders, write_index};
+pub use index::{INDEX_FILE, RunFolders, SIDES_FILE, figures_of, run_folders, write_index};
 
 /// Name of the file with the figures.
 pub const SUMMARY_FILE: &str = "summary.json";

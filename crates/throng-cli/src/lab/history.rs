@@ -141,7 +141,10 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
         history::runs(&local.path).map_err(usage)
     };
     let (first, second) = (runs(&arguments.first)?, runs(&arguments.second)?);
-    let comparison = history::compare(&first, &second, least).map_err(usage)?;
+    let mut comparison = history::compare(&first.runs, &second.runs, least).map_err(usage)?;
+    for (side, found) in [("A", &first), ("B", &second)] {
+        comparison.notes.extend(found.notes().into_iter().map(|note| format!("{side}: {note}")));
+    }
     if let Some(runs) = &arguments.runs {
         keep(&comparison, runs)?;
     }
@@ -231,7 +234,9 @@ pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
         listed.notes.iter().for_each(|note| errln!("note: {note}"));
         listed.runs
     } else {
-        history::runs(Path::new(&arguments.runs)).map_err(usage)?
+        let found = history::runs(Path::new(&arguments.runs)).map_err(usage)?;
+        found.notes().iter().for_each(|note| errln!("note: {note}"));
+        found.runs
     };
     let trends = history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
     if arguments.json {

@@ -43,7 +43,7 @@ fn side(machine: &mut Machine, count: usize, send: f64) -> (tempfile::TempDir, V
     for index in 0..count {
         write(folder.path(), &format!("{index:03}"), "abc", &machine.times(send));
     }
-    let runs = runs(folder.path()).unwrap();
+    let runs = runs(folder.path()).unwrap().runs;
     (folder, runs)
 }
 
@@ -81,7 +81,7 @@ fn two_single_runs_are_compared_by_their_seconds() {
             "series": { "frames": { "send": list(send), "encode": list(1.0), "total": list(send + 1.0), "time_s": list(1.0) } },
         });
         fs::write(path.join("summary.json"), summary.to_string()).unwrap();
-        runs(&path).unwrap()
+        runs(&path).unwrap().runs
     };
     let (first, again, slow) = (write_run("a", 2.0), write_run("b", 2.0), write_run("c", 2.3));
     let same = compare(&first, &again, 0.03).unwrap();
@@ -101,7 +101,7 @@ fn a_machine_that_became_slower_is_not_blamed_on_the_program() {
         let times: Vec<_> = machine.times(2.0).into_iter().map(|(name, us)| (name, us * 1.2)).collect();
         write(folder.path(), &format!("{index:03}"), "abc", &times);
     }
-    let comparison = compare(&first, &runs(folder.path()).unwrap(), 0.03).unwrap();
+    let comparison = compare(&first, &runs(folder.path()).unwrap().runs, 0.03).unwrap();
     assert!(comparison.moved_together, "{comparison:?}");
     assert!(comparison.notes.iter().any(|note| note.contains("the machine has probably changed")));
 }
@@ -116,7 +116,7 @@ fn a_planted_slowdown_of_one_subsystem_is_found_among_a_hundred_revisions() {
             let send = if index < slow_from { 2.0 } else { 2.1 };
             write(folder.path(), &format!("{index:03}"), &format!("r{index:03}"), &machine.times(send));
         }
-        let trends = trend(&runs(folder.path()).unwrap(), &TrendOptions::default()).unwrap();
+        let trends = trend(&runs(folder.path()).unwrap().runs, &TrendOptions::default()).unwrap();
         assert_eq!((trends.len(), trends[0].revisions.len(), trends[0].runs), (1, 100, 100));
         let [change] = &trends[0].changes[..] else { panic!("{:?}", trends[0].changes) };
         assert!(change.part == "send" && change.is_worse, "{change:?}");
@@ -130,7 +130,7 @@ fn a_planted_slowdown_of_one_subsystem_is_found_among_a_hundred_revisions() {
 #[test]
 fn runs_that_cannot_be_compared_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |result: Result<Vec<StoredRun>, HistoryError>| {
+    let error = |result: Result<Found, HistoryError>| {
         let error = result.unwrap_err();
         assert!(!error.to_string().contains('\n'));
         (error.tag(), error.to_string())
@@ -147,7 +147,7 @@ fn runs_that_cannot_be_compared_are_refused_in_one_line() {
     fs::write(bad.join(FRAMES_FILE), "PAR1").unwrap();
     let (tag, words) = error(runs(&bad));
     assert!(tag == "invalid" && words.contains(FRAMES_FILE), "{words}");
-    let first = runs(&write(folder.path(), "1", "a", &[("send", 1.0)])).unwrap();
+    let first = runs(&write(folder.path(), "1", "a", &[("send", 1.0)])).unwrap().runs;
     let mut other = first.clone();
     other[0].workload = "dense 100".to_owned();
     assert!(compare(&first, &other, 0.03).unwrap_err().to_string().contains("only runs of one workload"));
@@ -252,7 +252,7 @@ fn parts_of_one_side_alone_are_named_and_growth_from_zero_is_growth() {
         for index in 0..6 {
             write(folder.path(), &format!("{index:03}"), "abc", parts);
         }
-        (runs(folder.path()).unwrap(), folder)
+        (runs(folder.path()).unwrap().runs, folder)
     };
     let (first, _a) = runs_with(&[("send", 2.0), ("seal", 0.0), ("gone", 1.0)]);
     let (second, _b) = runs_with(&[("send", 2.0), ("seal", 0.5), ("new", 1.0)]);
@@ -281,7 +281,7 @@ fn answers_to_different_questions_are_no_series() {
     write("3", "search", 0.7, "accepted", false);
     write("4", "search", 0.85, "undecided", false);
     write("5", "search", 0.85, "accepted", true);
-    let mut runs = runs(folder.path()).unwrap();
+    let mut runs = runs(folder.path()).unwrap().runs;
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     assert_eq!(runs[0].workload, "ai by search, cpu 0.85");
     assert!(runs[1].workload != runs[0].workload && runs[2].workload != runs[0].workload);
@@ -313,4 +313,25 @@ fn a_run_is_a_line_of_an_index_and_a_damaged_line_is_no_run() {
     }
     let sly = line.replace("abc", "\\u001b[2J");
     assert_eq!(StoredRun::from_line(&sly).unwrap().revision, "?[2J");
+}
+
+#[test]
+fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for index in 0..RUNS_MAX + 3 {
+        let run = folder.path().join(format!("{index:05}"));
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("summary.json"), if index == 7 { "{" } else { "{}" }).unwrap();
+    }
+    fs::create_dir(folder.path().join("99999-no-run")).unwrap();
+    let found = runs(folder.path()).unwrap();
+    assert_eq!((found.runs.len(), found.damaged.len(), found.not_read), (RUNS_MAX - 1, 1, 3));
+    assert_eq!((found.runs[0].name(), found.runs[RUNS_MAX - 2].name()), ("00003".to_owned(), "10002".to_owned()));
+    let notes = found.notes();
+    assert_eq!(notes[0], "1 of 10003 runs are left out, because they are damaged");
+    assert!(notes[1].contains("00007/summary.json"), "{notes:?}");
+    assert_eq!(notes[2], "3 of 10003 runs are left out, the oldest by name: at most 10000 are read");
+    let pages = crate::report::run_folders(folder.path()).unwrap();
+    assert_eq!((pages.folders.len(), pages.left_out), (RUNS_MAX, 3));
+    assert!(pages.folders[0].ends_with("10002") && pages.folders[RUNS_MAX - 1].ends_with("00003"));
 }

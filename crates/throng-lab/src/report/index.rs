@@ -10,6 +10,7 @@ use throng_report::{Cell, Figures, Kind, Page, Section, Table, Verdict, of_kind}
 use super::{MAX_SUMMARY_BYTES, REPORT_FILE, ReportError, SUMMARY_FILE, write_file};
 use crate::capacity;
 use crate::compare::COMPARISON_FILE;
+use crate::newest::{Newest, newest};
 
 /// Name of the page.
 pub const INDEX_FILE: &str = "index.html";
@@ -19,8 +20,13 @@ pub const SIDES_FILE: &str = "comparison.json";
 const SOURCE: &str = "throng lab report writes this page again.";
 /// The page of the most runs is shorter.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
-/// A folder has at most so many runs.
-const RUNS_MAX: usize = 10_000;
+/// The files with the figures of a run, the first that is there counts, and the kind of run.
+const FIGURES: [(&str, Kind); 4] = [
+    (COMPARISON_FILE, Kind::Models),
+    (SIDES_FILE, Kind::Comparison),
+    (capacity::FILE, Kind::Capacity),
+    (SUMMARY_FILE, Kind::Crowd),
+];
 
 /// The kinds of the page, in their order, with a heading.
 const KINDS: [(Kind, &str); 6] = [
@@ -34,13 +40,8 @@ const KINDS: [(Kind, &str); 6] = [
 
 /// The file with the figures of a run, and the kind of run; `None` if the folder has none.
 pub fn figures_of(folder: &Path) -> Option<(Kind, Value)> {
-    let kinds = [
-        (COMPARISON_FILE, Kind::Models),
-        (SIDES_FILE, Kind::Comparison),
-        (capacity::FILE, Kind::Capacity),
-        (SUMMARY_FILE, Kind::Crowd),
-    ];
-    let (path, kind) = kinds.iter().map(|(file, kind)| (folder.join(file), *kind)).find(|(path, _)| path.is_file())?;
+    let (path, kind) =
+        FIGURES.iter().map(|(file, kind)| (folder.join(file), *kind)).find(|(path, _)| path.is_file())?;
     if fs::metadata(&path).ok()?.len() > MAX_SUMMARY_BYTES {
         return None;
     }
@@ -54,17 +55,25 @@ pub fn figures_of(folder: &Path) -> Option<(Kind, Value)> {
     Some((kind, json))
 }
 
-/// The folders of runs in a folder, the newest first.
+/// The folders of runs in a folder.
+#[derive(Debug)]
+pub struct RunFolders {
+    /// The newest 10,000, the newest first.
+    pub folders: Vec<PathBuf>,
+    /// So many older ones are left out.
+    pub left_out: usize,
+}
+
+/// The folders of runs in a folder, by their names.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn run_folders(runs: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    let error = |source| ReportError::Read { path: runs.to_owned(), source };
-    let entries = fs::read_dir(runs).map_err(error)?.take(RUNS_MAX);
-    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
+pub fn run_folders(runs: &Path) -> Result<RunFolders, ReportError> {
+    let found = newest(runs, &FIGURES.map(|(file, _)| file));
+    let Newest { mut folders, left_out } =
+        found.map_err(|source| ReportError::Read { path: runs.to_owned(), source })?;
     folders.reverse();
-    Ok(folders)
+    Ok(RunFolders { folders, left_out })
 }
 
 /// Writes the page of all runs of a folder into it. Its path.
@@ -89,13 +98,19 @@ fn is_ours(path: &Path) -> bool {
 
 fn page(runs: &Path) -> Result<Page, ReportError> {
     let name = runs.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let found: Vec<(PathBuf, Kind, Value)> = run_folders(runs)?
-        .into_iter()
-        .filter_map(|folder| figures_of(&folder).map(|(kind, json)| (folder, kind, json)))
-        .collect();
+    let RunFolders { folders, left_out } = run_folders(runs)?;
+    let all = folders.len();
+    let found: Vec<(PathBuf, Kind, Value)> =
+        folders.into_iter().filter_map(|folder| figures_of(&folder).map(|(kind, json)| (folder, kind, json))).collect();
     let mut page = Page::new(Kind::Index, &name);
     page.subtitle = format!("{} runs", found.len());
     page.lead = "All runs of this folder, the newest first.".to_owned();
+    if left_out > 0 {
+        page.lead = format!("The newest runs of this folder; {left_out} older ones are not listed.");
+    }
+    if found.len() < all {
+        page.lead += &format!(" {} damaged ones are not listed.", all - found.len());
+    }
     for (kind, title) in KINDS {
         let keys: Vec<_> = of_kind(kind).filter(|metric| metric.is_key).collect();
         let mut table = Table::new("", &["run", "load", "revision", "valid"]).wide();
