@@ -250,3 +250,27 @@ fn damaged_runs_are_left_out_and_named_and_the_others_are_compared() {
     assert!(code == Some(2) && words.contains("none of the 6 runs") && words.contains("measure again"), "{words}");
     assert_eq!(words.lines().count(), 1, "{words}");
 }
+
+#[test]
+fn a_file_for_the_build_server_that_cannot_be_written_is_found_before_the_run() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    let holds = ["run", "shell.toml", "--hold", "1s", "--amounts", "100", "-q", "--junit"];
+    let output = lab(&[&holds[..], &["nowhere/limits.xml"]].concat(), folder.path());
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && words.contains("--junit nowhere/limits.xml"), "{words}");
+    assert!(!folder.path().join("runs").exists(), "it was measured");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_for_the_build_server_on_a_full_disk_takes_neither_table_nor_page() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    let holds = ["run", "shell.toml", "--hold", "1s", "--amounts", "100", "--junit", "/dev/full"];
+    let output = lab(&holds, folder.path());
+    let (table, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.code() == Some(1) && words.contains("/dev/full"), "{words}");
+    assert!(table.contains("all holds keep all limits"), "{table}{words}");
+    assert!(folders(&folder.path().join("runs"))[0].join("report.html").is_file());
+}

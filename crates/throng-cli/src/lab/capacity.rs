@@ -1,6 +1,8 @@
 //! `throng lab search`, `step`, `run` and `soak`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -189,12 +191,15 @@ impl LoadArguments {
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let note: fn(&str) = if self.quiet { |_| () } else { |line| errln!("{line}") };
         let store = self.store.open(stop)?;
+        let junit = self.junit.as_deref().map(junit_file).transpose()?;
         note(&format!("{}: {}", load.name, load.about));
         let (runs, live) = (self.runs.clone(), self.live.address()?);
         let options = CapacityOptions { load, method, runs, program, note, live };
-        let (capacity, folder) = capacity::measure(&options, stop)?;
-        if let Some(path) = &self.junit {
-            std::fs::write(path, capacity.to_junit()).with_context(|| format!("cannot write {}", path.display()))?;
+        let (mut capacity, folder) = capacity::measure(&options, stop)?;
+        if let Some((path, mut file)) = junit
+            && let Err(error) = file.write_all(capacity.to_junit().as_bytes())
+        {
+            capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
         }
         if self.json {
             outln!("{}", capacity.to_json()?);
@@ -214,6 +219,13 @@ impl LoadArguments {
             _ => ExitCode::from(exit::INVALID_RUN),
         })
     }
+}
+
+/// The file for the build server, opened before the measurement: a wrong path costs no run. The results of an earlier measurement
+/// there go, so that they are not taken for those of one that was cut off.
+fn junit_file(path: &Path) -> Result<(&Path, File), Failure> {
+    let file = File::create(path).with_context(|| format!("cannot write --junit {}", path.display()));
+    Ok((path, file.map_err(Failure::Usage)?))
 }
 
 pub(super) fn search(arguments: &SearchArguments, stop: &AtomicBool) -> Outcome {
