@@ -7,6 +7,8 @@
 //!
 //! A revision is measured in a work tree of its own, several times. It is good if its median is nearer to that of the good end.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,12 @@ use crate::subprocess;
 
 /// A bisection has at most so many revisions.
 const REVISIONS_MAX: usize = 100_000;
+/// A command may print so many bytes to each of its two outputs.
+const OUTPUT_MAX: u64 = 64 << 20;
+/// The last words of a command are looked for in so many bytes at the end.
+const WORDS_MAX: u64 = 64 << 10;
+/// They are at most so long.
+const WORDS_CHARS_MAX: usize = 300;
 /// A command that runs is looked at so often.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -217,30 +225,44 @@ impl<'a> Tree<'a> {
     fn shell(&self, command: &str, stop: &AtomicBool) -> Result<String> {
         let output = self.folder.path().join("output");
         let errors = self.folder.path().join("errors");
-        let file =
-            |path: &Path| std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()));
+        let file = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).current_dir(self.path()).stdin(Stdio::null());
         shell.stdout(file(&output)?).stderr(file(&errors)?);
         let mut child = subprocess::own_group(&mut shell).spawn().context("cannot start sh")?;
         let began = Instant::now();
+        let is_long = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > OUTPUT_MAX);
+        let is_too_long = || is_long(&output) || is_long(&errors);
         let status = loop {
             if let Some(status) = child.try_wait().context("cannot wait for the command")? {
-                break status;
+                break Some(status);
             }
-            if stop.load(Ordering::Relaxed) || began.elapsed() > self.options.patience {
-                subprocess::kill(&mut child);
-                bail!("it was ended after {} s", began.elapsed().as_secs());
+            if stop.load(Ordering::Relaxed) || began.elapsed() > self.options.patience || is_too_long() {
+                break None;
             }
             std::thread::sleep(LOOK);
         };
         // Processes that it has left behind would disturb the next revision.
         subprocess::kill(&mut child);
-        let words = std::fs::read_to_string(&errors).unwrap_or_default();
-        let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        ensure!(status.success(), "{status}: {last}");
-        std::fs::read_to_string(&output).context("its output is no text")
+        ensure!(!is_too_long(), "it printed more than {} MB, and was ended", OUTPUT_MAX >> 20);
+        let Some(status) = status else { bail!("it was ended after {} s", began.elapsed().as_secs()) };
+        ensure!(status.success(), "{status}: {}", last_words(&errors).unwrap_or_default());
+        let mut text = String::new();
+        File::open(&output)?.take(OUTPUT_MAX).read_to_string(&mut text).context("its output is no text")?;
+        Ok(text)
     }
+}
+
+/// The last line of a file that is not empty, fit for a terminal.
+fn last_words(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let end = file.metadata()?.len();
+    file.seek(SeekFrom::Start(end.saturating_sub(WORDS_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(WORDS_MAX).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Ok(last.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_CHARS_MAX).collect())
 }
 
 impl Drop for Tree<'_> {

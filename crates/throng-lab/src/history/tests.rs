@@ -335,3 +335,24 @@ fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
     assert_eq!((pages.folders.len(), pages.left_out), (RUNS_MAX, 3));
     assert!(pages.folders[0].ends_with("10002") && pages.folders[RUNS_MAX - 1].ends_with("00003"));
 }
+
+#[test]
+fn a_command_that_prints_without_end_is_ended_and_the_end_of_its_words_is_told() {
+    let repository = repository(1);
+    let of = |build: &str, run: &str| {
+        let options = BisectOptions {
+            build: build.to_owned(),
+            run: run.to_owned(),
+            patience: Duration::from_secs(60),
+            ..options(repository.path())
+        };
+        format!("{:#}", bisect(&options, &AtomicBool::new(false)).unwrap_err())
+    };
+    let zeros = "head -c 80000000 /dev/zero";
+    for (build, run) in [("", zeros), (&*format!("{zeros} >&2"), "true"), ("", "yes"), ("yes >&2", "true")] {
+        let words = of(build, run);
+        assert!(words.contains("it printed more than 64 MB"), "{build:?} {run:?}: {words}");
+    }
+    let words = of("seq 1000000 >&2; printf 'no \\033[2Jcompiler\\n\\n' >&2; false", "true");
+    assert!(words.ends_with("no  [2Jcompiler"), "{words}");
+}
