@@ -156,6 +156,9 @@ fn change(json: bool, check: &Check, written: Result<Vec<Written>, ApplyError>, 
     if written.len() > SHOWN {
         outln!("and {} more files", written.len() - SHOWN);
     }
+    if written.is_empty() {
+        outln!("all files had their former values already: the record is removed");
+    }
     if let Way::Apply = way {
         outln!("to undo: throng doctor --undo {} (until the machine restarts; then it is undone anyway)", check.name);
     }

@@ -6,12 +6,16 @@
 //! ```text
 //!  path <tab> former value <newline>      for each file that was changed, in the order of writing
 //! ```
+//!
+//! The machine may change in between: a processor goes offline, a process moves to another control group. So a record is
+//! held against the paths that a check may ever write, not against those that it would write now. It stays until all
+//! files have their former values.
 
 use std::io::ErrorKind;
 
 use thiserror::Error;
 
-use crate::check::{Check, Setting};
+use crate::check::{Absent, Check, Files, Setting};
 use crate::host::{Host, ReadError, reason};
 
 const RECORDS: &str = "/run/throng-doctor";
@@ -36,7 +40,8 @@ pub struct Written {
     pub now: String,
 }
 
-/// Why a setting was not written or not put back. Files that were written before the error are put back.
+/// Why a setting was not written or not put back. Files that were written before the error are put back, but those of
+/// [`ApplyError::NotBack`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -90,6 +95,21 @@ pub enum ApplyError {
         /// The system's words.
         reason: String,
     },
+    /// Some files do not have their former values. All others do, and the record stays.
+    #[error(
+        "{left} of {files} files are not back, the first because of: {first}. Mend that and run `throng doctor --undo \
+         {check}`; a restart of the machine sets them back, too"
+    )]
+    NotBack {
+        /// The check.
+        check: &'static str,
+        /// Files without their former value.
+        left: usize,
+        /// All files of the record.
+        files: usize,
+        /// The error of the first of them.
+        first: Box<ApplyError>,
+    },
     /// The setting cannot be read, so it could not be put back.
     #[error("cannot read what to change: {0}")]
     Unread(#[from] ReadError),
@@ -106,6 +126,7 @@ impl ApplyError {
             ApplyError::NotApplied { .. } => "not-applied",
             ApplyError::NoRight { .. } => "no-right",
             ApplyError::Refused { .. } => "refused",
+            ApplyError::NotBack { .. } => "not-back",
             ApplyError::Unread(_) => "unread",
         }
     }
@@ -119,12 +140,12 @@ impl ApplyError {
     }
 }
 
-fn changes(host: &Host, check: &Check) -> Result<Vec<Change>, ApplyError> {
+fn files(check: &Check) -> Result<Files, ApplyError> {
     let (name, fix) = (check.name, check.fix);
     match check.setting {
         Setting::None => Err(ApplyError::NothingToApply { check: name, fix }),
         Setting::Process(_) => Err(ApplyError::PerProcess { check: name, fix }),
-        Setting::Host(changes) => Ok(changes(host)?),
+        Setting::Host(files) => Ok(files),
     }
 }
 
@@ -152,12 +173,15 @@ pub(crate) fn is_applied(host: &Host, check: &Check) -> bool {
 ///
 /// The check has no setting of the host, it is set already, or the system refuses.
 pub fn apply(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
-    let changes = changes(host, check)?;
+    let files = files(check)?;
     if is_applied(host, check) {
         return Err(ApplyError::AppliedBefore { check: check.name });
     }
     let mut due = Vec::new();
-    for Change { path, value } in changes {
+    for Change { path, value } in (files.wanted)(host)? {
+        if !files.may_name(&path) {
+            return Err(ReadError::not_understood(&path, "a path that a record cannot hold").into());
+        }
         let before = current(host, &path)?;
         if before != value {
             due.push(Written { path, before, now: value });
@@ -171,10 +195,8 @@ pub fn apply(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
     host.create(&record, &text).map_err(|error| ApplyError::of(&record, "the former values", &error))?;
     for (index, Written { path, now, .. }) in due.iter().enumerate() {
         if let Err(error) = write(host, path, now) {
-            for Written { path, before, .. } in due[..=index].iter().rev().filter(|due| is_now(host, due)) {
-                host.write(path, before).map_err(|error| ApplyError::of(path, before, &error))?;
-            }
-            host.remove(&record).map_err(|error| ApplyError::of(&record, "", &error))?;
+            let former = due[..=index].iter().map(|due| (due.path.clone(), due.before.clone())).collect();
+            put_back(host, check, former)?;
             return Err(error);
         }
     }
@@ -190,32 +212,50 @@ fn write(host: &Host, path: &str, value: &str) -> Result<(), ApplyError> {
     (kept == value).then_some(()).ok_or_else(refused)
 }
 
-fn is_now(host: &Host, written: &Written) -> bool {
-    current(host, &written.path).is_ok_and(|value| value == written.now)
-}
-
-/// Puts the values back that [`apply`] found. The record goes when all are back.
+/// Puts the values back that [`apply`] found, in all files that have others. The record goes when all are back.
 ///
 /// # Errors
 ///
-/// The check has no record, the record names other files than the check, or the system refuses.
+/// The check has no record, the record names files that the check never writes, or the system refuses.
 pub fn undo(host: &Host, check: &Check) -> Result<Vec<Written>, ApplyError> {
-    let changes = changes(host, check)?;
+    let files = files(check)?;
     if !is_applied(host, check) {
         return Err(ApplyError::NotApplied { check: check.name });
     }
     let record = record(check);
     let text = host.text(&record)?;
-    let mut due = Vec::new();
+    let mut former = Vec::new();
     for line in text.lines() {
         // A record that somebody else wrote leads to no other file.
-        let known = line.split_once('\t').filter(|(path, _)| changes.iter().any(|change| change.path == *path));
+        let known = line.split_once('\t').filter(|(path, _)| files.may_name(path));
         let (path, before) = known.ok_or_else(|| ReadError::not_understood(&record, line))?;
-        due.push(Written { path: path.to_owned(), before: current(host, path)?, now: before.to_owned() });
+        former.push((path.to_owned(), before.to_owned()));
     }
-    for Written { path, now, .. } in due.iter().rev() {
-        write(host, path, now)?;
+    put_back(host, check, former)
+}
+
+/// Writes former values, the last one first, to the files that have others. A file that refuses does not keep the others
+/// from it.
+fn put_back(host: &Host, check: &Check, former: Vec<(String, String)>) -> Result<Vec<Written>, ApplyError> {
+    let absent = files(check)?.absent;
+    let (mut back, mut errors, count) = (Vec::new(), Vec::new(), former.len());
+    for (path, now) in former.into_iter().rev() {
+        match current(host, &path) {
+            Ok(before) if before == now => {}
+            Ok(before) => match write(host, &path, &now) {
+                Ok(()) => back.push(Written { path, before, now }),
+                Err(error) => errors.push(error),
+            },
+            Err(ReadError::Absent { .. }) if absent == Absent::IsBack => {}
+            Err(error) => errors.push(error.into()),
+        }
     }
+    let left = errors.len();
+    if let Some(first) = errors.into_iter().next() {
+        return Err(ApplyError::NotBack { check: check.name, left, files: count, first: Box::new(first) });
+    }
+    let record = record(check);
     host.remove(&record).map_err(|error| ApplyError::of(&record, "", &error))?;
-    Ok(due)
+    back.reverse();
+    Ok(back)
 }

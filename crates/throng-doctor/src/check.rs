@@ -84,8 +84,66 @@ pub enum Setting {
     None,
     /// By a process for itself.
     Process(PerProcess),
-    /// In files of the host: those that are there, with the value wanted, whatever they hold now.
-    Host(fn(&Host) -> Result<Vec<Change>, ReadError>),
+    /// In files of the host.
+    Host(Files),
+}
+
+/// The files of a setting of the host.
+#[derive(Clone, Copy)]
+pub struct Files {
+    /// Those that are there now, with the value wanted, whatever they hold.
+    pub(crate) wanted: fn(&Host) -> Result<Vec<Change>, ReadError>,
+    /// The paths that they may have on any machine: `#` stands for a number, `**` for any folders or none.
+    patterns: &'static [&'static str],
+    /// The meaning of a file that is no longer there when it is to be put back.
+    pub(crate) absent: Absent,
+}
+
+/// The meaning of a file that was written and is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// It comes back with the value that was written, as with a processor that is offline.
+    ComesBack,
+    /// Its value is gone with it, as with a control group that was removed.
+    IsBack,
+}
+
+impl Files {
+    const fn of(
+        wanted: fn(&Host) -> Result<Vec<Change>, ReadError>,
+        patterns: &'static [&'static str],
+        absent: Absent,
+    ) -> Files {
+        Files { wanted, patterns, absent }
+    }
+
+    /// Whether a setting may write a file of this path, on this machine as it is now or not.
+    pub(crate) fn may_name(&self, path: &str) -> bool {
+        let names: Vec<&str> = path.split('/').collect();
+        let is_plain = |name: &&str| !matches!(*name, "" | "." | "..") && !name.contains(char::is_control);
+        // A path begins with a slash, so its first name is empty.
+        let is_whole = names[0].is_empty() && names[1..].iter().all(is_plain);
+        is_whole && self.patterns.iter().any(|pattern| fits(&pattern.split('/').collect::<Vec<_>>(), &names))
+    }
+}
+
+fn fits(pattern: &[&str], names: &[&str]) -> bool {
+    match pattern {
+        [] => names.is_empty(),
+        ["**", rest @ ..] => (0..=names.len()).any(|taken| fits(rest, &names[taken..])),
+        [word, rest @ ..] => {
+            names.split_first().is_some_and(|(name, others)| is_like(word, name) && fits(rest, others))
+        }
+    }
+}
+
+/// Whether a name is a word that ends with `#` for a number, or the word itself.
+fn is_like(word: &str, name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match word.strip_suffix('#') {
+        Some(head) => name.strip_prefix(head).is_some_and(is_number),
+        None => name == word,
+    }
 }
 
 /// A row of the table.
@@ -179,7 +237,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write 0 to migration_cost_ns",
         undo: "write the former value, 500000 by default",
         if_absent: DEBUGFS,
-        setting: Setting::Host(scheduler::no_migration_cost),
+        setting: Setting::Host(Files::of(scheduler::no_migration_cost, &scheduler::MIGRATION_COST, Absent::ComesBack)),
         read: scheduler::migration_cost,
     },
     Check {
@@ -215,7 +273,7 @@ pub const CHECKS: &[Check] = &[
         fix: "disable the states deeper than C1E, or keep /dev/cpu_dma_latency open with the exit latency of C1E",
         undo: "write 0 to each `disable`, or close the file",
         if_absent: VM,
-        setting: Setting::Host(processor::no_deep_states),
+        setting: Setting::Host(Files::of(processor::no_deep_states, &[processor::DEEP_STATES], Absent::ComesBack)),
         read: processor::c_states,
     },
     Check {
@@ -226,7 +284,7 @@ pub const CHECKS: &[Check] = &[
         fix: "set the governor `performance` for all processors",
         undo: "set the former governor",
         if_absent: VM,
-        setting: Setting::Host(processor::performance),
+        setting: Setting::Host(Files::of(processor::performance, &[processor::GOVERNORS], Absent::ComesBack)),
         read: processor::governor,
     },
     Check {
@@ -238,7 +296,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write tsc to current_clocksource; for good, `clocksource=tsc tsc=reliable` on the kernel's command line",
         undo: "write the former clock source",
         if_absent: OLD,
-        setting: Setting::Host(processor::tsc),
+        setting: Setting::Host(Files::of(processor::tsc, &[processor::CURRENT_CLOCK], Absent::ComesBack)),
         read: processor::clock,
     },
     Check {
@@ -250,7 +308,7 @@ pub const CHECKS: &[Check] = &[
         fix: "set enabled to madvise and defrag to defer",
         undo: "write the former words",
         if_absent: "the kernel was built without it",
-        setting: Setting::Host(memory::madvise),
+        setting: Setting::Host(Files::of(memory::madvise, &memory::LARGE_PAGES, Absent::ComesBack)),
         read: memory::thp,
     },
     Check {
@@ -261,7 +319,7 @@ pub const CHECKS: &[Check] = &[
         fix: "remove the limit of the control group, and give it processors of its own (cpuset)",
         undo: "write the former quota",
         if_absent: "control groups are not mounted",
-        setting: Setting::Host(scheduler::no_quota),
+        setting: Setting::Host(Files::of(scheduler::no_quota, &scheduler::QUOTAS, Absent::IsBack)),
         read: scheduler::quota,
     },
     Check {
@@ -339,7 +397,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write 1 to /proc/sys/kernel/perf_event_paranoid; a virtual machine needs them from its host",
         undo: "write the former value",
         if_absent: "the host below does not pass the counters on",
-        setting: Setting::Host(system::counters_allowed),
+        setting: Setting::Host(Files::of(system::counters_allowed, &[system::PARANOID], Absent::ComesBack)),
         read: system::pmu,
     },
     Check {
@@ -361,7 +419,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write 0 to sched_autogroup_enabled",
         undo: "write 1",
         if_absent: "the kernel was built without it",
-        setting: Setting::Host(scheduler::no_autogroup),
+        setting: Setting::Host(Files::of(scheduler::no_autogroup, &[scheduler::AUTOGROUP], Absent::ComesBack)),
         read: scheduler::autogroup,
     },
     Check {
@@ -372,7 +430,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write 0 to numa_balancing where servers are bound",
         undo: "write 1",
         if_absent: "a kernel without NUMA has nothing to balance",
-        setting: Setting::Host(memory::no_balancing),
+        setting: Setting::Host(Files::of(memory::no_balancing, &[memory::BALANCING], Absent::ComesBack)),
         read: memory::balancing,
     },
     Check {
@@ -383,7 +441,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write 1 to swappiness, or `swapoff -a` where the memory suffices",
         undo: "write the former value, `swapon -a`",
         if_absent: OLD,
-        setting: Setting::Host(memory::hardly_swap),
+        setting: Setting::Host(Files::of(memory::hardly_swap, &[memory::SWAPPINESS], Absent::ComesBack)),
         read: memory::swap,
     },
     Check {
@@ -405,7 +463,7 @@ pub const CHECKS: &[Check] = &[
         fix: "write 4194304 to net.core.rmem_max and wmem_max, and ask for large buffers",
         undo: "write the former values",
         if_absent: "another network namespace does not show it",
-        setting: Setting::Host(system::large_buffers),
+        setting: Setting::Host(Files::of(system::large_buffers, &system::BUFFERS, Absent::ComesBack)),
         read: system::udp_buffers,
     },
 ];

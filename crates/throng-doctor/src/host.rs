@@ -219,10 +219,15 @@ impl Host {
         OpenOptions::new().write(true).truncate(true).open(self.real(path))?.write_all(value.as_bytes())
     }
 
+    /// A new file with its whole text, or none.
     pub(crate) fn create(&self, path: &str, text: &str) -> std::io::Result<()> {
         let real = self.real(path);
         fs::create_dir_all(real.parent().unwrap_or(Path::new("/")))?;
-        File::create_new(real)?.write_all(text.as_bytes())
+        let written = File::create_new(&real)?.write_all(text.as_bytes());
+        if written.is_err() {
+            fs::remove_file(&real)?;
+        }
+        written
     }
 
     pub(crate) fn remove(&self, path: &str) -> std::io::Result<()> {

@@ -43,7 +43,7 @@ mod sampler;
 mod trial;
 
 pub use apply::{ApplyError, Change, Written, apply, undo};
-pub use check::{CHECKS, Check, PerProcess, Setting, Source, Verdict, check};
+pub use check::{CHECKS, Check, Files, PerProcess, Setting, Source, Verdict, check};
 pub use host::{CPUS_MAX, FILE_BYTES_MAX, Host, NAMES_MAX, ReadError, cpu_list};
 pub use machine::{Topology, allowed_cpus};
 pub use neighbours::{Frame, Ranking, Samples, Suspect, Usage, Window, rank};

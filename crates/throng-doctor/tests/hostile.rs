@@ -18,7 +18,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Replaces a file by a hostile one. Returns whether no check may make sense of it.
+/// Replaces a file by a hostile one.
 fn spoil(path: &Path, way: u32, random: &mut fastrand::Rng) {
     fs::remove_file(path).unwrap();
     match way {

@@ -1,9 +1,12 @@
 //! Settings are written only if asked for, and put back as they were.
 
 use std::fs;
+use std::num::NonZeroU64;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
-use throng_doctor::{ApplyError, CHECKS, Setting, Verdict, apply, check, undo};
+use rustix::thread::{current_timer_slack, gettid, set_current_timer_slack};
+use throng_doctor::{ApplyError, CHECKS, Host, Setting, Verdict, apply, check, undo};
 
 use crate::fixture::{Machine, contents, lines};
 
@@ -119,19 +122,156 @@ fn a_refused_file_takes_the_others_back_and_leaves_no_record() {
     assert!(!machine.folder.path().join("run/throng-doctor/governor").exists());
 }
 
-#[test]
-fn a_value_that_the_system_takes_but_does_not_use_is_refused() {
-    let machine = Machine::base_with(BAD);
-    // This file of the kernel takes a 0 for its default.
-    let file = machine.folder.path().join("proc/sys/kernel/sched_autogroup_enabled");
+/// A file of the kernel that takes a 0 for its default, instead of `path`: the timer slack of this thread, which every user
+/// may write. Returns the default; the value now is one more.
+fn stubborn(machine: &Machine, path: &str) -> String {
+    set_current_timer_slack(None).unwrap();
+    let default = current_timer_slack().unwrap();
+    set_current_timer_slack(NonZeroU64::new(default + 1)).unwrap();
+    let file = machine.folder.path().join(path);
     fs::remove_file(&file).unwrap();
-    symlink("/proc/self/timerslack_ns", &file).unwrap();
+    symlink(format!("/proc/{}/timerslack_ns", gettid().as_raw_nonzero()), &file).unwrap();
+    default.to_string()
+}
+
+#[test]
+fn a_value_that_the_system_takes_but_does_not_use_is_refused_and_put_back() {
+    let machine = Machine::base_with(BAD);
+    let path = "proc/sys/kernel/sched_autogroup_enabled";
+    let default = stubborn(&machine, path);
+    let before = machine.text(path);
+    assert_ne!(before, default);
     let error = apply(&machine.host(), check("autogroup").unwrap()).unwrap_err();
-    let path = "/proc/sys/kernel/sched_autogroup_enabled";
-    let kept = format!("cannot write \"0\" to {path}: the system keeps \"50000\"");
-    let no_right = format!("no right to write {path}: run this command as root");
-    assert!([kept, no_right].contains(&error.to_string()), "{error}");
+    assert_eq!(error.to_string(), format!("cannot write \"0\" to /{path}: the system keeps \"{default}\""));
+    assert_eq!(machine.text(path), before, "neither our value nor the former one stays");
     assert!(!machine.folder.path().join("run/throng-doctor/autogroup").exists());
+}
+
+#[test]
+fn undo_needs_no_file_to_be_wanted_now() {
+    let machine = Machine::base_with(BAD);
+    let before = contents(machine.folder.path());
+    let later = [
+        // The process moved to another group.
+        ("quota", "proc/self/cgroup = 0::/", "proc/self/cgroup = 0::/game/match"),
+        // The kernel has found tsc to be unstable.
+        (
+            "clock",
+            "sys/devices/system/clocksource/clocksource0/available_clocksource = hpet",
+            "sys/devices/system/clocksource/clocksource0/available_clocksource = tsc hpet acpi_pm",
+        ),
+        ("c-states", "sys/devices/system/cpu/online = 0-6", "sys/devices/system/cpu/online = 0-7"),
+        ("governor", "sys/devices/system/cpu/online = 0-6", "sys/devices/system/cpu/online = 0-7"),
+        ("migration-cost", "proc/sys/kernel/sched_migration_cost_ns = 1", "proc/sys/kernel/sched_migration_cost_ns -"),
+    ];
+    for (name, change, change_back) in later {
+        let written = apply(&machine.host(), check(name).unwrap()).unwrap();
+        machine.describe(change);
+        let back = undo(&machine.host(), check(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(back.len(), written.len(), "{name}");
+        machine.describe(change_back);
+    }
+    let trimmed = |(path, text): (String, String)| (path, text.trim_end().to_owned());
+    let [now, before] = [contents(machine.folder.path()), before].map(|all| all.into_iter().map(trimmed));
+    assert_eq!(now.collect::<Vec<_>>(), before.collect::<Vec<_>>());
+}
+
+#[test]
+fn undo_puts_back_all_that_differ_and_keeps_the_record_until_all_are_back() {
+    let machine = Machine::base_with("sys/devices/system/cpu/cpu{0-7}/cpufreq/scaling_governor = powersave");
+    let governor = check("governor").unwrap();
+    let path = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+    apply(&machine.host(), governor).unwrap();
+    // Two processors go offline; somebody changes a third and sets a fourth back.
+    machine.describe(&format!("{} -\n{} -\n{} = schedutil", path(5), path(7), path(2)));
+    machine.describe(&format!("{} = powersave", path(0)));
+    let error = undo(&machine.host(), governor).unwrap_err();
+    let ApplyError::NotBack { left, files, first, .. } = &error else { panic!("{error}") };
+    assert_eq!((*left, *files), (2, 8));
+    assert_eq!(first.to_string(), format!("cannot read what to change: /{} does not exist", path(7)));
+    for cpu in [0, 1, 2, 3, 4, 6] {
+        assert_eq!(machine.text(&path(cpu)), "powersave", "CPU {cpu}");
+    }
+    assert_eq!(apply(&machine.host(), governor).unwrap_err(), ApplyError::AppliedBefore { check: "governor" });
+    // They come back as they went.
+    machine.describe(&format!("{} = performance\n{} = performance", path(5), path(7)));
+    let back = undo(&machine.host(), governor).unwrap();
+    let paths: Vec<&str> = back.iter().map(|written| written.path.trim_start_matches('/')).collect();
+    assert_eq!(paths, [path(5), path(7)]);
+    assert!((0..8).all(|cpu| machine.text(&path(cpu)) == "powersave"));
+    assert!(!machine.folder.path().join("run/throng-doctor/governor").exists());
+}
+
+#[test]
+fn a_file_that_refuses_its_former_value_keeps_the_record_and_the_others_are_back() {
+    let machine = Machine::base_with(BAD);
+    let defrag = machine.folder.path().join("sys/kernel/mm/transparent_hugepage/defrag");
+    let thp = check("thp").unwrap();
+    apply(&machine.host(), thp).unwrap();
+    // A file that can be read and that nobody may write, not even root. It is the first to be put back.
+    fs::remove_file(&defrag).unwrap();
+    symlink("/proc/sys/kernel/ostype", &defrag).unwrap();
+    let path = "/sys/kernel/mm/transparent_hugepage/defrag".to_owned();
+    let first = Box::new(ApplyError::NoRight { path });
+    assert_eq!(undo(&machine.host(), thp), Err(ApplyError::NotBack { check: "thp", left: 1, files: 2, first }));
+    assert_eq!(machine.text("sys/kernel/mm/transparent_hugepage/enabled"), "always");
+    assert!(machine.folder.path().join("run/throng-doctor/thp").exists());
+}
+
+#[test]
+fn the_quota_of_a_group_that_is_gone_is_back() {
+    let machine = Machine::base_with(BAD);
+    machine.describe("sys/fs/cgroup/game/match/cpu.max = 50000 100000");
+    let quota = check("quota").unwrap();
+    assert_eq!(apply(&machine.host(), quota).unwrap().len(), 2);
+    machine.describe("sys/fs/cgroup/game/match -\nproc/self/cgroup = 0::/");
+    let back = undo(&machine.host(), quota).unwrap();
+    let shown: Vec<_> = back.iter().map(|written| (&*written.path, &*written.now)).collect();
+    assert_eq!(shown, [("/sys/fs/cgroup/game/cpu.max", "200000 100000")]);
+    assert!(!machine.folder.path().join("run/throng-doctor/quota").exists());
+}
+
+#[test]
+fn a_record_leads_to_the_files_of_its_check_alone() {
+    for (name, path) in [
+        ("quota", "/sys/fs/cgroup/../../../etc/cpu.max"),
+        ("quota", "/sys/fs/cgroup//cpu.max"),
+        ("quota", "/sys/fs/cgroup/./cpu.max"),
+        ("quota", "sys/fs/cgroup/cpu.max"),
+        ("quota", "/sys/fs/cgroup/game/cpu.max.burst"),
+        ("governor", "/sys/devices/system/cpu/cpu/cpufreq/scaling_governor"),
+        ("governor", "/sys/devices/system/cpu/cpu1x/cpufreq/scaling_governor"),
+        ("governor", "/sys/devices/system/cpu/cpu1/cpu1/cpufreq/scaling_governor"),
+        ("c-states", "/sys/devices/system/cpu/cpu1/cpuidle/state1/name"),
+        ("swap", "/proc/sys/vm/overcommit_memory"),
+    ] {
+        let machine = Machine::empty();
+        machine.describe(&format!("run/throng-doctor/{name} = {path}\tmine"));
+        let error = undo(&machine.host(), check(name).unwrap()).unwrap_err();
+        assert_eq!(error.tag(), "unread", "{path}: {error}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_not_left_behind() {
+    const FOLDER: &str = "THRONG_TEST_MACHINE";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let error = apply(&Host::at(folder.as_ref()), check("swap").unwrap()).unwrap_err();
+        assert_eq!(error.tag(), "refused", "{error}");
+        return;
+    }
+    let machine = Machine::base_with("");
+    // A process whose files may have no byte: it makes them, and fails at writing.
+    let own = std::env::current_exe().unwrap();
+    let name = "settings::a_record_that_cannot_be_written_is_not_left_behind";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" --exact \"$1\" --nocapture"]).arg(own).arg(name);
+    let output = limited.env(FOLDER, machine.folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    assert_eq!(machine.text("proc/sys/vm/swappiness"), "60");
+    assert!(!machine.folder.path().join("run/throng-doctor/swap").exists());
+    apply(&machine.host(), check("swap").unwrap()).unwrap();
 }
 
 #[test]

@@ -7,8 +7,10 @@ use crate::host::{Host, ReadError, cpu_list};
 use crate::machine::{Machine, NODE};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
-const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+pub(crate) const LARGE_PAGES: [&str; 2] =
+    ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/mm/transparent_hugepage/defrag"];
+pub(crate) const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
 pub(crate) fn numa(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let topology = machine.topology()?;
@@ -39,8 +41,8 @@ pub(crate) fn numa_local(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 }
 
 pub(crate) fn thp(machine: &Machine<'_>) -> Result<Finding, ReadError> {
-    let enabled = machine.host.chosen(&format!("{THP}/enabled"))?;
-    let defrag = machine.host.chosen(&format!("{THP}/defrag")).unwrap_or_else(|_| "unknown".to_owned());
+    let enabled = machine.host.chosen(LARGE_PAGES[0])?;
+    let defrag = machine.host.chosen(LARGE_PAGES[1]).unwrap_or_else(|_| "unknown".to_owned());
     let shmem = machine.host.chosen(&format!("{THP}/shmem_enabled")).unwrap_or_else(|_| "unknown".to_owned());
     let used = machine.host.row("/proc/meminfo", "AnonHugePages").map_or(0, |row| row[0]) / 1024;
     let read = format!("enabled {enabled}, defrag {defrag}, shmem {shmem}; {used} MB in use");
@@ -48,8 +50,9 @@ pub(crate) fn thp(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 }
 
 pub(crate) fn madvise(host: &Host) -> Result<Vec<Change>, ReadError> {
-    let mut changes = all(host, [format!("{THP}/enabled")], "madvise")?;
-    changes.extend(all(host, [format!("{THP}/defrag")], "defer")?);
+    let [enabled, defrag] = LARGE_PAGES.map(str::to_owned);
+    let mut changes = all(host, [enabled], "madvise")?;
+    changes.extend(all(host, [defrag], "defer")?);
     Ok(changes)
 }
 

@@ -9,6 +9,9 @@ use crate::host::{Host, ReadError};
 use crate::machine::{CPU, Machine, online};
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
+pub(crate) const CURRENT_CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+pub(crate) const DEEP_STATES: &str = "/sys/devices/system/cpu/cpu#/cpuidle/state#/disable";
+pub(crate) const GOVERNORS: &str = "/sys/devices/system/cpu/cpu#/cpufreq/scaling_governor";
 /// States that need longer to wake up than this are deep. C1E needs about 10 µs.
 const SHALLOW_US: u64 = 20;
 /// Clock sources that are read without a call of the kernel.
@@ -93,7 +96,7 @@ pub(crate) fn performance(host: &Host) -> Result<Vec<Change>, ReadError> {
 }
 
 pub(crate) fn clock(machine: &Machine<'_>) -> Result<Finding, ReadError> {
-    let current = machine.host.word(&format!("{CLOCK}/current_clocksource"))?;
+    let current = machine.host.word(CURRENT_CLOCK)?;
     let offered = machine.host.word(&format!("{CLOCK}/available_clocksource")).unwrap_or_default();
     let cost_ns = machine.probes.clock_cost_ns().ok();
     let cost = cost_ns.map_or(String::new(), |ns| format!(", {ns:.0} ns a reading"));
@@ -114,5 +117,5 @@ pub(crate) fn tsc(host: &Host) -> Result<Vec<Change>, ReadError> {
     if !offered.split_whitespace().any(|name| name == "tsc") {
         return Err(ReadError::NoCall { reason: "the kernel does not offer tsc" });
     }
-    all(host, [format!("{CLOCK}/current_clocksource")], "tsc")
+    all(host, [CURRENT_CLOCK.to_owned()], "tsc")
 }

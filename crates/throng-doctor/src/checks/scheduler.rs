@@ -6,9 +6,10 @@ use crate::check::{Finding, Verdict};
 use crate::host::{Host, ReadError, printable};
 use crate::machine::{Counters, Machine};
 
-const MIGRATION_COST: [&str; 2] =
+pub(crate) const MIGRATION_COST: [&str; 2] =
     ["/proc/sys/kernel/sched_migration_cost_ns", "/sys/kernel/debug/sched/migration_cost_ns"];
-const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+pub(crate) const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+pub(crate) const QUOTAS: [&str; 2] = ["/sys/fs/cgroup/**/cpu.max", "/sys/fs/cgroup/**/cpu.cfs_quota_us"];
 
 /// Kernels before 5.13 have the first file, later ones the second.
 fn migration_file(host: &Host) -> &'static str {

@@ -7,9 +7,9 @@ use crate::host::{Host, ReadError};
 use crate::machine::{CPU, Machine};
 use crate::programs::Program;
 
-const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+pub(crate) const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const PMUS: &str = "/sys/bus/event_source/devices";
-const BUFFERS: [&str; 2] = ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max"];
+pub(crate) const BUFFERS: [&str; 2] = ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max"];
 const BUFFER_BYTES: u64 = 4_194_304;
 /// Programs that are named in one line.
 const NAMED_MAX: usize = 4;
