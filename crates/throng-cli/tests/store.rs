@@ -157,7 +157,7 @@ fn a_measurement_sends_its_run_and_says_how_to_send_it_later() {
     lab.prints(0, &[&hold[..], &["store"]].concat());
     let listed = lab.prints(0, &["lab", "runs", "store"]);
     assert!(
-        listed.contains("-capacity  shell by holds, cpu 0.85  ") && listed.contains("capacity 100.0 units"),
+        listed.contains("-capacity  shell by holds of 100, cpu 0.85  ") && listed.contains("capacity 100.0 units"),
         "{listed}"
     );
     let index = fs::read_to_string(lab.folder.path().join("store/index.jsonl")).expect("there is an index");

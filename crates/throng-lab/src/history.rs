@@ -14,7 +14,7 @@ mod compare;
 mod index;
 mod trend;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,7 @@ use throng_report::Better;
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
 use crate::newest::{Newest, RUNS_MAX, newest};
+use crate::scenario::Profile;
 
 pub use bisect::{BisectOptions, Bisected, Tried, bisect};
 pub use compare::{Comparison, PartChange, compare};
@@ -220,7 +221,9 @@ impl StoredRun {
         let workload = text(&["scenario", "scene", "load"]).or(kind.map(str::to_owned)).unwrap_or_default();
         Ok(Some(StoredRun {
             folder: folder.to_owned(),
-            workload: size.map_or(workload.clone(), |size| format!("{workload} {size}")) + &question(&summary),
+            workload: size.map_or(workload.clone(), |size| format!("{workload} {size}"))
+                + &settings(&summary)
+                + &question(&summary),
             revision: text(&["revision", "environment.build"]).unwrap_or_else(|| "unknown".to_owned()),
             started_at: text(&["started_at"]).unwrap_or(stamp),
             cpu: text(&["environment.cpu", "machine.cpu", "cpu"]).unwrap_or_else(|| "unknown".to_owned()),
@@ -230,13 +233,32 @@ impl StoredRun {
     }
 }
 
+/// Settings that change what is measured: a run on a simulated network is no run on a clean one.
+fn settings(summary: &Value) -> String {
+    let rate = at(summary, "tick_hz").map_or(String::new(), |hz| format!(" at {hz} Hz"));
+    let net = at(summary, "environment.settings.net").and_then(Value::as_str).filter(|net| *net != "none");
+    let profile = at(summary, "environment.settings.profile").filter(|profile| profile["kind"] != "constant");
+    // As on the command line, if this program knows it.
+    let words = |profile: &Value| Profile::deserialize(profile).map_or(profile.to_string(), |known| known.to_string());
+    rate + &net.map_or(String::new(), |net| format!(", net {net}"))
+        + &profile.map_or(String::new(), |profile| format!(", profile {}", words(profile)))
+}
+
 /// The question of a measurement of capacity: answers to different ones are no series.
 fn question(summary: &Value) -> String {
     let Some(method) = at(summary, "method").and_then(Value::as_str) else { return String::new() };
-    let limits = at(summary, "trials").and_then(|trials| trials.get(0)?.get("limits")?.as_array());
+    let trials = || at(summary, "trials").and_then(Value::as_array).into_iter().flatten();
+    // An invalid trial has judged no limit.
+    let limits = trials().filter_map(|trial| trial.get("limits")?.as_array()).find(|limits| !limits.is_empty());
     let limit = |limit: &Value| Some(format!("{} {}", limit.get("name")?.as_str()?, limit.get("at_most")?));
     let limits: Vec<String> = limits.into_iter().flatten().filter_map(limit).collect();
-    format!(" by {method}, {}", limits.join(", "))
+    // Other methods choose their loads by themselves.
+    let is_given = ["holds", "soak"].contains(&method);
+    let given = trials().filter_map(|trial| trial.get("amount")?.as_u64()).filter(|_| is_given);
+    let given: BTreeSet<u64> = given.collect();
+    let given: Vec<String> = given.iter().map(u64::to_string).collect();
+    let of = if given.is_empty() { String::new() } else { format!(" of {}", given.join(" ")) };
+    format!(" by {method}{of}, {}", limits.join(", "))
 }
 
 /// Whether its figures count. A measurement of capacity that was cut off, or undecided, has no answer.

@@ -356,3 +356,37 @@ fn a_command_that_prints_without_end_is_ended_and_the_end_of_its_words_is_told()
     let words = of("seq 1000000 >&2; printf 'no \\033[2Jcompiler\\n\\n' >&2; false", "true");
     assert!(words.ends_with("no  [2Jcompiler"), "{words}");
 }
+
+#[test]
+fn crowds_with_another_network_rate_or_profile_are_no_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut summary = crate::summary::RunSummary::example();
+    let mut workload = |change: &dyn Fn(&mut crate::summary::RunSummary)| {
+        change(&mut summary);
+        fs::write(folder.path().join("summary.json"), summary.to_json()).unwrap();
+        runs(folder.path()).unwrap().runs[0].workload.clone()
+    };
+    let (players, clean) = (crate::summary::RunSummary::example().players, workload(&|_| ()));
+    assert_eq!(clean, format!("crowd {players} at 30 Hz"));
+    assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd {players} at 60 Hz"));
+    let mobile = crate::scenario::NetPreset::Mobile4g;
+    assert_eq!(workload(&|of| of.environment.settings.net = mobile), format!("crowd {players} at 60 Hz, net 4g"));
+    let profile = "ramp:10..100:60s";
+    let with = workload(&|of| of.environment.settings.profile = profile.parse().unwrap());
+    assert_eq!(with, format!("crowd {players} at 60 Hz, net 4g, profile {profile}"));
+}
+
+#[test]
+fn an_invalid_first_trial_and_given_loads_do_not_mix_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = |method: &str, trials: Value| {
+        let capacity = json!({ "load": "ai", "method": method, "verdict": "accepted", "kept": 50, "trials": trials });
+        fs::write(folder.path().join("capacity.json"), capacity.to_string()).unwrap();
+        runs(folder.path()).unwrap().runs[0].workload.clone()
+    };
+    let trial = |amount: u32| json!({ "amount": amount, "limits": [{ "name": "cpu", "at_most": 0.85 }] });
+    let invalid = json!({ "amount": 50, "limits": [] });
+    assert_eq!(workload("search", json!([invalid, trial(50), trial(90)])), "ai by search, cpu 0.85");
+    assert_eq!(workload("holds", json!([trial(100), trial(50), trial(50)])), "ai by holds of 50 100, cpu 0.85");
+    assert_eq!(workload("soak", json!([trial(300)])), "ai by soak of 300, cpu 0.85");
+}
