@@ -274,3 +274,14 @@ fn a_file_for_the_build_server_on_a_full_disk_takes_neither_table_nor_page() {
     assert!(table.contains("all holds keep all limits"), "{table}{words}");
     assert!(folders(&folder.path().join("runs"))[0].join("report.html").is_file());
 }
+
+#[test]
+fn given_loads_have_no_largest_load() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    for arguments in [&["run", "shell.toml", "--hold=1s"][..], &["soak", "shell.toml", "--hours=0.001"]] {
+        let output = lab(&[arguments, &["--most", "100"]].concat(), folder.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && words.contains("--most"), "{output:?}");
+    }
+}

@@ -62,12 +62,6 @@ they come. The growth in the second half is judged by its forecast for 24 hours,
 struct LoadArguments {
     /// ai, match, crowd, gateway, or the path of a load file
     load: String,
-    /// The first load [default: the load file's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    start: Option<u32>,
-    /// The largest load [default: the load file's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    most: Option<u32>,
     /// The limit called cpu, in per cent [default: the load file's]
     #[arg(long, value_name = "PERCENT")]
     cpu: Option<f64>,
@@ -98,11 +92,24 @@ struct LoadArguments {
     further: Vec<String>,
 }
 
+/// The loads between which an answer is looked for.
+#[derive(Debug, Args)]
+struct RangeArguments {
+    /// The first load [default: the load file's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    start: Option<u32>,
+    /// The largest load [default: the load file's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    most: Option<u32>,
+}
+
 /// Arguments of `throng lab search`.
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
     #[command(flatten)]
     load: LoadArguments,
+    #[command(flatten)]
+    range: RangeArguments,
     /// Time of a trial, as 90s or 2m
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = hold)]
     hold: Duration,
@@ -119,6 +126,8 @@ pub(super) struct SearchArguments {
 pub(super) struct StepArguments {
     #[command(flatten)]
     load: LoadArguments,
+    #[command(flatten)]
+    range: RangeArguments,
     /// A step adds so much
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     step: u32,
@@ -148,7 +157,10 @@ pub(super) struct RunArguments {
 pub(super) struct SoakArguments {
     #[command(flatten)]
     load: LoadArguments,
-    /// The load (--start) is held so long, in hours: 0.001 to 24
+    /// The load [default: the load file's first]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    start: Option<u32>,
+    /// The load is held so long, in hours: 0.001 to 24
     #[arg(long, value_name = "H")]
     hours: f64,
     /// The memory of each process may grow so much in 24 hours, in per cent
@@ -178,12 +190,18 @@ impl LoadArguments {
         for (name, at_most) in limits.into_iter().flatten().chain(self.limit.iter().cloned()) {
             load.set_limit(&name, at_most).map_err(|error| usage(error.to_string()))?;
         }
-        load.start = self.start.unwrap_or(load.start);
-        load.most = self.most.unwrap_or(load.most.max(load.start));
-        if load.start > load.most {
-            return Err(usage(format!("--start {} is above --most {}", load.start, load.most)));
-        }
         load.command.extend(self.further.iter().cloned());
+        Ok(load)
+    }
+
+    /// The load with the first and the largest one that the command line gives.
+    fn load_within(&self, range: &RangeArguments) -> Result<Load, Failure> {
+        let mut load = self.load()?;
+        load.start = range.start.unwrap_or(load.start);
+        load.most = range.most.unwrap_or(load.most.max(load.start));
+        if load.start > load.most {
+            return Err(Failure::Usage(anyhow!("--start {} is above --most {}", load.start, load.most)));
+        }
         Ok(load)
     }
 
@@ -229,7 +247,7 @@ fn junit_file(path: &Path) -> Result<(&Path, File), Failure> {
 }
 
 pub(super) fn search(arguments: &SearchArguments, stop: &AtomicBool) -> Outcome {
-    let load = arguments.load.load()?;
+    let load = arguments.load.load_within(&arguments.range)?;
     if !(0.1..=50.0).contains(&arguments.resolution) {
         return Err(Failure::Usage(anyhow!("--resolution {}: it goes from 0.1 to 50 per cent", arguments.resolution)));
     }
@@ -261,12 +279,13 @@ pub(super) fn soak(arguments: &SoakArguments, stop: &AtomicBool) -> Outcome {
         return usage(format!("--growth {}: it goes from 0 to 1000 per cent", arguments.growth));
     }
     let hold = Duration::from_secs((arguments.hours * 3_600.0).round() as u64);
-    let options = SoakOptions { amount: load.start, hold, growth_max: arguments.growth / 100.0 };
+    let options =
+        SoakOptions { amount: arguments.start.unwrap_or(load.start), hold, growth_max: arguments.growth / 100.0 };
     arguments.load.measure(load, Method::Soak(options), stop)
 }
 
 pub(super) fn step(arguments: &StepArguments, stop: &AtomicBool) -> Outcome {
-    let load = arguments.load.load()?;
+    let load = arguments.load.load_within(&arguments.range)?;
     let options = StepOptions { start: load.start, step: arguments.step, most: load.most, hold: arguments.hold };
     arguments.load.measure(load, Method::Steps(options), stop)
 }
