@@ -61,7 +61,7 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "PATH", requires = "measure")]
     metric: Option<String>,
     /// With --measure: loads with the setting; those without are one more
-    #[arg(long, value_name = "N", requires = "measure", default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=99))]
+    #[arg(long, value_name = "N", requires = "measure", default_value_t = throng_doctor::REPEATS as u16, value_parser = clap::value_parser!(u16).range(throng_doctor::REPEATS_MIN as i64..=99))]
     repeats: u16,
     /// With --measure: longest time of one load, in seconds
     #[arg(long, value_name = "S", requires = "measure", default_value_t = 120, value_parser = clap::value_parser!(u16).range(1..))]

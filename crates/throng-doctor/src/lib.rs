@@ -51,4 +51,4 @@ pub use probes::{LiveProbes, NoProbes, Probes};
 pub use programs::{Program, programs};
 pub use report::{Report, Row, WIDTH, examine, wrapped};
 pub use sampler::Sampler;
-pub use trial::{Comparison, REPEATS_MIN, Trial, compare};
+pub use trial::{Comparison, REPEATS, REPEATS_MIN, Trial, compare};
