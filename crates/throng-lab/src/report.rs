@@ -242,6 +242,20 @@ mod tests {
         assert!(error.tag() == "write" && error.to_string().contains("choose another directory"), "{error}");
     }
 
+    #[test]
+    fn the_page_of_all_runs_says_how_many_it_leaves_out() {
+        let runs = tempfile::tempdir().unwrap();
+        let add = |name: &str, text: &str| {
+            fs::create_dir(runs.path().join(name)).unwrap();
+            fs::write(runs.path().join(name).join(SUMMARY_FILE), text).unwrap();
+        };
+        let text = || fs::read_to_string(write_index(runs.path()).unwrap()).unwrap();
+        add("20260131-120000-crowd", "{");
+        assert!(text().contains("There is no run in this folder that can be read. Not listed: 1 damaged."));
+        add("20260131-120001-crowd", &RunSummary::example().to_json());
+        assert!(text().contains("All runs of this folder, the newest first. Not listed: 1 damaged."));
+    }
+
     /// Figures of each kind of run but matches, with this text wherever a text may stand.
     fn figures(text: &str) -> Vec<(&'static str, Kind, String)> {
         let mut crowd = RunSummary::example();

@@ -105,12 +105,6 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
     let mut page = Page::new(Kind::Index, &name);
     page.subtitle = format!("{} runs", found.len());
     page.lead = "All runs of this folder, the newest first.".to_owned();
-    if left_out > 0 {
-        page.lead = format!("The newest runs of this folder; {left_out} older ones are not listed.");
-    }
-    if found.len() < all {
-        page.lead += &format!(" {} damaged ones are not listed.", all - found.len());
-    }
     for (kind, title) in KINDS {
         let keys: Vec<_> = of_kind(kind).filter(|metric| metric.is_key).collect();
         let mut table = Table::new("", &["run", "load", "revision", "valid"]).wide();
@@ -131,7 +125,12 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
         }
     }
     if page.sections.is_empty() {
-        page.lead = "There is no run in this folder.".to_owned();
+        page.lead = "There is no run in this folder".to_owned() + if all > 0 { " that can be read." } else { "." };
+    }
+    let missing = [(left_out, "older"), (all - found.len(), "damaged")].into_iter().filter(|(count, _)| *count > 0);
+    let missing: Vec<String> = missing.map(|(count, word)| format!("{count} {word}")).collect();
+    if !missing.is_empty() {
+        page.lead += &format!(" Not listed: {}.", missing.join(", "));
     }
     page.source = SOURCE.to_owned();
     Ok(page)
