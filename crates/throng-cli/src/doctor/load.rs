@@ -11,8 +11,10 @@ use rustix::thread::{CpuSet, current_timer_slack, sched_getaffinity, sched_setaf
 use serde_json::Value;
 use throng_lab::subprocess;
 
-/// The most bytes that a load may print.
+/// The most bytes that a load may print, and as many again that it may complain.
 const OUTPUT_MAX: u64 = 16 << 20;
+/// The most characters of a complaint that are repeated.
+const COMPLAINT_MAX: usize = 200;
 /// How long a load may take to end by itself when it is told to.
 const GRACE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
@@ -50,13 +52,11 @@ impl Load {
             let _own = Inherited::set(setting)?;
             Group(command.spawn().with_context(|| format!("cannot start {}", words[0]))?)
         };
-        let status = group.wait(self.limit, stop, &output)?;
+        let status = group.wait(self.limit, stop, [&output, &errors])?;
         drop(group);
         let output = text(&mut output)?;
         if !status.success() {
-            let errors = text(&mut errors)?;
-            let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no error");
-            bail!("the load ended with {status}, so its figures do not count: {last}");
+            bail!("the load ended with {status}, so its figures do not count: {}", complaint(&text(&mut errors)?));
         }
         figure(&output, &self.metric)
     }
@@ -67,6 +67,12 @@ fn text(file: &mut File) -> Result<String> {
     let mut bytes = Vec::new();
     file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last line of what a load complained, without characters that would steer the terminal.
+fn complaint(errors: &str) -> String {
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no error");
+    last.trim().chars().take(COMPLAINT_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The figure at a path with dots, of the JSON object that is the whole output or its last line.
@@ -127,10 +133,17 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> CpuSet {
 struct Group(Child);
 
 impl Group {
-    fn wait(&mut self, limit: Duration, stop: &AtomicBool, output: &File) -> Result<ExitStatus> {
+    /// Waits for the first process, at most for `limit`, and while its files stay small.
+    fn wait(&mut self, limit: Duration, stop: &AtomicBool, files: [&File; 2]) -> Result<ExitStatus> {
         let begin = Instant::now();
         loop {
-            if let Some(status) = self.0.try_wait().context("cannot wait for the load")? {
+            let status = self.0.try_wait().context("cannot wait for the load")?;
+            if files.iter().any(|file| file.metadata().is_ok_and(|file| file.len() > OUTPUT_MAX)) {
+                // At once: it may print on while it is asked to end.
+                subprocess::kill(&mut self.0);
+                bail!("the load printed more than {} MB: let it print less", OUTPUT_MAX >> 20);
+            }
+            if let Some(status) = status {
                 return Ok(status);
             }
             if stop.load(Ordering::Relaxed) {
@@ -138,9 +151,6 @@ impl Group {
             }
             if begin.elapsed() > limit {
                 bail!("the load took longer than {} s: shorten it, or raise --limit", limit.as_secs());
-            }
-            if output.metadata().is_ok_and(|file| file.len() > OUTPUT_MAX) {
-                bail!("the load printed more than {} MB", OUTPUT_MAX >> 20);
             }
             std::thread::sleep(LOOK);
         }
@@ -211,6 +221,26 @@ mod tests {
             std::thread::sleep(LOOK);
         }
         assert!(!is_running(), "{process} still runs");
+    }
+
+    #[test]
+    fn a_load_that_prints_without_end_is_ended_at_the_limit_of_its_files() {
+        let chatty = |script: &str| Load { limit: Duration::from_secs(3), ..load(script) };
+        let good = "echo '{\"frame_ms\":{\"p99\":1}}'";
+        for script in ["yes", "yes >&2", "trap '' INT; yes >&2", &format!("yes | head -c 20000000 >&2; {good}")] {
+            let error = chatty(script).run(&ForChild::Nothing, &AtomicBool::new(false)).unwrap_err().to_string();
+            assert_eq!(error, "the load printed more than 16 MB: let it print less", "{script}");
+        }
+        let short = format!("yes | head -c 15000000 >&2; {good}");
+        assert_eq!(run(&short, &ForChild::Nothing).unwrap(), 1.0);
+    }
+
+    #[test]
+    fn a_complaint_is_short_and_steers_no_terminal() {
+        let script = "printf 'at first\\n\\033[2J\\033]0;mine\\007broken\\n\\n' >&2; exit 3";
+        let error = run(script, &ForChild::Nothing).unwrap_err().to_string();
+        assert!(error.ends_with("do not count: ?[2J?]0;mine?broken"), "{error}");
+        assert_eq!(complaint(&"x".repeat(10_000)).len(), COMPLAINT_MAX);
     }
 
     #[test]
