@@ -29,10 +29,11 @@ Check this machine's settings, measure what one is worth, or find the programs t
   throng doctor --neighbours               half a minute of a 128 Hz loop: who ran when its frames were late?
   throng doctor --root DIR                 a recorded machine: DIR/proc and DIR/sys
 
-Each figure in the output names its source; none of them comes from this machine but those of --measure.
+The readings come from this machine. What a setting is worth comes from the source that is named with it, and from this
+machine only with --measure.
 
 Exit codes: 0 success, also with warnings; 1 the setting could not be written, or the load failed; 2 a wrong argument, or
-a check that has nothing to apply.";
+a check that has nothing to apply or to compare.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
@@ -142,11 +143,7 @@ enum Way {
 fn change(json: bool, check: &Check, written: Result<Vec<Written>, ApplyError>, way: Way) -> Outcome {
     let written = written.map_err(failure)?;
     if json {
-        let files = written.iter().map(|written| {
-            let Written { path, before, now } = written;
-            serde_json::json!({ "path": path, "before": before, "now": now })
-        });
-        print(&serde_json::json!({ "format": 1, "check": check.name, "files": files.collect::<Vec<_>>() }))?;
+        print(&changed(check, &written))?;
         return Ok(ExitCode::SUCCESS);
     }
     const SHOWN: usize = 8;
@@ -163,6 +160,13 @@ fn change(json: bool, check: &Check, written: Result<Vec<Written>, ApplyError>, 
         outln!("to undo: throng doctor --undo {} (until the machine restarts; then it is undone anyway)", check.name);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn changed(check: &Check, written: &[Written]) -> Value {
+    let files = written
+        .iter()
+        .map(|Written { path, before, now }| serde_json::json!({ "path": path, "before": before, "now": now }));
+    serde_json::json!({ "format": 1, "check": check.name, "files": files.collect::<Vec<_>>() })
 }
 
 /// A check without a setting of the host is a wrong argument.
@@ -189,4 +193,25 @@ fn stop_and_put_back() -> Result<Arc<AtomicBool>> {
     };
     ctrlc::set_handler(handler).context("cannot install a handler for Ctrl-C")?;
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_all_keys_of_a_changed_setting() {
+        let written = Written { path: "/a".to_owned(), before: "1".to_owned(), now: "0".to_owned() };
+        let value = changed(check("swap").unwrap(), &[written]);
+        let own = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let files = own(&value["files"][0]).into_iter().map(|key| format!("files[].{key}"));
+        let keys: Vec<String> =
+            own(&value).into_iter().filter(|key| key != "files").chain(files).map(|key| format!("`{key}`")).collect();
+        assert_eq!(keys.len(), 5);
+        let page = include_str!("../../../docs/doctor.md");
+        let (_, from) = page.split_once("\n`throng doctor --apply CHECK --json` and `--undo`:\n").unwrap();
+        let table = from.split("\n`throng doctor ").next().unwrap();
+        let missing: Vec<&String> = keys.iter().filter(|key| !table.contains(&***key)).collect();
+        assert!(missing.is_empty(), "docs/doctor.md does not explain {missing:?}");
+    }
 }

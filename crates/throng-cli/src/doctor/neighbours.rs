@@ -58,7 +58,9 @@ pub(crate) fn find(arguments: &DoctorArguments, host: &Host, stop: &AtomicBool) 
         let error = anyhow!("--cpus: this process may not use CPU {cpu}, only {}", cpu_list(&allowed));
         return Err(Failure::Usage(error));
     }
-    cpus.truncate(LOOPS_MAX);
+    if let Some(note) = keep_loops(&mut cpus) {
+        errln!("{note}");
+    }
     let seconds = Duration::from_secs(arguments.seconds.into());
     errln!("looking for {} s at who runs when frames are late; press Ctrl-C to look no longer", arguments.seconds);
     let (frames, sampler) = observe(host, &cpus, seconds, stop)?;
@@ -82,6 +84,14 @@ pub(crate) fn find(arguments: &DoctorArguments, host: &Host, stop: &AtomicBool) 
         out!("{}", listed(&per_cpu, &never_slept));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves the processors that get a loop, and tells if those are not all.
+fn keep_loops(cpus: &mut Vec<u32>) -> Option<String> {
+    let all = cpus.len();
+    cpus.truncate(LOOPS_MAX);
+    let note = || format!("only {LOOPS_MAX} of {all} CPUs get a loop: {}; choose others with --cpus", cpu_list(cpus));
+    (all > LOOPS_MAX).then(note)
 }
 
 /// The frames of all loops, and the sampler with its windows.
@@ -183,4 +193,19 @@ fn listed(programs: &[Program], never_slept: &HashSet<u32>) -> String {
         ));
     }
     if text.is_empty() { text } else { format!("\nPrograms with a thread for each CPU, or that never sleep\n{text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_without_a_loop_are_told() {
+        let mut cpus: Vec<u32> = (2..66).collect();
+        assert_eq!((keep_loops(&mut cpus), cpus.len()), (None, 64));
+        cpus.push(66);
+        let note = keep_loops(&mut cpus).unwrap();
+        assert_eq!(note, "only 64 of 65 CPUs get a loop: 2-65; choose others with --cpus");
+        assert_eq!(cpus, (2..66).collect::<Vec<u32>>());
+    }
 }
