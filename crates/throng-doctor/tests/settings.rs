@@ -253,6 +253,17 @@ fn a_record_leads_to_the_files_of_its_check_alone() {
 }
 
 #[test]
+fn an_empty_record_of_a_program_that_was_killed_is_undone_to_nothing() {
+    let machine = Machine::base_with("run/throng-doctor/swap = ");
+    fs::write(machine.folder.path().join("run/throng-doctor/swap"), "").unwrap();
+    let swap = check("swap").unwrap();
+    assert_eq!(apply(&machine.host(), swap), Err(ApplyError::AppliedBefore { check: "swap" }));
+    assert_eq!(undo(&machine.host(), swap), Ok(Vec::new()));
+    assert_eq!(machine.text("proc/sys/vm/swappiness"), "60");
+    assert_eq!(apply(&machine.host(), swap).unwrap().len(), 1);
+}
+
+#[test]
 fn a_record_that_cannot_be_written_is_not_left_behind() {
     const FOLDER: &str = "THRONG_TEST_MACHINE";
     if let Some(folder) = std::env::var_os(FOLDER) {
