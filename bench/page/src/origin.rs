@@ -63,7 +63,7 @@ fn emphasised(revision: &str, all: &[&str]) -> String {
         |other: &str| commit(other).starts_with(&commit(revision)) || commit(revision).starts_with(&commit(other));
     let same = all.iter().filter(|other| is_same(other)).count();
     let is_odd = same * 2 <= all.len() && all.len() > 1;
-    match revision.ends_with(DIRTY) || revision == throng_lab::environment::UNKNOWN || is_odd {
+    match revision.ends_with(DIRTY) || revision == throng_machine::UNKNOWN || is_odd {
         true => format!("**{revision}**"),
         false => revision.to_owned(),
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use throng_lab::gateway::{self, BenchOptions, Part, Scene, Target, Victim};
+use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
 
 use crate::exit::{self, Failure, Outcome};
 

@@ -32,8 +32,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
+use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
-use throng_lab::gateway::Part;
 use throng_lab::report;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::Scenario;

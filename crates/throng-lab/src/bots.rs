@@ -133,7 +133,7 @@ fn play_with<D: Decoder>(
         if let Some(latest) = fleet.take_progress() {
             progress(&latest);
         }
-        let now = crate::clock::now();
+        let now = throng_machine::clock::now();
         let elapsed = measured_since.map_or(Duration::ZERO, |since| now.since(since));
         fleet.want(scenario.profile.players_at(scenario.players, elapsed));
         if full_since.is_none() && fleet.all_have_tried() {

@@ -1,14 +1,11 @@
-//! Facts about the machine and the program; without them a figure has no meaning.
+//! The machine and the program of a run; without them a figure has no meaning.
 
-use std::{env, fs};
+use std::env;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::Scenario;
-
-/// The text for facts that the system does not tell.
-pub const UNKNOWN: &str = "unknown";
 
 /// The machine, the program, and how it was called.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,17 +38,16 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Asks the system. Missing facts are [`UNKNOWN`].
+    /// Asks the system. Missing facts are [`throng_machine::UNKNOWN`].
     pub fn capture(settings: &Scenario) -> Environment {
-        let cpuinfo = read("/proc/cpuinfo");
         Environment {
-            cpu: processor(),
+            cpu: throng_machine::processor(),
             cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
-            virtual_machine: field(&cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor")),
-            memory_bytes: memory_bytes(&read("/proc/meminfo")),
-            kernel: kernel(),
-            governor: one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            clocksource: one_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            virtual_machine: throng_machine::is_virtual_machine(),
+            memory_bytes: throng_machine::memory_bytes(),
+            kernel: throng_machine::kernel(),
+            governor: throng_machine::governor(),
+            clocksource: throng_machine::clocksource(),
             profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             target: format!("{}-{}", env::consts::ARCH, env::consts::OS),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -78,94 +74,10 @@ impl Environment {
     }
 }
 
-/// Revision that this program was built from, with `-dirty` if its sources differed from it; [`UNKNOWN`] if it was built
-/// without git or outside a tree.
-pub fn revision() -> String {
-    env!("THRONG_REVISION").to_owned()
-}
-
-/// Model of the processor; [`UNKNOWN`] where the system does not tell.
-pub fn processor() -> String {
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "Model"));
-    model.unwrap_or(UNKNOWN).to_owned()
-}
-
-/// Threads that each core of the first processor has; `None` where the system does not tell.
-pub fn threads_per_core() -> Option<f64> {
-    let list = read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
-    let counts = list.trim().split(',').map(|part| match part.split_once('-') {
-        Some((first, last)) => Some(last.parse::<u32>().ok()?.checked_sub(first.parse().ok()?)? + 1),
-        None => part.parse::<u32>().ok().map(|_| 1),
-    });
-    counts.sum::<Option<u32>>().filter(|count| *count > 0).map(f64::from)
-}
-
-/// Resident memory of this process, in bytes; `None` where `/proc` does not tell.
-pub fn rss_bytes() -> Option<u64> {
-    rss_bytes_of("self")
-}
-
-/// Resident memory of the process with that number.
-pub(crate) fn rss_bytes_of(process: &str) -> Option<u64> {
-    kib(field(&read(&format!("/proc/{process}/status")), "VmRSS")?)
-}
-
-/// An unreadable file is an empty one: the caller finds no field in it.
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
-fn one_line(path: &str) -> String {
-    let text = read(path);
-    let line = text.trim();
-    if line.is_empty() { UNKNOWN.to_owned() } else { line.to_owned() }
-}
-
-fn kernel() -> String {
-    let part = |name: &str| one_line(&format!("/proc/sys/kernel/{name}"));
-    format!("{} {}", part("ostype"), part("osrelease"))
-}
-
-/// The value of the first `name : value` line.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let values = text.lines().filter_map(|line| line.split_once(':'));
-    values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
-}
-
-fn memory_bytes(meminfo: &str) -> u64 {
-    field(meminfo, "MemTotal").and_then(kib).unwrap_or(0)
-}
-
-/// Bytes from `123 kB`.
-fn kib(value: &str) -> Option<u64> {
-    let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
-    number.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::process::Command;
-
     use super::*;
-    use crate::built_revision;
     use crate::scenario::Overrides;
-
-    #[test]
-    fn fields_are_found_by_their_whole_name() {
-        let text = "processor\t: 0\nmodel name\t: A CPU: fast\nmodel\t\t: 3\n";
-        assert_eq!(field(text, "model name"), Some("A CPU: fast"));
-        assert_eq!(field(text, "model"), Some("3"));
-        assert_eq!(field(text, "mod"), None);
-        assert_eq!(memory_bytes("MemTotal:       2048 kB\n"), 2 << 20);
-        assert_eq!(memory_bytes("MemTotal: much\n"), 0);
-    }
-
-    #[test]
-    fn a_missing_file_is_unknown() {
-        assert_eq!(one_line("/nowhere/at/all"), UNKNOWN);
-    }
 
     #[test]
     fn capture_always_answers() {
@@ -174,50 +86,5 @@ mod tests {
         assert!(environment.cores >= 1);
         assert!(!environment.cpu.is_empty() && !environment.kernel.is_empty() && !environment.governor.is_empty());
         assert_eq!(environment.settings, settings);
-        assert!(!revision().is_empty());
-    }
-
-    /// Runs git in a folder; `false` where there is none.
-    fn git(folder: &Path, arguments: &[&str]) -> bool {
-        let identity = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"];
-        let output = Command::new("git").current_dir(folder).args(identity).args(arguments).output();
-        output.is_ok_and(|output| output.status.success())
-    }
-
-    #[test]
-    fn a_revision_is_that_of_the_tree_it_is_built_in_and_says_if_its_sources_differ() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, beside) = (folder.path().join("tree"), folder.path().join("beside"));
-        fs::create_dir_all(tree.join("crates")).unwrap();
-        assert_eq!(built_revision::of(&tree, &["crates"]), None, "without .git");
-        assert!(built_revision::marks(&tree).is_empty());
-        if !git(&tree, &["init", "--quiet"]) {
-            return;
-        }
-        assert_eq!(built_revision::of(&tree, &["crates"]), None, "without a commit");
-        fs::write(tree.join("crates/a.rs"), "1").unwrap();
-        fs::write(tree.join("page.md"), "1").unwrap();
-        let commit = || assert!(git(&tree, &["add", "."]) && git(&tree, &["commit", "--quiet", "-m", "x"]));
-        commit();
-        let first = built_revision::of(&tree, &["crates"]).unwrap();
-        assert!(first.len() == 12 && first.bytes().all(|byte| byte.is_ascii_hexdigit()), "{first}");
-        assert!(git(&tree, &["worktree", "add", "--quiet", "-b", "other", "../beside"]));
-        assert_eq!(built_revision::of(&beside, &["crates"]), Some(first.clone()));
-        assert_eq!(built_revision::marks(&beside).len(), 2, "its own HEAD, and the branch in the repository");
-        fs::write(tree.join("page.md"), "2").unwrap();
-        assert_eq!(built_revision::of(&tree, &["crates"]), Some(first.clone()), "no source has changed");
-        fs::write(tree.join("crates/a.rs"), "22").unwrap();
-        assert_eq!(built_revision::of(&tree, &["crates"]), Some(format!("{first}-dirty")));
-        assert_eq!(built_revision::of(&tree.join("crates"), &["a.rs"]), None, "a folder in another tree");
-        let branch = built_revision::marks(&tree).pop().unwrap();
-        let before = fs::read_to_string(&branch).unwrap();
-        commit();
-        assert_ne!(fs::read_to_string(&branch).unwrap(), before, "what is watched changes with a commit");
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn this_process_lives_in_memory() {
-        assert!(rss_bytes().unwrap() > 100_000);
     }
 }

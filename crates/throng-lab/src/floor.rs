@@ -20,7 +20,7 @@ use throng::Time;
 use throng::net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
 use throng_link::netcode::{Key, Sealer, Suite, TAG_LEN};
 
-use crate::clock;
+use throng_machine::clock;
 
 /// Connections whose packets are sealed together before they are sent, as in the server.
 const GROUP: usize = 16;

@@ -10,8 +10,8 @@ use throng::{
     Channels, ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Replication, Schema, Server,
     ServerEvent, ServerOptions, StartError, Tick, Time,
 };
+use throng_machine::clock;
 
-use crate::clock;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::kinds::{self, Character, Chest, Prop};
 use crate::pace::{Finish, Pace};

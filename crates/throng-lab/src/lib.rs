@@ -26,17 +26,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bots;
-#[cfg(test)]
-#[path = "../build/revision.rs"]
-mod built_revision;
 pub mod capacity;
-pub mod clock;
 pub mod compare;
 mod control;
 pub mod environment;
 mod floor;
 pub mod frames;
-pub mod gateway;
 pub mod history;
 pub mod host;
 pub mod kinds;

@@ -11,7 +11,8 @@
 
 use std::path::Path;
 
-use crate::clock;
+use throng_machine::clock;
+
 use crate::summary::SendOnLoopback;
 
 /// The steps in which the kernel tells the time, and the longest time that one of its samples can stand for.

@@ -9,11 +9,9 @@
 
 mod capacity;
 mod crowd;
-mod gateway;
 mod index;
 mod models;
 mod sides;
-mod stamp;
 
 use std::fs;
 use std::io;
@@ -22,6 +20,7 @@ use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use throng_machine::Moment;
 use throng_report::{Kind, Page};
 
 use crate::summary::{RunSummary, SummaryError};
@@ -103,7 +102,7 @@ impl ReportError {
 
 /// The moment as the summary's `started_at` has it: `2026-01-31T12:00:00Z`.
 pub fn started_at(now: SystemTime) -> String {
-    stamp::Moment::of(now).long()
+    Moment::of(now).long()
 }
 
 /// Writes both files to the run's folder. The path of the report, which is made from the summary as it was written.
@@ -138,7 +137,7 @@ fn page(dir: &Path) -> Result<Page, ReportError> {
         })
     }
     match figures_of(dir) {
-        Some((Kind::Gateway, json)) => Ok(gateway::page(&read(dir, Kind::Gateway, json)?)),
+        Some((Kind::Gateway, json)) => Ok(throng_gateway_lab::page(&read(dir, Kind::Gateway, json)?)),
         Some((Kind::Capacity, json)) => Ok(capacity::page(&read(dir, Kind::Capacity, json)?)),
         Some((Kind::Models, json)) => Ok(models::page(&read(dir, Kind::Models, json)?)),
         Some((Kind::Comparison, json)) => Ok(sides::page(&read(dir, Kind::Comparison, json)?)),
@@ -169,7 +168,7 @@ pub fn load(dir: &Path) -> Result<RunSummary, ReportError> {
 /// # Errors
 /// The folder cannot be made.
 pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, ReportError> {
-    new_directory(runs, &format!("{}-{name}", stamp::Moment::of(now).short()))
+    new_directory(runs, &format!("{}-{name}", Moment::of(now).short()))
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
@@ -262,7 +261,7 @@ mod tests {
         for part in [&mut crowd.environment.cpu, &mut crowd.revision, &mut crowd.environment.settings.description] {
             text.clone_into(part);
         }
-        let mut gateway = crate::gateway::GatewaySummary::example(crate::gateway::Scene::Spatial);
+        let mut gateway = throng_gateway_lab::GatewaySummary::example(throng_gateway_lab::Scene::Spatial);
         (gateway.gateway.name, gateway.machine.cpu) = (text.to_owned(), text.to_owned());
         gateway.invalid_reasons = vec![text.to_owned()];
         let mut models = crate::compare::example();

@@ -19,12 +19,11 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
+use throng_machine::clock;
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 
 use crate::bots::BotsReport;
-use crate::clock;
 use crate::control::Command;
-use crate::environment;
 use crate::floor::{self, FloorTime};
 use crate::host::Host;
 use crate::report::{self, ReportError};
@@ -400,7 +399,7 @@ impl<'a, R: Replication> Play<'a, R> {
     fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
         let mut summary = self.ledger.summary(bots, self.floor);
         summary.started_at = report::started_at(started_at);
-        summary.revision = environment::revision();
+        summary.revision = throng_machine::revision();
         if self.is_interrupted() {
             summary.invalid_reasons.push("the run was stopped before its end".to_owned());
         }

@@ -96,7 +96,7 @@ impl TruthWriter {
     pub(crate) fn create(objects: usize) -> io::Result<TruthWriter> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let path = folder.join(format!("throng-truth-{}-{}", std::process::id(), crate::clock::now().0));
+        let path = folder.join(format!("throng-truth-{}-{}", std::process::id(), throng_machine::clock::now().0));
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES) as u64;
         Ok(TruthWriter { path, file, version: 0, place_bytes, bytes: Vec::with_capacity(place_bytes as usize) })

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use throng::Tick;
 use throng_agent::{Navigation, PathFinder, Rays};
 use throng_gateway::process::resident_bytes;
-use throng_lab::clock::{machine_cpu_s, process_cpu_s};
+use throng_machine::clock::{machine_cpu_s, process_cpu_s};
 use throng_match::{Flow, Game, Scopes, TickInput};
 use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage};
 use throng_tactical::{AgentCounters, Arena, Rules, Tactical};

@@ -8,12 +8,12 @@ use hdrhistogram::Histogram;
 use throng::net::ReceiveBuffers;
 use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer, replica};
 use throng_judge::{mean, quantile};
+use throng_machine::clock;
 
 use super::bot::Bot;
 use super::members::Rates;
 use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
-use crate::clock;
 use crate::kinds;
 use crate::scenario::Scenario;
 use crate::summary::STALL;

@@ -123,7 +123,7 @@ impl<D: Decoder> Fleet<D> {
     pub(crate) fn want(&mut self, players: u32) {
         let wanted = players.min(self.scenario.players) as usize;
         if std::mem::replace(&mut self.wanted, wanted) != wanted {
-            self.next_change = self.next_change.max(crate::clock::now());
+            self.next_change = self.next_change.max(throng_machine::clock::now());
         }
     }
 

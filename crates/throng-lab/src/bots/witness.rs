@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
+use throng_machine::clock;
 
 use super::BotsError;
 use super::worst::Sights;
-use crate::clock;
 use crate::kinds::{Character, LabKind, Prop};
 use crate::neighbours::{NEAR_M, NeighbourLog};
 use crate::pulse::RemoteClock;

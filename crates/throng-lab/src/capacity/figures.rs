@@ -11,7 +11,7 @@ use throng_judge::{Growth, Judged, Order, Outcome, Trial};
 use super::hold::Figures;
 use super::memory::MemoryFigures;
 use super::{CapacityOptions, Load, Method, words};
-use crate::{environment, report};
+use crate::report;
 
 /// The file with the answer.
 pub const FILE: &str = "capacity.json";
@@ -238,7 +238,7 @@ impl Capacity {
             limited_by: outcome.limit.clone(),
             per_core,
             cores,
-            threads_per_core: environment::threads_per_core(),
+            threads_per_core: throng_machine::threads_per_core(),
             extrapolated_to_machine: per_core.filter(|_| machine > 0).map(extrapolated),
             memory_bytes_per_unit: last.and_then(|trial| trial.memory_bytes_per_unit),
             held_s: outcome.spent.as_secs_f64(),
@@ -249,8 +249,8 @@ impl Capacity {
             missing: Vec::new(),
             trials,
             started_at: report::started_at(started_at),
-            revision: environment::revision(),
-            cpu: environment::processor(),
+            revision: throng_machine::revision(),
+            cpu: throng_machine::processor(),
         }
     }
 

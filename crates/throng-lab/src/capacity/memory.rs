@@ -196,7 +196,7 @@ fn resident() -> BTreeMap<String, u64> {
     let mut bytes = BTreeMap::new();
     for pid in family {
         // A process may have ended meanwhile.
-        let Some((name, resident)) = name(pid).zip(crate::environment::rss_bytes_of(&pid.to_string())) else {
+        let Some((name, resident)) = name(pid).zip(throng_machine::rss_bytes_of(&pid.to_string())) else {
             continue;
         };
         *bytes.entry(name).or_insert(0) += resident;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{CompareOptions, Figures, Turn, turns};
-use crate::environment::{self, Environment};
+use crate::environment::Environment;
 use crate::report::ReportError;
 use crate::summary::{Published, RunSummary};
 
@@ -162,7 +162,7 @@ impl Comparison {
         Comparison {
             format: FORMAT,
             started_at,
-            revision: environment::revision(),
+            revision: throng_machine::revision(),
             command_line: options.command_line.clone(),
             machine: None,
             contestants: options.contestants.iter().map(ToString::to_string).collect(),

@@ -6,13 +6,13 @@ use std::time::Duration;
 use throng::meter::{Subsystem, TickRecord};
 use throng::{ConnectionId, DriverCounters, DropReason, Replication, Server, Time};
 use throng_judge::quantile;
+use throng_machine::clock;
 
 use super::RunOptions;
 use super::stages::{self, Stages};
 use super::tally::Tally;
 use crate::bots::{BotsReport, Progress};
-use crate::clock;
-use crate::environment::{self, Environment};
+use crate::environment::Environment;
 use crate::floor::FloorTime;
 use crate::frames::{FrameLog, FrameTime};
 use crate::host::Host;
@@ -156,7 +156,7 @@ impl Ledger {
             // The count is that of one thread.
             counts_allocations: options.allocations.is_some() && scenario.server_threads <= 1,
             frames: FrameLog::with_capacity(frames),
-            rss_before: environment::rss_bytes().unwrap_or(0),
+            rss_before: throng_machine::rss_bytes().unwrap_or(0),
             is_measuring: false,
             began: now,
             ended: now,
@@ -219,7 +219,7 @@ impl Ledger {
         // The rest without the server's own share; the bots' share is subtracted when they have reported it.
         self.others_cpu_cores = machine.map(|cpu_s| cpu_s / self.seconds_measured().max(1e-9) - self.cpu_cores);
         self.misfortunes = Misfortunes::so_far(host).since(self.misfortunes);
-        self.rss_after = environment::rss_bytes().unwrap_or(0);
+        self.rss_after = throng_machine::rss_bytes().unwrap_or(0);
         self.tally.take(host.server());
         self.rtt_ms = round_trips(host.server());
         let replication = host.server().replication();

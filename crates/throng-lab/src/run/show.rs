@@ -7,9 +7,9 @@ use std::time::Duration;
 use throng::meter::Subsystem;
 use throng::{Replication, Time};
 use throng_live::{Feed, FeedError, Hello, Load, Map, Point, Sample};
+use throng_machine::clock;
 
 use crate::bots::Progress;
-use crate::clock;
 use crate::host::Host;
 use crate::scenario::Scenario;
 

@@ -1,8 +1,8 @@
 //! A client as its servers see it.
 
-use super::super::load::entity_of;
-use super::super::traffic::Pose;
 use super::stage::MASTER;
+use crate::load::entity_of;
+use crate::traffic::Pose;
 
 pub(super) struct Player {
     pub(super) connection: u32,

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
+use throng_machine::clock;
 
-use super::control::{Command, Line};
-use super::load::Load;
-use crate::clock;
+use crate::control::{Command, Line};
+use crate::load::Load;
 
 /// Lines that wait to be read.
 const LINES: usize = 256;

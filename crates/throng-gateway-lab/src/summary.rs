@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Scene, Victim};
+use crate::load::{Scene, Victim};
 
 /// Version of the summary's layout.
 pub(super) const FORMAT: u32 = 1;
@@ -343,10 +343,10 @@ impl GatewaySummary {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "examples"))]
 impl GatewaySummary {
     /// A run with nothing wrong.
-    pub(crate) fn example(scene: Scene) -> GatewaySummary {
+    pub fn example(scene: Scene) -> GatewaySummary {
         GatewaySummary {
             format: FORMAT,
             valid: false,

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use throng_report::{bytes, figure, grouped, optional};
 
-use super::published::finding;
-use super::summary::{GatewaySummary, Reference};
-use crate::terminal::{bytes, figure, grouped, optional};
+use crate::published::finding;
+use crate::summary::{GatewaySummary, Reference};
 
 /// The run in one screen of text, with a line break at its end.
 pub fn table(run: &GatewaySummary, folder: Option<&Path>) -> String {
@@ -150,7 +150,7 @@ fn plain_table() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::Scene;
+    use crate::Scene;
 
     const SCENES: [Scene; 4] = [Scene::SingleRelay, Scene::SingleUnreal, Scene::Spatial, Scene::EntityLod];
 

@@ -9,22 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use throng_machine::{Moment, clock};
 
-use super::clients::{ClientsProgress, ClientsReport};
-use super::control::Command;
-use super::ledger::Arrived;
-use super::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
-use super::outage::{self, Kill};
-use super::process::{Gateway, Player, Usage, free_addresses, usage};
-use super::published::references;
-use super::scrape::{Scraped, scrape};
-use super::settings;
-use super::summary::{
+use crate::clients::{ClientsProgress, ClientsReport};
+use crate::control::Command;
+use crate::ledger::Arrived;
+use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
+use crate::outage::{self, Kill};
+use crate::process::{Gateway, Player, Usage, free_addresses, usage};
+use crate::published::references;
+use crate::scrape::{Scraped, scrape};
+use crate::settings;
+use crate::summary::{
     CallFigures, ClientFigures, DriverFigures, FORMAT, GatewayFigures, GatewaySummary, IdleFigures, Machine, Second,
     TrafficFigures, WorldFigures,
 };
-use super::world::{WorldProgress, WorldReport};
-use crate::{clock, environment, report};
+use crate::world::{WorldProgress, WorldReport};
 
 /// Options of a run.
 pub struct BenchOptions {
@@ -117,7 +117,7 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     play.measure()?;
     play.settle()?;
     let mut summary = play.finish()?;
-    summary.started_at = report::started_at(started_at);
+    summary.started_at = Moment::of(started_at).long();
     summary.conclude();
     fs::write(folder.join("summary.json"), summary.to_json()).context("cannot write the summary")?;
     Ok(BenchResult { summary, folder })
@@ -125,9 +125,7 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
 
 /// `runs/20260131-120000-gateway-spatial`, with a number behind it if there is one already.
 fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
-    let stamp: String = report::started_at(now).chars().filter(char::is_ascii_digit).collect();
-    let (day, time) = stamp.split_at(stamp.len().min(8));
-    let name = format!("{day}-{time}-gateway-{}", scene.name());
+    let name = format!("{}-gateway-{}", Moment::of(now).short(), scene.name());
     fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
     for number in 1..=100 {
         let folder = runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
@@ -407,7 +405,7 @@ impl<'a> Play<'a> {
             clients: options.clients,
             seconds: bots.seconds,
             started_at: String::new(),
-            revision: environment::revision(),
+            revision: throng_machine::revision(),
             machine: Machine::capture(),
             gateway: self.gateway_figures(bots),
             world: WorldFigures {

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions};
-use throng::Time;
 use throng_channeld::proto::unrealpb::{ActorState, FRepMovement, FVector, RemoteFunctionMessage, UnrealObjectRef};
 use throng_channeld::proto::{Any, ChannelDataUpdateMessage, DESCRIPTORS, ServerForwardMessage};
+use throng_wire::Time;
 
-use super::light::{Fields, Value};
-use super::load::{CM_PER_M, entity_of};
-use super::motion::Walker;
+use crate::light::{Fields, Value};
+use crate::load::{CM_PER_M, entity_of};
+use crate::motion::Walker;
 
 /// Type of the global channel's state.
 pub(super) const GLOBAL_TYPE: &str = "tpspb.TestRepChannelData";

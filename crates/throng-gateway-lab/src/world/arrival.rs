@@ -9,16 +9,14 @@ use throng_channeld::proto::{
     QuerySpatialChannelMessage, ServerForwardMessage, SpatialInfo, SubscribedToChannelMessage,
 };
 use throng_channeld::{Broadcast, FIRST_SPATIAL_CHANNEL, GLOBAL_CHANNEL};
+use throng_machine::clock;
 
-use super::super::light::{Fields, Message, Value};
-use super::super::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, Scene, connection_of};
-use super::super::motion::Walker;
-use super::super::traffic::{
-    ENTITY_TYPE, EntityChannelData, GLOBAL_TYPE, Pose, TestRepChannelData, actor, any, object_of,
-};
 use super::player::Player;
 use super::stage::{MASTER, Stage};
-use crate::clock;
+use crate::light::{Fields, Message, Value};
+use crate::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, Scene, connection_of};
+use crate::motion::Walker;
+use crate::traffic::{ENTITY_TYPE, EntityChannelData, GLOBAL_TYPE, Pose, TestRepChannelData, actor, any, object_of};
 
 const SPATIAL_TYPE: &str = "unrealpb.SpatialChannelData";
 
@@ -223,7 +221,7 @@ fn repeated(body: &[u8]) -> impl Iterator<Item = u32> + '_ {
     Fields(body).filter(|(field, _)| *field == 1).flat_map(|(_, value)| {
         let mut packed = value.bytes();
         let single = matches!(value, Value::Number(_)).then(|| value.number());
-        single.into_iter().chain(std::iter::from_fn(move || super::super::light::take_number(&mut packed)))
+        single.into_iter().chain(std::iter::from_fn(move || crate::light::take_number(&mut packed)))
     })
 }
 

@@ -1,13 +1,13 @@
 //! A frame of the world servers.
 
-use throng::Time;
 use throng_channeld::message_type as kinds;
 use throng_channeld::packet::Header;
 use throng_channeld::{Broadcast, GLOBAL_CHANNEL};
+use throng_wire::Time;
 
-use super::super::load::Scene;
-use super::super::traffic::{acknowledgement, actor, entity_update, global_update};
 use super::stage::{MASTER, Stage};
+use crate::load::Scene;
+use crate::traffic::{acknowledgement, actor, entity_update, global_update};
 
 impl Stage {
     /// A server that could not send its last frame yet skips this one: a game would wait too.

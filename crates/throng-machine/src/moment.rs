@@ -1,8 +1,10 @@
+//! A moment by calendar and clock.
+
 use std::time::SystemTime;
 
 /// A moment by calendar and clock, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub struct Moment {
     year: u64,
     month: u64,
     day: u64,
@@ -11,20 +13,20 @@ pub(super) struct Moment {
 
 impl Moment {
     /// Times before 1970 become its first second.
-    pub(super) fn of(now: SystemTime) -> Moment {
+    pub fn of(now: SystemTime) -> Moment {
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let (year, month, day) = date(seconds / 86_400);
         Moment { year, month, day, second_of_day: seconds % 86_400 }
     }
 
     /// `20260131-120000`.
-    pub(super) fn short(self) -> String {
+    pub fn short(self) -> String {
         let (hour, minute, second) = self.clock();
         format!("{:04}{:02}{:02}-{hour:02}{minute:02}{second:02}", self.year, self.month, self.day)
     }
 
     /// `2026-01-31T12:00:00Z`.
-    pub(super) fn long(self) -> String {
+    pub fn long(self) -> String {
         let (hour, minute, second) = self.clock();
         format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", self.year, self.month, self.day)
     }

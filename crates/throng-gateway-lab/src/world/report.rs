@@ -3,53 +3,53 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use throng::Time;
+use throng_machine::clock;
+use throng_wire::Time;
 
-use super::super::ledger::Arrived;
 use super::histogram;
 use super::stage::{Counts, Stage};
-use crate::clock;
+use crate::ledger::Arrived;
 
 /// The world's report of each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in super::super) struct WorldProgress {
+pub(crate) struct WorldProgress {
     /// All servers are there, and clients may come.
-    pub(in super::super) is_ready: bool,
-    pub(in super::super) live_players: u32,
+    pub(crate) is_ready: bool,
+    pub(crate) live_players: u32,
     /// Subscriptions that are still to be made.
-    pub(in super::super) pending: u64,
+    pub(crate) pending: u64,
     /// Calls so far.
-    pub(in super::super) calls: u64,
+    pub(crate) calls: u64,
     /// Frames per second of a server, the mean of them.
-    pub(in super::super) frame_hz: f64,
-    pub(in super::super) ideal_per_s: f64,
-    pub(in super::super) handovers_per_s: f64,
-    pub(in super::super) messages_in_per_s: f64,
-    pub(in super::super) messages_out_per_s: f64,
-    pub(in super::super) bytes_in_per_s: f64,
-    pub(in super::super) bytes_out_per_s: f64,
-    pub(in super::super) cpu_cores: f64,
+    pub(crate) frame_hz: f64,
+    pub(crate) ideal_per_s: f64,
+    pub(crate) handovers_per_s: f64,
+    pub(crate) messages_in_per_s: f64,
+    pub(crate) messages_out_per_s: f64,
+    pub(crate) bytes_in_per_s: f64,
+    pub(crate) bytes_out_per_s: f64,
+    pub(crate) cpu_cores: f64,
 }
 
 /// The counters of the world in the measured part; calls in all of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in super::super) struct WorldReport {
-    pub(in super::super) seconds: f64,
-    pub(in super::super) servers: u32,
-    pub(in super::super) frame_hz: f64,
-    pub(in super::super) stalled_frames: u64,
-    pub(in super::super) ideal_updates: f64,
-    pub(in super::super) handovers: u64,
-    pub(in super::super) resubscriptions: u64,
-    pub(in super::super) messages_in: u64,
-    pub(in super::super) messages_out: u64,
-    pub(in super::super) bytes_in: u64,
-    pub(in super::super) bytes_out: u64,
-    pub(in super::super) call_p50_ms: Option<f64>,
-    pub(in super::super) call_p99_ms: Option<f64>,
-    pub(in super::super) calls: BTreeMap<u32, Arrived>,
-    pub(in super::super) handovers_of_run: u64,
-    pub(in super::super) cpu_cores: f64,
+pub(crate) struct WorldReport {
+    pub(crate) seconds: f64,
+    pub(crate) servers: u32,
+    pub(crate) frame_hz: f64,
+    pub(crate) stalled_frames: u64,
+    pub(crate) ideal_updates: f64,
+    pub(crate) handovers: u64,
+    pub(crate) resubscriptions: u64,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) call_p50_ms: Option<f64>,
+    pub(crate) call_p99_ms: Option<f64>,
+    pub(crate) calls: BTreeMap<u32, Arrived>,
+    pub(crate) handovers_of_run: u64,
+    pub(crate) cpu_cores: f64,
 }
 
 /// The measured part, and the last second.

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use throng::Time;
 use throng_channeld::message_type as kinds;
 use throng_channeld::packet::Header;
 use throng_channeld::proto::AuthMessage;
+use throng_machine::clock;
+use throng_wire::Time;
 
-use super::super::ledger::Ledger;
-use super::super::light::{Fields, Message, Outgoing, Value};
-use super::super::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, GRID_SERVERS, Load, Scene};
-use super::super::traffic::Call;
 use super::histogram;
 use super::interest::Pairs;
 use super::player::Player;
-use crate::clock;
+use crate::ledger::Ledger;
+use crate::light::{Fields, Message, Outgoing, Value};
+use crate::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, GRID_SERVERS, Load, Scene};
+use crate::traffic::Call;
 
 pub(super) const FRAME: Duration = Duration::from_micros(1_000_000 / FRAME_HZ as u64);
 /// The server that owns the global channel.

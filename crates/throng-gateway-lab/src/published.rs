@@ -1,8 +1,8 @@
 //! Measurements of channeld in the same scenes, for orientation: a comparison needs both gateways in turns on one
 //! machine.
 
-use super::load::Scene;
-use super::summary::Reference;
+use crate::load::Scene;
+use crate::summary::Reference;
 
 const STUDY: &str = "channeld v0.8.1 (61fa8ad), 2 shared cores with the driver, 50 Hz preset, TCP, 5 s windows, -dev";
 

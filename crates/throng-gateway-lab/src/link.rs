@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
-use throng::Time;
+use throng_machine::clock;
+use throng_wire::Time;
 
-use super::light::{Garbled, Message, Messages, Outgoing, frame};
-use crate::clock;
+use crate::light::{Garbled, Message, Messages, Outgoing, frame};
 
 /// Most reads of one socket before the other sockets have their turn.
 const READS_PER_TURN: usize = 8;

@@ -4,60 +4,60 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use throng_machine::clock;
 
 use super::{Crowd, Phase};
-use crate::clock;
 
 /// The clients' report of each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in super::super) struct ClientsProgress {
+pub(crate) struct ClientsProgress {
     /// Connected clients.
-    pub(in super::super) connected: u32,
+    pub(crate) connected: u32,
     /// Clients that are subscribed to their channels.
-    pub(in super::super) joined: u32,
-    pub(in super::super) updates_per_s: f64,
-    pub(in super::super) messages_in_per_s: f64,
-    pub(in super::super) messages_out_per_s: f64,
-    pub(in super::super) bytes_in_per_s: f64,
-    pub(in super::super) bytes_out_per_s: f64,
-    pub(in super::super) latency_p50_ms: Option<f64>,
-    pub(in super::super) latency_p99_ms: Option<f64>,
-    pub(in super::super) cpu_cores: f64,
+    pub(crate) joined: u32,
+    pub(crate) updates_per_s: f64,
+    pub(crate) messages_in_per_s: f64,
+    pub(crate) messages_out_per_s: f64,
+    pub(crate) bytes_in_per_s: f64,
+    pub(crate) bytes_out_per_s: f64,
+    pub(crate) latency_p50_ms: Option<f64>,
+    pub(crate) latency_p99_ms: Option<f64>,
+    pub(crate) cpu_cores: f64,
     /// A connection that ended, if one did.
-    pub(in super::super) end: Option<String>,
+    pub(crate) end: Option<String>,
 }
 
 /// The counters of the clients in the measured part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in super::super) struct ClientsReport {
-    pub(in super::super) seconds: f64,
-    pub(in super::super) joined: u32,
+pub(crate) struct ClientsReport {
+    pub(crate) seconds: f64,
+    pub(crate) joined: u32,
     /// Connections that ended early, with their reasons.
-    pub(in super::super) ends: BTreeMap<String, u32>,
-    pub(in super::super) updates: u64,
+    pub(crate) ends: BTreeMap<String, u32>,
+    pub(crate) updates: u64,
     /// Updates per second, by client, in rising order.
-    pub(in super::super) update_hz: Vec<f64>,
+    pub(crate) update_hz: Vec<f64>,
     /// The longest time without an update, by client, in rising order.
-    pub(in super::super) silence_ms: Vec<f64>,
+    pub(crate) silence_ms: Vec<f64>,
     /// New states of actors that the decoding clients saw, and how many clients decoded.
-    pub(in super::super) actor_states: u64,
-    pub(in super::super) samples: u32,
-    pub(in super::super) latency_ms: Option<[f64; 3]>,
-    pub(in super::super) messages_in: u64,
-    pub(in super::super) messages_out: u64,
-    pub(in super::super) bytes_in: u64,
-    pub(in super::super) bytes_out: u64,
-    pub(in super::super) acknowledgements: u64,
-    pub(in super::super) handovers: u64,
+    pub(crate) actor_states: u64,
+    pub(crate) samples: u32,
+    pub(crate) latency_ms: Option<[f64; 3]>,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) acknowledgements: u64,
+    pub(crate) handovers: u64,
     /// Calls or updates that were due, and those that could be sent.
-    pub(in super::super) due: u64,
-    pub(in super::super) sent: u64,
+    pub(crate) due: u64,
+    pub(crate) sent: u64,
     /// Calls of the whole run, by connection id.
-    pub(in super::super) calls: BTreeMap<u32, u32>,
-    pub(in super::super) garbled: u64,
-    pub(in super::super) cpu_cores: f64,
+    pub(crate) calls: BTreeMap<u32, u32>,
+    pub(crate) garbled: u64,
+    pub(crate) cpu_cores: f64,
     /// How late the rounds were, 99th percentile.
-    pub(in super::super) late_p99_ms: f64,
+    pub(crate) late_p99_ms: f64,
 }
 
 impl Crowd {

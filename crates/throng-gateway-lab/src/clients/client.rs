@@ -5,17 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use throng::Time;
 use throng_channeld::message_type as kinds;
 use throng_channeld::packet::Header;
 use throng_channeld::proto::{AuthMessage, ChannelDataAccess, ChannelSubscriptionOptions, SubscribedToChannelMessage};
+use throng_wire::Time;
 
-use super::super::light::{Fields, Message, Outgoing};
-use super::super::link::Reader;
-use super::super::load::{CONNECTION_BITS, FAN_OUT_MS, FRAME_HZ, Load, Scene, entity_of};
-use super::super::motion::Walker;
-use super::super::traffic::{Call, Pose, actor, age_us, global_update, stamps};
 use super::is_update;
+use crate::light::{Fields, Message, Outgoing};
+use crate::link::Reader;
+use crate::load::{CONNECTION_BITS, FAN_OUT_MS, FRAME_HZ, Load, Scene, entity_of};
+use crate::motion::Walker;
+use crate::traffic::{Call, Pose, actor, age_us, global_update, stamps};
 
 const FRAME: Duration = Duration::from_micros(1_000_000 / FRAME_HZ as u64);
 

@@ -1,7 +1,7 @@
 //! A clock that two processes of one machine share, and processor time.
 
 use rustix::time::{ClockId, clock_gettime};
-use throng::Time;
+use throng_wire::Time;
 
 /// Microseconds of the machine's monotonic clock: the same in every process.
 pub fn now() -> Time {
@@ -19,7 +19,7 @@ fn micros(clock: ClockId) -> u64 {
 }
 
 /// Clock ticks per second in which Linux counts processor time for user programs, on all its platforms.
-pub(crate) const KERNEL_TICKS_PER_S: f64 = 100.0;
+pub const KERNEL_TICKS_PER_S: f64 = 100.0;
 
 /// Processor time that all programs of the machine have taken so far, with what other virtual machines took from this one
 /// and without interrupts, in seconds; `None` without `/proc`.
@@ -36,7 +36,7 @@ fn busy_s(stat: &str) -> Option<f64> {
 }
 
 /// Time that a core has spent in soft interrupts so far, in seconds; `None` without `/proc`.
-pub(crate) fn soft_interrupts_s(core: usize) -> Option<f64> {
+pub fn soft_interrupts_s(core: usize) -> Option<f64> {
     soft_s(&std::fs::read_to_string("/proc/stat").ok()?, core)
 }
 

@@ -9,13 +9,11 @@ use throng_channeld::proto::{
     UpdateSpatialInterestMessage,
 };
 
-use super::super::load::{
-    CM_PER_M, FAN_OUT_MS, FRAME_HZ, GRID_CELLS, INTEREST_M, LOD_BANDS, NEAR_M, Scene, connection_of,
-};
-use super::super::motion::SIDE_M;
-use super::super::traffic::Pose;
 use super::arrival::{options, spot};
 use super::stage::Stage;
+use crate::load::{CM_PER_M, FAN_OUT_MS, FRAME_HZ, GRID_CELLS, INTEREST_M, LOD_BANDS, NEAR_M, Scene, connection_of};
+use crate::motion::SIDE_M;
+use crate::traffic::Pose;
 
 /// Subscriptions that may be under way to the gateway at once: it sets the pace of a large start.
 const UNANSWERED_MAX: usize = 1_000;

@@ -12,6 +12,15 @@
 //! The load knows nothing of the gateway's inside, so it is the same for either. Every call of a client has a number, and
 //! has to arrive at exactly one world server; every state has a time stamp of the machine's clock, and the clients take
 //! its age.
+//!
+//! ```
+//! use throng_gateway_lab::{Scene, Victim};
+//!
+//! assert_eq!(Scene::EntityLod.name(), "entity-lod");
+//! assert_eq!(Victim::Server.name(), "server");
+//! ```
+
+#![forbid(unsafe_code)]
 
 mod clients;
 mod control;
@@ -21,6 +30,7 @@ mod link;
 mod load;
 mod motion;
 mod outage;
+mod page;
 mod process;
 mod published;
 mod run;
@@ -37,6 +47,7 @@ use anyhow::{Context, Result};
 
 use control::{Line, tell};
 pub use load::{Scene, Victim};
+pub use page::page;
 pub use run::{BenchOptions, BenchResult, Target, run};
 pub use summary::{
     CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Machine, OutageFigures,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use throng_channeld::{FIRST_ENTITY_CHANNEL, FIRST_SPATIAL_CHANNEL};
 
-use super::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, GRID_CELLS, GRID_SERVERS, Scene};
-use super::motion::SIDE_M;
-use super::traffic::{ENTITY_TYPE, GLOBAL_TYPE};
+use crate::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, GRID_CELLS, GRID_SERVERS, Scene};
+use crate::motion::SIDE_M;
+use crate::traffic::{ENTITY_TYPE, GLOBAL_TYPE};
 
 /// Access level "anyone": a run's servers subscribe clients to channels of other servers.
 const ANYONE: u32 = 3;

@@ -15,12 +15,12 @@ use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use throng::Time;
+use throng_machine::clock;
+use throng_wire::Time;
 
-use super::control::{Command, Commands, Line, tell};
-use super::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
-use super::load::Load;
-use crate::clock;
+use crate::control::{Command, Commands, Line, tell};
+use crate::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
+use crate::load::Load;
 pub(super) use report::{WorldProgress, WorldReport};
 use stage::Stage;
 

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use throng_report::{Cell, Figures, Kind, Page, Section, Table, Validity, figure, grouped, optional};
 
-use crate::gateway::GatewaySummary;
+use crate::summary::GatewaySummary;
 
 /// The page of a run.
-pub(super) fn page(run: &GatewaySummary) -> Page {
+pub fn page(run: &GatewaySummary) -> Page {
     let json: Value = serde_json::to_value(run).unwrap_or_default();
     let figures = &Figures::new(Kind::Gateway, &json);
     let mut page = Page::new(Kind::Gateway, run.scene.name());

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::clients::ClientsReport;
-use super::control::Command;
-use super::load::{Scene, Victim};
-use super::process::{Gateway, Player};
-use super::run::{BenchOptions, Play, Target};
-use super::summary::OutageFigures;
-use super::world::WorldProgress;
+use crate::clients::ClientsReport;
+use crate::control::Command;
+use crate::load::{Scene, Victim};
+use crate::process::{Gateway, Player};
+use crate::run::{BenchOptions, Play, Target};
+use crate::summary::OutageFigures;
+use crate::world::WorldProgress;
 
 /// Facts that are known when the new process is ready.
 pub(super) struct Kill {

@@ -1,0 +1,167 @@
+//! Facts about the machine and the program; without them a figure has no meaning.
+
+use std::fs;
+
+/// The text for facts that the system does not tell.
+pub const UNKNOWN: &str = "unknown";
+
+/// Revision that this program was built from, with `-dirty` if its sources differed from it; [`UNKNOWN`] if it was built
+/// without git or outside a tree.
+pub fn revision() -> String {
+    env!("THRONG_REVISION").to_owned()
+}
+
+/// Model of the processor; [`UNKNOWN`] where the system does not tell.
+pub fn processor() -> String {
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "Model"));
+    model.unwrap_or(UNKNOWN).to_owned()
+}
+
+/// Threads that each core of the first processor has; `None` where the system does not tell.
+pub fn threads_per_core() -> Option<f64> {
+    let list = read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list");
+    let counts = list.trim().split(',').map(|part| match part.split_once('-') {
+        Some((first, last)) => Some(last.parse::<u32>().ok()?.checked_sub(first.parse().ok()?)? + 1),
+        None => part.parse::<u32>().ok().map(|_| 1),
+    });
+    counts.sum::<Option<u32>>().filter(|count| *count > 0).map(f64::from)
+}
+
+/// Whether the processor says that it is a hypervisor's.
+pub fn is_virtual_machine() -> bool {
+    field(&read("/proc/cpuinfo"), "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
+}
+
+/// Memory of the machine, in bytes; 0 where the system does not tell.
+pub fn memory_bytes() -> u64 {
+    total_bytes(&read("/proc/meminfo"))
+}
+
+/// Name and release of the kernel.
+pub fn kernel() -> String {
+    let part = |name: &str| one_line(&format!("/proc/sys/kernel/{name}"));
+    format!("{} {}", part("ostype"), part("osrelease"))
+}
+
+/// Frequency governor of the first core.
+pub fn governor() -> String {
+    one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+}
+
+/// Clock source of the kernel.
+pub fn clocksource() -> String {
+    one_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+}
+
+/// Resident memory of this process, in bytes; `None` where `/proc` does not tell.
+pub fn rss_bytes() -> Option<u64> {
+    rss_bytes_of("self")
+}
+
+/// Resident memory of the process with that number.
+pub fn rss_bytes_of(process: &str) -> Option<u64> {
+    kib(field(&read(&format!("/proc/{process}/status")), "VmRSS")?)
+}
+
+/// An unreadable file is an empty one: the caller finds no field in it.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn one_line(path: &str) -> String {
+    let text = read(path);
+    let line = text.trim();
+    if line.is_empty() { UNKNOWN.to_owned() } else { line.to_owned() }
+}
+
+/// The value of the first `name : value` line.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let values = text.lines().filter_map(|line| line.split_once(':'));
+    values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
+}
+
+fn total_bytes(meminfo: &str) -> u64 {
+    field(meminfo, "MemTotal").and_then(kib).unwrap_or(0)
+}
+
+/// Bytes from `123 kB`.
+fn kib(value: &str) -> Option<u64> {
+    let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+    number.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+    use crate::built_revision;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "processor\t: 0\nmodel name\t: A CPU: fast\nmodel\t\t: 3\n";
+        assert_eq!(field(text, "model name"), Some("A CPU: fast"));
+        assert_eq!(field(text, "model"), Some("3"));
+        assert_eq!(field(text, "mod"), None);
+        assert_eq!(total_bytes("MemTotal:       2048 kB\n"), 2 << 20);
+        assert_eq!(total_bytes("MemTotal: much\n"), 0);
+    }
+
+    #[test]
+    fn a_missing_file_is_unknown() {
+        assert_eq!(one_line("/nowhere/at/all"), UNKNOWN);
+    }
+
+    #[test]
+    fn there_is_always_an_answer() {
+        for answer in [processor(), kernel(), governor(), clocksource(), revision()] {
+            assert!(!answer.is_empty());
+        }
+    }
+
+    /// Runs git in a folder; `false` where there is none.
+    fn git(folder: &Path, arguments: &[&str]) -> bool {
+        let identity = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"];
+        let output = Command::new("git").current_dir(folder).args(identity).args(arguments).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+
+    #[test]
+    fn a_revision_is_that_of_the_tree_it_is_built_in_and_says_if_its_sources_differ() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, beside) = (folder.path().join("tree"), folder.path().join("beside"));
+        fs::create_dir_all(tree.join("crates")).unwrap();
+        assert_eq!(built_revision::of(&tree, &["crates"]), None, "without .git");
+        assert!(built_revision::marks(&tree).is_empty());
+        if !git(&tree, &["init", "--quiet"]) {
+            return;
+        }
+        assert_eq!(built_revision::of(&tree, &["crates"]), None, "without a commit");
+        fs::write(tree.join("crates/a.rs"), "1").unwrap();
+        fs::write(tree.join("page.md"), "1").unwrap();
+        let commit = || assert!(git(&tree, &["add", "."]) && git(&tree, &["commit", "--quiet", "-m", "x"]));
+        commit();
+        let first = built_revision::of(&tree, &["crates"]).unwrap();
+        assert!(first.len() == 12 && first.bytes().all(|byte| byte.is_ascii_hexdigit()), "{first}");
+        assert!(git(&tree, &["worktree", "add", "--quiet", "-b", "other", "../beside"]));
+        assert_eq!(built_revision::of(&beside, &["crates"]), Some(first.clone()));
+        assert_eq!(built_revision::marks(&beside).len(), 2, "its own HEAD, and the branch in the repository");
+        fs::write(tree.join("page.md"), "2").unwrap();
+        assert_eq!(built_revision::of(&tree, &["crates"]), Some(first.clone()), "no source has changed");
+        fs::write(tree.join("crates/a.rs"), "22").unwrap();
+        assert_eq!(built_revision::of(&tree, &["crates"]), Some(format!("{first}-dirty")));
+        assert_eq!(built_revision::of(&tree.join("crates"), &["a.rs"]), None, "a folder in another tree");
+        let branch = built_revision::marks(&tree).pop().unwrap();
+        let before = fs::read_to_string(&branch).unwrap();
+        commit();
+        assert_ne!(fs::read_to_string(&branch).unwrap(), before, "what is watched changes with a commit");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_lives_in_memory() {
+        assert!(rss_bytes().unwrap() > 100_000);
+    }
+}

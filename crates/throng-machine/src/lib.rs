@@ -1,0 +1,33 @@
+//! The machine and the program of a measurement: facts, a clock that processes share, moments by calendar.
+//!
+//! ```text
+//!  /proc, /sys ------> facts:  processor, kernel, memory ------.
+//!  git, at the build > facts:  revision                        +--> summary.json of a run
+//!  system clock -----> Moment: 2026-01-31T12:00:00Z -----------'
+//!  monotonic clock --> clock:  the same microseconds in each process of the machine
+//! ```
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use throng_machine::{Moment, clock};
+//!
+//! let began = clock::now();
+//! assert!(clock::now() >= began);
+//! assert_eq!(Moment::of(SystemTime::UNIX_EPOCH).long(), "1970-01-01T00:00:00Z");
+//! assert!(!throng_machine::processor().is_empty());
+//! ```
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+#[path = "../build/revision.rs"]
+mod built_revision;
+pub mod clock;
+mod facts;
+mod moment;
+
+pub use facts::{
+    UNKNOWN, clocksource, governor, is_virtual_machine, kernel, memory_bytes, processor, revision, rss_bytes,
+    rss_bytes_of, threads_per_core,
+};
+pub use moment::Moment;
