@@ -28,14 +28,20 @@ pub struct RingOptions {
     /// `None` stands for the diagonal of a sub-cell in the x-y plane: the least with which a viewer that jitters
     /// anywhere within a layer settles. The height of a sub-cell is left out, because layers are usually tall.
     pub margin_m: Option<f64>,
+    /// How far outside of its sub-cell a viewer may be before its cells are worked out for another one, in metres. The
+    /// rings reach farther by as much.
+    ///
+    /// With this, no margin and one sub-cell, a viewer's cells follow from the cell that it stands in alone, and it does
+    /// not flap at that cell's border: so viewers in the same cell want the same.
+    pub stay_m: f64,
     /// Cells beyond these do not exist. `None` for a world without end.
     pub bounds: Option<CellBounds>,
 }
 
 impl Default for RingOptions {
-    /// 4 x 4 x 2 sub-cells, the automatic margin and no bounds.
+    /// 4 x 4 x 2 sub-cells, the automatic margin, no stay and no bounds.
     fn default() -> RingOptions {
-        RingOptions { subcells: [4, 4, 2], margin_m: None, bounds: None }
+        RingOptions { subcells: [4, 4, 2], margin_m: None, stay_m: 0.0, bounds: None }
     }
 }
 
@@ -54,6 +60,12 @@ pub enum InterestError {
     Margin {
         /// The margin given, in metres.
         margin_m: f64,
+    },
+    /// The stay is negative or not finite.
+    #[error("a stay of {stay_m} m is not a finite number of at least 0")]
+    Stay {
+        /// The stay given, in metres.
+        stay_m: f64,
     },
     /// The farthest ring reaches over more than [`MAX_STAMP_CELLS`] cells.
     #[error("the farthest ring reaches over a box of {cells} cells, more than {MAX_STAMP_CELLS}: use larger cells")]
@@ -98,6 +110,7 @@ impl InterestError {
         match self {
             InterestError::Subcells { .. } => "interest_subcells",
             InterestError::Margin { .. } => "interest_margin",
+            InterestError::Stay { .. } => "interest_stay",
             InterestError::TooManyCells { .. } => "interest_too_many_cells",
             InterestError::TooManyViewpoints { .. } => "interest_too_many_viewpoints",
             InterestError::TooManyShapes { .. } => "interest_too_many_shapes",
@@ -144,8 +157,12 @@ impl RingInterest {
         if !margin_m.is_finite() || margin_m < 0.0 {
             return Err(InterestError::Margin { margin_m });
         }
-        let stamps =
-            Stamps::new(grid, &rings, subcells, margin_m).map_err(|cells| InterestError::TooManyCells { cells })?;
+        let stay_m = options.stay_m;
+        if !stay_m.is_finite() || stay_m < 0.0 {
+            return Err(InterestError::Stay { stay_m });
+        }
+        let stamps = Stamps::new(grid, &rings, subcells, (margin_m, stay_m))
+            .map_err(|cells| InterestError::TooManyCells { cells })?;
         let bounds = options.bounds;
         let longest_stamp = stamps.longest().min(bounds.map_or(usize::MAX, |bounds| bounds.count()));
         Ok(RingInterest { grid, rings, margin_m, stamps, longest_stamp, bounds })

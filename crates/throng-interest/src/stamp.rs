@@ -68,23 +68,30 @@ pub(crate) struct Stamps {
     grid: Grid,
     /// Sub-cells per axis; 1 on an axis with a single layer.
     subcells: [u8; 3],
+    /// How far outside of its sub-cell a viewer may be, in metres.
+    stay_m: f64,
     /// Indexed by sub-cell: x fastest, then y, then z.
     stamps: Vec<Box<[StampCell]>>,
 }
 
 impl Stamps {
     /// Works out all stamps, or returns the number of cells to look at when that is above [`MAX_STAMP_CELLS`].
-    pub(crate) fn new(grid: Grid, rings: &Rings, subcells: [u8; 3], margin_m: f64) -> Result<Stamps, u64> {
-        let reach = reach_cells(&grid, rings.reach_m() + margin_m)?;
+    pub(crate) fn new(
+        grid: Grid,
+        rings: &Rings,
+        subcells: [u8; 3],
+        (margin_m, stay_m): (f64, f64),
+    ) -> Result<Stamps, u64> {
+        let reach = reach_cells(&grid, rings.reach_m() + margin_m + stay_m)?;
         let mut stamps = Vec::new();
         for z in 0..subcells[2] {
             for y in 0..subcells[1] {
                 for x in 0..subcells[0] {
-                    stamps.push(stamp(&grid, rings, subcells, [x, y, z], reach, margin_m));
+                    stamps.push(stamp(&grid, rings, (subcells, [x, y, z]), reach, (margin_m, stay_m)));
                 }
             }
         }
-        Ok(Stamps { grid, subcells, stamps })
+        Ok(Stamps { grid, subcells, stay_m, stamps })
     }
 
     /// The sub-cell in which a position lies.
@@ -95,7 +102,8 @@ impl Stamps {
         Viewpoint { cell: CellId { x, y, z }, subcell: (sub_z * ny + sub_y) * nx + sub_x }
     }
 
-    /// The positions around `position` that have the same viewpoint: nearly all of its sub-cell.
+    /// The positions around `position` for which its viewpoint does: nearly all of its sub-cell, and what is near enough
+    /// to that.
     pub(crate) fn extent(&self, position: [f64; 3]) -> Extent {
         let mut extent = Extent::EMPTY;
         for (axis, &coordinate_m) in position.iter().enumerate() {
@@ -104,7 +112,7 @@ impl Stamps {
             // Places never decrease along an axis: what lies between two positions of the same place has it too. Asking
             // the borders again settles what rounding may have done to them.
             if self.place(axis, low) == place && self.place(axis, high) == place {
-                (extent.low[axis], extent.high[axis]) = (low, high);
+                (extent.low[axis], extent.high[axis]) = (low - self.stay_m, high + self.stay_m);
             }
         }
         extent
@@ -160,12 +168,11 @@ fn reach_cells(grid: &Grid, reach_m: f64) -> Result<[i16; 3], u64> {
 fn stamp(
     grid: &Grid,
     rings: &Rings,
-    subcells: [u8; 3],
-    subcell: [u8; 3],
+    (subcells, subcell): ([u8; 3], [u8; 3]),
     reach: [i16; 3],
-    margin_m: f64,
+    (margin_m, stay_m): (f64, f64),
 ) -> Box<[StampCell]> {
-    let gap_m = |axis: usize, offset: i16| gap_m(grid, axis, subcells[axis], subcell[axis], offset);
+    let gap_m = |axis: usize, offset: i16| (gap_m(grid, axis, subcells[axis], subcell[axis], offset) - stay_m).max(0.0);
     let mut cells = Vec::new();
     for z in -reach[2]..=reach[2] {
         for y in -reach[1]..=reach[1] {
@@ -199,7 +206,7 @@ mod tests {
 
     fn stamps(cell_m: [f64; 3], radius_m: f64, subcells: [u8; 3], margin_m: f64) -> Stamps {
         let rings = Rings::new(&[Ring { radius_m, interval_ticks: 1 }]).unwrap();
-        Stamps::new(Grid::new(cell_m).unwrap(), &rings, subcells, margin_m).unwrap()
+        Stamps::new(Grid::new(cell_m).unwrap(), &rings, subcells, (margin_m, 0.0)).unwrap()
     }
 
     #[test]
@@ -271,7 +278,7 @@ mod tests {
     fn too_many_cells_are_refused_before_they_are_listed() {
         let rings = Rings::new(&[Ring { radius_m: 1e9, interval_ticks: 1 }]).unwrap();
         for cell_m in [[1.0; 3], [1.0, f64::INFINITY, f64::INFINITY], [0.001; 3]] {
-            let cells = Stamps::new(Grid::new(cell_m).unwrap(), &rings, [4, 4, 1], 0.0).unwrap_err();
+            let cells = Stamps::new(Grid::new(cell_m).unwrap(), &rings, [4, 4, 1], (0.0, 0.0)).unwrap_err();
             assert!(cells > MAX_STAMP_CELLS as u64, "{cells}");
         }
     }

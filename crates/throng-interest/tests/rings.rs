@@ -20,7 +20,7 @@ impl Setup {
         let rings: Vec<Ring> = (self.radii_m.iter().zip(1..))
             .map(|(&radius_m, interval_ticks)| Ring { radius_m, interval_ticks })
             .collect();
-        let options = RingOptions { subcells: self.subcells, margin_m: self.margin_m, bounds: None };
+        let options = RingOptions { subcells: self.subcells, margin_m: self.margin_m, ..RingOptions::default() };
         RingInterest::new(Grid::new(self.cell_m).unwrap(), Rings::new(&rings).unwrap(), options).unwrap()
     }
 
@@ -306,7 +306,7 @@ fn wrong_options_are_refused_with_their_reason() {
     let grid = Grid::new([10.0; 3]).unwrap();
     let rings = Rings::new(&[Ring { radius_m: 400.0, interval_ticks: 1 }]).unwrap();
     let tag = |subcells, margin_m| {
-        let options = RingOptions { subcells, margin_m, bounds: None };
+        let options = RingOptions { subcells, margin_m, ..RingOptions::default() };
         RingInterest::new(grid, rings.clone(), options).unwrap_err().tag()
     };
     assert_eq!(tag([0, 4, 1], None), "interest_subcells");
@@ -354,4 +354,83 @@ fn nobody_wants_cells_beyond_the_bounds() {
     interest.update(&mut viewer, [50.0, 20.0, 0.0], &mut scratch, &mut sink);
     assert_eq!(viewer.held().len(), 50, "all cells there are, and no more");
     assert_eq!(interest.max_cells(), 50);
+}
+
+/// An interest in which viewers look from their cells, in all of which they may stay `stay_m` longer.
+fn from_cells(setup: &Setup, stay_m: f64) -> RingInterest {
+    let steps = setup.radii_m.iter().zip(1..);
+    let rings: Vec<Ring> = steps.map(|(&radius_m, interval_ticks)| Ring { radius_m, interval_ticks }).collect();
+    let options = RingOptions { subcells: [1; 3], margin_m: Some(0.0), stay_m, bounds: None };
+    RingInterest::new(Grid::new(setup.cell_m).unwrap(), Rings::new(&rings).unwrap(), options).unwrap()
+}
+
+proptest! {
+    #![proptest_config(throng_seeds::cases(256))]
+
+    #[test]
+    fn all_viewers_in_a_cell_want_the_same(
+        setup in setups(), walk in walks(), stay_m in 0.0..2.0f64,
+    ) {
+        let interest = from_cells(&setup, stay_m);
+        let (mut walker, mut scratch, mut ledger) = (Viewer::new(), Scratch::new(), Ledger::default());
+        for &position in &walk {
+            ledger.start();
+            interest.update(&mut walker, position, &mut scratch, &mut ledger);
+            // It may still look from a cell that it has left by no more than the stay.
+            let mut is_as_from = |cell: CellId| {
+                let centre = [(0, cell.x), (1, cell.y), (2, cell.z)].map(|(axis, index)| match setup.cell_m[axis] {
+                    size_m if size_m.is_finite() => (f64::from(index) + 0.5) * size_m,
+                    _ => 0.0,
+                });
+                let (mut other, mut theirs) = (Viewer::new(), Ledger::default());
+                interest.update(&mut other, centre, &mut scratch, &mut theirs);
+                other.held().iter().map(|held| (held.cell, held.ring)).eq(walker.held().iter().map(|held| (held.cell, held.ring)))
+            };
+            let near = [-stay_m, 0.0, stay_m];
+            let mut around = (0..27).map(|number| [near[number % 3], near[number / 3 % 3], near[number / 9]]);
+            prop_assert!(around.any(|by| is_as_from(interest.grid().cell_of(moved(position, by)))), "at {position:?}");
+        }
+    }
+
+    #[test]
+    fn everything_within_a_radius_is_in_that_ring_also_from_cells(
+        setup in setups(), walk in walks(), stay_m in 0.0..2.0f64, by in offsets(40.0),
+    ) {
+        let interest = from_cells(&setup, stay_m);
+        let (mut viewer, mut scratch, mut ledger) = (Viewer::new(), Scratch::new(), Ledger::default());
+        for &position in &walk {
+            ledger.start();
+            interest.update(&mut viewer, position, &mut scratch, &mut ledger);
+            let seen = moved(position, by);
+            let wanted = setup.radii_m.iter().position(|&radius_m| distance_m(position, seen) < radius_m - 1e-6);
+            if let Some(wanted) = wanted {
+                let ring = viewer.ring_of(interest.grid().cell_of(seen));
+                prop_assert!(ring.is_some_and(|ring| usize::from(ring) <= wanted), "{seen:?} from {position:?}: {ring:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_viewer_that_looks_from_its_cell_does_not_flap_at_the_border() {
+    let setup =
+        Setup { cell_m: [10.0, 10.0, f64::INFINITY], radii_m: vec![9.0, 30.0], subcells: [1; 3], margin_m: None };
+    let interest = from_cells(&setup, 0.5);
+    let (mut viewer, mut scratch, mut ledger) = (Viewer::new(), Scratch::new(), Ledger::default());
+    interest.update(&mut viewer, [9.0, 5.0, 0.0], &mut scratch, &mut ledger);
+    let cells = viewer.held().iter().filter(|held| held.ring == 0).count();
+    assert_eq!(cells, 9, "the cell and its neighbours");
+    for x in [10.1, 9.9, 10.4, 9.6, 10.49] {
+        ledger.start();
+        assert!(!interest.update(&mut viewer, [x, 5.0, 0.0], &mut scratch, &mut ledger), "at {x}");
+    }
+    ledger.start();
+    assert!(interest.update(&mut viewer, [10.6, 5.0, 0.0], &mut scratch, &mut ledger));
+    ledger.start();
+    assert!(!interest.update(&mut viewer, [9.6, 5.0, 0.0], &mut scratch, &mut ledger), "nor on the way back");
+    let options = |stay_m| RingOptions { stay_m, ..RingOptions::default() };
+    for stay_m in [-1.0, f64::NAN, f64::INFINITY] {
+        let refused = RingInterest::new(*interest.grid(), interest.rings().clone(), options(stay_m)).unwrap_err();
+        assert_eq!(refused.tag(), "interest_stay");
+    }
 }
