@@ -422,5 +422,9 @@ fn grid_of(scenario: &Scenario) -> GridOptions {
     };
     let [width, depth] = scenario.area_m.map(f64::from);
     let bounds_m = Some([[0.0; 3], [width, depth, f64::from(scenario.height_m)]]);
-    GridOptions { shape: GridShape::flat(throng::Up::Z, scenario.cell_m.map(f64::from)), bounds_m, rings }
+    let looks_from = match scenario.looks_from {
+        crate::scenario::LooksFrom::Position => throng::LooksFrom::Position,
+        crate::scenario::LooksFrom::Cell => throng::LooksFrom::Cell,
+    };
+    GridOptions { shape: GridShape::flat(throng::Up::Z, scenario.cell_m.map(f64::from)), bounds_m, rings, looks_from }
 }

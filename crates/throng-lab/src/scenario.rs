@@ -65,6 +65,9 @@ pub struct Scenario {
     /// Distance rings for [`View::Rings`], 1 to 8, from the inside outwards.
     #[serde(default)]
     pub rings: Vec<Ring>,
+    /// Where the distance to a cell counts from, for [`View::Rings`].
+    #[serde(default)]
+    pub looks_from: LooksFrom,
     /// Width and depth; a single number in the file is a square. 1 to 100,000 each.
     #[serde(deserialize_with = "side_or_sides")]
     pub area_m: [f32; 2],
@@ -136,6 +139,17 @@ pub enum View {
     Rings,
     /// Each client gets every change of every object, every tick.
     Everything,
+}
+
+/// Where the distance to a cell counts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LooksFrom {
+    /// The client's position.
+    #[default]
+    Position,
+    /// The cell in which the client stands: all clients in it see the same cells.
+    Cell,
 }
 
 /// A distance ring: what is nearer than `radius_m` (and in no inner ring) is sent every `interval_ticks`.

@@ -29,6 +29,7 @@ use crate::log::Fate;
 use crate::objects::{Departure, HomeView, Objects, ReplicaObject};
 use crate::own::RECORD;
 use crate::own_view::OwnPlaces;
+use crate::shared_view::{ReadMiddle, SHARED, SHARED_END};
 
 /// How often one packet may make a client add or pass over as many slots as it may hold.
 const VISITS_PER_SLOT: usize = 4;
@@ -122,6 +123,9 @@ pub enum ApplyError {
     /// A piece says that it or its subscription is older than the first tick: peer malformed.
     #[error("an age of {0} ticks is not possible")]
     Age(u64),
+    /// Shared pieces name an offset that does not exist, or no middle: peer malformed.
+    #[error("{0} is no offset from the middle of shared pieces")]
+    Offset(u8),
     /// A record of own objects names a kind that does not exist: peer malformed.
     #[error("a record of own objects names no kind of the schema")]
     UnknownKind,
@@ -150,6 +154,7 @@ impl ApplyError {
             ApplyError::Segment(_) => "segment",
             ApplyError::UnknownGrid(_) => "unknown_grid",
             ApplyError::Age(_) => "age",
+            ApplyError::Offset(_) => "offset",
             ApplyError::UnknownKind => "unknown_kind",
             ApplyError::NotIntroduced(_) => "not_introduced",
             ApplyError::KindChanged(_) => "kind_changed",
@@ -184,7 +189,8 @@ pub struct ReplicaClient {
 pub struct ClientCounters {
     /// Segments applied.
     pub segments: u64,
-    /// Segments of former uses of a subscription number, ignored.
+    /// Segments of former uses of a subscription number, and shared ones of channels that the client does not have,
+    /// ignored.
     pub stale_segments: u64,
     /// Object updates applied, introductions included.
     pub updates: u64,
@@ -278,6 +284,10 @@ impl ReplicaClient {
                 let body = r.rest().get(..length).ok_or(ReadError::UnexpectedEnd)?;
                 r = BitReader::new(&r.rest()[length..]);
                 self.apply_own(tick, body)?;
+                continue;
+            }
+            if r.rest()[0] == SHARED {
+                r = self.apply_shared(tick, &r.rest()[1..])?;
                 continue;
             }
             let head = read_head(&mut r, tick)?;
@@ -377,6 +387,37 @@ impl ReplicaClient {
         &self.schema
     }
 
+    /// Applies shared pieces (`shared_view.rs`), and returns what stands behind them.
+    fn apply_shared<'b>(&mut self, tick: Tick, bytes: &'b [u8]) -> Result<BitReader<'b>, ApplyError> {
+        let mut r = BitReader::new(bytes);
+        let plane = r.read(8)? as u8;
+        let ChannelName::Cell { grid, cell } = ChannelName::decode(&mut r)? else {
+            return Err(ApplyError::Offset(SHARED));
+        };
+        let middle = ReadMiddle { grid, cell, plane };
+        while r.remaining_bits() > 0 {
+            let offset = r.read(8)? as u8;
+            if offset == SHARED_END {
+                break;
+            }
+            let name = match ReadMiddle::is_named(offset) {
+                true => ChannelName::decode(&mut r)?,
+                false => middle.name_at(offset).ok_or(ApplyError::Offset(offset))?,
+            };
+            let length = usize::try_from(r.read_varint()?).unwrap_or(usize::MAX);
+            let body = r.rest().get(..length).ok_or(ReadError::UnexpectedEnd)?;
+            r = BitReader::new(&r.rest()[length..]);
+            match self.by_name.get(&name).copied() {
+                Some(number) if length > 0 => {
+                    self.apply_piece(&PieceHead { number, tick, name: None, length }, body)?;
+                }
+                // A channel that the client does not have, or not yet: it is sent it by itself.
+                _ => self.counters.stale_segments += 1,
+            }
+        }
+        Ok(BitReader::new(r.rest()))
+    }
+
     fn apply_piece(&mut self, head: &PieceHead, body: &[u8]) -> Result<(), ApplyError> {
         let index = usize::from(head.number);
         if self.readers.len() <= index {
@@ -413,7 +454,11 @@ impl ReplicaClient {
             return Ok(());
         }
         self.end_reader(head.number, opened);
-        self.by_name.insert(name, head.number);
+        // The first packet of an older subscription may come after that of a newer one.
+        let holder = self.by_name.get(&name).and_then(|&holder| self.readers[usize::from(holder)].reader.as_ref());
+        if holder.is_none_or(|holder| !holder.opened.is_newer_than(opened)) {
+            self.by_name.insert(name, head.number);
+        }
         self.readers[usize::from(head.number)].reader =
             Some(Reader { name, opened, complete: None, slots: Vec::new() });
         Ok(())

@@ -10,8 +10,8 @@
 //! [body]                    a segment, the same bytes for every subscriber
 //! ```
 //!
-//! A piece with number 0, a name and no age does not exist: its first byte, 2, begins a record of the objects that the
-//! client owns (`own.rs`).
+//! No piece has number 0, so two of its first bytes mean something else: 1 begins shared pieces (`shared_view.rs`), and 2
+//! a record of the objects that the client owns (`own.rs`).
 //!
 //! The name travels with every piece until a packet that carried it is acknowledged, so no piece depends on another.
 //!
@@ -39,6 +39,9 @@
 //! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. No subscription waits much
 //! longer than `p / r` ticks.
 
+mod settle;
+mod sharing;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -52,7 +55,9 @@ use crate::limits::LimitReached;
 use crate::own::OwnRecords;
 use crate::piece::{PacketRecords, Piece, PieceWriter};
 use crate::send_ticks::SendTicks;
+use crate::shared_view::SharedViews;
 use crate::subscription::{Stage, Subscription};
+use sharing::Sharing;
 
 /// A subscription of one connection, by its number on the wire. Numbers are used again, but not before the end of the
 /// former use is acknowledged.
@@ -105,6 +110,7 @@ pub struct Connection {
     records: PacketRecords,
     counters: ConnectionCounters,
     name: Vec<u8>,
+    sharing: Sharing,
     /// The records of the client's own objects, beside all subscriptions.
     pub(crate) own: OwnRecords,
 }
@@ -118,6 +124,8 @@ pub struct ConnectionCounters {
     pub object_bytes: u64,
     /// Object updates and introductions in them.
     pub object_updates: u64,
+    /// Those of them that were copied from a shared view.
+    pub shared_segments: u64,
     /// Segments written again after a loss.
     pub resent_segments: u64,
     /// Bytes of those.
@@ -239,6 +247,7 @@ impl Reader for Connection {
             records: PacketRecords::default(),
             counters: ConnectionCounters::default(),
             name: Vec::new(),
+            sharing: Sharing::default(),
             own: OwnRecords::default(),
         }
     }
@@ -250,9 +259,10 @@ impl Reader for Connection {
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
         self.is_its_tick = self.ticks.contains(planner.now);
         if !self.is_its_tick {
-            return;
+            return self.leave_for_other_ticks(planner);
         }
         let was_short = self.is_cut || !self.due.is_empty();
+        self.plan_shared(was_short, planner);
         self.due.clear();
         self.sort_resends();
         self.is_cut = was_short;
@@ -271,9 +281,19 @@ impl Reader for Connection {
         }
     }
 
+    fn leave(&mut self, views: &mut SharedViews) -> Vec<u32> {
+        self.forget_views(views)
+    }
+
     fn is_asleep(&self, number: u16, channel: u32) -> bool {
         let subscription = self.subscriptions.get(usize::from(number));
         subscription.is_some_and(|s| s.stage == Stage::Asleep && s.channel == channel)
+    }
+
+    fn forget_sleep(&mut self, number: u16, channel: u32) {
+        if let Some(subscription) = self.subscriptions.get_mut(usize::from(number)).filter(|s| s.channel == channel) {
+            subscription.end_sleep();
+        }
     }
 
     fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns) {
@@ -317,12 +337,15 @@ impl Connection {
 
     pub(crate) fn subscribe(
         &mut self,
-        channel: u32,
+        (channel, may_share): (u32, bool),
         interval_ticks: u16,
         weight: u8,
         opened: Tick,
     ) -> Result<SubscriptionId, LimitReached> {
-        let subscription = Subscription::open(channel, interval_ticks, weight, opened);
+        let mut subscription = Subscription::open(channel, interval_ticks, weight, opened);
+        if may_share {
+            subscription.let_share();
+        }
         let number = match self.free.pop() {
             Some(number) => {
                 self.subscriptions[usize::from(number)] = subscription;
@@ -336,6 +359,8 @@ impl Connection {
             }
             None => return Err(LimitReached::Subscriptions(self.limit)),
         };
+        self.sharing.add(&self.subscriptions[usize::from(number)]);
+        self.sharing.note_exception(number);
         Ok(SubscriptionId(number))
     }
 
@@ -344,7 +369,9 @@ impl Connection {
         let index = usize::from(id.0);
         let Some(subscription) = self.subscriptions.get_mut(index).filter(|s| s.is_open()) else { return };
         let sooner = interval_ticks < subscription.interval_ticks;
+        self.sharing.remove(subscription);
         subscription.interval_ticks = interval_ticks.max(1);
+        self.sharing.add(subscription);
         if sooner && subscription.stage == Stage::Open {
             // An object that has come near must not wait for the turn of a far one.
             self.due_at[index] = self.ticks.from(subscription.since.after(u32::from(subscription.interval_ticks)));
@@ -379,6 +406,8 @@ impl Connection {
             self.sending.retain(|sending| sending.subscription != id.0);
         }
         subscription.stage = Stage::Closing;
+        self.sharing.remove(subscription);
+        self.sharing.has_closed |= subscription.may_share();
         if self.first == id.0 {
             (self.first, self.needs_full_packet) = (0, false);
         }
@@ -389,6 +418,20 @@ impl Connection {
     /// The subscriptions whose next turn is not after `now`, and those of which something was lost.
     fn find_candidates(&self, now: Tick, candidates: &mut Vec<u16>) {
         candidates.clear();
+        self.find_due(now, candidates);
+        for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
+            let number = lost[0].subscription;
+            if self.due_at[usize::from(number)].is_newer_than(now) {
+                candidates.push(number);
+            }
+        }
+    }
+
+    fn find_due(&self, now: Tick, candidates: &mut Vec<u16>) {
+        if self.sharing.is_member() {
+            let due = |number: &u16| self.due_at[usize::from(*number)] <= now;
+            return candidates.extend(self.sharing.exceptions.iter().copied().filter(due));
+        }
         let (blocks, rest) = self.due_at.as_chunks::<DUE_BLOCK>();
         for (block, due_at) in blocks.iter().enumerate() {
             // A bit for each, without a branch: only those that are due are looked at one by one.
@@ -401,12 +444,6 @@ impl Connection {
         for (place, due_at) in rest.iter().enumerate() {
             if *due_at <= now {
                 candidates.push((blocks.len() * DUE_BLOCK + place) as u16);
-            }
-        }
-        for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
-            let number = lost[0].subscription;
-            if self.due_at[usize::from(number)].is_newer_than(now) {
-                candidates.push(number);
             }
         }
     }
@@ -440,7 +477,8 @@ impl Connection {
         } else if !matches!(subscription.stage, Stage::Fresh | Stage::Open | Stage::Sending) {
             self.due_at[number] = now.after(NO_TURN_TICKS);
         } else {
-            match next_frame(subscription, planner) {
+            let is_overdue = self.sharing.is_overdue && subscription.may_share();
+            match next_frame(subscription, is_overdue, planner) {
                 Next::Frame(next) => {
                     request = next;
                     bytes = match request {
@@ -452,7 +490,10 @@ impl Connection {
                 Next::Nothing => {
                     subscription.stage = Stage::Asleep;
                     self.due_at[number] = now.after(NO_TURN_TICKS);
-                    planner.sleep(subscription.channel, number as u16);
+                    // Its channel may remember it from before it was shared.
+                    if subscription.begin_sleep() {
+                        planner.sleep(subscription.channel, number as u16);
+                    }
                 }
             }
         }
@@ -514,24 +555,6 @@ impl Connection {
         }
     }
 
-    /// Forgets what was lost and has been overtaken meanwhile: what was true at the loss may be said again since.
-    pub(crate) fn review_resends(&mut self, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
-        let (subscriptions, counters) = (&mut self.subscriptions, &mut self.counters);
-        self.resends.retain(|resend| {
-            let Some(piece) = &resend.piece else { return false };
-            let subscription = &mut subscriptions[usize::from(piece.subscription)];
-            if !subscription.is_incarnation(piece.opened) {
-                return false;
-            }
-            let stays = !is_overtaken(piece, subscription.channel, &mut is_superseded);
-            if !stays {
-                subscription.flight.settle(piece.parity);
-                counters.superseded_segments += 1;
-            }
-            stays
-        });
-    }
-
     pub(crate) fn has_resends(&self) -> bool {
         !self.resends.is_empty()
     }
@@ -539,9 +562,14 @@ impl Connection {
     /// Sorts the due subscriptions for a tick in which `budget_bytes` may be written: by priority if the budget may be
     /// too small for all. If not, they keep the order of the plan, which costs nothing.
     pub fn begin_write<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, budget_bytes: usize) {
-        if self.due.len() < 2 || !self.is_its_tick {
+        if !self.is_its_tick {
             return;
         }
+        self.take_shared(outgoing);
+        if self.due.len() < 2 {
+            return;
+        }
+        let budget_bytes = budget_bytes.saturating_sub(self.sharing.bytes_left());
         let due = self.due.make_contiguous();
         let mut wanted_bytes = 0;
         for due in &*due {
@@ -565,7 +593,7 @@ impl Connection {
 
     /// Whether there is anything left to write this tick.
     pub fn has_more(&self) -> bool {
-        self.is_its_tick && (!self.due.is_empty() || !self.closes.is_empty())
+        self.is_its_tick && (!self.due.is_empty() || !self.closes.is_empty() || self.sharing.has_more())
     }
 
     /// Whether this is a tick in which something may be written to the connection.
@@ -591,15 +619,17 @@ impl Connection {
     ) -> usize {
         let mut out = PieceWriter { buffer: room, len: 0, missed_bytes: 0 };
         let first = self.records.end();
-        if self.closes.is_empty() {
-            self.write_shares(outgoing, &mut out);
-        } else {
-            self.write_closes(&mut out, CLOSES_FIRST);
-            self.write_shares(outgoing, &mut out);
-            self.write_closes(&mut out, usize::MAX);
+        self.write_closes(&mut out, CLOSES_FIRST);
+        self.write_shares(outgoing, &mut out);
+        let mut shared = None;
+        // Behind the exceptions: these say what changed in a channel before that which the view says of it.
+        if self.due.is_empty() {
+            let (bytes, range) = self.write_shared(&mut out.buffer[out.len..]);
+            (out.len, shared) = (out.len + bytes, range);
         }
+        self.write_closes(&mut out, usize::MAX);
         if out.len > 0 {
-            self.records.push_packet(sequence, first);
+            self.records.push_packet(sequence, first, shared);
         }
         out.len
     }
@@ -847,68 +877,6 @@ impl Connection {
         self.due_at[index] = self.ticks.from(subscription.next_turn(outgoing.now, phase));
         End::Done
     }
-
-    pub(crate) fn delivered(&mut self, sequence: u64) {
-        self.own.delivered(sequence);
-        let (subscriptions, free) = (&mut self.subscriptions, &mut self.free);
-        let Some(place) = self.records.find(sequence) else { return };
-        if self.records.count_at(place) >= FETCH_LEAST {
-            fetch(subscriptions, self.records.pieces_at(place).map(|piece| piece.subscription));
-        }
-        self.records.settle(place, |piece| {
-            let subscription = &mut subscriptions[usize::from(piece.subscription)];
-            if piece.frame.is_none() {
-                if subscription.stage == Stage::Closing && subscription.opened == piece.opened {
-                    subscription.stage = Stage::Free;
-                    free.push(piece.subscription);
-                }
-            } else if subscription.is_incarnation(piece.opened) {
-                if piece.named {
-                    subscription.flight.announce();
-                }
-                subscription.flight.settle(piece.parity);
-            }
-        });
-    }
-
-    pub(crate) fn lost(&mut self, sequence: u64, now: Tick, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
-        self.own.lost(sequence);
-        let (subscriptions, closes, resends) = (&mut self.subscriptions, &mut self.closes, &mut self.resends);
-        let (due_at, counters, ticks) = (&mut self.due_at, &mut self.counters, self.ticks);
-        let Some(place) = self.records.find(sequence) else { return };
-        self.records.settle(place, |piece| {
-            let subscription = &mut subscriptions[usize::from(piece.subscription)];
-            if piece.frame.is_none() {
-                if subscription.stage == Stage::Closing && subscription.opened == piece.opened {
-                    closes.push_back(piece.subscription);
-                }
-                return;
-            }
-            if !subscription.is_incarnation(piece.opened) {
-                return;
-            }
-            if let Some(since) = piece.is_all_since(subscription) {
-                // As if it had not been sent: the next frame, which others are given too, says it all, and newer.
-                subscription.flight.settle(piece.parity);
-                subscription.since = since;
-                let due_at = &mut due_at[usize::from(piece.subscription)];
-                *due_at = (*due_at).min(ticks.from(since.after(u32::from(subscription.interval_ticks))));
-                counters.frames_taken_back += 1;
-                return;
-            }
-            if !is_overtaken(&piece, subscription.channel, &mut is_superseded) {
-                // A lost short frame waits as if it had not been sent. Lost segments of a long one wait for shares like
-                // the rest of it.
-                let is_short = piece.frame.as_ref().is_some_and(|frame| frame.segments.len() == 1);
-                let basis = subscription.flight.oldest_basis().filter(|_| is_short);
-                let waits_since = basis.map_or(now, |basis| basis.until(now));
-                resends.push(Resend { subscription: piece.subscription, piece: Some(piece), waits_since });
-                return;
-            }
-            subscription.flight.settle(piece.parity);
-            counters.superseded_segments += 1;
-        });
-    }
 }
 
 impl Resend {
@@ -917,16 +885,6 @@ impl Resend {
             self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
         segment.map_or(0, Segment::len_bytes)
     }
-}
-
-/// Whether later frames of the channel say all that a piece said. Asked once per segment until the answer is yes.
-fn is_overtaken(piece: &Piece, channel: u32, is_superseded: &mut impl FnMut(u32, &Frame, usize) -> bool) -> bool {
-    let Some(frame) = &piece.frame else { return false };
-    let segment = &frame.segments[piece.segment as usize];
-    if !segment.is_superseded() && is_superseded(channel, frame, piece.segment as usize) {
-        segment.mark_superseded();
-    }
-    segment.is_superseded()
 }
 
 /// Reads a byte of each of these subscriptions, so that the processor fetches them all at once instead of waiting for
@@ -946,7 +904,11 @@ enum Next {
     Nothing,
 }
 
-fn next_frame<S: ChannelState>(subscription: &mut Subscription, planner: &mut Planner<'_, S>) -> Next {
+fn next_frame<S: ChannelState>(
+    subscription: &mut Subscription,
+    is_overdue: bool,
+    planner: &mut Planner<'_, S>,
+) -> Next {
     if subscription.stage == Stage::Sending {
         return Next::Frame(CONTINUE);
     }
@@ -960,7 +922,7 @@ fn next_frame<S: ChannelState>(subscription: &mut Subscription, planner: &mut Pl
         subscription.since = now;
         return Next::Nothing;
     }
-    if subscription.is_held_back(now, state.retention_ticks()) {
+    if is_overdue && !is_fresh || subscription.is_held_back(now, state.retention_ticks()) {
         return Next::HeldBack;
     }
     if is_fresh {

@@ -18,6 +18,7 @@ use crate::connection::{Connection, SubscriptionId};
 use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
+use crate::shared_view::{SharedViews, may_share};
 
 /// The state of a channel: a log of changes that can be asked for everything since a tick.
 ///
@@ -139,11 +140,11 @@ const ENDED_SLEEPERS: usize = 16;
 
 /// One frame to be encoded.
 #[derive(Debug)]
-struct Request {
+pub(crate) struct Request {
     channel: u32,
     since: Since,
     variant: Variant,
-    frame: Arc<Frame>,
+    pub(crate) frame: Arc<Frame>,
 }
 
 /// All channels and connections of a server. See the module's page for the order of calls.
@@ -157,6 +158,7 @@ pub struct Hub<S, C = Connection> {
     by_key: FxHashMap<ChannelKey, u32>,
     connections: Vec<ConnectionSlot<C>>,
     requests: Vec<Request>,
+    views: SharedViews,
     /// Channels that have requests this tick.
     requested: Vec<u32>,
     /// Channels whose sleepers must be looked at.
@@ -211,8 +213,19 @@ pub trait Reader: Send {
     /// Asks for the frames of the subscriptions that are due.
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>);
 
+    /// The connection ends, and leaves its shared view. Returns the channels of one that has no members any more.
+    fn leave(&mut self, views: &mut SharedViews) -> Vec<u32> {
+        let _ = views;
+        Vec::new()
+    }
+
     /// Whether subscription `number` waits for `channel` to change.
     fn is_asleep(&self, number: u16, channel: u32) -> bool;
+
+    /// The channel does not remember any more that subscription `number` waits for it to change.
+    fn forget_sleep(&mut self, number: u16, channel: u32) {
+        let _ = (number, channel);
+    }
 
     /// The channel has changed at `now` for the first time since `unchanged_at`: the subscription, which had everything
     /// then, takes part in the next turn of its class.
@@ -248,6 +261,7 @@ pub struct HubCounters {
 pub struct Outgoing<'a, S> {
     pub(crate) channels: &'a [Channel<S>],
     requests: &'a [Request],
+    pub(crate) views: &'a SharedViews,
     dues: &'a [Due],
     pub(crate) now: Tick,
 }
@@ -285,6 +299,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             by_key: FxHashMap::default(),
             connections: Vec::new(),
             requests: Vec::new(),
+            views: SharedViews::default(),
             requested: Vec::new(),
             disturbed: Vec::new(),
             pool: FramePool::default(),
@@ -412,6 +427,17 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.limits
     }
 
+    /// Whether connections may become members of shared views; they may from the start. Clients end with the same state
+    /// in any case.
+    pub fn set_view_sharing(&mut self, is_on: bool) {
+        self.views.is_off = !is_on;
+    }
+
+    /// Shared views with members, and the bytes of memory that all take, about.
+    pub fn shared_views(&self) -> (usize, usize) {
+        (self.views.count(), self.views.memory_bytes())
+    }
+
     pub(crate) fn readers(&self) -> impl Iterator<Item = &C> {
         self.connections.iter().filter_map(|slot| slot.connection.as_ref())
     }
@@ -512,8 +538,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     pub fn disconnect(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         let channels: Vec<u32> = connection.open_channels().collect();
-        self.connections[id.index as usize].connection = None;
-        for channel in channels {
+        let connection = self.connections[id.index as usize].connection.take();
+        let viewed = connection.map(|mut connection| connection.leave(&mut self.views)).unwrap_or_default();
+        for channel in channels.into_iter().chain(viewed) {
             self.channels[channel as usize].subscribers -= 1;
         }
     }
@@ -534,6 +561,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     ///
     /// `now` must be newer than at the last call.
     pub fn plan(&mut self, now: Tick) {
+        self.views.reclaim();
         self.pool.reclaim(2 * self.requests.len() + 64);
         let used = self.pool.lent_count() + self.requests.len();
         for request in self.requests.drain(..) {
@@ -549,6 +577,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let mut planner = Planner {
             channels: &mut self.channels,
             requests: &mut self.requests,
+            views: &mut self.views,
             requested: &mut self.requested,
             disturbed: &mut self.disturbed,
             pool: &mut self.pool,
@@ -589,7 +618,11 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
                 if is_asleep && has_changed {
                     connection.wake(subscription, self.now, now, channel.turns);
                 }
-                is_asleep && !has_changed
+                let stays = is_asleep && !has_changed;
+                if !stays {
+                    connection.forget_sleep(subscription, index);
+                }
+                stays
             });
         }
     }
@@ -603,6 +636,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             frame.variant = request.variant;
             channels[request.channel as usize].state.encode(context, request.since, now, frame);
         });
+        let requests = &self.requests;
+        executor.for_each(self.views.all_mut(), |view| view.write(requests, now));
         self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
     }
 
@@ -624,7 +659,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to
     /// threads.
     pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot<C>]) {
-        let outgoing = Outgoing { channels: &self.channels, requests: &self.requests, dues: &self.dues, now: self.now };
+        let Hub { channels, requests, views, dues, now, .. } = self;
+        let outgoing = Outgoing { channels, requests, views, dues, now: *now };
         (outgoing, &mut self.connections)
     }
 }
@@ -658,9 +694,10 @@ impl<S: ChannelState> Hub<S> {
         weight: u8,
     ) -> Result<SubscriptionId, LimitReached> {
         let opened = self.now.after(1);
+        let may_share = may_share(self.key(channel));
         let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
         debug_assert!(!connection.is_subscribed(channel.0), "the connection has a subscription of the channel");
-        match connection.subscribe(channel.0, interval_ticks, weight, opened) {
+        match connection.subscribe((channel.0, may_share), interval_ticks, weight, opened) {
             Ok(subscription) => {
                 self.channels[channel.0 as usize].subscribers += 1;
                 Ok(subscription)
@@ -721,8 +758,9 @@ impl<S: ChannelState> Hub<S> {
 
 /// The hub as a [`Reader`] sees it while it plans.
 pub struct Planner<'a, S> {
-    channels: &'a mut [Channel<S>],
+    pub(crate) channels: &'a mut [Channel<S>],
     requests: &'a mut Vec<Request>,
+    pub(crate) views: &'a mut SharedViews,
     requested: &'a mut Vec<u32>,
     disturbed: &'a mut Vec<u32>,
     pool: &'a mut FramePool,
@@ -731,7 +769,7 @@ pub struct Planner<'a, S> {
     connection: u32,
     /// The bytes that may be written to it in this tick.
     pub(crate) allowance_bytes: usize,
-    shared: u64,
+    pub(crate) shared: u64,
     /// Scratch: the subscriptions of one connection that may be due.
     pub(crate) candidates: Vec<u16>,
     /// Scratch: the same by priority.
@@ -749,9 +787,22 @@ impl<S: ChannelState> Planner<'_, S> {
         self.channels[channel as usize].turns
     }
 
+    pub(crate) fn key(&self, channel: u32) -> ChannelKey {
+        self.channels[channel as usize].key
+    }
+
+    pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {
+        let subscribers = &mut self.channels[channel as usize].subscribers;
+        *subscribers = subscribers.wrapping_add_signed(change);
+    }
+
     /// Remembers to wake a subscription of the present connection when the channel changes.
     pub(crate) fn sleep(&mut self, channel: u32, subscription: u16) {
         let slot = &mut self.channels[channel as usize];
+        if slot.sleepers.len() == slot.sleepers.capacity() {
+            // For as many as there may be before those that have ended are cleared away.
+            slot.sleepers.reserve(2 * slot.subscribers as usize + ENDED_SLEEPERS + 1);
+        }
         slot.sleepers.push(Sleeper { connection: self.connection, subscription });
         let many = slot.sleepers.len() > 2 * slot.subscribers as usize + ENDED_SLEEPERS;
         if many && !std::mem::replace(&mut slot.disturbed, true) {

@@ -34,6 +34,11 @@ pub(crate) fn next_turn(now: Tick, interval_ticks: u16, phase: u32) -> Tick {
     now.after(u32::from(interval_ticks.max(1)) - past_turn(now, interval_ticks, phase))
 }
 
+/// The last turn at or before `now`.
+pub(crate) fn last_turn(now: Tick, interval_ticks: u16, phase: u32) -> Tick {
+    now.before(past_turn(now, interval_ticks, phase))
+}
+
 /// Ticks from the last turn at or before `now` to `now`.
 fn past_turn(now: Tick, interval_ticks: u16, phase: u32) -> u32 {
     let interval = u64::from(interval_ticks.max(1));

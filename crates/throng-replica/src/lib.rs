@@ -89,7 +89,7 @@
 //! | [`ObjectLog`] | one channel of objects: slots in order of last change, tombstones, retention |
 //! | [`ChannelState`] | what the hub needs of a channel; [`ObjectLog`] is one kind, others may follow |
 //! | [`Hub`] | channels, cohorts, frames of the tick, connections |
-//! | [`Connection`] | subscriptions, priorities, packet records, resends |
+//! | [`Connection`] | subscriptions, priorities, packet records, resends; its part in a shared view |
 //! | [`Replicator`] | all of it for objects: which part of an object lives in which channel |
 //! | [`ReplicaClient`] | the other end |
 //!
@@ -114,6 +114,7 @@ mod own_view;
 mod piece;
 mod replicator;
 mod send_ticks;
+mod shared_view;
 mod store;
 mod stream;
 mod subscription;
@@ -137,5 +138,6 @@ pub use objects::ReplicaObject;
 pub use own::ObjectsOutgoing;
 pub use piece::PIECE_MAX_BYTES;
 pub use replicator::{EntryTooLong, Placed, Placement, RETENTION_TICKS_MAX, Replicator, ReplicatorOptions};
+pub use shared_view::SharedViews;
 pub use store::ObjectStore;
 pub use stream::{Stream, StreamStart, StreamSubscription};

@@ -8,6 +8,7 @@ use throng_wire::{Room, ShortTick, Tick};
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::frame::Frame;
 use crate::key::KEY_MAX_BYTES;
+use crate::shared_view::SharedPieces;
 use crate::subscription::{Stage, Subscription};
 
 /// A segment that is to be sent, or was.
@@ -154,7 +155,16 @@ struct PacketRecord {
     sequence: u64,
     first: u64,
     end: u64,
+    shared: Option<SharedRange>,
     settled: bool,
+}
+
+/// Some pieces of a shared view, in a packet.
+#[derive(Debug)]
+pub(crate) struct SharedRange {
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    pub(crate) pieces: Arc<SharedPieces>,
 }
 
 impl PacketRecords {
@@ -170,10 +180,11 @@ impl PacketRecords {
         self.pieces.extend(pieces.map(Some));
     }
 
-    /// Packet `sequence` carries all that was pushed since `first`, which is [`PacketRecords::end`] of that time.
-    pub(crate) fn push_packet(&mut self, sequence: u64, first: u64) {
+    /// Packet `sequence` carries all that was pushed since `first`, which is [`PacketRecords::end`] of that time, and
+    /// pieces of a shared view.
+    pub(crate) fn push_packet(&mut self, sequence: u64, first: u64, shared: Option<SharedRange>) {
         let end = self.end();
-        self.packets.push_back(PacketRecord { sequence, first, end, settled: false });
+        self.packets.push_back(PacketRecord { sequence, first, end, shared, settled: false });
         self.room.trim(&mut self.pieces);
     }
 
@@ -196,6 +207,17 @@ impl PacketRecords {
     pub(crate) fn pieces_at(&self, place: usize) -> impl Iterator<Item = &Piece> {
         let packet = &self.packets[place];
         self.pieces.range((packet.first - self.base) as usize..(packet.end - self.base) as usize).flatten()
+    }
+
+    /// The shared pieces that the packet at `place` carried, once.
+    pub(crate) fn take_shared(&mut self, place: usize) -> Option<SharedRange> {
+        self.packets[place].shared.take()
+    }
+
+    /// Until when the fate of some shared pieces has to be known, if they are under way.
+    pub(crate) fn shared_deadline(&self) -> Option<Tick> {
+        let under_way = self.packets.iter().filter(|packet| !packet.settled);
+        under_way.filter_map(|packet| Some(packet.shared.as_ref()?.pieces.deadline)).min()
     }
 
     /// Hands out what the packet at `place` carried, once, and forgets it.

@@ -3,7 +3,7 @@
 use throng_wire::Tick;
 
 /// Every `interval`-th tick. Connections with different offsets share the work of an interval evenly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SendTicks {
     interval: u16,
     /// Less than `interval`.
@@ -37,6 +37,14 @@ impl SendTicks {
         let interval = u64::from(self.interval);
         let past = (tick.0 + (interval - u64::from(self.offset))) % interval;
         if past == 0 { tick } else { Tick(tick.0 + interval - past) }
+    }
+
+    /// The newest of these ticks that is not after `newest` and in which something was sent that has turns: `last_turn`
+    /// gives the last turn at or before a tick.
+    pub(crate) fn last_of(self, newest: Tick, last_turn: impl Fn(Tick) -> Tick) -> Tick {
+        let next = self.from(newest);
+        let last = if next == newest { next } else { next.before(self.interval.into()) };
+        self.from(last_turn(last))
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) enum Stage {
     Sending,
     /// Open, but the channel had nothing new at the last turn, and wakes the subscription when it has.
     Asleep,
+    /// Served by the shared view in which the connection is a member: the view knows where it stands.
+    Shared,
     /// The client has not acknowledged the end yet.
     Closing,
 }
@@ -46,6 +48,27 @@ impl Subscription {
             stage: Stage::Fresh,
             ..Subscription::default()
         }
+    }
+
+    /// A shared view may serve it.
+    pub(crate) fn let_share(&mut self) {
+        self.flight.set(MAY_SHARE, true);
+    }
+
+    pub(crate) fn may_share(&self) -> bool {
+        self.flight.flags & MAY_SHARE != 0
+    }
+
+    /// The channel is to remember that it sleeps. False if it does already.
+    pub(crate) fn begin_sleep(&mut self) -> bool {
+        let is_new = self.flight.flags & REMEMBERED == 0;
+        self.flight.set(REMEMBERED, true);
+        is_new
+    }
+
+    /// The channel has forgotten it.
+    pub(crate) fn end_sleep(&mut self) {
+        self.flight.set(REMEMBERED, false);
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -111,10 +134,13 @@ pub(crate) struct Flight {
     flags: u8,
 }
 
-/// Bits of [`Flight::flags`].
+/// Bits of [`Flight::flags`]. The last two are of the subscription, and stand here because half a cache line has no
+/// other room: a shared view may serve it; and its channel remembers that it sleeps.
 const PARITY: u8 = 1;
 const FRAME_PARITY: u8 = 2;
 const ANNOUNCED: u8 = 4;
+const MAY_SHARE: u8 = 8;
+const REMEMBERED: u8 = 16;
 
 impl Flight {
     /// A frame with changes since `basis` begins.
@@ -151,6 +177,20 @@ impl Flight {
         if self.count == 0 && self.younger_count > 0 {
             self.rotate();
         }
+    }
+
+    /// A segment with changes since `basis` that was sent by other means is to be sent again. Returns the generation to
+    /// remember: the older one, whose age is never less than that of what joins it.
+    pub(crate) fn rejoin(&mut self, basis: ShortTick) -> bool {
+        let older_by = self.basis.0.wrapping_sub(basis.0);
+        if self.count == 0 {
+            self.basis = basis;
+        } else if older_by < 1 << 31 {
+            self.younger_after = self.younger_after.saturating_add(older_by.min(u16::MAX.into()) as u16);
+            self.basis = basis;
+        }
+        self.count = self.count.saturating_add(1);
+        self.parity()
     }
 
     fn rotate(&mut self) {

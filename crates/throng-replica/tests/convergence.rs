@@ -1,5 +1,7 @@
 //! After any storm of changes, losses, duplicates and reordering, each client holds what the server holds for it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::storm::{Storm, StormOptions};
 
 fn run_seeds(count: u64, options: impl Fn(u64) -> StormOptions) {
@@ -33,4 +35,47 @@ fn clients_converge_across_the_wrap_of_the_tick() {
 #[test]
 fn nothing_is_lost_when_delivered_packets_are_taken_for_lost() {
     run_seeds(1_000, |_| StormOptions { spurious_loss: 0.3, loss: 0.1, ..StormOptions::default() });
+}
+
+/// Storms over a crowd, in which most connections are members of a shared view most of the time. Returns the part of the
+/// segments that was shared.
+fn crowd(count: u64, options: impl Fn(u64) -> StormOptions + Sync) -> f64 {
+    let sums = [AtomicU64::new(0), AtomicU64::new(0)];
+    throng_seeds::for_seeds(count, |seed| {
+        let mut storm = Storm::new(seed, StormOptions { clients: 6, is_crowd: true, ..options(seed) });
+        let calm = storm.weather();
+        let segments = storm.segments();
+        sums.iter().zip(segments).for_each(|(sum, segments)| _ = sum.fetch_add(segments, Ordering::Relaxed));
+        calm
+    });
+    let [all, shared] = sums.map(|sum| sum.into_inner() as f64);
+    println!("{shared} of {all} segments shared");
+    shared / all
+}
+
+#[test]
+fn clients_of_shared_views_converge() {
+    assert!(crowd(300, |_| StormOptions { loss: 0.0, ..StormOptions::default() }) > 0.15);
+    assert!(crowd(600, |seed| StormOptions { loss: [0.05, 0.2][seed as usize % 2], ..StormOptions::default() }) > 0.12);
+}
+
+#[test]
+fn clients_that_leave_shared_views_and_come_back_converge() {
+    let switches = |seed: u64| [2, 20, 50][seed as usize % 3];
+    assert!(crowd(500, |seed| StormOptions { view_switches: switches(seed), ..StormOptions::default() }) > 0.1);
+    crowd(500, |seed| StormOptions {
+        budget_bytes: 60 + (seed as usize % 5) * 60,
+        retention_ticks: 4 + (seed as u32 % 3) * 8,
+        view_switches: 5,
+        ..StormOptions::default()
+    });
+    crowd(300, |_| StormOptions { burst_ticks: 12, first_tick: (1 << 32) - 60, ..StormOptions::default() });
+    // The fate of a packet is known long after the slots that it speaks of are used again.
+    crowd(400, |seed| StormOptions {
+        loss: [0.0, 0.05][seed as usize % 2],
+        retention_ticks: [3, 5, 8][seed as usize % 3],
+        bustle: 3,
+        ..StormOptions::default()
+    });
+    crowd(300, |_| StormOptions { spurious_loss: 0.3, loss: 0.1, ..StormOptions::default() });
 }

@@ -492,3 +492,64 @@ fn a_subscription_that_ends_after_the_plan_is_sent_its_end_alone() {
     house.server.hub().unsubscribe(connection, subscription);
     assert_eq!(house.write(1_000), [1 << 2, 0], "its number, which is 1, and nothing behind it");
 }
+
+/// Two clients in one channel that changes in each tick. The second acknowledges everything. The first does so until
+/// `silent_from`, and nobody knows the fate of its packets after that. Returns how many shared segments the first had been
+/// sent by each tick.
+fn with_a_silent_member(retention_ticks: u32, silent_from: u64) -> Vec<u64> {
+    let mut house = House::new(retention_ticks);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    let other = house.server.hub().connect().expect("room");
+    let channel = house.server.channel(key).expect("room");
+    house.subscribe(key, 1).expect("room");
+    house.server.hub().subscribe(other, channel, 1, 1).expect("room");
+    let lamp = house.spawn(&Lamp { number: 0 }, key);
+    let mut shared = Vec::new();
+    for tick in 1..60 {
+        house.update(lamp, &Lamp { number: tick });
+        house.plan();
+        let packet = house.write(1_000);
+        match u64::from(tick) < silent_from {
+            true => house.deliver(&packet),
+            false => house.client.apply(house.server.now(), &packet).expect("genuine"),
+        }
+        let (outgoing, slots) = house.server.hub().writers();
+        let connection = slots[other.index as usize].connection.as_mut().expect("it stays");
+        connection.begin_write(outgoing, 1_000);
+        assert!(
+            connection.write_packet(outgoing, tick.into(), &mut [0; 1_000]) > 0,
+            "the other is sent to in each tick"
+        );
+        house.server.hub().delivered(other, tick.into());
+        shared.push(house.server.hub_ref().connection(house.connection).expect("it stays").counters().shared_segments);
+        house.server.begin_tick();
+    }
+    assert!(house.seen::<Lamp>(lamp).is_some());
+    shared
+}
+
+#[test]
+fn a_member_of_a_shared_view_is_held_back_like_everybody() {
+    let (retention_ticks, silent_from) = (12, 30);
+    let shared = with_a_silent_member(retention_ticks, silent_from);
+    let sent_by = |tick: u64| shared[tick as usize - 1];
+    assert!(sent_by(silent_from) > 15, "both are members: {shared:?}");
+    let last = silent_from + u64::from(retention_ticks) - 1;
+    assert_eq!(
+        sent_by(last),
+        sent_by(silent_from) + last - silent_from,
+        "as long as slots keep their meaning: {shared:?}"
+    );
+    assert_eq!(sent_by(59), sent_by(last), "and no longer: {shared:?}");
+}
+
+#[test]
+fn what_a_member_was_sent_before_it_became_one_counts_too() {
+    // Silent from the first tick on that it has acknowledged the name in: all that is unknown was sent to it alone.
+    for silent_from in 2..10 {
+        let shared = with_a_silent_member(12, silent_from);
+        let last = silent_from as usize + 11;
+        assert_eq!(shared[58], shared[last - 1], "silent from {silent_from}: {shared:?}");
+    }
+}

@@ -11,7 +11,7 @@ use throng_replica::{
 use throng_schema::{Facet, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
-use crate::options::{GridOptions, ServerOptions};
+use crate::options::{GridOptions, LooksFrom, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
 use crate::view::{GridView, OWN_WEIGHT, View, Views, subscribe};
@@ -21,6 +21,9 @@ const SUBSCRIPTIONS_MAX: usize = 16_383;
 
 /// Channels that are checked for removal in each tick.
 const SWEEP_CHANNELS: usize = 256;
+
+/// A client that looks from its cell stays there until it is outside by this part of the cell's side.
+const STAY_PARTS: f64 = 16.0;
 
 /// Subscriptions of a connection that are reserved for channels other than cells in view: its own channel, and the
 /// game's subscriptions.
@@ -125,7 +128,13 @@ fn grid_view(grid: &GridOptions, stray_m: [f64; 3]) -> Result<GridView, StartErr
     let bounds = grid.bounds().map(|[min, max]| CellBounds { min: cell(min), max: cell(max) });
     // Equally fine in both directions along the ground.
     let subcells = if grid.shape.up == Up::Y { [4, 2, 4] } else { RingOptions::default().subcells };
-    let options = RingOptions { bounds, subcells, ..RingOptions::default() };
+    let options = match grid.looks_from {
+        LooksFrom::Position => RingOptions { bounds, subcells, ..RingOptions::default() },
+        LooksFrom::Cell => {
+            let side_m = cell_m.into_iter().fold(f64::INFINITY, f64::min);
+            RingOptions { bounds, subcells: [1; 3], margin_m: Some(0.0), stay_m: side_m / STAY_PARTS }
+        }
+    };
     let interest = RingInterest::new(Grid::new(cell_m)?, Rings::new(&rings)?, options)?;
     Ok(GridView { interest, stray_m: farther_m })
 }
@@ -415,6 +424,7 @@ impl Replication for Channels {
         report("channels", hub.channel_count());
         report("subscribers", hub.channels().map(|(_, channel)| hub.subscriber_count(channel) as usize).sum());
         report("sleepers", hub.sleeper_count());
+        report("shared_views", hub.shared_views().0);
     }
 
     fn refusals(&self) -> [(&'static str, u64); 2] {

@@ -160,7 +160,7 @@ pub use decoder::{Decoder, ObjectView};
 pub use event::ServerEvent;
 pub use handshake::{LaneDifference, OpenError};
 pub use message::Received;
-pub use options::{GridOptions, ServerOptions, default_lanes};
+pub use options::{GridOptions, LooksFrom, ServerOptions, default_lanes};
 pub use replication::{Replicated, Replication};
 pub use server::{MessageError, Queued, Server, StartError};
 pub use throng_interest::{InterestError, Ring, Shape, ShapeError};
@@ -192,8 +192,8 @@ pub use token::{TokenIssuer, fastest_suite, random_key};
 /// Everything that most programs need.
 pub mod prelude {
     pub use crate::{
-        ChannelKey, Client, ClientEvent, ClientOptions, Clock, ConnectionId, DespawnReason, GridOptions, ObjectId,
-        Placement, Replicate, ReplicateEnum, Ring, Schema, Server, ServerEvent, ServerOptions, Tick, Time, TokenIssuer,
-        Up, random_key,
+        ChannelKey, Client, ClientEvent, ClientOptions, Clock, ConnectionId, DespawnReason, GridOptions, LooksFrom,
+        ObjectId, Placement, Replicate, ReplicateEnum, Ring, Schema, Server, ServerEvent, ServerOptions, Tick, Time,
+        TokenIssuer, Up, random_key,
     };
 }

@@ -18,13 +18,14 @@ pub(crate) const DATAGRAM_OVERHEAD_BYTES: u16 = 48;
 /// A grid of cells, and how far and how often a viewer sees in it.
 ///
 /// ```
-/// # use throng::{GridOptions, GridShape, Ring, Up};
+/// # use throng::{GridOptions, GridShape, LooksFrom, Ring, Up};
 /// let defaults = GridOptions::new(Up::Y);
 /// assert_eq!(defaults.shape, GridShape::flat(Up::Y, [10.0, 20.0, 10.0])); // one layer
 /// assert_eq!(defaults.bounds_m, None);
 /// let near = Ring { radius_m: 10.0, interval_ticks: 1 };
 /// let far = Ring { radius_m: 50.0, interval_ticks: 3 };
 /// assert_eq!(defaults.rings, [near, far]);
+/// assert_eq!(defaults.looks_from, LooksFrom::Position);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GridOptions {
@@ -35,6 +36,20 @@ pub struct GridOptions {
     pub bounds_m: Option<[[f64; 3]; 2]>,
     /// Distance rings, nearest first: everything within `radius_m` is sent every `interval_ticks` ticks.
     pub rings: Vec<Ring>,
+    /// Whether clients in one cell see the same.
+    pub looks_from: LooksFrom,
+}
+
+/// The place from which the distance to a cell counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LooksFrom {
+    /// The client's own position, to a quarter of a cell: fewer bytes.
+    #[default]
+    Position,
+    /// The cell in which the client stands: everybody in it sees the same cells at the same rates, and the server plans
+    /// and writes that once for all of them. A ring reaches up to a cell and a sixteenth farther than its radius: choose
+    /// cells a little larger than the radius of the nearest ring, and that ring is the cell with its eight neighbours.
+    Cell,
 }
 
 impl GridOptions {
@@ -61,6 +76,7 @@ impl GridOptions {
             shape: GridShape::flat(up, cell_m),
             bounds_m: None,
             rings: vec![Ring { radius_m: 10.0, interval_ticks: 1 }, Ring { radius_m: 50.0, interval_ticks: 3 }],
+            looks_from: LooksFrom::Position,
         }
     }
 }

@@ -132,8 +132,8 @@ fn a_cell_of_a_thousand_people_beside_ones_own_does_not_slow_the_neighbours_down
     let mut options = WorldOptions::new(5);
     options.server.grids.push(GridOptions {
         shape: GridShape::flat(Up::Z, [100.0, 100.0, 20.0]),
-        bounds_m: None,
         rings: vec![Ring { radius_m: 60.0, interval_ticks: 1 }],
+        ..GridOptions::new(Up::Z)
     });
     let mut square = Square::new(options);
     let mut rng = fastrand::Rng::with_seed(5);

@@ -20,7 +20,7 @@ fn everything_within_the_radius_is_seen_though_it_lives_in_the_cell_that_it_has_
         let shape = GridShape::stacked([[8.0; 3], [0.64, 0.64, 8.0], [5.0, 11.0, 8.0]][seed as usize % 3]);
         let rings = vec![Ring { radius_m: if shape.cell_m[0] < 1.0 { 2.0 } else { RADIUS_M }, interval_ticks: 1 }];
         let radius_m = rings[0].radius_m;
-        options.server.grids = vec![GridOptions { shape, rings, bounds_m: None }];
+        options.server.grids = vec![GridOptions { shape, rings, ..GridOptions::new(throng::Up::Z) }];
         let mut world = World::with_guests(options, 1);
         let connection = world.connection(0);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -129,7 +129,8 @@ fn field_of_beacons(world: &mut World) -> Vec<(ObjectId, [f32; 3])> {
 fn short_sighted(seed: u64) -> World {
     let mut options = WorldOptions::new(seed);
     let rings = vec![Ring { radius_m: 5.0, interval_ticks: 1 }];
-    options.server.grids = vec![GridOptions { shape: GridShape::stacked([2.56; 3]), rings, bounds_m: None }];
+    options.server.grids =
+        vec![GridOptions { shape: GridShape::stacked([2.56; 3]), rings, ..GridOptions::new(throng::Up::Z) }];
     World::with_guests(options, 1)
 }
 
@@ -216,7 +217,8 @@ fn what_strays_from_a_cell_that_a_shape_touches_is_seen_in_the_shape() {
     let mut options = WorldOptions::new(4);
     // 64 steps to a cell and 7 bits: there is room to stray by a quarter of a cell.
     let rings = vec![Ring { radius_m: 1.0, interval_ticks: 1 }];
-    options.server.grids = vec![GridOptions { shape: GridShape::stacked([0.64, 0.64, 8.0]), rings, bounds_m: None }];
+    options.server.grids =
+        vec![GridOptions { shape: GridShape::stacked([0.64, 0.64, 8.0]), rings, ..GridOptions::new(throng::Up::Z) }];
     let mut world = World::with_guests(options, 1);
     let connection = world.connection(0);
     let start = Beacon { position: [0.60, 0.3, 1.0], ..Beacon::default() };

@@ -197,6 +197,7 @@ impl<R: Replication> Scene<R> {
             shape: GridShape::flat(throng::Up::Z, [if shape.is_dense { 1_000.0 } else { 250.0 }, 250.0, 20.0]),
             bounds_m: Some([[0.0; 3], [side_m, side_m, 20.0]]),
             rings: vec![Ring { radius_m: SIGHT_M, interval_ticks: 1 }],
+            ..GridOptions::new(throng::Up::Z)
         };
         let options = ServerOptions {
             grids: vec![grid],

@@ -198,11 +198,11 @@ fn take<K: std::hash::Hash + Eq>(sets: &mut FxHashMap<K, Bits>, key: K, object: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng::{GridShape, Ring};
+    use throng::Ring;
 
     fn grid() -> Grid {
         let rings = vec![Ring { radius_m: 30.0, interval_ticks: 1 }];
-        Grid::new(&GridOptions { shape: GridShape::flat(throng::Up::Z, [10.0; 3]), bounds_m: None, rings })
+        Grid::new(&GridOptions { rings, ..GridOptions::new(throng::Up::Z) })
     }
 
     #[test]

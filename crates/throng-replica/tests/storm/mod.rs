@@ -56,6 +56,12 @@ pub(crate) struct StormOptions {
     pub retention_ticks: u32,
     pub storm_ticks: u32,
     pub first_tick: u64,
+    /// The clients look from one of a few places each, so that some have the same subscriptions.
+    pub is_crowd: bool,
+    /// Shared views are switched off and on again in so many of 100 ticks; 0 for always on.
+    pub view_switches: u32,
+    /// So many walkers go to another place in each tick, so that slots are soon used again.
+    pub bustle: u32,
 }
 
 impl Default for StormOptions {
@@ -69,6 +75,9 @@ impl Default for StormOptions {
             retention_ticks: 24,
             storm_ticks: 150,
             first_tick: 0,
+            is_crowd: false,
+            view_switches: 0,
+            bustle: 0,
         }
     }
 }
@@ -98,6 +107,8 @@ struct Peer {
     id: ConnectionId,
     replica: ReplicaClient,
     subscriptions: BTreeMap<ChannelKey, SubscriptionId>,
+    /// Of a crowd: where it stands.
+    stand: i32,
     sequence: u64,
     to_client: Vec<(u32, u32, Tick, Vec<u8>)>,
     verdicts: Vec<(u32, u64, bool)>,
@@ -214,7 +225,20 @@ impl Storm {
             for _ in 0..self.rng.usize(..6) {
                 self.change_something();
             }
-            self.change_subscriptions();
+            for _ in 0..self.options.bustle {
+                self.move_walker();
+            }
+            match self.options.is_crowd {
+                true => self.walk_about(),
+                false => self.change_subscriptions(),
+            }
+        }
+        if self.options.view_switches > 0 {
+            let is_on = self.rng.u32(..100) >= self.options.view_switches;
+            self.server.hub().set_view_sharing(is_on);
+        }
+        if self.options.is_crowd {
+            self.set_allowances(storm);
         }
         self.follow_entities();
         self.acknowledge_inputs();
@@ -241,6 +265,7 @@ impl Storm {
                     id,
                     replica: ReplicaClient::new(schema, &[GRID], options).unwrap(),
                     subscriptions: BTreeMap::new(),
+                    stand: 0,
                     sequence: 0,
                     to_client: Vec::new(),
                     verdicts: Vec::new(),
@@ -356,6 +381,76 @@ impl Storm {
                 }
             }
         }
+    }
+
+    fn move_walker(&mut self) {
+        let Some(&id) = self.rng.choice(self.walkers.keys()) else { return };
+        let position = self.anywhere();
+        self.walkers.get_mut(&id).unwrap().position = position;
+        self.server.update(id, |to| self.walkers[&id].quantise(to)).unwrap();
+        self.roles.get_mut(&id).unwrap().homes.note(position);
+    }
+
+    /// Clients step from place to place. A client sees the cells around its place, and scores.
+    fn walk_about(&mut self) {
+        for index in 0..self.clients.len() {
+            let (steps, stand) = (self.rng.f64() < 0.03, self.rng.i32(-1..1));
+            let changes_ticks = (self.rng.f64() < 0.004).then(|| (self.rng.u16(1..3), self.rng.u32(..2)));
+            let asks_again = self.rng.f64() < 0.02;
+            let Some(peer) = &mut self.clients[index] else { continue };
+            if asks_again {
+                // The end of a subscription, and another one of the same channel at the same time.
+                let key = ChannelKey::Global(0);
+                if let Some(subscription) = peer.subscriptions.remove(&key) {
+                    self.server.hub().unsubscribe(peer.id, subscription);
+                }
+            }
+            if steps {
+                peer.stand = stand;
+            }
+            if let Some((interval, offset)) = changes_ticks {
+                self.server.hub().connection_mut(peer.id).unwrap().set_send_interval(interval, offset);
+            }
+            let mut wanted = BTreeMap::from([(ChannelKey::Global(0), 2)]);
+            for (x, y, z) in
+                (peer.stand - 1..=peer.stand + 1).flat_map(|x| [(x, -1, -1), (x, 0, -1), (x, -1, 0), (x, 0, 0)])
+            {
+                let interval = if x == peer.stand { 1 } else { 5 };
+                wanted.insert(ChannelKey::Cell { grid: 0, cell: [x, y, z] }, interval);
+            }
+            let is_left = |key: &ChannelKey| !matches!(key, ChannelKey::Entity { .. }) && !wanted.contains_key(key);
+            let left: Vec<ChannelKey> = peer.subscriptions.keys().copied().filter(is_left).collect();
+            for key in left {
+                let subscription = peer.subscriptions.remove(&key).unwrap();
+                self.server.hub().unsubscribe(peer.id, subscription);
+            }
+            for (key, interval) in wanted {
+                match peer.subscriptions.get(&key) {
+                    Some(&id) => self.server.hub().connection_mut(peer.id).unwrap().set_interval(id, interval),
+                    None => subscribe(&mut self.server, peer, key, interval),
+                }
+            }
+        }
+    }
+
+    /// Tells the server beforehand what each connection may be sent: less than usual now and then, or nothing.
+    fn set_allowances(&mut self, storm: bool) {
+        for peer in self.clients.iter().flatten() {
+            let budget_bytes = match self.rng.u32(..20) {
+                _ if !storm => 20_000,
+                0 => 0,
+                1 => self.rng.usize(..self.options.budget_bytes),
+                _ => self.options.budget_bytes,
+            };
+            self.server.hub().set_allowance(peer.id, budget_bytes);
+        }
+    }
+
+    /// Segments sent for the first time, and those of them that were shared.
+    pub(crate) fn segments(&mut self) -> [u64; 2] {
+        let hub = self.server.hub_ref();
+        let counters = self.clients.iter().flatten().filter_map(|peer| Some(hub.connection(peer.id)?.counters()));
+        counters.fold([0, 0], |sum, of| [sum[0] + of.segments, sum[1] + of.shared_segments])
     }
 
     /// Everybody sees every entity channel and everyone else's facet, but the owner does not get what is for others.

@@ -110,6 +110,7 @@ impl Town {
                 // Without bounds, so that the empty cells around the area are part of the measurement.
                 bounds_m: None,
                 rings: rings.collect(),
+                looks_from: LooksFrom::Position,
             }],
             ..ServerOptions::new(7, Key::new([7; 32]))
         };

@@ -20,7 +20,7 @@ use fastrand::Rng;
 use throng::net::{Condition, Driver, MemoryNetwork};
 use throng::{
     Channels, Client, ClientEvent, ClientOptions, ConnectToken, ConnectionId, Decoder, EndReason, GridOptions,
-    GridShape, Input, Key, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
+    GridShape, Input, Key, LooksFrom, Replication, Ring, Schema, Server, ServerEvent, ServerOptions, StartError, Time,
 };
 use throng_link::netcode::{ConnectTokenOptions, KEY_LEN, Opener, Side, Suite, USER_DATA_LEN};
 use throng_testkit::{Homes, Tap};
@@ -56,6 +56,8 @@ impl WorldOptions {
         let grid = GridOptions {
             shape: GridShape::stacked([8.0; 3]),
             rings: vec![Ring { radius_m: 12.0, interval_ticks: 1 }, Ring { radius_m: 24.0, interval_ticks: 3 }],
+            // With every second seed, clients in a cell may share a view.
+            looks_from: if seed.is_multiple_of(2) { LooksFrom::Cell } else { LooksFrom::Position },
             ..GridOptions::new(throng::Up::Z)
         };
         let server = ServerOptions {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use throng::FieldMask;
 use throng::schema::Values;
-use throng::{ChannelKey, Channels, ConnectionId, Facet, GridOptions, ObjectId, Server};
+use throng::{ChannelKey, Channels, ConnectionId, Facet, GridOptions, LooksFrom, ObjectId, Server};
 use throng_testkit::Homes;
 
 /// The largest effect of rounding on a distance.
@@ -63,7 +63,8 @@ const STEP_M: f64 = 0.01;
 
 /// How far the cell is, and by how much farther it may be and still be seen: the server measures from the nearest point of the
 /// viewer's sub-cell; a cell that is held stays so for a margin, the diagonal of a sub-cell in the plane; and an object may
-/// stray out of its cell, as far as the numbers reach that its positions are written in.
+/// stray out of its cell, as far as the numbers reach that its positions are written in. If clients look from cells, there are
+/// no sub-cells and no margin; but a viewer keeps the cell that it has left for a sixteenth of the cell, on either side.
 fn distance_to_cell(options: &GridOptions, cell: [i32; 3], viewpoint: [f64; 3]) -> (f64, f64) {
     let is_single = options.shape.layers == throng::replica::Layers::Single;
     let (mut distance, mut diagonal, mut plane, mut stray) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
@@ -72,9 +73,14 @@ fn distance_to_cell(options: &GridOptions, cell: [i32; 3], viewpoint: [f64; 3]) 
         let low = f64::from(cell[axis]) * size;
         let outside = (low - viewpoint[axis]).max(viewpoint[axis] - low - size).max(0.0);
         distance += outside * outside;
-        diagonal += (size / SUBCELLS[axis]).powi(2);
-        if axis < 2 {
-            plane += (size / SUBCELLS[axis]).powi(2);
+        match options.looks_from {
+            LooksFrom::Cell => diagonal += (size * 1.125).powi(2),
+            LooksFrom::Position => {
+                diagonal += (size / SUBCELLS[axis]).powi(2);
+                if axis < 2 {
+                    plane += (size / SUBCELLS[axis]).powi(2);
+                }
+            }
         }
         let numbers = ((size / STEP_M) as u64 + 1).next_power_of_two() as f64;
         stray += ((numbers * STEP_M - size) / 2.0).powi(2);

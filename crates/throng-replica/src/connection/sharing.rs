@@ -1,0 +1,375 @@
+//! The part of a connection in a shared view, and when it has none.
+//!
+//! In the regular case a connection is a view, plus its exceptions:
+//!
+//! ```text
+//!             a set that others have too, most of it where the view stands
+//! by itself ----------------------------------------------------------------> member
+//!           <----------------------------------------------------------------
+//!             another set; too little budget; too long without news from the client
+//! ```
+//!
+//! A member's subscriptions are in [`Stage::Shared`], or exceptions with turns of their own. An exception becomes shared
+//! when it stands where the view stands, and the client is known to have the channel's name.
+//!
+//! **Why that is safe.** Shared pieces come to a client that may not have received what was sent to it before. The same
+//! can happen with its own frames, and the same rules help: a lost piece is sent again unless it has been overtaken; and
+//! no piece is sent while something undelivered is older than the channel keeps slots free
+//! ([`ChannelState::retention_ticks`]), counted for all shared pieces together. A channel that the client has been told
+//! to close, without having acknowledged it, would be taken for its former use: until then there is no membership.
+
+use std::sync::Arc;
+
+use throng_wire::Tick;
+
+use super::{Connection, NEVER, Resend};
+use crate::frame::Frame;
+use crate::hub::{ChannelState, Outgoing, Planner};
+use crate::piece::{Piece, SharedRange};
+use crate::shared_view::{SharedPieces, SharedViews, ViewKey, number_of};
+use crate::subscription::{Stage, Subscription};
+
+/// A connection that could not afford its view is by itself for so many ticks.
+const ALONE_TICKS: u32 = 16;
+
+/// A connection asks again after so many ticks whether others have the same subscriptions.
+const ASKS_AGAIN_TICKS: u32 = 4;
+
+/// A connection with more exceptions than this part of its subscriptions is by itself: they are written twice.
+const EXCEPTIONS_PART: usize = 2;
+
+/// Bytes of a tick that a member needs beside the view's.
+const BESIDE_BYTES: usize = 64;
+
+/// The part of a connection in a shared view.
+#[derive(Debug, Default)]
+pub(crate) struct Sharing {
+    /// The sum of [`number_of`] each open subscription that views may serve, and how many these are.
+    sum: u128,
+    count: usize,
+    /// A subscription has ended since the last plan. Another one of the same channel makes the sum what it was, and the
+    /// client would take shared pieces for those of the former one.
+    pub(super) has_closed: bool,
+    /// The key that [`SharedViews::register`] knows it by.
+    registered: Option<ViewKey>,
+    /// It is a member of this view.
+    view: Option<u32>,
+    /// The open subscriptions of a member that are not shared.
+    pub(super) exceptions: Vec<u16>,
+    /// The view's pieces of this tick, as far as they are not written, from the piece with this number on.
+    pub(super) pieces: Option<Arc<SharedPieces>>,
+    pub(super) next_piece: u32,
+    /// The tick in which the view was planned for it, and from which it has not taken the pieces yet.
+    planned: Option<Tick>,
+    alone_until: Tick,
+    /// No shared pieces under way have an earlier deadline.
+    deadline: Tick,
+    /// No shared subscription has anything undelivered, from the time before it was shared, that becomes too old before.
+    former_deadline: Tick,
+    /// Something undelivered is too old for any more frames of channels that views serve.
+    pub(super) is_overdue: bool,
+}
+
+impl Sharing {
+    pub(super) fn add(&mut self, subscription: &Subscription) {
+        if subscription.may_share() {
+            self.sum = self.sum.wrapping_add(number_of(subscription.channel, subscription.interval_ticks));
+            self.count += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, subscription: &Subscription) {
+        if subscription.may_share() {
+            self.sum = self.sum.wrapping_sub(number_of(subscription.channel, subscription.interval_ticks));
+            self.count -= 1;
+        }
+    }
+
+    /// A member has another subscription.
+    pub(super) fn note_exception(&mut self, number: u16) {
+        if self.view.is_some() && !self.exceptions.contains(&number) {
+            self.exceptions.push(number);
+        }
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.view.is_some()
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    /// The shared pieces that are not written yet.
+    pub(super) fn bytes_left(&self) -> usize {
+        self.pieces.as_ref().map_or(0, |pieces| pieces.bytes_from(self.next_piece))
+    }
+}
+
+impl Connection {
+    /// Becomes or stays a member of a view if that is possible, and asks the view for its frames.
+    pub(super) fn plan_shared<S: ChannelState>(&mut self, was_short: bool, planner: &mut Planner<'_, S>) {
+        let key = ViewKey { sum: self.sharing.sum, ticks: self.ticks };
+        let key = Some(key).filter(|_| self.sharing.count > 0);
+        if std::mem::take(&mut self.sharing.has_closed) {
+            self.end_membership(planner);
+        }
+        if self.sharing.registered != key {
+            self.end_membership(planner);
+            if let Some(before) = std::mem::replace(&mut self.sharing.registered, key) {
+                planner.views.deregister(before);
+            }
+            if let Some(key) = key {
+                planner.views.register(key, planner.now);
+            }
+        }
+        self.sharing.is_overdue = self.is_overdue(planner);
+        let now = planner.now;
+        if let Some(view) = self.sharing.view {
+            let needed_bytes = planner.views.usual_bytes(view) + BESIDE_BYTES;
+            let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
+            let is_short = was_short || is_late || planner.allowance_bytes < needed_bytes;
+            if is_short || self.sharing.is_overdue || planner.views.is_off || !self.has_sound_exceptions(planner) {
+                self.end_membership(planner);
+                self.sharing.alone_until = now.after(if is_short { ALONE_TICKS } else { 1 });
+            } else {
+                self.share_exceptions(view, planner);
+            }
+        } else if let Some(key) = key
+            && !was_short
+            && planner.allowance_bytes > BESIDE_BYTES
+            && !self.sharing.is_overdue
+            && !self.sharing.alone_until.is_newer_than(now)
+        {
+            match planner.has_view(key) {
+                true => self.begin_membership(key, planner),
+                false => self.sharing.alone_until = now.after(ASKS_AGAIN_TICKS),
+            }
+        }
+        if let Some(view) = self.sharing.view {
+            planner.plan_view(view);
+            planner.count_shared(view);
+            self.sharing.planned = Some(now);
+        }
+    }
+
+    /// A member that has other ticks than its view leaves at once: the view goes on without it.
+    pub(super) fn leave_for_other_ticks<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        if self.sharing.is_member() && self.sharing.registered.is_some_and(|key| key.ticks != self.ticks) {
+            self.end_membership(planner);
+        }
+    }
+
+    /// Takes the view's pieces of this tick.
+    pub(super) fn take_shared<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>) {
+        if let (Some(view), Some(tick)) = (self.sharing.view, self.sharing.planned.take()) {
+            self.sharing.pieces = outgoing.views.view(view).pieces_of(tick).cloned();
+            self.sharing.next_piece = 0;
+        }
+    }
+
+    /// Whether something undelivered is too old.
+    fn is_overdue<S: ChannelState>(&mut self, planner: &Planner<'_, S>) -> bool {
+        let now = planner.now;
+        if now.is_newer_than(self.sharing.former_deadline) && self.sharing.is_member() {
+            let deadlines = self.subscriptions.iter().filter(|s| s.stage == Stage::Shared).filter_map(|s| {
+                let basis = s.flight.oldest_basis()?.until(now);
+                Some(basis.after(planner.state(s.channel).retention_ticks()))
+            });
+            self.sharing.former_deadline = deadlines.min().unwrap_or(Tick(u64::MAX));
+            if now.is_newer_than(self.sharing.former_deadline) {
+                return true;
+            }
+        }
+        if now.is_newer_than(self.sharing.deadline) {
+            self.sharing.deadline = self.records.shared_deadline().unwrap_or(Tick(u64::MAX));
+        }
+        now.is_newer_than(self.sharing.deadline)
+    }
+
+    /// Becomes a member, if most subscriptions stand where the view stands.
+    fn begin_membership<S: ChannelState>(&mut self, key: ViewKey, planner: &mut Planner<'_, S>) {
+        let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
+        let unready = open.clone().filter(|subscription| !is_ready(subscription)).count();
+        let mut closing = self.subscriptions.iter().filter(|subscription| subscription.stage == Stage::Closing);
+        // The client would take pieces of a channel for those of the subscription that it has not closed yet.
+        let could_mistake = closing.any(|closing| self.is_subscribed(closing.channel));
+        if could_mistake || unready * EXCEPTIONS_PART > self.sharing.count {
+            return;
+        }
+        let Some(view) = planner.join_view(key, open) else { return };
+        self.sharing.view = Some(view);
+        self.sharing.former_deadline = Tick(0);
+        self.sharing.exceptions.clear();
+        let open = self.subscriptions.iter().enumerate().filter(|(_, subscription)| subscription.is_open());
+        self.sharing.exceptions.extend(open.map(|(number, _)| number as u16));
+        self.share_exceptions(view, planner);
+        let shareable = |number: &&u16| self.subscriptions[usize::from(**number)].may_share();
+        let exceptions = self.sharing.exceptions.iter().filter(shareable).count();
+        if exceptions * EXCEPTIONS_PART > self.sharing.count || !self.has_sound_exceptions(planner) {
+            self.end_membership(planner);
+            self.sharing.alone_until = planner.now.after(1);
+        }
+    }
+
+    /// Exceptions that stand where the view stands are exceptions no longer.
+    fn share_exceptions<S: ChannelState>(&mut self, view: u32, planner: &Planner<'_, S>) {
+        let (subscriptions, due_at, now) = (&mut self.subscriptions, &mut self.due_at, planner.now);
+        let seen = planner.views.view(view);
+        let mut has_former = false;
+        self.sharing.exceptions.retain(|&number| {
+            let subscription = &mut subscriptions[usize::from(number)];
+            if !subscription.is_open() || subscription.stage == Stage::Shared {
+                return false;
+            }
+            if !is_ready(subscription) {
+                return true;
+            }
+            let Some(since) = seen.since_before(subscription.channel, now).filter(|_| subscription.may_share()) else {
+                return true;
+            };
+            let state = planner.state(subscription.channel);
+            let is_behind =
+                since.is_newer_than(subscription.since) && state.last_change().is_newer_than(subscription.since);
+            let lacks = is_behind || subscription.is_held_back(now, state.retention_ticks());
+            if !lacks {
+                has_former |= subscription.flight.oldest_basis().is_some();
+                subscription.stage = Stage::Shared;
+                due_at[usize::from(number)] = NEVER;
+            }
+            lacks
+        });
+        if has_former {
+            self.sharing.former_deadline = Tick(0);
+        }
+    }
+
+    /// Whether the client may be given shared pieces of channels in which it stands elsewhere: it must not be so far behind
+    /// that a slot may mean something else to it.
+    fn has_sound_exceptions<S: ChannelState>(&self, planner: &Planner<'_, S>) -> bool {
+        self.sharing.exceptions.iter().all(|&number| {
+            let subscription = &self.subscriptions[usize::from(number)];
+            if !subscription.is_open() || !subscription.may_share() || subscription.stage == Stage::Fresh {
+                return true;
+            }
+            let retention_ticks = planner.state(subscription.channel).retention_ticks();
+            planner.now.since(subscription.since) <= retention_ticks
+                && !subscription.is_held_back(planner.now, retention_ticks)
+        })
+    }
+
+    /// Leaves the view: each subscription stands where the view stood, or before what the view said and was not written.
+    fn end_membership<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        let Some(view) = self.sharing.view.take() else { return };
+        let now = planner.now;
+        let seen = planner.views.view(view);
+        for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
+            if subscription.stage == Stage::Shared {
+                subscription.stage = Stage::Open;
+                if let Some(since) = seen.since_before(subscription.channel, now) {
+                    subscription.since = subscription.since.newest(since);
+                }
+                let phase = planner.turns(subscription.channel).phase;
+                let sooner = subscription.since.after(u32::from(subscription.interval_ticks)).newest(now);
+                self.due_at[number] = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
+            }
+        }
+        let untaken = self.sharing.planned.take().and_then(|tick| seen.pieces_of(tick).cloned());
+        if untaken.is_some() {
+            (self.sharing.pieces, self.sharing.next_piece) = (untaken, 0);
+        }
+        if let Some(pieces) = self.sharing.pieces.take() {
+            for piece in pieces.range(self.sharing.next_piece, pieces.count() as u32) {
+                let Some(number) = self.number_of_open(piece.channel, pieces.tick) else { continue };
+                let subscription = &mut self.subscriptions[number];
+                if subscription.stage == Stage::Open {
+                    subscription.since = subscription.since.min(piece.since.until(pieces.tick));
+                    self.due_at[number] = self.due_at[number].min(self.ticks.from(now));
+                }
+            }
+        }
+        self.sharing.exceptions.clear();
+        planner.leave_view(view);
+    }
+
+    /// The connection ends. Returns the channels of a view that has no members any more.
+    pub(super) fn forget_views(&mut self, views: &mut SharedViews) -> Vec<u32> {
+        if let Some(key) = self.sharing.registered.take() {
+            views.deregister(key);
+        }
+        let mut channels = Vec::new();
+        if let Some(view) = self.sharing.view.take() {
+            views.leave(view, |channel| channels.push(channel));
+        }
+        channels
+    }
+
+    /// The subscription of a channel that was open at `tick` and still is.
+    fn number_of_open(&self, channel: u32, tick: Tick) -> Option<usize> {
+        self.subscriptions
+            .iter()
+            .position(|s| s.channel == channel && s.is_open() && !s.opened.until(tick).is_newer_than(tick))
+            .filter(|&number| self.subscriptions[number].stage != Stage::Fresh)
+    }
+
+    /// Copies shared pieces into a packet, as many as fit.
+    pub(super) fn write_shared(&mut self, room: &mut [u8]) -> (usize, Option<SharedRange>) {
+        let Some(pieces) = &self.sharing.pieces else { return (0, None) };
+        let first = self.sharing.next_piece;
+        let (bytes, end) = pieces.copy(first, room);
+        if bytes == 0 {
+            return (0, None);
+        }
+        self.counters.segments += u64::from(end - first);
+        self.counters.shared_segments += u64::from(end - first);
+        self.counters.object_updates += u64::from(pieces.updates(first, end));
+        self.counters.object_bytes += bytes as u64;
+        let range = SharedRange { first, end, pieces: Arc::clone(pieces) };
+        self.sharing.deadline = self.sharing.deadline.min(pieces.deadline);
+        self.sharing.next_piece = end;
+        if end as usize == pieces.count() {
+            self.sharing.pieces = None;
+        }
+        (bytes, Some(range))
+    }
+
+    /// Shared pieces are lost: those that have not been overtaken are sent again, to this connection alone.
+    pub(super) fn lose_shared(
+        &mut self,
+        range: &SharedRange,
+        now: Tick,
+        is_superseded: &mut impl FnMut(u32, &Frame, usize) -> bool,
+    ) {
+        let tick = range.pieces.tick;
+        for shared in range.pieces.range(range.first, range.end) {
+            let segment = &shared.frame.segments[shared.segment as usize];
+            if !segment.is_superseded() && is_superseded(shared.channel, &shared.frame, shared.segment as usize) {
+                segment.mark_superseded();
+            }
+            if segment.is_superseded() {
+                self.counters.superseded_segments += 1;
+                continue;
+            }
+            let Some(number) = self.number_of_open(shared.channel, tick) else { continue };
+            let subscription = &mut self.subscriptions[number];
+            let since = shared.since;
+            let piece = Piece {
+                frame: Some(Arc::clone(&shared.frame)),
+                opened: subscription.opened,
+                since,
+                segment: shared.segment,
+                subscription: number as u16,
+                parity: subscription.flight.rejoin(since),
+                named: !subscription.flight.is_announced(),
+            };
+            self.sharing.former_deadline = Tick(0);
+            let waits_since = since.until(now);
+            self.resends.push(Resend { subscription: number as u16, piece: Some(piece), waits_since });
+        }
+    }
+}
+
+/// Whether the client has the channel, and is not being sent a frame that began earlier.
+fn is_ready(subscription: &Subscription) -> bool {
+    matches!(subscription.stage, Stage::Open | Stage::Asleep | Stage::Shared) && subscription.flight.is_announced()
+}

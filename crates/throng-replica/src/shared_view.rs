@@ -1,0 +1,703 @@
+//! Shared views: what several connections see alike is planned and put into pieces once for all of them.
+//!
+//! Connections with the same subscriptions, at the same intervals and in the same ticks, are *members* of a shared view.
+//! The view has a turn for each of its channels, as a connection has. Its pieces are written one behind the other, once in
+//! a tick, and each member copies them into its packets: as many into each as fit.
+//!
+//! ```text
+//! view      | piece | piece | piece | piece | piece | piece |      written once
+//!             \___________________/   \_________________/
+//! member 1    own | these three | and these two, the next packet   copied
+//! member 2    these four | and ...
+//! ```
+//!
+//! Nothing in these pieces depends on the member. A channel is named by its offset from the view's middle cell, not by
+//! the connection's own number of the subscription:
+//!
+//! ```text
+//! [1]                            no piece begins with a 1: shared pieces follow
+//! [plane : 8]                    the two axes of offsets: 0 x and y, 1 x and z, 2 y and z
+//! [tag : 8][grid][x][y][z]       the middle, a cell, as `key.rs` writes a name
+//! pieces, each
+//!   [offset : 8]                 1 to 225: 1 + (a + 7) + 15 * (b + 7), the cell that is a and b cells from the middle
+//!                                226: a name follows
+//!   [name]                       if the offset is 226
+//!   [length : varint][body]      a segment of this packet's tick
+//! [0]                            the shared pieces end; or the packet does
+//! ```
+//!
+//! A client that does not know the channel ignores such a piece.
+//!
+//! **A frame may be given to every subscription that stands at or after the frame's beginning.** So a member need not
+//! know where it stands in each channel: it stands where the view stands, or later. A subscription that does not, because
+//! it is new or its interval has changed, is an *exception*: it has its own turns, until one of them has brought it to
+//! where the view stands. The rules for each connection are in `sharing.rs`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use throng_wire::{BitWriter, ShortTick, Tick};
+
+use crate::frame::Frame;
+use crate::hub::{ChannelState, Planner, Request};
+use crate::key::{ChannelKey, ChannelName};
+use crate::lattice;
+use crate::send_ticks::SendTicks;
+use crate::subscription::Subscription;
+
+/// The byte that shared pieces begin with.
+pub(crate) const SHARED: u8 = 1;
+
+/// The byte that ends them.
+pub(crate) const SHARED_END: u8 = 0;
+
+/// Cells up to so far from the middle have an offset of one byte.
+const NEAR_CELLS: i32 = 7;
+
+/// Offsets along one axis.
+const NEAR_SIDE: i32 = 2 * NEAR_CELLS + 1;
+
+/// Instead of an offset: a name follows.
+const NAMED: u8 = (NEAR_SIDE * NEAR_SIDE + 1) as u8;
+
+/// The axes of offsets.
+const PLANES: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
+
+/// Views without members that keep their memory, and more spare pieces than there are views.
+const SPARE_VIEWS: usize = 64;
+
+/// Bytes and pieces for which new shared pieces have room.
+const USUAL_PIECES: (usize, usize) = (4_096, 96);
+
+/// A group of connections that has lasted for so many ticks gets a view: others look alike by chance, and part soon.
+const LASTING_TICKS: u32 = 8;
+
+/// No view.
+const NO_VIEW: u32 = u32::MAX;
+
+/// The things that the members of a view have in common: the sum of the numbers of their subscriptions, and their ticks. Two
+/// different sets have the same sum by chance only, once in 2^128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ViewKey {
+    pub(crate) sum: u128,
+    pub(crate) ticks: SendTicks,
+}
+
+/// The number of a subscription in [`ViewKey::sum`].
+pub(crate) fn number_of(channel: u32, interval_ticks: u16) -> u128 {
+    let word = u64::from(channel) << 16 | u64::from(interval_ticks);
+    u128::from(mixed(word)) << 64 | u128::from(mixed(word ^ 0x9E37_79B9_7F4A_7C15))
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+fn mixed(word: u64) -> u64 {
+    let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ word >> 31
+}
+
+/// All shared views of a hub.
+#[derive(Debug, Default)]
+pub struct SharedViews {
+    groups: FxHashMap<ViewKey, Group>,
+    views: Vec<SharedView>,
+    free: Vec<u32>,
+    /// Pieces whose memory is used again.
+    spare: Vec<Arc<SharedPieces>>,
+    /// Pieces that packet records may still need.
+    lent: VecDeque<Arc<SharedPieces>>,
+    /// No connection may be a member.
+    pub(crate) is_off: bool,
+}
+
+/// The connections with one key.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    connections: u32,
+    /// When the first of them came.
+    since: Tick,
+    /// Their view, if some of them are members of one.
+    view: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SharedView {
+    key: Option<ViewKey>,
+    members: u32,
+    ticks: SendTicks,
+    /// The most frequent ones first.
+    channels: Vec<Seen>,
+    /// Where in `channels` each channel stands, in order of channels.
+    by_channel: Vec<(u32, u16)>,
+    /// The offsets, or names, of all channels as they are written.
+    codes: Vec<u8>,
+    /// The bytes before the pieces.
+    head: Vec<u8>,
+    planned: Option<Tick>,
+    /// The pieces of the last plan are written.
+    is_written: bool,
+    /// The frames of this tick.
+    due: Vec<(u16, u32)>,
+    /// Those of this tick, and of the last.
+    pieces: [Option<Arc<SharedPieces>>; 2],
+    /// Bytes of a tick, of which few ticks have more.
+    usual_bytes: usize,
+}
+
+/// A channel of a view.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    channel: u32,
+    interval_ticks: u16,
+    /// Where its code ends in [`SharedView::codes`].
+    code_end: u32,
+    /// Everything up to this tick has been written.
+    since: Tick,
+    /// `since` before the last plan.
+    since_before: Tick,
+    due_at: Tick,
+}
+
+/// The pieces of one view in one tick.
+#[derive(Debug, Default)]
+pub(crate) struct SharedPieces {
+    pub(crate) tick: Tick,
+    head: Vec<u8>,
+    bytes: Vec<u8>,
+    pieces: Vec<SharedPiece>,
+    /// Members that do not know the fate of these pieces after this tick get no more of them: see
+    /// [`ChannelState::retention_ticks`].
+    pub(crate) deadline: Tick,
+}
+
+/// One segment.
+#[derive(Debug)]
+pub(crate) struct SharedPiece {
+    /// Where it ends in [`SharedPieces::bytes`].
+    end: u32,
+    pub(crate) channel: u32,
+    pub(crate) segment: u32,
+    /// Where the view stood before.
+    pub(crate) since: ShortTick,
+    /// Object updates in this piece and those before it.
+    updates: u32,
+    pub(crate) frame: Arc<Frame>,
+}
+
+impl SharedPieces {
+    /// The number of pieces.
+    pub(crate) fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Bytes of the pieces from `first` on.
+    pub(crate) fn bytes_from(&self, first: u32) -> usize {
+        self.bytes.len() - self.start(first as usize)
+    }
+
+    /// The pieces from `first` up to `end`.
+    pub(crate) fn range(&self, first: u32, end: u32) -> &[SharedPiece] {
+        &self.pieces[first as usize..end as usize]
+    }
+
+    /// Object updates in the pieces from `first` up to `end`.
+    pub(crate) fn updates(&self, first: u32, end: u32) -> u32 {
+        let until = |piece: u32| piece.checked_sub(1).map_or(0, |last| self.pieces[last as usize].updates);
+        until(end) - until(first)
+    }
+
+    /// Copies the pieces from `first` on that fit, with the head before them and the end behind them. Returns the bytes
+    /// and one past the last piece; 0 bytes if not one fits.
+    pub(crate) fn copy(&self, first: u32, room: &mut [u8]) -> (usize, u32) {
+        let start = self.start(first as usize);
+        let Some(body_room) = room.len().checked_sub(self.head.len() + 1) else { return (0, first) };
+        let count = self.pieces[first as usize..].partition_point(|piece| piece.end as usize - start <= body_room);
+        if count == 0 {
+            return (0, first);
+        }
+        let end = first as usize + count;
+        let body = &self.bytes[start..self.start(end)];
+        let (head, rest) = room.split_at_mut(self.head.len());
+        head.copy_from_slice(&self.head);
+        rest[..body.len()].copy_from_slice(body);
+        rest[body.len()] = SHARED_END;
+        (head.len() + body.len() + 1, end as u32)
+    }
+
+    fn start(&self, piece: usize) -> usize {
+        piece.checked_sub(1).map_or(0, |last| self.pieces[last].end as usize)
+    }
+
+    fn clear(&mut self) {
+        self.head.clear();
+        self.bytes.clear();
+        self.pieces.clear();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.pieces.capacity() * size_of::<SharedPiece>()
+    }
+}
+
+impl SharedViews {
+    pub(crate) fn view(&self, view: u32) -> &SharedView {
+        &self.views[view as usize]
+    }
+
+    /// Views that have members.
+    pub(crate) fn count(&self) -> usize {
+        self.views.len() - self.free.len()
+    }
+
+    /// Bytes of memory, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let waiting = self.spare.iter().chain(&self.lent).map(|pieces| pieces.memory_bytes());
+        self.views.iter().map(SharedView::memory_bytes).sum::<usize>() + waiting.sum::<usize>()
+    }
+
+    /// One more connection has this key.
+    pub(crate) fn register(&mut self, key: ViewKey, now: Tick) {
+        self.groups.entry(key).or_insert(Group { connections: 0, since: now, view: NO_VIEW }).connections += 1;
+    }
+
+    pub(crate) fn deregister(&mut self, key: ViewKey) {
+        let Some(group) = self.groups.get_mut(&key) else { return };
+        group.connections -= 1;
+        if group.connections == 0 {
+            self.groups.remove(&key);
+        }
+    }
+
+    /// The number of a view's bytes in a tick, of which few ticks have more.
+    pub(crate) fn usual_bytes(&self, view: u32) -> usize {
+        self.views[view as usize].usual_bytes
+    }
+
+    /// A member of a view less. If it was the last, `each` is given the channels of the view, which ends.
+    pub(crate) fn leave(&mut self, number: u32, each: impl FnMut(u32)) {
+        let view = &mut self.views[number as usize];
+        view.members -= 1;
+        if view.members == 0 {
+            if let Some(group) = view.key.take().and_then(|key| self.groups.get_mut(&key)) {
+                group.view = NO_VIEW;
+            }
+            view.channels.iter().map(|seen| seen.channel).for_each(each);
+            view.end();
+            let pieces = view.pieces.each_mut().map(Option::take);
+            if self.free.len() >= SPARE_VIEWS {
+                *view = SharedView::default();
+            }
+            self.free.push(number);
+            pieces.into_iter().for_each(|pieces| self.put_back(pieces));
+        }
+    }
+
+    /// Empty pieces without other holders.
+    fn take_pieces(&mut self) -> Arc<SharedPieces> {
+        let (bytes, pieces) = USUAL_PIECES;
+        let make = || SharedPieces {
+            bytes: Vec::with_capacity(bytes),
+            pieces: Vec::with_capacity(pieces),
+            ..SharedPieces::default()
+        };
+        self.spare.pop().unwrap_or_else(|| Arc::new(make()))
+    }
+
+    fn put_back(&mut self, pieces: Option<Arc<SharedPieces>>) {
+        let Some(mut pieces) = pieces else { return };
+        match Arc::get_mut(&mut pieces) {
+            Some(unused) => {
+                unused.clear();
+                if self.spare.len() < self.views.len() + SPARE_VIEWS {
+                    self.spare.push(pieces);
+                }
+            }
+            None => self.lent.push_back(pieces),
+        }
+    }
+
+    /// Takes back pieces that nobody holds any more, so that their frames can be used again.
+    pub(crate) fn reclaim(&mut self) {
+        for _ in 0..self.lent.len().min(2 * self.views.len() + SPARE_VIEWS) {
+            let oldest = self.lent.pop_front();
+            self.put_back(oldest);
+        }
+    }
+
+    /// All views, also those that were not planned in this tick.
+    pub(crate) fn all_mut(&mut self) -> &mut [SharedView] {
+        &mut self.views
+    }
+
+    /// The view for connections with this key, if there is one or should be.
+    fn find(&self, key: ViewKey, now: Tick) -> Option<Found> {
+        let group = self.groups.get(&key).filter(|_| !self.is_off)?;
+        let is_worth_it = group.connections > 1 && now.since(group.since) >= LASTING_TICKS;
+        match group.view {
+            NO_VIEW if !is_worth_it => None,
+            NO_VIEW => Some(Found::ToMake),
+            view => Some(Found::Made(view)),
+        }
+    }
+}
+
+enum Found {
+    Made(u32),
+    ToMake,
+}
+
+impl SharedView {
+    /// Where the view stood in a channel before the plan of `now`, or stands if there was none.
+    pub(crate) fn since_before(&self, channel: u32, now: Tick) -> Option<Tick> {
+        let seen = self.seen(channel)?;
+        Some(if self.planned == Some(now) || !self.is_written { seen.since_before } else { seen.since })
+    }
+
+    fn seen(&self, channel: u32) -> Option<&Seen> {
+        let found = self.by_channel.binary_search_by_key(&channel, |&(channel, _)| channel).ok()?;
+        Some(&self.channels[usize::from(self.by_channel[found].1)])
+    }
+
+    /// The pieces of a tick: of the last that was planned, or the one before.
+    pub(crate) fn pieces_of(&self, tick: Tick) -> Option<&Arc<SharedPieces>> {
+        self.pieces.iter().flatten().find(|pieces| pieces.tick == tick && pieces.count() > 0)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let pieces = self.pieces.iter().flatten().map(|pieces| pieces.memory_bytes());
+        size_of::<SharedView>() + self.channels.capacity() * (size_of::<Seen>() + 8) + pieces.sum::<usize>()
+    }
+
+    /// Forgets everything but its memory.
+    fn end(&mut self) {
+        self.channels.clear();
+        self.by_channel.clear();
+        self.codes.clear();
+        self.due.clear();
+        (self.planned, self.is_written) = (None, true);
+        self.usual_bytes = 0;
+    }
+
+    /// Makes the view of these subscriptions, which stands where a subscription stands that has had all its turns.
+    fn begin<S: ChannelState>(
+        &mut self,
+        key: ViewKey,
+        subscriptions: impl Iterator<Item = (u32, u16)>,
+        planner: &Planner<'_, S>,
+    ) {
+        let newest = planner.now.before(1);
+        (self.key, self.ticks, self.is_written) = (Some(key), key.ticks, true);
+        self.channels.extend(subscriptions.map(|(channel, interval_ticks)| {
+            let phase = planner.turns(channel).phase;
+            let since = self.ticks.last_of(newest, |tick| lattice::last_turn(tick, interval_ticks, phase));
+            let due_at = self.ticks.from(lattice::next_turn(newest, interval_ticks, phase));
+            Seen { channel, interval_ticks, code_end: 0, since, since_before: since, due_at }
+        }));
+        self.channels.sort_unstable_by_key(|seen| (seen.interval_ticks, seen.channel));
+        self.by_channel.extend(self.channels.iter().enumerate().map(|(number, seen)| (seen.channel, number as u16)));
+        self.by_channel.sort_unstable();
+        self.name_channels(planner);
+    }
+
+    /// Writes the head and the codes of all channels.
+    fn name_channels<S: ChannelState>(&mut self, planner: &Planner<'_, S>) {
+        let middle = Middle::of(self.channels.iter().map(|seen| planner.key(seen.channel).name()));
+        self.head.clear();
+        self.head.extend([SHARED, middle.plane]);
+        put_name(&mut self.head, ChannelName::Cell { grid: middle.grid, cell: middle.cell });
+        for seen in &mut self.channels {
+            let name = planner.key(seen.channel).name();
+            match middle.offset_of(name) {
+                Some(offset) => self.codes.push(offset),
+                None => {
+                    self.codes.push(NAMED);
+                    put_name(&mut self.codes, name);
+                }
+            }
+            seen.code_end = self.codes.len() as u32;
+        }
+    }
+
+    /// Asks for the frames of the channels that have their turn.
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        let now = planner.now;
+        // A member that has not taken the pieces of the last tick will still ask for them.
+        let [this, last] = &mut self.pieces;
+        let older = std::mem::replace(last, this.replace(planner.views.take_pieces()));
+        planner.views.put_back(older);
+        self.due.clear();
+        let mut deadline = Tick(u64::MAX);
+        let was_written = self.is_written || self.planned.is_none();
+        for (number, seen) in self.channels.iter_mut().enumerate() {
+            if !was_written {
+                (seen.since, seen.due_at) = (seen.since_before, now);
+            }
+            seen.since_before = seen.since;
+            if seen.due_at.is_newer_than(now) {
+                continue;
+            }
+            let state = planner.state(seen.channel);
+            if state.last_change().is_newer_than(seen.since) {
+                deadline = deadline.min(seen.since.after(state.retention_ticks()));
+                let request = match state.horizon().is_newer_than(seen.since) {
+                    false => planner.request_changes(seen.channel, seen.since),
+                    true => {
+                        let (since, variant) = state.catch_up(seen.since);
+                        planner.request(seen.channel, since, variant)
+                    }
+                };
+                self.due.push((number as u16, request));
+            }
+            seen.since = now;
+            let phase = planner.turns(seen.channel).phase;
+            seen.due_at = self.ticks.from(lattice::next_turn(now, seen.interval_ticks, phase));
+        }
+        (self.planned, self.is_written) = (Some(now), false);
+        if let Some(pieces) = self.pieces[0].as_mut().and_then(Arc::get_mut) {
+            (pieces.tick, pieces.deadline) = (now, deadline);
+        }
+    }
+
+    /// Writes the pieces of this tick.
+    pub(crate) fn write(&mut self, requests: &[Request], now: Tick) {
+        if self.planned != Some(now) || self.is_written {
+            return;
+        }
+        let pieces = self.pieces[0].as_mut().and_then(Arc::get_mut);
+        let pieces = pieces.expect("the pieces of this tick have no other holder yet");
+        self.is_written = true;
+        pieces.head.extend(&self.head);
+        let mut updates = 0;
+        for &(number, request) in &self.due {
+            let frame = &requests[request as usize].frame;
+            let seen = &self.channels[usize::from(number)];
+            let code_start = number.checked_sub(1).map_or(0, |last| self.channels[usize::from(last)].code_end);
+            for (place, segment) in frame.segments.iter().enumerate() {
+                let body = frame.segment_bytes(place);
+                pieces.bytes.extend(&self.codes[code_start as usize..seen.code_end as usize]);
+                put_varint(&mut pieces.bytes, body.len());
+                pieces.bytes.extend(body);
+                updates += segment.updates;
+                pieces.pieces.push(SharedPiece {
+                    end: pieces.bytes.len() as u32,
+                    channel: seen.channel,
+                    segment: place as u32,
+                    since: seen.since_before.short(),
+                    updates,
+                    frame: Arc::clone(frame),
+                });
+            }
+        }
+        let bytes = pieces.bytes.len();
+        self.usual_bytes = bytes.max(self.usual_bytes - self.usual_bytes / 16);
+    }
+}
+
+impl<S: ChannelState> Planner<'_, S> {
+    /// Plans a view for this tick, unless another member has done it already.
+    pub(crate) fn plan_view(&mut self, number: u32) {
+        if self.views.view(number).planned == Some(self.now) {
+            return;
+        }
+        let mut view = std::mem::take(&mut self.views.views[number as usize]);
+        let shared = self.shared;
+        view.plan(self);
+        // The view is no subscription: its members are counted.
+        self.shared = shared;
+        self.views.views[number as usize] = view;
+    }
+
+    /// The view for a connection with this key and these subscriptions. It gets a member more.
+    pub(crate) fn join_view<'s>(
+        &mut self,
+        key: ViewKey,
+        subscriptions: impl Iterator<Item = &'s Subscription>,
+    ) -> Option<u32> {
+        let number = match self.views.find(key, self.now)? {
+            Found::Made(number) => number,
+            Found::ToMake => {
+                let number = self.views.free.pop().unwrap_or_else(|| {
+                    self.views.views.push(SharedView::default());
+                    self.views.views.len() as u32 - 1
+                });
+                let mut view = std::mem::take(&mut self.views.views[number as usize]);
+                view.begin(key, subscriptions.map(|s| (s.channel, s.interval_ticks)), self);
+                for seen in &view.channels {
+                    // A channel of a view is not removed, so its number means the same as long as the view lives.
+                    self.count_subscriber(seen.channel, 1);
+                }
+                self.views.views[number as usize] = view;
+                if let Some(group) = self.views.groups.get_mut(&key) {
+                    group.view = number;
+                }
+                number
+            }
+        };
+        self.views.views[number as usize].members += 1;
+        Some(number)
+    }
+
+    /// The number of the view that connections with this key have, if they have one or should have.
+    pub(crate) fn has_view(&self, key: ViewKey) -> bool {
+        self.views.find(key, self.now).is_some()
+    }
+
+    /// A member gets what the view's plan asks for.
+    pub(crate) fn count_shared(&mut self, number: u32) {
+        self.shared += self.views.view(number).due.len() as u64;
+    }
+
+    pub(crate) fn leave_view(&mut self, number: u32) {
+        let Planner { views, channels, .. } = self;
+        views.leave(number, |channel| channels[channel as usize].subscribers -= 1);
+    }
+}
+
+/// The cell that the offsets of a view count from.
+struct Middle {
+    grid: u8,
+    cell: [i32; 3],
+    plane: u8,
+}
+
+impl Middle {
+    /// The middle of all cells of one grid, in the plane in which they lie.
+    fn of(names: impl Iterator<Item = ChannelName>) -> Middle {
+        let mut first = None;
+        let (mut least, mut most) = ([i32::MAX; 3], [i32::MIN; 3]);
+        for name in names {
+            if let ChannelName::Cell { grid, cell } = name
+                && *first.get_or_insert(grid) == grid
+            {
+                for axis in 0..3 {
+                    least[axis] = least[axis].min(cell[axis]);
+                    most[axis] = most[axis].max(cell[axis]);
+                }
+            }
+        }
+        let Some(grid) = first else { return Middle { grid: 0, cell: [0; 3], plane: 0 } };
+        let cell = std::array::from_fn(|axis| ((i64::from(least[axis]) + i64::from(most[axis])).div_euclid(2)) as i32);
+        let flat = (0..3).rev().min_by_key(|&axis| i64::from(most[axis]) - i64::from(least[axis])).unwrap_or(2);
+        Middle { grid, cell, plane: 2 - flat as u8 }
+    }
+
+    /// The offset of a channel, if it is a near cell in the plane.
+    fn offset_of(&self, name: ChannelName) -> Option<u8> {
+        let ChannelName::Cell { grid, cell } = name else { return None };
+        let [a, b] = PLANES[usize::from(self.plane)];
+        let flat = 2 - usize::from(self.plane);
+        let away = |axis: usize| i64::from(cell[axis]) - i64::from(self.cell[axis]);
+        let near = i64::from(NEAR_CELLS);
+        let is_near = grid == self.grid && away(flat) == 0 && away(a).abs() <= near && away(b).abs() <= near;
+        is_near.then(|| (1 + away(a) + near + i64::from(NEAR_SIDE) * (away(b) + near)) as u8)
+    }
+}
+
+/// The middle of shared pieces as a client reads it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadMiddle {
+    pub(crate) grid: u8,
+    pub(crate) cell: [i32; 3],
+    pub(crate) plane: u8,
+}
+
+impl ReadMiddle {
+    /// The channel at an offset. `None` for what is no offset, and for cells that cannot exist.
+    pub(crate) fn name_at(&self, offset: u8) -> Option<ChannelName> {
+        let [a, b] = *PLANES.get(usize::from(self.plane))?;
+        let offset = i32::from(offset).checked_sub(1).filter(|offset| (0..NEAR_SIDE * NEAR_SIDE).contains(offset))?;
+        let mut cell = self.cell;
+        cell[a] = cell[a].checked_add(offset % NEAR_SIDE - NEAR_CELLS)?;
+        cell[b] = cell[b].checked_add(offset / NEAR_SIDE - NEAR_CELLS)?;
+        Some(ChannelName::Cell { grid: self.grid, cell })
+    }
+
+    /// Whether a name follows instead of an offset.
+    pub(crate) fn is_named(offset: u8) -> bool {
+        offset == NAMED
+    }
+}
+
+/// Whether a channel of this kind may be served by views: it has many readers as a rule.
+pub(crate) fn may_share(key: ChannelKey) -> bool {
+    matches!(key, ChannelKey::Global(_) | ChannelKey::Cell { .. } | ChannelKey::Custom(_))
+}
+
+fn put_name(out: &mut Vec<u8>, name: ChannelName) {
+    let mut w = BitWriter::new(out);
+    name.encode(&mut w);
+    w.finish();
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(x: i32, y: i32, z: i32) -> ChannelName {
+        ChannelName::Cell { grid: 3, cell: [x, y, z] }
+    }
+
+    #[test]
+    fn a_client_reads_the_offset_of_each_near_cell() {
+        for flat in 0..3 {
+            let names: Vec<ChannelName> = (-7..=7)
+                .flat_map(|a| (-7..=7).map(move |b| (a, b)))
+                .map(|(a, b)| {
+                    let mut numbers = [a - 1_000, b + 500, 9];
+                    numbers.rotate_right((flat + 1) % 3);
+                    cell(numbers[0], numbers[1], numbers[2])
+                })
+                .collect();
+            let middle = Middle::of(names.iter().copied());
+            let read = ReadMiddle { grid: middle.grid, cell: middle.cell, plane: middle.plane };
+            let mut offsets: Vec<u8> =
+                names.iter().map(|&name| middle.offset_of(name).expect("a near cell in the plane")).collect();
+            for (&offset, &name) in offsets.iter().zip(&names) {
+                assert_eq!(read.name_at(offset), Some(name));
+                assert!(offset != SHARED_END && !ReadMiddle::is_named(offset));
+            }
+            offsets.sort_unstable();
+            offsets.dedup();
+            assert_eq!(offsets.len(), names.len());
+        }
+    }
+
+    #[test]
+    fn what_is_not_near_has_no_offset() {
+        let middle = Middle { grid: 3, cell: [0, 0, 0], plane: 0 };
+        for name in [cell(8, 0, 0), cell(0, -8, 0), cell(0, 0, 1), ChannelName::Global(0), cell(i32::MIN, 0, 0)] {
+            assert_eq!(middle.offset_of(name), None, "{name:?}");
+        }
+        let other = ChannelName::Cell { grid: 4, cell: [0; 3] };
+        assert_eq!(middle.offset_of(other), None);
+    }
+
+    #[test]
+    fn offsets_that_no_server_writes_are_no_cells() {
+        let at = |cell, plane| ReadMiddle { grid: 0, cell, plane };
+        assert_eq!(at([0; 3], 0).name_at(0), None);
+        assert_eq!(at([0; 3], 0).name_at(NAMED), None);
+        assert_eq!(at([0; 3], 0).name_at(255), None);
+        assert_eq!(at([0; 3], 3).name_at(1), None);
+        assert_eq!(at([i32::MIN; 3], 0).name_at(1), None);
+        assert_eq!(at([i32::MAX; 3], 0).name_at(225), None);
+    }
+
+    #[test]
+    fn the_sum_of_subscriptions_tells_sets_apart() {
+        let sum = |set: &[(u32, u16)]| set.iter().fold(0u128, |sum, &(c, i)| sum.wrapping_add(number_of(c, i)));
+        assert_eq!(sum(&[(1, 2), (3, 4)]), sum(&[(3, 4), (1, 2)]));
+        assert_ne!(sum(&[(1, 2), (3, 4)]), sum(&[(1, 4), (3, 2)]));
+        assert_ne!(sum(&[(1, 2)]), sum(&[(1, 2), (1, 2)]));
+        assert_ne!(sum(&[(0, 1)]), 0);
+    }
+}
