@@ -21,9 +21,8 @@ use thiserror::Error;
 use throng::net::BindError;
 use throng::replica::ReplicaClient;
 use throng::{Decoder, Key};
+use throng_crowd::scenario::{Model, Scenario};
 use throng_models::RecordDecoder;
-
-use crate::scenario::{Model, Scenario};
 
 pub use crate::control::{BotsReport, Progress};
 pub use brain::{Brain, Brains, View};

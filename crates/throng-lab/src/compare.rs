@@ -27,8 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use throng_crowd::scenario::Overrides;
+
 use crate::report::{self, ReportError};
-use crate::scenario::Overrides;
 use crate::summary::RunSummary;
 
 pub use contestant::{Check, Contestant};

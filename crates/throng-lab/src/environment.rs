@@ -4,8 +4,7 @@ use std::env;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::scenario::Scenario;
+use throng_crowd::scenario::Scenario;
 
 /// The machine, the program, and how it was called.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +76,7 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Overrides;
+    use throng_crowd::scenario::Overrides;
 
     #[test]
     fn capture_always_answers() {

@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use throng_crowd::scenario::Profile;
 use throng_report::Better;
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
 use crate::newest::{Newest, RUNS_MAX, newest};
-use crate::scenario::Profile;
 
 pub use bisect::{BisectOptions, Bisected, Tried, bisect};
 pub use compare::{Comparison, PartChange, compare};

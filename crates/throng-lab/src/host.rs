@@ -10,15 +10,15 @@ use throng::{
     Channels, ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Replication, Schema, Server,
     ServerEvent, ServerOptions, StartError, Tick, Time,
 };
+use throng_crowd::kinds::{self, Character, Chest, Prop};
+use throng_crowd::pulse::Pulse;
+use throng_crowd::scenario::{Scenario, View};
+use throng_crowd::truth::TrueObject;
+use throng_crowd::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
 use throng_machine::clock;
 
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
-use crate::kinds::{self, Character, Chest, Prop};
 use crate::pace::{Finish, Pace};
-use crate::pulse::Pulse;
-use crate::scenario::{Scenario, View};
-use crate::truth::TrueObject;
-use crate::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
 
 /// Protocol id of the lab; its tokens work with no other protocol.
 pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
@@ -409,7 +409,7 @@ fn from_corner(scenario: &Scenario, position: [f32; 3]) -> [f32; 3] {
 fn grid_of(scenario: &Scenario) -> GridOptions {
     let rings = match scenario.view {
         View::Rings => {
-            let ring = |ring: &crate::scenario::Ring| throng::Ring {
+            let ring = |ring: &throng_crowd::scenario::Ring| throng::Ring {
                 radius_m: f64::from(ring.radius_m),
                 interval_ticks: ring.interval_ticks,
             };

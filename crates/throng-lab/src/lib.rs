@@ -34,22 +34,18 @@ mod floor;
 pub mod frames;
 pub mod history;
 pub mod host;
-pub mod kinds;
 mod loopback;
 pub mod neighbours;
 mod newest;
 mod pace;
-mod pulse;
 pub mod report;
 pub mod run;
-pub mod scenario;
 pub mod subprocess;
 pub mod summary;
 pub mod terminal;
-mod truth;
-pub mod world;
 
 pub use throng::Key;
+pub use throng_crowd::{kinds, scenario, world};
 
 /// The variable in which programs that another one starts find the address of its live page.
 pub const LIVE_VARIABLE: &str = "THRONG_LIVE";

@@ -19,6 +19,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
+use throng_crowd::scenario::{Model, Profile, Scenario};
+use throng_crowd::truth::TruthWriter;
 use throng_machine::clock;
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 
@@ -27,9 +29,7 @@ use crate::control::Command;
 use crate::floor::{self, FloorTime};
 use crate::host::Host;
 use crate::report::{self, ReportError};
-use crate::scenario::{Model, Profile, Scenario};
 use crate::summary::RunSummary;
-use crate::truth::TruthWriter;
 use child::Child;
 pub use child::read_order;
 use ledger::Ledger;
@@ -458,7 +458,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::scenario::Overrides;
+    use throng_crowd::scenario::Overrides;
 
     static FIRST_LINE: Mutex<String> = Mutex::new(String::new());
 

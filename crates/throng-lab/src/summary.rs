@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use throng::meter::Subsystem;
+use throng_crowd::scenario::Model;
 
 use crate::environment::Environment;
-use crate::scenario::Model;
 
 pub use published::Published;
 pub use series::{FrameHistogram, FrameSeries, Samples, SecondSeries, Series};

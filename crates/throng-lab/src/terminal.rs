@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use throng_crowd::scenario::Model;
 
 pub use throng_report::{bytes, figure, grouped, optional};
 
-use crate::scenario::Model;
 use crate::summary::{Band, LoadStep, RunSummary, Split, Target};
 
 /// Parts of a split in one line.

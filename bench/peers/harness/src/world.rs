@@ -1,6 +1,6 @@
 //! The state that is replicated, and how it changes.
 //!
-//! All values are whole steps of the lab's quantisers (`crates/throng-lab/src/kinds.rs`), so that a peer that quantises and
+//! All values are whole steps of the lab's quantisers (`crates/throng-crowd/src/kinds.rs`), so that a peer that quantises and
 //! one that sends floats end with exactly the same values. A character is 33 bytes as floats: position 12, velocity 12,
 //! yaw 4, pitch 4, mode 1. **Every field of every character changes in every tick**, as does the contents of every chest.
 //!

@@ -1,6 +1,6 @@
 //! The workload on throng: its `Server`, with a driver that puts datagrams where all peers put them.
 //!
-//! Used as the lab uses it: kinds as in `throng-lab`, one cell for the dense square, cells of 250 m and one ring for
+//! Used as the lab uses it: kinds as in `throng-crowd`, one cell for the dense square, cells of 250 m and one ring for
 //! the sparse ones, one thread. Viewpoints are set in every tick, so visibility is computed in every tick.
 //!
 //! "Values written" to "packets ready" is the call of `Server::tick`: quantise and compare, interest, encode, write packets,

@@ -3,11 +3,11 @@
 use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
 use throng::replica::KindBits;
 use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
+use throng_crowd::pulse::{Pulse, RemoteClock, SentInputs};
+use throng_crowd::scenario::{NetPreset, Scenario};
+use throng_crowd::world::BotInput;
 
 use super::brain::{Brain, View};
-use crate::pulse::{Pulse, RemoteClock, SentInputs};
-use crate::scenario::{NetPreset, Scenario};
-use crate::world::BotInput;
 
 pub(crate) struct Bot<D> {
     pub(super) core: ClientCore<D>,

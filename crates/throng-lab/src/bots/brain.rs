@@ -4,10 +4,9 @@ use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 use throng::{Decoder, ObjectView, Replicate};
-
-use crate::kinds::{Character, LabKind};
-use crate::scenario::Scenario;
-use crate::world::{BotBrain, BotInput};
+use throng_crowd::kinds::{Character, LabKind};
+use throng_crowd::scenario::Scenario;
+use throng_crowd::world::{BotBrain, BotInput};
 
 /// Decides what one bot does. [`BotBrain`] is the built-in one; `examples/corner.rs` has one of its own.
 pub trait Brain: Send {

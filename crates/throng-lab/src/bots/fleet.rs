@@ -7,6 +7,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use throng::net::ReceiveBuffers;
 use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer, replica};
+use throng_crowd::kinds;
+use throng_crowd::scenario::Scenario;
 use throng_judge::{mean, quantile};
 use throng_machine::clock;
 
@@ -14,8 +16,6 @@ use super::bot::Bot;
 use super::members::Rates;
 use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
-use crate::kinds;
-use crate::scenario::Scenario;
 use crate::summary::STALL;
 
 /// A decoding bot looks at its socket this often, as a game does that draws frames.

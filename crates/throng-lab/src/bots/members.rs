@@ -6,11 +6,11 @@ use std::time::Duration;
 use throng::net::{LightUdpSocket, UdpOptions};
 use throng::replica::KindBits;
 use throng::{ClientCore, Decoder, Schema, Time};
+use throng_crowd::pulse::SentInputs;
 
 use super::BotsError;
 use super::bot::{Bot, Link};
 use super::fleet::{Fleet, IP_UDP_BYTES};
-use crate::pulse::SentInputs;
 use crate::summary::FieldBytes;
 
 /// Time between two bots that begin to connect, or that leave.

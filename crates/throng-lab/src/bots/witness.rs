@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
+use throng_crowd::kinds::{Character, LabKind, Prop};
+use throng_crowd::pulse::RemoteClock;
+use throng_crowd::scenario::{NetPreset, Scenario};
+use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
 use throng_machine::clock;
 
 use super::BotsError;
 use super::worst::Sights;
-use crate::kinds::{Character, LabKind, Prop};
 use crate::neighbours::{NEAR_M, NeighbourLog};
-use crate::pulse::RemoteClock;
-use crate::scenario::{NetPreset, Scenario};
 use crate::summary::{Known, Neighbours};
-use crate::truth::{self, Snapshot, TrueObject, TruthReader};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::scenario::{Model, Scratch};
+use throng_crowd::scenario::{Model, Scratch};
 
 /// A replication model, with the settings that are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use throng_crowd::scenario::{Overrides, Scenario, Scratch};
+
 use super::{CompareOptions, Contestant};
-use crate::scenario::{Overrides, Scenario, Scratch};
 
 /// One run that is to be played.
 #[derive(Clone, Debug, PartialEq)]

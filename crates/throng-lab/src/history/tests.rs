@@ -369,7 +369,7 @@ fn crowds_with_another_network_rate_or_profile_are_no_series() {
     let (players, clean) = (crate::summary::RunSummary::example().players, workload(&|_| ()));
     assert_eq!(clean, format!("crowd {players} at 30 Hz"));
     assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd {players} at 60 Hz"));
-    let mobile = crate::scenario::NetPreset::Mobile4g;
+    let mobile = throng_crowd::scenario::NetPreset::Mobile4g;
     assert_eq!(workload(&|of| of.environment.settings.net = mobile), format!("crowd {players} at 60 Hz, net 4g"));
     let profile = "ramp:10..100:60s";
     let with = workload(&|of| of.environment.settings.profile = profile.parse().unwrap());

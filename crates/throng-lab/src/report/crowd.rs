@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use throng_crowd::scenario::{Overrides, Scenario};
 use throng_report::{
     Bars, Cell, Figures, Frames, Histogram, Kind, Limit, Line, Page, RenderError, Section, Table, Term, Validity,
     Verdict, bytes, figure, optional,
 };
 
-use crate::scenario::{Overrides, Scenario};
 use crate::summary::{Band, Bytes, RunSummary, Spread};
 
 /// The page for a summary.

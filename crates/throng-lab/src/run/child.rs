@@ -11,11 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use throng::Key;
+use throng_crowd::scenario::Scenario;
 
 use super::RunOptions;
 use crate::bots::{BotsOptions, BotsReport, Brains, Progress};
 use crate::control::{BotsLine, Command};
-use crate::scenario::Scenario;
 
 /// Lines of the bots that wait to be read.
 const LINES: usize = 256;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
 use throng::{ConnectionId, DriverCounters, DropReason, Replication, Server, Time};
+use throng_crowd::scenario::Scenario;
 use throng_judge::quantile;
 use throng_machine::clock;
 
@@ -17,7 +18,6 @@ use crate::floor::FloorTime;
 use crate::frames::{FrameLog, FrameTime};
 use crate::host::Host;
 use crate::loopback::Loopback;
-use crate::scenario::Scenario;
 use crate::summary::{
     Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary,
     Samples, SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,

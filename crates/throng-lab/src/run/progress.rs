@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use throng_crowd::scenario::Scenario;
 
 use super::ledger::Ledger;
 use crate::bots::Progress;
-use crate::scenario::Scenario;
 
 /// Time between two updates of the progress bar.
 const REDRAW: Duration = Duration::from_millis(200);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use throng::meter::Subsystem;
 use throng::{Replication, Time};
+use throng_crowd::scenario::Scenario;
 use throng_live::{Feed, FeedError, Hello, Load, Map, Point, Sample};
 use throng_machine::clock;
 
 use crate::bots::Progress;
 use crate::host::Host;
-use crate::scenario::Scenario;
 
 /// Time between two samples.
 const SAMPLES: Duration = Duration::from_millis(500);

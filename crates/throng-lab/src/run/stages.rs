@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use hdrhistogram::Histogram;
+use throng_crowd::scenario::{Profile, Scenario};
 use throng_judge::{mean, median, steady_from};
 
-use crate::scenario::{Profile, Scenario};
 use crate::summary::{LoadStep, Spread};
 
 /// This share of a level after a change is not judged: connections are made there.

@@ -1,6 +1,7 @@
+use throng_crowd::scenario::{Overrides, Scenario};
+
 use super::*;
 use crate::frames::{FrameLog, FrameTime};
-use crate::scenario::{Overrides, Scenario};
 
 const TICKS: usize = 600;
 const CONNECTIONS: f64 = 1000.0;

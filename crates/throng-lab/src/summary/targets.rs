@@ -1,10 +1,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use throng_crowd::scenario::{Overrides, Scenario};
 
 use throng_report::Kind;
 
 use super::RunSummary;
-use crate::scenario::{Overrides, Scenario};
 
 /// A stated target and what the run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

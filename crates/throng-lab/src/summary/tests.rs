@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use throng_crowd::scenario::{NetPreset, Overrides, Scenario};
 
 use super::*;
-use crate::scenario::{NetPreset, Overrides, Scenario};
 
 /// Paths of all leaves; lists of objects are `name[]`, the effective settings and plain lists are leaves.
 fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {

@@ -11,12 +11,12 @@ use throng::{
     Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
     ServerOptions, TokenIssuer, Up,
 };
+use throng_crowd::kinds::{self, Character};
+use throng_crowd::pulse::{Pulse, SentInputs};
+use throng_crowd::scenario::Overrides;
 
 use super::*;
 use crate::host::PROTOCOL_ID;
-use crate::kinds::{self, Character};
-use crate::pulse::{Pulse, SentInputs};
-use crate::scenario::Overrides;
 
 const TICK_US: u64 = 33_333;
 const SEATS: usize = 12;

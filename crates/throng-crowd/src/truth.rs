@@ -21,7 +21,7 @@ use throng::{ObjectId, Tick, Time};
 use crate::kinds::LabKind;
 
 /// Words of the kind with the most.
-pub(crate) const WORDS: usize = 9;
+pub const WORDS: usize = 9;
 const ENTRY_BYTES: usize = 16 + WORDS * 4;
 const HEAD_BYTES: usize = 32;
 const NO_OWNER: u32 = u32::MAX;
@@ -29,30 +29,33 @@ const HEADER_BYTES: u64 = 24;
 const BEGUN_AT: u64 = 16;
 const TICK_BYTES: u64 = 16;
 /// Ticks whose time is kept.
-pub(crate) const TICKS: u64 = 512;
+pub const TICKS: u64 = 512;
 const PLACES_AT: u64 = HEADER_BYTES + TICKS * TICK_BYTES;
 
 /// One object at the moment of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TrueObject {
-    pub(crate) id: ObjectId,
+pub struct TrueObject {
+    /// Its number.
+    pub id: ObjectId,
     /// Index of the connection that owns it.
-    pub(crate) owner: Option<u32>,
-    pub(crate) kind: u16,
-    pub(crate) words: [u32; WORDS],
+    pub owner: Option<u32>,
+    /// [`LabKind::NUMBER`] of its kind.
+    pub kind: u16,
+    /// Its quantised fields; those that its kind does not have are 0.
+    pub words: [u32; WORDS],
 }
 
 impl TrueObject {
     /// An object of the game with `value`. Clients are compared with the game's own values, not with what the server made
     /// of them.
-    pub(crate) fn of<K: LabKind>(id: ObjectId, owner: Option<u32>, value: &K) -> TrueObject {
+    pub fn of<K: LabKind>(id: ObjectId, owner: Option<u32>, value: &K) -> TrueObject {
         let mut words = [0; WORDS];
         value.quantise(ValuesMut { words: &mut words[..K::WORDS], blobs: &mut [] });
         TrueObject { id, owner, kind: K::NUMBER, words }
     }
 
     /// In metres; the lab's kinds begin with a position in centimetres.
-    pub(crate) fn position_m(&self) -> [f64; 3] {
+    pub fn position_m(&self) -> [f64; 3] {
         std::array::from_fn(|axis| f64::from(self.words[axis] as i32) / 100.0)
     }
 }
@@ -60,7 +63,7 @@ impl TrueObject {
 impl TrueObject {
     /// Where it is some time later: a character walks on. In metres; the words after a character's position are its
     /// velocity in decimetres per second from -20 m/s.
-    pub(crate) fn position_after(&self, seconds: f64) -> [f64; 3] {
+    pub fn position_after(&self, seconds: f64) -> [f64; 3] {
         let velocity = |axis: usize| f64::from(self.words[3 + axis]) * 0.1 - 20.0;
         let here = self.position_m();
         match self.kind {
@@ -72,18 +75,22 @@ impl TrueObject {
 
 /// All objects at the end of a tick.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) version: u64,
-    pub(crate) tick: Tick,
-    pub(crate) time: Time,
+pub struct Snapshot {
+    /// Counts snapshots, from 1.
+    pub version: u64,
+    /// The tick that was sent last.
+    pub tick: Tick,
+    /// When that tick began.
+    pub time: Time,
     /// Nothing changes any more.
-    pub(crate) is_final: bool,
-    pub(crate) objects: Vec<TrueObject>,
+    pub is_final: bool,
+    /// The objects, in any order.
+    pub objects: Vec<TrueObject>,
 }
 
 /// Writes snapshots.
 #[derive(Debug)]
-pub(crate) struct TruthWriter {
+pub struct TruthWriter {
     path: PathBuf,
     file: File,
     version: u64,
@@ -93,7 +100,7 @@ pub(crate) struct TruthWriter {
 
 impl TruthWriter {
     /// Creates the file, with room for `objects`, in memory if the machine has a place for that.
-    pub(crate) fn create(objects: usize) -> io::Result<TruthWriter> {
+    pub fn create(objects: usize) -> io::Result<TruthWriter> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let path = folder.join(format!("throng-truth-{}-{}", std::process::id(), throng_machine::clock::now().0));
@@ -102,12 +109,13 @@ impl TruthWriter {
         Ok(TruthWriter { path, file, version: 0, place_bytes, bytes: Vec::with_capacity(place_bytes as usize) })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The file.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes when a tick begins. To be called before its packets are sent.
-    pub(crate) fn note_tick(&mut self, tick: Tick, time: Time) -> io::Result<()> {
+    pub fn note_tick(&mut self, tick: Tick, time: Time) -> io::Result<()> {
         let mut entry = [0; TICK_BYTES as usize];
         entry[..8].copy_from_slice(&(tick.0 + 1).to_le_bytes());
         entry[8..].copy_from_slice(&time.0.to_le_bytes());
@@ -116,7 +124,7 @@ impl TruthWriter {
     }
 
     /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last.
-    pub(crate) fn write(
+    pub fn write(
         &mut self,
         (tick, time): (Tick, Time),
         is_final: bool,
@@ -162,7 +170,7 @@ impl Drop for TruthWriter {
 
 /// Reads snapshots.
 #[derive(Debug)]
-pub(crate) struct TruthReader {
+pub struct TruthReader {
     file: File,
     bytes: Vec<u8>,
     newest: Snapshot,
@@ -171,12 +179,16 @@ pub(crate) struct TruthReader {
 }
 
 impl TruthReader {
-    pub(crate) fn open(path: &Path) -> io::Result<TruthReader> {
+    /// Opens the file of a writer.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn open(path: &Path) -> io::Result<TruthReader> {
         Ok(TruthReader { file: File::open(path)?, bytes: Vec::new(), newest: Snapshot::default(), ticks_read: 0 })
     }
 
     /// The ticks that have begun since the last call, oldest first, as far as they are still in the file.
-    pub(crate) fn poll_ticks(&mut self, mut each: impl FnMut(Tick, Time)) {
+    pub fn poll_ticks(&mut self, mut each: impl FnMut(Tick, Time)) {
         let mut begun = [0; 8];
         if self.file.read_exact_at(&mut begun, BEGUN_AT).is_err() {
             return;
@@ -193,7 +205,7 @@ impl TruthReader {
     }
 
     /// The newest snapshot, if it is newer than the last that was returned.
-    pub(crate) fn poll(&mut self) -> Option<&Snapshot> {
+    pub fn poll(&mut self) -> Option<&Snapshot> {
         let mut header = [0; 16];
         self.file.read_exact_at(&mut header, 0).ok()?;
         let (version, place) = (long(&header[..8]), long(&header[8..]));

@@ -32,22 +32,22 @@ const LANE: u8 = 1;
 
 /// The message. Times are microseconds of the server's clock.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-pub(crate) struct Pulse {
+pub struct Pulse {
     /// The tick in which it is sent.
     #[replicate(integer)]
-    pub(crate) tick: u64,
+    pub tick: u64,
     /// When that tick began.
     #[replicate(integer)]
-    pub(crate) began_us: u64,
+    pub began_us: u64,
     /// A moment before it was sent.
     #[replicate(integer)]
-    pub(crate) sent_us: u64,
+    pub sent_us: u64,
     /// The newest input of this client that has been read.
     #[replicate(integer)]
-    pub(crate) heard_input: u32,
+    pub heard_input: u32,
     /// A moment after that input had been read; 0 if there was none.
     #[replicate(integer)]
-    pub(crate) heard_us: u64,
+    pub heard_us: u64,
 }
 
 impl Pulse {
@@ -55,17 +55,18 @@ impl Pulse {
     ///
     /// # Errors
     /// The connection takes no message now. The next pulse makes up for it.
-    pub(crate) fn send(&self, server: &mut Server<impl Replication>, to: ConnectionId) -> Result<(), MessageError> {
+    pub fn send(&self, server: &mut Server<impl Replication>, to: ConnectionId) -> Result<(), MessageError> {
         server.send(to, LANE, self)
     }
 }
 
 /// When a bot sent its last inputs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SentInputs(VecDeque<(u32, Time)>);
+pub struct SentInputs(VecDeque<(u32, Time)>);
 
 impl SentInputs {
-    pub(crate) fn note(&mut self, number: u32, now: Time) {
+    /// An input with this number is sent now.
+    pub fn note(&mut self, number: u32, now: Time) {
         if self.0.len() == INPUTS {
             self.0.pop_front();
         }
@@ -93,14 +94,16 @@ impl Bound {
 
 /// A time on the bots' clock, or the length of time until then, with the error of both.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
-    pub(crate) us: f64,
-    pub(crate) error_us: f64,
+pub struct Estimate {
+    /// In microseconds.
+    pub us: f64,
+    /// The most by which it is wrong.
+    pub error_us: f64,
 }
 
 /// The server's clock and its ticks. All bots of a process share one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RemoteClock {
+pub struct RemoteClock {
     lower: Option<Bound>,
     upper: Option<Bound>,
     /// When ticks began on the server's clock, in the order of ticks.
@@ -109,7 +112,7 @@ pub(crate) struct RemoteClock {
 
 impl RemoteClock {
     /// A pulse has arrived at a bot that has sent these inputs.
-    pub(crate) fn take(&mut self, pulse: &Pulse, arrived: Time, sent: &SentInputs) {
+    pub fn take(&mut self, pulse: &Pulse, arrived: Time, sent: &SentInputs) {
         self.bound_above(Bound { at: arrived, us: difference(arrived.0, pulse.sent_us) });
         let asked = (pulse.heard_us > 0).then(|| sent.time_of(pulse.heard_input)).flatten();
         if let Some(asked) = asked {
@@ -126,14 +129,14 @@ impl RemoteClock {
     }
 
     /// The age of what the server sent in `tick`, at `now` of the bots' clock. `None` until enough is known.
-    pub(crate) fn age(&self, tick: Tick, now: Time) -> Option<Estimate> {
+    pub fn age(&self, tick: Tick, now: Time) -> Option<Estimate> {
         let place = self.ticks.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
         let offset = self.offset(now)?;
         Some(Estimate { us: difference(now.0, self.ticks[place].1) - offset.us, error_us: offset.error_us })
     }
 
     /// Whether [`age`](Self::age) can still become known for this tick.
-    pub(crate) fn may_know(&self, tick: Tick) -> bool {
+    pub fn may_know(&self, tick: Tick) -> bool {
         self.ticks.len() < TICKS || self.ticks.front().is_none_or(|(oldest, _)| tick.is_newer_than(*oldest))
     }
 

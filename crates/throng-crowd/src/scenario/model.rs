@@ -54,7 +54,8 @@ impl Scratch {
         Scratch::ALL.iter().find(|(_, place)| *place == self).map_or("shared", |(name, _)| name)
     }
 
-    pub(crate) fn for_model(self) -> throng_models::Scratch {
+    /// The same place, as the models name it.
+    pub fn for_model(self) -> throng_models::Scratch {
         match self {
             Scratch::PerConnection => throng_models::Scratch::PerConnection,
             Scratch::Shared => throng_models::Scratch::Shared,

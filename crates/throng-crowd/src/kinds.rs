@@ -59,8 +59,10 @@ pub struct Prop {
 }
 
 /// A kind of the lab: its number in [`schema`], and the words that its quantised fields take.
-pub(crate) trait LabKind: Replicate {
+pub trait LabKind: Replicate {
+    /// Index of the kind.
     const NUMBER: u16;
+    /// Words of its quantised fields.
     const WORDS: usize;
 }
 
