@@ -8,7 +8,7 @@ use throng_live::View;
 use crate::exit::Failure;
 
 /// The live page's address for programs that another one starts: a search and its trials are shown at the same page.
-pub(crate) const VARIABLE: &str = throng_lab::LIVE_VARIABLE;
+pub(crate) const VARIABLE: &str = throng_live::VARIABLE;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgument {

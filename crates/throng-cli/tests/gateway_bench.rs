@@ -150,7 +150,7 @@ fn bench_with_kill(victim: &str) -> Value {
 
 fn all_come_back_after_the_loss_of(victim: &str) {
     let summary = bench_with_kill(victim);
-    let load = throng_lab::capacity::Load::resolve("gateway").expect("it is built in");
+    let load = throng_capacity::Load::resolve("gateway").expect("it is built in");
     load.judge(&summary).expect("all samples that scenarios/loads/gateway.toml names");
     for (name, expected) in [("players_before", 20), ("players_after", 20), ("joined", 20), ("connections_lost", 0)] {
         assert_eq!(summary["outage"][name], expected, "{name}: {summary}");

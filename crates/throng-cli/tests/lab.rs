@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use throng_lab::capacity::Load;
+use throng_capacity::Load;
 
 /// The command of a built-in load has printed `figures`: all samples that the load file names are in it.
 pub(crate) fn has_samples_of(load: &str, figures: &Value) {

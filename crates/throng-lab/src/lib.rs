@@ -26,7 +26,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bots;
-pub mod capacity;
 pub mod compare;
 mod control;
 pub mod environment;
@@ -40,12 +39,8 @@ mod newest;
 mod pace;
 pub mod report;
 pub mod run;
-pub mod subprocess;
 pub mod summary;
 pub mod terminal;
 
 pub use throng::Key;
 pub use throng_crowd::{kinds, scenario, world};
-
-/// The variable in which programs that another one starts find the address of its live page.
-pub const LIVE_VARIABLE: &str = "THRONG_LIVE";

@@ -7,7 +7,6 @@
 //!   report.html     the same to look at, by throng-report
 //! ```
 
-mod capacity;
 mod crowd;
 mod index;
 mod models;
@@ -21,7 +20,7 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use throng_machine::Moment;
-use throng_report::{Kind, Page};
+use throng_report::{FolderError, Kind, Page};
 
 use crate::summary::{RunSummary, SummaryError};
 
@@ -34,8 +33,6 @@ pub const SUMMARY_FILE: &str = "summary.json";
 pub const REPORT_FILE: &str = "report.html";
 /// The largest summary that is read, in bytes.
 pub const MAX_SUMMARY_BYTES: u64 = 64 << 20;
-/// How many runs of one scenario may begin in one second.
-const MAX_RUNS_A_SECOND: u32 = 100;
 
 /// Why there is no report. Each text is one line that says what to do.
 #[derive(Debug, Error)]
@@ -138,7 +135,7 @@ fn page(dir: &Path) -> Result<Page, ReportError> {
     }
     match figures_of(dir) {
         Some((Kind::Gateway, json)) => Ok(throng_gateway_lab::page(&read(dir, Kind::Gateway, json)?)),
-        Some((Kind::Capacity, json)) => Ok(capacity::page(&read(dir, Kind::Capacity, json)?)),
+        Some((Kind::Capacity, json)) => Ok(throng_capacity::page(&read(dir, Kind::Capacity, json)?)),
         Some((Kind::Models, json)) => Ok(models::page(&read(dir, Kind::Models, json)?)),
         Some((Kind::Comparison, json)) => Ok(sides::page(&read(dir, Kind::Comparison, json)?)),
         _ => Ok(crowd::page(&load(dir)?)),
@@ -168,26 +165,12 @@ pub fn load(dir: &Path) -> Result<RunSummary, ReportError> {
 /// # Errors
 /// The folder cannot be made.
 pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, ReportError> {
-    new_directory(runs, &format!("{}-{name}", Moment::of(now).short()))
+    let folder = throng_report::new_folder(runs, &format!("{}-{name}", Moment::of(now).short()));
+    folder.map_err(|FolderError { path, source }| ReportError::Write { path, source })
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     fs::write(path, text).map_err(|source| ReportError::Write { path: path.to_owned(), source })
-}
-
-/// Two runs that begin in the same second do not share a directory.
-fn new_directory(runs: &Path, name: &str) -> Result<PathBuf, ReportError> {
-    let error = |path: &Path, source| ReportError::Write { path: path.to_owned(), source };
-    fs::create_dir_all(runs).map_err(|source| error(runs, source))?;
-    let mut dir = runs.join(name);
-    for number in 2..=MAX_RUNS_A_SECOND {
-        match fs::create_dir(&dir) {
-            Ok(()) => return Ok(dir),
-            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => dir = runs.join(format!("{name}-{number}")),
-            Err(source) => return Err(error(&dir, source)),
-        }
-    }
-    Err(error(&dir, io::ErrorKind::AlreadyExists.into()))
 }
 
 #[cfg(test)]
@@ -294,7 +277,7 @@ mod tests {
             (SUMMARY_FILE, Kind::Crowd, crowd.to_json()),
             (SUMMARY_FILE, Kind::Gateway, gateway.to_json()),
             (crate::compare::COMPARISON_FILE, Kind::Models, models.to_json()),
-            (crate::capacity::FILE, Kind::Capacity, capacity.to_string()),
+            (throng_capacity::FILE, Kind::Capacity, capacity.to_string()),
             (SIDES_FILE, Kind::Comparison, sides.to_string()),
         ]
     }

@@ -31,6 +31,9 @@
 //! [docs/live.md](https://github.com/throng/throng/blob/main/docs/live.md) has every message with its units.
 #![forbid(unsafe_code)]
 
+/// The variable in which programs that another one starts find the address of its live page.
+pub const VARIABLE: &str = "THRONG_LIVE";
+
 mod feed;
 mod guard;
 mod history;

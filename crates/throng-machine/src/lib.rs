@@ -7,6 +7,8 @@
 //!  monotonic clock --> clock:  the same microseconds in each process of the machine
 //! ```
 //!
+//! [`subprocess`] ends a command with all processes that it started.
+//!
 //! ```
 //! use std::time::SystemTime;
 //! use throng_machine::{Moment, clock};
@@ -25,6 +27,7 @@ mod built_revision;
 pub mod clock;
 mod facts;
 mod moment;
+pub mod subprocess;
 
 pub use facts::{
     UNKNOWN, clocksource, governor, is_virtual_machine, kernel, memory_bytes, processor, revision, rss_bytes,

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod figures;
+mod folder;
 mod metric;
 mod metrics;
 mod page;
@@ -32,6 +33,7 @@ mod render;
 mod words;
 
 pub use figures::Figures;
+pub use folder::{FolderError, new_folder};
 pub use metric::{Better, Kind, Metric, find, keys, metric, of_kind};
 pub use page::{Bars, Chart, Curve, Frames, Histogram, Line};
 pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, Verdict};

@@ -23,7 +23,7 @@ const FLOORS: [(&str, &[&str]); 12] = [
         ],
     ),
     ("edge", &["throng", "throng-live"]),
-    ("top", &["throng-gateway", "throng-gateway-lab", "throng-match", "throng-models"]),
+    ("top", &["throng-capacity", "throng-gateway", "throng-gateway-lab", "throng-match", "throng-models"]),
     ("top", &["throng-crowd", "throng-tactical"]),
     ("top", &["throng-lab"]),
     ("top", &["throng-range"]),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, current_timer_slack, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde_json::Value;
-use throng_lab::subprocess;
+use throng_machine::subprocess;
 
 /// The most bytes that a load may print, and as many again that it may complain.
 const OUTPUT_MAX: u64 = 16 << 20;

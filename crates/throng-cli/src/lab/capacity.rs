@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use throng_capacity::{self as capacity, CapacityOptions, Load, Method, SoakOptions};
 use throng_judge::{HoldOptions, SearchOptions, StepOptions};
-use throng_lab::capacity::{self, CapacityOptions, Load, Method, SoakOptions};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::live::LiveArgument;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use schemars::generate::SchemaSettings;
-use throng_lab::capacity::Capacity;
+use throng_capacity::Capacity;
 use throng_lab::summary::RunSummary;
 use throng_range::Summary;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use throng_lab::subprocess;
 use throng_live::{Hub, HubError, HubOptions};
+use throng_machine::subprocess;
 
 use crate::exit::{Failure, Outcome};
 use crate::live;

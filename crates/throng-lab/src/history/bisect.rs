@@ -20,7 +20,7 @@ use serde_json::Value;
 use throng_judge::{ChangeKind, ChangeOptions, compare, median};
 
 use super::at;
-use crate::subprocess;
+use throng_machine::subprocess;
 
 /// A bisection has at most so many revisions.
 const REVISIONS_MAX: usize = 100_000;

@@ -8,7 +8,6 @@ use serde_json::Value;
 use throng_report::{Cell, Figures, Kind, Page, Section, Table, Verdict, of_kind};
 
 use super::{MAX_SUMMARY_BYTES, REPORT_FILE, ReportError, SUMMARY_FILE, write_file};
-use crate::capacity;
 use crate::compare::COMPARISON_FILE;
 use crate::newest::{Newest, newest};
 
@@ -24,7 +23,7 @@ const INDEX_BYTES_MAX: u64 = 64 << 20;
 const FIGURES: [(&str, Kind); 4] = [
     (COMPARISON_FILE, Kind::Models),
     (SIDES_FILE, Kind::Comparison),
-    (capacity::FILE, Kind::Capacity),
+    (throng_capacity::FILE, Kind::Capacity),
     (SUMMARY_FILE, Kind::Crowd),
 ];
 

@@ -13,11 +13,23 @@
 //!
 //! A load is any command that prints one JSON object, so one's own server is measured like those of this program: see
 //! docs/capacity.md.
+//!
+//! ```
+//! use throng_capacity::{Load, names};
+//!
+//! assert!(names().contains(&"ai"));
+//! let load = Load::resolve("ai")?;
+//! assert!(load.command.iter().any(|part| part.contains("{amount}")));
+//! # Ok::<(), throng_capacity::LoadError>(())
+//! ```
+
+#![forbid(unsafe_code)]
 
 mod figures;
 mod hold;
 mod load;
 mod memory;
+mod page;
 mod pick;
 
 use std::fs::{File, OpenOptions};
@@ -31,14 +43,14 @@ use anyhow::{Context, Result, bail};
 use throng_judge::{
     CapacitySearch, Growth, HoldOptions, Holds, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
 };
+use throng_live::{Feed, Hello};
+use throng_machine::Moment;
 
 pub use figures::{Capacity, FILE, LimitFigures, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
 pub use memory::{MEMORY_FILE, MemoryFigures};
+pub use page::page;
 
-use throng_live::{Feed, Hello};
-
-use crate::report;
 use hold::{Figures, Held};
 use memory::Watched;
 
@@ -79,7 +91,7 @@ pub struct CapacityOptions {
     pub program: PathBuf,
     /// Gets a line before and after each trial.
     pub note: fn(&str),
-    /// Where a live page takes the trials as marks. The commands of the trials find it in [`LIVE_VARIABLE`](crate::LIVE_VARIABLE).
+    /// Where a live page takes the trials as marks. The commands of the trials find it in [`throng_live::VARIABLE`].
     pub live: Option<SocketAddr>,
 }
 
@@ -91,7 +103,7 @@ pub struct CapacityOptions {
 /// answer says so.
 pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity, PathBuf)> {
     let began = (Instant::now(), SystemTime::now());
-    let folder = report::new_folder(&options.runs, began.1, "capacity")?;
+    let folder = throng_report::new_folder(&options.runs, &format!("{}-capacity", Moment::of(began.1).short()))?;
     let mut trials = TrialLog::create(&folder)?;
     let mut search = Course::new(&options.method);
     let mut hold_all = || hold_all(options, stop, &mut search, &mut trials);

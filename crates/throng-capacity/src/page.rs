@@ -6,10 +6,10 @@ use throng_report::{
     optional,
 };
 
-use crate::capacity::{Capacity, LimitFigures, Load, TrialFigures, names};
+use crate::{Capacity, LimitFigures, Load, TrialFigures, names};
 
 /// The page of a run.
-pub(super) fn page(capacity: &Capacity) -> Page {
+pub fn page(capacity: &Capacity) -> Page {
     let json: Value = serde_json::to_value(capacity).unwrap_or_default();
     let figures = &Figures::new(Kind::Capacity, &json);
     let unit = &capacity.unit;

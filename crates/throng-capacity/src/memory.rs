@@ -12,8 +12,7 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Drift, Estimate, Point, Verdict};
-
-use crate::terminal::bytes;
+use throng_report::bytes;
 
 /// The file with a line for each sample, written as they come.
 pub const MEMORY_FILE: &str = "memory.jsonl";

@@ -1,5 +1,5 @@
 use super::*;
-use crate::capacity::figures::Capacity;
+use crate::figures::Capacity;
 
 /// A server that a shell plays: 85 % of its processor at 400, with a little noise that depends on the load alone.
 const SHELL: &str = r#"

@@ -11,10 +11,10 @@ use super::pick;
 
 /// The load files of this program.
 const BUILT_IN: [(&str, &str); 4] = [
-    ("ai", include_str!("../../../../scenarios/loads/ai.toml")),
-    ("match", include_str!("../../../../scenarios/loads/match.toml")),
-    ("crowd", include_str!("../../../../scenarios/loads/crowd.toml")),
-    ("gateway", include_str!("../../../../scenarios/loads/gateway.toml")),
+    ("ai", include_str!("../../../scenarios/loads/ai.toml")),
+    ("match", include_str!("../../../scenarios/loads/match.toml")),
+    ("crowd", include_str!("../../../scenarios/loads/crowd.toml")),
+    ("gateway", include_str!("../../../scenarios/loads/gateway.toml")),
 ];
 /// A load file is at most so long.
 const MAX_BYTES: u64 = 1 << 20;

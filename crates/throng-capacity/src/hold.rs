@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use throng_judge::{Order, Trial};
+use throng_machine::subprocess;
 
 use super::{CapacityOptions, pick};
-use crate::subprocess;
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
@@ -121,7 +121,7 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
     // Pipes, because a file needs room on a disk.
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(live) = options.live {
-        command.env(crate::LIVE_VARIABLE, live.to_string());
+        command.env(throng_live::VARIABLE, live.to_string());
     }
     let child = subprocess::own_group(&mut command).spawn();
     let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;

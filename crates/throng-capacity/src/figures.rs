@@ -11,7 +11,6 @@ use throng_judge::{Growth, Judged, Order, Outcome, Trial};
 use super::hold::Figures;
 use super::memory::MemoryFigures;
 use super::{CapacityOptions, Load, Method, words};
-use crate::report;
 
 /// The file with the answer.
 pub const FILE: &str = "capacity.json";
@@ -248,7 +247,7 @@ impl Capacity {
             memory: Vec::new(),
             missing: Vec::new(),
             trials,
-            started_at: report::started_at(started_at),
+            started_at: throng_machine::Moment::of(started_at).long(),
             revision: throng_machine::revision(),
             cpu: throng_machine::processor(),
         }
