@@ -13,7 +13,8 @@
 //!
 //! The two bounds lie as far apart as the quickest way there and back takes, with the server's work in between. The offset
 //! is taken from their middle, and half of their distance is its error: it contains the truth however unequal both ways
-//! are. Clocks drift, so a bound loosens by [`DRIFT`] while no better one comes.
+//! are. Clocks drift, so a bound loosens by 100 millionths of the time in which no
+//! better one comes.
 
 use std::collections::VecDeque;
 
