@@ -79,7 +79,29 @@ pub(crate) struct Label {
     pub(crate) text: String,
 }
 
+const CODES: &str = "
+    kind Everything
+    entries public 0=2 1=2 3/1=2 else=2
+    gaps public 0=1 1/1=2 else=2
+    field position 0 -256/8=2 0/8=1 else=2
+    field position 2 0/4=1 else=1
+    field health 0 5=1 6/3=2 else=2
+    field flags 1 1=1 else=1
+    kind Score
+    entries public 1=1 else=1
+    field points 0 0=1 1/4=2 else=2
+";
+
 pub(crate) fn schema() -> Arc<Schema> {
-    let schema = Schema::builder().kind::<Everything>().kind::<Score>().kind::<Label>().kind::<Composed>().build();
-    Arc::new(schema.expect("four good kinds"))
+    schema_with("")
+}
+
+/// The same with code tables for some of the fields.
+pub(crate) fn coded_schema() -> Arc<Schema> {
+    schema_with(CODES)
+}
+
+fn schema_with(codes: &str) -> Arc<Schema> {
+    let schema = Schema::builder().kind::<Everything>().kind::<Score>().kind::<Label>().kind::<Composed>();
+    Arc::new(schema.codes(codes).build().expect("four good kinds"))
 }

@@ -9,7 +9,7 @@ use super::choices::Choices;
 
 const LIMBO_TICKS: u32 = 5;
 pub(crate) const LIMITS: ClientOptions =
-    ClientOptions { objects: 24, slots: 64, limbo_ticks: Some(LIMBO_TICKS), counts_bits: true };
+    ClientOptions { objects: 24, slots: 64, limbo_ticks: Some(LIMBO_TICKS), counts_bits: true, learns_codes: true };
 pub(crate) const GRID: GridShape =
     GridShape { cell_m: [8.0; 3], layers: throng_replica::Layers::Stacked, up: throng_replica::Up::Z };
 

@@ -81,10 +81,13 @@ impl LabKind for Prop {
     const WORDS: usize = 3;
 }
 
+/// The code tables, learnt from the workloads: see the example `learn_codes`.
+const CODES: &str = include_str!("kinds.codes");
+
 /// The kinds of all workloads, and the message with the server's clock.
 pub fn schema() -> Arc<Schema> {
-    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().kind::<Pulse>().build();
-    Arc::new(schema.expect("the lab's kinds are possible"))
+    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().kind::<Pulse>();
+    Arc::new(schema.codes(CODES).build().expect("the lab's kinds and their code tables are possible"))
 }
 
 impl From<&CharacterState> for Character {

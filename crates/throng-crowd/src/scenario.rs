@@ -8,6 +8,7 @@ mod error;
 mod model;
 mod named;
 mod overrides;
+mod place;
 mod profile;
 mod validate;
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use throng::meter::{Subsystem, TickRecord};
 use throng::net::{UdpDriver, UdpOptions};
 use throng::{
-    Channels, ConnectionId, GridOptions, GridShape, Input, Key, ObjectId, Placement, Replication, Schema, Server,
-    ServerEvent, ServerOptions, StartError, Tick, Time,
+    Channels, ConnectionId, Input, Key, ObjectId, Placement, Replication, Schema, Server, ServerEvent, ServerOptions,
+    StartError, Tick, Time,
 };
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
-use throng_crowd::scenario::{Scenario, View};
+use throng_crowd::scenario::Scenario;
 use throng_crowd::truth::TrueObject;
 use throng_crowd::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
 use throng_machine::clock;
@@ -105,7 +105,7 @@ impl<R: Replication> Host<R> {
             tick_interval: interval,
             max_clients: scenario.players,
             client_bytes_per_s: scenario.budget_bytes_per_s(),
-            grids: vec![grid_of(scenario)],
+            grids: vec![scenario.grid()],
             threads: scenario.server_threads as usize,
             ..ServerOptions::new(PROTOCOL_ID, key)
         };
@@ -139,7 +139,7 @@ impl<R: Replication> Host<R> {
             bad_inputs: 0,
         };
         for position in IdleObjects::new(scenario) {
-            let position = from_corner(scenario, position);
+            let position = scenario.from_corner(position);
             let prop = host.server.spawn(Prop { position }, Placement::Cell(0));
             host.props
                 .push(prop.map_err(|_| StartError::Options("there are more idle objects than the server takes"))?);
@@ -222,7 +222,7 @@ impl<R: Replication> Host<R> {
         let states = self.world.characters();
         states.filter_map(|(character, state)| {
             let body = self.bodies.get(character.0 as usize)?.as_ref()?;
-            let position = from_corner(&self.scenario, state.position);
+            let position = self.scenario.from_corner(state.position);
             let value = Character { position, ..Character::from(state) };
             Some(TrueObject::of(body.object, Some(body.connection.index), &value))
         })
@@ -230,7 +230,7 @@ impl<R: Replication> Host<R> {
 
     /// The characters by number, with their positions from the corner of the area.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (u32, [f32; 3])> + '_ {
-        self.world.characters().map(|(character, state)| (character.0, from_corner(&self.scenario, state.position)))
+        self.world.characters().map(|(character, state)| (character.0, self.scenario.from_corner(state.position)))
     }
 
     /// All objects that ever change, as the game has them.
@@ -238,7 +238,7 @@ impl<R: Replication> Host<R> {
         let bodies = (0..).zip(&self.bodies).filter_map(|(slot, body)| Some((slot, body.as_ref()?)));
         let chests = bodies.flat_map(move |(slot, body)| {
             (0..).zip(&body.chests).map(move |(number, &chest)| {
-                let position = from_corner(&self.scenario, chest_position(&self.scenario, slot, number));
+                let position = self.scenario.from_corner(chest_position(&self.scenario, slot, number));
                 let changed = self.chests_changed.filter(|&tick| tick >= body.since);
                 let contents = changed.map_or(0, |tick| chest_contents(&self.scenario, tick.short().0, slot, number));
                 TrueObject::of(chest, None, &Chest { position, contents })
@@ -250,7 +250,7 @@ impl<R: Replication> Host<R> {
     /// All objects as the game has them.
     pub(crate) fn true_objects(&self) -> impl Iterator<Item = TrueObject> + '_ {
         let props = IdleObjects::new(&self.scenario).zip(&self.props).map(|(position, &prop)| {
-            TrueObject::of(prop, None, &Prop { position: from_corner(&self.scenario, position) })
+            TrueObject::of(prop, None, &Prop { position: self.scenario.from_corner(position) })
         });
         self.true_changing().chain(props)
     }
@@ -313,7 +313,7 @@ impl<R: Replication> Host<R> {
         let (server, bodies) = (&mut self.server, &self.bodies);
         self.world.step(|character, state| {
             let Some(Some(body)) = bodies.get(character.0 as usize) else { return };
-            let position = from_corner(&self.scenario, state.position);
+            let position = self.scenario.from_corner(state.position);
             if let Some(value) = server.get_mut::<Character>(body.object) {
                 *value = Character { position, ..Character::from(state) };
             }
@@ -345,7 +345,7 @@ impl<R: Replication> Host<R> {
     fn enter(&mut self, connection: ConnectionId) {
         let character = self.world.spawn();
         let Some(state) = self.world.state(character) else { return };
-        let position = from_corner(&self.scenario, state.position);
+        let position = self.scenario.from_corner(state.position);
         let placement = Placement::Cell(0);
         let character_value = Character { position, ..Character::from(state) };
         let Ok(object) = self.server.spawn_owned(character_value, placement, Some(connection)) else {
@@ -353,7 +353,7 @@ impl<R: Replication> Host<R> {
         };
         self.server.set_viewpoint(connection, position.map(f64::from));
         let chests = (0..self.scenario.chests_per_player).filter_map(|chest| {
-            let position = from_corner(&self.scenario, chest_position(&self.scenario, character.0, chest));
+            let position = self.scenario.from_corner(chest_position(&self.scenario, character.0, chest));
             self.server.spawn(Chest { position, contents: 0 }, placement).ok()
         });
         let chests = chests.collect();
@@ -398,33 +398,4 @@ fn spent(tick: &TickRecord) -> Spent {
     let before = [Subsystem::INTEREST, Subsystem::QUANTISE, Subsystem::PLAN, Subsystem::ENCODE, Subsystem::WRITE];
     let seal_and_send_ns: u64 = ns(&[Subsystem::SEAL, Subsystem::SEND]);
     Spent { seal_and_send_ns, outgoing_ns: seal_and_send_ns + ns(&before) }
-}
-
-/// The world counts from the centre of its area; what is replicated counts from the corner, where the first cell begins.
-fn from_corner(scenario: &Scenario, position: [f32; 3]) -> [f32; 3] {
-    let [width, depth] = scenario.area_m;
-    [position[0] + width / 2.0, position[1] + depth / 2.0, position[2]]
-}
-
-fn grid_of(scenario: &Scenario) -> GridOptions {
-    let rings = match scenario.view {
-        View::Rings => {
-            let ring = |ring: &throng_crowd::scenario::Ring| throng::Ring {
-                radius_m: f64::from(ring.radius_m),
-                interval_ticks: ring.interval_ticks,
-            };
-            scenario.rings.iter().map(ring).collect()
-        }
-        View::Everything => {
-            let [width, depth] = scenario.area_m.map(f64::from);
-            vec![throng::Ring { radius_m: width.hypot(depth), interval_ticks: 1 }]
-        }
-    };
-    let [width, depth] = scenario.area_m.map(f64::from);
-    let bounds_m = Some([[0.0; 3], [width, depth, f64::from(scenario.height_m)]]);
-    let looks_from = match scenario.looks_from {
-        crate::scenario::LooksFrom::Position => throng::LooksFrom::Position,
-        crate::scenario::LooksFrom::Cell => throng::LooksFrom::Cell,
-    };
-    GridOptions { shape: GridShape::flat(throng::Up::Z, scenario.cell_m.map(f64::from)), bounds_m, rings, looks_from }
 }

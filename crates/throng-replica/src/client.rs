@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use thiserror::Error;
-use throng_schema::{Facet, FieldMask, Schema, Space, Values, ValuesMut};
+use throng_schema::{CodeCounts, Facet, FieldMask, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError, Tick};
 
 use crate::decode::{Item, KindBits, Scratch, SegmentError, SegmentReader};
@@ -53,6 +53,9 @@ pub struct ClientOptions {
     pub limbo_ticks: Option<u32>,
     /// Whether [`ReplicaClient::bits`] counts. Costs some nanoseconds for each field.
     pub counts_bits: bool,
+    /// Counts the values that it is sent, to learn code tables from them: see [`ReplicaClient::code_counts`]. Costs time
+    /// and memory.
+    pub learns_codes: bool,
 }
 
 /// Ticks by which a cell may be late before an object that has moved there is taken to be out of sight.
@@ -60,7 +63,7 @@ pub const LIMBO_SLACK_TICKS: u32 = 30;
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { objects: 1 << 17, slots: 1 << 19, limbo_ticks: None, counts_bits: false }
+        ClientOptions { objects: 1 << 17, slots: 1 << 19, limbo_ticks: None, counts_bits: false, learns_codes: false }
     }
 }
 
@@ -263,7 +266,7 @@ impl ReplicaClient {
             readers: Vec::new(),
             by_name: HashMap::new(),
             objects: Objects::new(Arc::clone(&schema)),
-            scratch: Scratch::new(&schema, options.counts_bits),
+            scratch: Scratch::new(&schema, (options.counts_bits, options.learns_codes)),
             own: OwnPlaces::default(),
             schema,
             slots_used: 0,
@@ -380,6 +383,12 @@ impl ReplicaClient {
     /// without [`ClientOptions::counts_bits`].
     pub fn bits(&self) -> &[KindBits] {
         self.scratch.bits()
+    }
+
+    /// The values that it has been sent in channels, to learn code tables from them; `None` without
+    /// [`ClientOptions::learns_codes`].
+    pub fn code_counts(&self) -> Option<&CodeCounts> {
+        self.scratch.codes()
     }
 
     /// The schema of all objects.

@@ -1,6 +1,6 @@
 //! Reading segments: the other side of `encode.rs`, where the format is drawn.
 
-use throng_schema::{DecodeError, Facet, FieldMask, Kind, Schema, Space, Values, ValuesMut};
+use throng_schema::{CodeCounts, CodeTable, DecodeError, Facet, FieldMask, Kind, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError};
 
 use crate::log::{Fate, MOVE_BITS, MOVE_MAX_CELLS};
@@ -45,6 +45,9 @@ pub enum SegmentError {
     /// A complete segment names a slot outside of its range, or not in rising order.
     #[error("a complete segment names slot {0} out of order")]
     SlotOrder(u32),
+    /// A slot or the head of an entry is written after an escape although it has a code, or slots are not in order.
+    #[error("a slot or head that has a code is written in full")]
+    Uncoded,
     /// An entry introduces the id that no object has.
     #[error("an entry introduces no object")]
     NoObject,
@@ -66,6 +69,7 @@ impl SegmentError {
             SegmentError::UnknownRun(_) => "unknown_run",
             SegmentError::Range { .. } => "range",
             SegmentError::SlotOrder(_) => "slot_order",
+            SegmentError::Uncoded => "uncoded",
             SegmentError::NoObject => "no_object",
             SegmentError::Reserved => "reserved",
             SegmentError::Forms => "forms",
@@ -91,13 +95,18 @@ pub(crate) struct Scratch {
     blobs: Vec<Vec<u8>>,
     /// By kind; empty if nothing is counted.
     bits: Vec<KindBits>,
+    codes: Option<CodeCounts>,
 }
 
 impl Scratch {
-    pub(crate) fn new(schema: &Schema, counts_bits: bool) -> Scratch {
+    pub(crate) fn new(schema: &Schema, (counts_bits, learns_codes): (bool, bool)) -> Scratch {
         let bits = |kind: &Kind| KindBits { field_bits: vec![0; kind.fields.len()], ..KindBits::default() };
         let bits = if counts_bits { schema.kinds().iter().map(bits).collect() } else { Vec::new() };
-        Scratch { bits, ..Scratch::default() }
+        Scratch { bits, codes: learns_codes.then(|| CodeCounts::new(schema)), ..Scratch::default() }
+    }
+
+    pub(crate) fn codes(&self) -> Option<&CodeCounts> {
+        self.codes.as_ref()
     }
 
     pub(crate) fn bits(&self) -> &[KindBits] {
@@ -150,6 +159,8 @@ pub(crate) struct SegmentReader<'a, F> {
     roster: std::ops::Range<u32>,
     run: Option<(KindId, Facet)>,
     entries: u32,
+    /// One past the slot of the entry before, in the run.
+    next_slot: u32,
 }
 
 impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
@@ -179,7 +190,19 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         }
         let tombstones = if has_tombstones { r.read(8)? as u32 + 1 } else { 0 };
         let listed = range;
-        Ok(SegmentReader { r, schema, space_of, slot_bits, range, listed, tombstones, roster, run: None, entries: 0 })
+        Ok(SegmentReader {
+            r,
+            schema,
+            space_of,
+            slot_bits,
+            range,
+            listed,
+            tombstones,
+            roster,
+            run: None,
+            entries: 0,
+            next_slot: 0,
+        })
     }
 
     /// The next item; the values of an entry are put into `scratch`.
@@ -228,6 +251,7 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         let (Some(kind), Some(&facet)) = (kind, facet) else { return Err(SegmentError::UnknownRun(run)) };
         self.entries = self.r.read(8)? as u32 + 1;
         self.run = Some((kind, facet));
+        self.next_slot = 0;
         Ok(())
     }
 
@@ -235,25 +259,69 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         let (kind_id, facet) = self.run.expect("an entry stands in a run");
         let kind = self.schema.kind(kind_id);
         let before = self.r.remaining_bits();
-        let slot = self.r.read(self.slot_bits)? as u32;
+        let slot = self.read_slot(kind, facet)?;
+        let gap = slot.wrapping_sub(std::mem::replace(&mut self.next_slot, slot + 1));
         if let Some((first, end)) = &mut self.listed {
             if !(*first..*end).contains(&slot) {
                 return Err(SegmentError::SlotOrder(slot));
             }
             *first = slot + 1;
         }
-        let all = kind.facet_mask(facet);
-        let mut introduced = None;
-        let mask = if self.r.read_bool()? {
-            introduced = Some(read_id(&mut self.r)?);
-            all
-        } else {
-            read_mask(all & !kind.initial_only_mask(), &mut self.r)?
+        let (head, mut introduced) = (self.read_head(kind, facet)?, None);
+        let mask = match head {
+            Some(head) => expand_mask(kind.update_mask(facet), head),
+            None => {
+                introduced = Some(read_id(&mut self.r)?);
+                kind.facet_mask(facet)
+            }
         };
         let space = (self.space_of)(kind_id);
         let head_bits = before - self.r.remaining_bits();
         scratch.decode((kind_id, kind), mask, &space, &mut self.r, head_bits)?;
+        if let Some(codes) = &mut scratch.codes {
+            let values = Values { words: &scratch.words[..kind.words], blobs: &scratch.blobs[..kind.blobs] };
+            codes.note_fields(kind_id, mask, values, &space);
+            codes.note_entry((kind_id, facet), head.unwrap_or(0), gap, self.slot_bits);
+        }
         Ok(Item::Entry { slot, kind: kind_id, facet, mask, introduced })
+    }
+}
+
+impl<F> SegmentReader<'_, F> {
+    fn read_slot(&mut self, kind: &Kind, facet: Facet) -> Result<u32, SegmentError> {
+        let Some(table) = kind.gap_codes(facet) else { return Ok(self.r.read(self.slot_bits)? as u32) };
+        if let Some(gap) = table.read(&mut self.r)? {
+            let slot = u64::from(self.next_slot) + u64::from(gap);
+            return match slot < 1 << self.slot_bits {
+                true => Ok(slot as u32),
+                false => Err(SegmentError::SlotBits(self.slot_bits)),
+            };
+        }
+        let slot = self.r.read(self.slot_bits)? as u32;
+        match slot.checked_sub(self.next_slot).is_some_and(|gap| !table.is_coded(gap)) {
+            true => Ok(slot),
+            false => Err(SegmentError::Uncoded),
+        }
+    }
+
+    /// The mask of an update, without gaps; `None` for an introduction.
+    fn read_head(&mut self, kind: &Kind, facet: Facet) -> Result<Option<u64>, SegmentError> {
+        let table = kind.entry_codes(facet);
+        if let Some(table) = table
+            && let Some(head) = table.read(&mut self.r)?
+        {
+            return Ok(if head == 0 { None } else { Some(head.into()) });
+        }
+        let head = match self.r.read_bool()? {
+            true => None,
+            false => Some(self.r.read(kind.update_mask(facet).count_ones())?),
+        };
+        // An update of no field has no code: zero introduces.
+        let is_coded = |table: &CodeTable| table.is_coded(head.unwrap_or(0) as u32) && head != Some(0);
+        match table.is_some_and(is_coded) {
+            true => Err(SegmentError::Uncoded),
+            false => Ok(head),
+        }
     }
 }
 
@@ -275,13 +343,13 @@ fn read_fate(r: &mut BitReader<'_>) -> Result<Fate, SegmentError> {
     })
 }
 
-fn read_mask(fields: FieldMask, r: &mut BitReader<'_>) -> Result<FieldMask, ReadError> {
-    let bits = r.read(fields.count_ones())?;
-    let (mut mask, mut rest, mut place) = (0, fields, 0);
+/// The mask whose bits for the fields of `of` are these, without gaps.
+fn expand_mask(of: FieldMask, bits: u64) -> FieldMask {
+    let (mut mask, mut rest, mut place) = (0, of, 0);
     while rest != 0 {
         mask |= (bits >> place & 1) << rest.trailing_zeros();
         place += 1;
         rest &= rest - 1;
     }
-    Ok(mask)
+    mask
 }

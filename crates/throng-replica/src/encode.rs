@@ -18,12 +18,20 @@
 //!           else:        [mask: one bit for each field of the facet but the initial-only ones] then the fields in it
 //! ```
 //!
+//! A facet with code tables (see `throng_schema::CodeTable`) has these in place of slot, `introduced` and mask:
+//!
+//! ```text
+//! gap       [the slots between this entry and the one before in the run, or the run's beginning: coded]
+//!           after an escape [slot: slot_bits]
+//! head      [0 if introduced, else the mask: coded]      after an escape [introduced: 1][mask, as above]
+//! ```
+//!
 //! A new subscriber gets complete segments. A reader that has been away for longer than tombstones are kept gets the
 //! changes and rosters: a bit for each slot instead of everything again.
 //!
 //! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one.
 
-use throng_schema::{FieldMask, Space};
+use throng_schema::{Facet, FieldMask, Kind, Space};
 use throng_wire::{BitWriter, KindId, ObjectId, Tick};
 
 use crate::frame::{Frame, FrameEntry, Segment, Since, Variant};
@@ -91,10 +99,13 @@ struct OpenSegment {
     run: Option<OpenRun>,
 }
 
+#[derive(Clone, Copy)]
 struct OpenRun {
     key: u32,
     count_at: usize,
     count: usize,
+    /// One past the slot of the entry before.
+    next_slot: u32,
 }
 
 /// The order of entries in a frame, and what they are: complete frames go by slot, so that a segment covers a range;
@@ -227,7 +238,7 @@ impl<'a> Segmenter<'a> {
         };
         let mask = match self.since {
             Since::Tick(since) if !introduced => {
-                changed(kind.facet_mask(facet) & !kind.initial_only_mask(), self.store.field_ticks(object), since)
+                changed(kind.update_mask(facet), self.store.field_ticks(object), since)
             }
             _ => kind.facet_mask(facet),
         };
@@ -235,14 +246,13 @@ impl<'a> Segmenter<'a> {
             return;
         }
         let mark = self.w.mark();
-        let run_before = self.open.as_ref().and_then(|open| open.run.as_ref().map(|r| (r.key, r.count_at, r.count)));
+        let run_before = self.open.as_ref().and_then(|open| open.run);
         self.write_entry(run, slot, introduced, mask);
         let open = self.open.as_ref().expect("an entry opens a segment");
         let alone = self.written.len() == open.first_entry;
         if !alone && self.w.byte_len() - open.start > SEGMENT_TARGET_BYTES {
             self.w.rewind(mark);
-            self.open.as_mut().expect("still open").run =
-                run_before.map(|(key, count_at, count)| OpenRun { key, count_at, count });
+            self.open.as_mut().expect("still open").run = run_before;
             self.close_segment(slot);
             self.write_entry(run, slot, introduced, mask);
         }
@@ -254,14 +264,16 @@ impl<'a> Segmenter<'a> {
         self.open_run(run);
         let Content::Live { object, facet, .. } = self.log.slot(slot).content else { return };
         let (kind_id, kind, values) = self.store.row(object);
-        self.w.write(u64::from(slot), self.slot_bits);
-        self.w.write_bool(introduced);
+        let run = self.open.as_mut().and_then(|open| open.run.as_mut()).expect("opened above");
+        let gap = slot - std::mem::replace(&mut run.next_slot, slot + 1);
+        if !kind.gap_codes(facet).is_some_and(|table| table.write(gap, &mut self.w)) {
+            self.w.write(u64::from(slot), self.slot_bits);
+        }
+        write_head(kind, facet, (!introduced).then_some(mask), &mut self.w);
         if introduced {
             let id = self.store.id_at(object);
             self.w.write_varint(u64::from(id.index));
             self.w.write_varint(u64::from(id.generation));
-        } else {
-            write_mask(kind.facet_mask(facet) & !kind.initial_only_mask(), mask, &mut self.w);
         }
         let space = space_of(self.log, self.store, kind_id);
         kind.encode(mask, values, &space, &mut self.w);
@@ -284,7 +296,7 @@ impl<'a> Segmenter<'a> {
         self.w.write_varint(u64::from(key));
         let count_at = self.w.byte_len();
         self.w.write(0, 8);
-        self.open.as_mut().expect("opened above").run = Some(OpenRun { key, count_at, count: 1 });
+        self.open.as_mut().expect("opened above").run = Some(OpenRun { key, count_at, count: 1, next_slot: 0 });
     }
 
     /// Pads the run that is open. Its count stays known: a segment that is rewound takes it up again.
@@ -347,12 +359,34 @@ fn changed(mask: FieldMask, ticks: &[Tick], since: Tick) -> FieldMask {
     changed
 }
 
+/// Writes the head of an entry: the mask of an update, or none for an introduction.
+#[inline]
+fn write_head(kind: &Kind, facet: Facet, update: Option<FieldMask>, w: &mut BitWriter<'_>) {
+    let of = kind.update_mask(facet);
+    let mask = compact_mask(of, update.unwrap_or(0));
+    if let Some(table) = kind.entry_codes(facet)
+        && table.write(mask as u32, w)
+    {
+        return;
+    }
+    w.write_bool(update.is_none());
+    if update.is_some() {
+        w.write(mask, of.count_ones());
+    }
+}
+
 /// Writes one bit of `mask` for each field of `of`.
 #[inline]
 pub(crate) fn write_mask(of: FieldMask, mask: FieldMask, w: &mut BitWriter<'_>) {
+    w.write(compact_mask(of, mask), of.count_ones());
+}
+
+/// One bit of `mask` for each field of `of`, without gaps.
+#[inline]
+fn compact_mask(of: FieldMask, mask: FieldMask) -> u64 {
     if of & of.wrapping_add(1) == 0 {
         // The first fields and no others: most kinds are like that.
-        return w.write(mask & of, of.trailing_ones());
+        return mask & of;
     }
     let mut rest = of;
     let (mut bits, mut count) = (0u64, 0);
@@ -361,7 +395,7 @@ pub(crate) fn write_mask(of: FieldMask, mask: FieldMask, w: &mut BitWriter<'_>) 
         count += 1;
         rest &= rest - 1;
     }
-    w.write(bits, count);
+    bits
 }
 
 fn space_of(log: &ObjectLog, store: &ObjectStore, kind: KindId) -> Space {

@@ -19,16 +19,19 @@ proptest! {
     #[test]
     fn r20_a_client_stands_any_packets(input in prop::collection::vec(any::<u8>(), 0..900)) {
         segment::run(&kinds::schema(), &input);
+        segment::run(&kinds::coded_schema(), &input);
     }
 
     #[test]
     fn a_client_stands_bent_packets(input in prop::collection::vec(any::<u8>(), 0..1200)) {
         genuine::run_bent(&kinds::schema(), &input);
+        genuine::run_bent(&kinds::coded_schema(), &input);
     }
 
     #[test]
     fn genuine_packets_are_never_refused(input in prop::collection::vec(any::<u8>(), 0..1200)) {
         genuine::run_unbent(&kinds::schema(), &input);
+        genuine::run_unbent(&kinds::coded_schema(), &input);
     }
 }
 

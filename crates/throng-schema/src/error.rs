@@ -101,6 +101,14 @@ pub enum SchemaError {
     /// The schema has more than [`MAX_KINDS`](crate::MAX_KINDS) kinds.
     #[error("the schema has more than {} kinds", crate::MAX_KINDS)]
     TooManyKinds,
+    /// The text of the code tables is wrong: see [`SchemaBuilder::codes`](crate::SchemaBuilder::codes).
+    #[error("line {line} of the code tables: {reason}")]
+    Codes {
+        /// The line, counted from 1.
+        line: usize,
+        /// The rule that is broken.
+        reason: &'static str,
+    },
 }
 
 impl SchemaError {
@@ -115,6 +123,7 @@ impl SchemaError {
             SchemaError::DuplicateName { .. } => "duplicate_name",
             SchemaError::DuplicateType { .. } => "duplicate_type",
             SchemaError::TooManyKinds => "too_many_kinds",
+            SchemaError::Codes { .. } => "codes",
         }
     }
 }

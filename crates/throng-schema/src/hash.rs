@@ -11,6 +11,8 @@
 //! Optional values are lists of at most one item. The fields of a nested struct stand in the place of the struct, each with
 //! the name `<struct's field>.<field>`.
 //!
+//! A kind with code tables has their text behind it, as [`Kind::codes_text`](crate::Kind::codes_text) writes it.
+//!
 //! Reals are the 16 hexadecimal digits of their binary64 form, whole numbers are decimal. The type of a field in Rust
 //! (`f32` or `f64`), `notify` and skipped fields are not part of it, so either end may choose them for itself.
 //!

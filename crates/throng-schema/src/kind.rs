@@ -1,3 +1,4 @@
+use crate::codes::KindCodes;
 use crate::hash::{Fnv, description};
 use crate::wire::Step;
 use crate::{
@@ -35,6 +36,7 @@ pub struct Kind {
     pub(crate) steps: Vec<Step>,
     /// For each list, how its first item is written.
     pub(crate) items: Vec<Step>,
+    pub(crate) codes: KindCodes,
 }
 
 impl Kind {
@@ -59,6 +61,7 @@ impl Kind {
             blob_bits: Vec::new(),
             steps: Vec::with_capacity(fields.len()),
             items: Vec::new(),
+            codes: KindCodes::default(),
             fields,
         };
         for index in 0..kind.fields.len() {
@@ -93,6 +96,15 @@ impl Kind {
         self.steps.push(Step::of(field, &mut self.items));
     }
 
+    /// Makes the code tables part of the hash.
+    pub(crate) fn hash_codes(&mut self) {
+        let codes = self.codes_text();
+        if !codes.is_empty() {
+            self.hash =
+                Fnv::new().write(description(self.name, &self.fields).as_bytes()).write(codes.as_bytes()).finish();
+        }
+    }
+
     /// All fields.
     pub fn all_mask(&self) -> FieldMask {
         self.facet_masks.iter().fold(0, |all, mask| all | mask)
@@ -102,6 +114,12 @@ impl Kind {
     #[inline]
     pub fn facet_mask(&self, facet: Facet) -> FieldMask {
         self.facet_masks[facet.index()]
+    }
+
+    /// The fields of a facet that are sent again when they change.
+    #[inline]
+    pub fn update_mask(&self, facet: Facet) -> FieldMask {
+        self.facet_mask(facet) & !self.initial_only
     }
 
     /// The fields that are sent only when an object is introduced; all of them are in [`Facet::Public`].
@@ -141,7 +159,11 @@ impl Kind {
 
     /// The most bits that the fields of `mask` can take on the wire, positions in the widest space.
     pub fn max_bits(&self, mask: FieldMask) -> u64 {
-        self.fields_of(mask).map(|(_, field)| u64::from(field.max_bits())).sum()
+        let bits = |(_, field): (usize, &Field)| {
+            let words = usize::from(field.word)..usize::from(field.word + field.words);
+            field.max_bits() + words.map(|word| self.codes.extra_bits(word)).sum::<u32>()
+        };
+        self.fields_of(mask).map(|field| u64::from(bits(field))).sum()
     }
 
     /// Values of this shape, all zero and empty: where a copy of an object begins.

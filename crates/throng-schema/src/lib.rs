@@ -83,11 +83,13 @@
 //! # Agreement
 //!
 //! [`Schema::hash`] is equal at both ends when they understand each other, whatever compiled them: it is FNV-1a over
-//! the names of kinds, fields and variants, the quantisers with their parameters, numbers of elements and conditions
+//! the names of kinds, fields and variants, the quantisers with their parameters, numbers of elements, conditions,
+//! and code tables
 //! (`hash.rs` has the exact text). When it differs, [`Schema::summary`] and [`Schema::differences`] name the kinds.
 #![forbid(unsafe_code)]
 
 pub mod arithmetic;
+mod codes;
 mod condition;
 mod error;
 mod field;
@@ -101,6 +103,7 @@ mod summary;
 mod values;
 mod wire;
 
+pub use codes::{CodeCounts, CodeTable};
 pub use condition::{Condition, Facet};
 pub use error::{DecodeError, SchemaError, SummaryError};
 pub use field::Field;

@@ -18,7 +18,7 @@ pub struct Schema {
 impl Schema {
     /// A schema without kinds, to be filled.
     pub fn builder() -> SchemaBuilder {
-        SchemaBuilder { kinds: Vec::new() }
+        SchemaBuilder { kinds: Vec::new(), codes: String::new() }
     }
 
     /// A kind of this schema.
@@ -68,6 +68,7 @@ impl Schema {
 #[derive(Debug)]
 pub struct SchemaBuilder {
     kinds: Vec<(TypeId, Kind)>,
+    codes: String,
 }
 
 impl SchemaBuilder {
@@ -78,10 +79,20 @@ impl SchemaBuilder {
         self
     }
 
+    /// Adds code tables for the kinds, which make common values short: see [`CodeCounts`](crate::CodeCounts), which learns
+    /// them and writes the text. They are part of the schema's hash, so both ends have to have the same ones.
+    #[must_use]
+    pub fn codes(mut self, text: &str) -> SchemaBuilder {
+        self.codes.push_str(text);
+        self.codes.push('\n');
+        self
+    }
+
     /// Ends the schema.
     ///
     /// # Errors
-    /// If there are more than [`MAX_KINDS`] kinds, a type was added twice, or two kinds have the same name.
+    /// If there are more than [`MAX_KINDS`] kinds, a type was added twice, two kinds have the same name, or the text of the
+    /// code tables is wrong.
     pub fn build(self) -> Result<Schema, SchemaError> {
         if self.kinds.len() > MAX_KINDS {
             return Err(SchemaError::TooManyKinds);
@@ -96,7 +107,8 @@ impl SchemaBuilder {
                 return Err(SchemaError::DuplicateName { kind: kind.name.to_owned() });
             }
         }
-        let kinds: Vec<Kind> = self.kinds.into_iter().map(|(_, kind)| kind).collect();
+        let mut kinds: Vec<Kind> = self.kinds.into_iter().map(|(_, kind)| kind).collect();
+        crate::codes::apply(&self.codes, &mut kinds)?;
         Ok(Schema { hash: schema_hash(&kinds), kinds, ids })
     }
 }

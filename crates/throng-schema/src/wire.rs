@@ -9,6 +9,7 @@
 //!                                            outside of it all of them 1, then the coordinate in 32 bits
 //! object                                     varint index + 1 | varint generation         none: varint 0, nothing more
 //! text, bytes                                length: as many bits as the maximum has | the bytes, 8 bits each
+//! with a code table                          each element's code: see `codes.rs`
 //! list, optional value                       items: as many bits as the maximum has | each item, as above
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! highest, positions beyond the world of 2^32 steps, NaN, lengths above the maximum, text that is not UTF-8.
 
 use crate::arithmetic::{Fixed, Float16, Float32, IntegerRange, Octahedral, SmallestThree, bits_for};
+use crate::codes::{KindCodes, SIGN};
 use crate::{DecodeError, Field, FieldMask, Kind, Quantiser, Space, Values, ValuesMut};
 use throng_wire::{BitReader, BitWriter, ObjectId};
 
@@ -27,6 +29,8 @@ pub(crate) struct Step {
     word: u16,
     blob: u16,
     elements: u8,
+    /// Some of its words have code tables.
+    pub(crate) is_coded: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +71,8 @@ impl Step {
     /// The step of a field that has its words and its blob. That of a list adds its item's to `items`.
     pub(crate) fn of(field: &Field, items: &mut Vec<Step>) -> Step {
         let (word, blob) = (field.word, field.blob.unwrap_or(0));
-        let value = Step { form: Form::of(field.quantiser), word, blob, elements: field.encoded_elements() };
+        let elements = field.encoded_elements();
+        let value = Step { form: Form::of(field.quantiser), word, blob, elements, is_coded: false };
         let Some(last) = field.list else { return value };
         items.push(Step { word: word + 1, ..value });
         let form = Form::List {
@@ -77,6 +82,16 @@ impl Step {
             item: items.len() as u8 - 1,
         };
         Step { form, ..value }
+    }
+
+    /// If its words can have code tables: the first of them, their number, the highest number that one can have, and what
+    /// is added to a word to make that number.
+    pub(crate) fn codable(&self) -> Option<(usize, usize, u32, u32)> {
+        match self.form {
+            Form::Code { last, .. } => Some((self.word.into(), self.elements.into(), last, 0)),
+            Form::Position => Some((self.word.into(), 3, u32::MAX, SIGN)),
+            _ => None,
+        }
     }
 
     /// The same for a value whose words begin so many words later.
@@ -125,7 +140,11 @@ impl Kind {
     pub fn encode(&self, mask: FieldMask, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
         self.debug_assert_shape(values);
         for (step, _) in self.steps_of(mask) {
-            step.encode(&self.items, values, space, w);
+            if step.is_coded {
+                step.encode_coded(&self.codes, values, space, w);
+            } else {
+                step.encode(&self.items, values, space, w);
+            }
         }
     }
 
@@ -149,8 +168,7 @@ impl Kind {
     ) -> Result<(), DecodeError> {
         self.debug_assert_shape(values.as_values());
         for (step, index) in self.steps_of(mask) {
-            step.decode(&self.items, values.reborrow(), space, r)
-                .map_err(|refusal| refusal.of(self.fields[index].name))?;
+            self.decode_field((step, index), values.reborrow(), space, r)?;
         }
         Ok(())
     }
@@ -173,11 +191,25 @@ impl Kind {
         self.debug_assert_shape(values.as_values());
         for (step, index) in self.steps_of(mask) {
             let before = r.remaining_bits();
-            step.decode(&self.items, values.reborrow(), space, r)
-                .map_err(|refusal| refusal.of(self.fields[index].name))?;
+            self.decode_field((step, index), values.reborrow(), space, r)?;
             bits[index] += (before - r.remaining_bits()) as u64;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn decode_field(
+        &self,
+        (step, index): (&Step, usize),
+        values: ValuesMut<'_>,
+        space: &Space,
+        r: &mut BitReader<'_>,
+    ) -> Result<(), DecodeError> {
+        let decoded = match step.is_coded {
+            true => step.decode_coded(&self.codes, values, space, r),
+            false => step.decode(&self.items, values, space, r),
+        };
+        decoded.map_err(|refusal| refusal.of(self.fields[index].name))
     }
 
     #[inline]
@@ -205,14 +237,7 @@ impl Step {
             }
             Form::Position => {
                 for (axis, &word) in words[..3].iter().enumerate() {
-                    let bits = u32::from(space.bits[axis]);
-                    match space.code(axis, word as i32) {
-                        Some(code) => w.write_word(code, bits),
-                        None => {
-                            w.write(u64::MAX >> (64 - bits), bits);
-                            w.write(word.into(), 32);
-                        }
-                    }
+                    write_coordinate(axis, word, space, w);
                 }
             }
             Form::Object => pairs(words, elements).for_each(|[index, generation]| write_object(index, generation, w)),
@@ -254,11 +279,7 @@ impl Step {
             }
             Form::Position => {
                 for (axis, word) in words[..3].iter_mut().enumerate() {
-                    let code = r.read(space.bits[axis].into())? as u32;
-                    *word = match space.outside(axis) == Some(code) {
-                        true => r.read(32)? as u32,
-                        false => space.value(axis, code).ok_or(Refusal::OutOfRange)? as u32,
-                    };
+                    *word = read_coordinate(axis, space, r)?;
                 }
                 Ok(())
             }
@@ -291,6 +312,73 @@ impl Step {
                 decode_items(step, (count, item_words), values, r)
             }
         }
+    }
+}
+
+/// Fields with code tables.
+impl Step {
+    #[inline]
+    fn encode_coded(&self, codes: &KindCodes, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
+        let Some((first, words, _, sign)) = self.codable() else { return };
+        for (element, &word) in values.words[first..first + words].iter().enumerate() {
+            if codes.of_word(first + element).is_some_and(|table| table.write(word ^ sign, w)) {
+                continue;
+            }
+            match self.form {
+                Form::Code { bits, .. } => w.write_word(word, bits.into()),
+                _ => write_coordinate(element, word, space, w),
+            }
+        }
+    }
+
+    #[inline]
+    fn decode_coded(
+        &self,
+        codes: &KindCodes,
+        values: ValuesMut<'_>,
+        space: &Space,
+        r: &mut BitReader<'_>,
+    ) -> Result<(), Refusal> {
+        let Some((first, words, last, sign)) = self.codable() else { return Ok(()) };
+        for (element, word) in values.words[first..first + words].iter_mut().enumerate() {
+            let table = codes.of_word(first + element);
+            if let Some(table) = table
+                && let Some(value) = table.read(r)?
+            {
+                *word = value ^ sign;
+                continue;
+            }
+            *word = match self.form {
+                Form::Code { bits, .. } => r.read(bits.into())? as u32,
+                _ => read_coordinate(element, space, r)?,
+            };
+            let value = *word ^ sign;
+            if value > last || table.is_some_and(|table| table.is_coded(value)) {
+                return Err(Refusal::OutOfRange);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn write_coordinate(axis: usize, word: u32, space: &Space, w: &mut BitWriter<'_>) {
+    let bits = u32::from(space.bits[axis]);
+    match space.code(axis, word as i32) {
+        Some(code) => w.write_word(code, bits),
+        None => {
+            w.write(u64::MAX >> (64 - bits), bits);
+            w.write(word.into(), 32);
+        }
+    }
+}
+
+#[inline]
+fn read_coordinate(axis: usize, space: &Space, r: &mut BitReader<'_>) -> Result<u32, Refusal> {
+    let code = r.read(space.bits[axis].into())? as u32;
+    match space.outside(axis) == Some(code) {
+        true => Ok(r.read(32)? as u32),
+        false => space.value(axis, code).map(|value| value as u32).ok_or(Refusal::OutOfRange),
     }
 }
 

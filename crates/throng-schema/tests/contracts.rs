@@ -1,6 +1,7 @@
 //! The contracts of schemas, each in a module of its own.
 
 mod any_bytes;
+mod codes;
 mod composed;
 mod derive;
 mod hash;

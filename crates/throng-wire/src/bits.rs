@@ -214,6 +214,27 @@ impl<'a> BitReader<'a> {
         value
     }
 
+    /// The next bits, 0 to 32, without reading them; zeros beyond the end.
+    ///
+    /// # Panics
+    /// In debug builds if `bits` is above 32.
+    #[inline]
+    pub fn peek(&self, bits: u32) -> u32 {
+        debug_assert!(bits <= 32, "{bits} bits do not fit in a word");
+        let mut ahead = self.clone();
+        ahead.take_up_to_32(bits) as u32
+    }
+
+    /// Reads bits that [`peek`](Self::peek) has shown.
+    #[inline]
+    pub fn skip(&mut self, bits: u32) -> Result<(), ReadError> {
+        if bits as usize > self.remaining_bits() {
+            return Err(ReadError::UnexpectedEnd);
+        }
+        self.bit += bits as usize;
+        Ok(())
+    }
+
     /// Reads one bit.
     #[inline]
     pub fn read_bool(&mut self) -> Result<bool, ReadError> {
@@ -280,6 +301,18 @@ mod tests {
 
     proptest! {
         #![proptest_config(throng_seeds::cases(256))]
+
+        #[test]
+        fn what_is_shown_ahead_is_read(bytes in prop::collection::vec(any::<u8>(), 0..24), widths in prop::collection::vec(0u32..=32, 0..12)) {
+            let mut r = BitReader::new(&bytes);
+            for bits in widths {
+                let shown = r.peek(bits);
+                let mut other = r.clone();
+                let skipped = r.skip(bits);
+                prop_assert_eq!(other.read(bits).map(|value| value as u32), skipped.map(|()| shown));
+                prop_assert_eq!(r.remaining_bits(), other.remaining_bits());
+            }
+        }
 
         #[test]
         fn what_is_written_is_read(values in prop::collection::vec((any::<u64>(), 0u32..=64), 0..200)) {

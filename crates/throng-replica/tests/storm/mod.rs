@@ -46,6 +46,23 @@ pub(crate) struct Score {
     pub open: bool,
 }
 
+/// Code tables that fit badly, so that all of their branches are taken. Half of the storms have them.
+const CODES: &str = "
+    kind Walker
+    entries public 0=2 1=2 3=2 else=2
+    entries others 1=1 else=1
+    gaps public 0=1 1/1=2 else=2
+    gaps others 0=1 else=1
+    field position 0 -256/8=2 0/8=1 else=2
+    field position 2 0/4=1 else=1
+    field health 0 0/3=2 496/4=2 1000=2 else=2
+    field yaw 0 0=1 256/6=2 else=2
+    kind Score
+    entries public 1=1 else=1
+    field points 0 0=1 1/4=2 else=2
+    field open 0 1=1 else=1
+";
+
 #[derive(Clone, Debug)]
 pub(crate) struct StormOptions {
     pub clients: usize,
@@ -117,7 +134,9 @@ struct Peer {
 
 impl Storm {
     pub(crate) fn new(seed: u64, options: StormOptions) -> Storm {
-        let schema = Arc::new(Schema::builder().kind::<Walker>().kind::<Score>().build().expect("a good schema"));
+        let codes = if seed.is_multiple_of(2) { CODES } else { "" };
+        let schema = Schema::builder().kind::<Walker>().kind::<Score>().codes(codes).build();
+        let schema = Arc::new(schema.expect("a good schema"));
         let replicator_options = ReplicatorOptions {
             retention_ticks: options.retention_ticks,
             first_tick: Tick(options.first_tick),
