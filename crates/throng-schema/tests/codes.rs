@@ -241,7 +241,7 @@ proptest! {
             prop_assert_eq!(bytes.len() * 8 - r.remaining_bits(), written);
             prop_assert_eq!((read.values().words, read.values().blobs), (expected.values().words, expected.values().blobs));
         }
-        // Whatever can be read is what would be written.
+        // The bytes that can be read are those that would be written.
         let (mut read, mut r) = (Store::of(&Everything::default()), BitReader::new(&noise));
         let fields = Everything::FIELD_VELOCITY | Everything::FIELD_HEALTH | Everything::FIELD_FLAGS | Everything::FIELD_MODE;
         if kind.decode(fields, read.values_mut(), &space, &mut r).is_ok() {
