@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
     use throng_lab::compare::{Run, example};
-    use throng_lab::summary::Split;
+    use throng_summary::Split;
 
     #[test]
     fn a_finding_is_reproduced_only_in_direction_and_size() {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use throng_lab::compare::{self, CompareOptions, Comparison, Contestant, Turn};
 use throng_lab::scenario::{Overrides, Scenario};
-use throng_lab::summary::RunSummary;
+use throng_summary::RunSummary;
 
 use crate::exit::{self, Failure, Outcome};
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use tempfile::TempDir;
-use throng_lab::history::StoredRun;
+use throng_history::StoredRun;
 use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
 
 use crate::exit::Failure;

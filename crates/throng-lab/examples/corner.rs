@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicBool;
 use throng_lab::bots::{self, Brain, Brains, View};
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::{Overrides, Scenario};
-use throng_lab::summary::RunSummary;
 use throng_lab::terminal;
 use throng_lab::world::{BotInput, MAX_TURN_RAD_PER_S};
+use throng_summary::RunSummary;
 
 /// The argument of the bots' process.
 const BOTS: &str = "bots";

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use throng_lab::report::{self, ReportError};
-use throng_lab::summary::RunSummary;
 use throng_lab::terminal;
+use throng_summary::RunSummary;
 
 fn main() -> Result<(), ReportError> {
     let runs = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("runs"), PathBuf::from);

@@ -30,7 +30,7 @@ use std::time::SystemTime;
 use throng_crowd::scenario::Overrides;
 
 use crate::report::{self, ReportError};
-use crate::summary::RunSummary;
+use throng_summary::RunSummary;
 
 pub use contestant::{Check, Contestant};
 #[cfg(any(test, feature = "examples"))]

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::{FieldBytes, Known, Neighbours, WorstClient};
+use throng_summary::{FieldBytes, Known, Neighbours, WorstClient};
 
 /// A command to the bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

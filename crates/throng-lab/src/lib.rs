@@ -1,6 +1,6 @@
 //! Workloads, bots, measurements and reports.
 //!
-//! A run has four stations, and this crate has a module for each thing that passes between them:
+//! A run has four stations. The world is in `throng_crowd`, the summary in `throng_summary`:
 //!
 //! ```text
 //! scenarios/*.toml --> Scenario --> World (server) <-- BotInput -- Brain (bots)
@@ -28,18 +28,12 @@
 pub mod bots;
 pub mod compare;
 mod control;
-pub mod environment;
 mod floor;
-pub mod frames;
-pub mod history;
 pub mod host;
 mod loopback;
-pub mod neighbours;
-mod newest;
 mod pace;
 pub mod report;
 pub mod run;
-pub mod summary;
 pub mod terminal;
 
 pub use throng::Key;

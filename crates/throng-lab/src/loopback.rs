@@ -13,7 +13,7 @@ use std::path::Path;
 
 use throng_machine::clock;
 
-use crate::summary::SendOnLoopback;
+use throng_summary::SendOnLoopback;
 
 /// The steps in which the kernel tells the time, and the longest time that one of its samples can stand for.
 const STEP_S: f64 = 1.0 / clock::KERNEL_TICKS_PER_S;

@@ -22,7 +22,7 @@ use thiserror::Error;
 use throng_machine::Moment;
 use throng_report::{FolderError, Kind, Page};
 
-use crate::summary::{RunSummary, SummaryError};
+use throng_summary::{RunSummary, SummaryError};
 
 pub use crowd::render;
 pub use index::{INDEX_FILE, RunFolders, SIDES_FILE, figures_of, run_folders, write_index};
@@ -236,6 +236,19 @@ mod tests {
         assert!(text().contains("There is no run in this folder that can be read. Not listed: 1 damaged."));
         add("20260131-120001-crowd", &RunSummary::example().to_json());
         assert!(text().contains("All runs of this folder, the newest first. Not listed: 1 damaged."));
+    }
+
+    #[test]
+    fn the_newest_run_comes_first() {
+        let runs = tempfile::tempdir().unwrap();
+        for name in ["20260131-120000-crowd", "20260131-120002-crowd", "20260131-120001-crowd"] {
+            fs::create_dir(runs.path().join(name)).unwrap();
+            fs::write(runs.path().join(name).join(SUMMARY_FILE), "{").unwrap();
+        }
+        let found = run_folders(runs.path()).unwrap();
+        let names = found.folders.iter().map(|folder| folder.file_name().unwrap().to_str().unwrap());
+        let names: Vec<_> = names.map(|name| &name[13..15]).collect();
+        assert_eq!((names, found.left_out), (vec!["02", "01", "00"], 0));
     }
 
     /// Figures of each kind of run but matches, with this text wherever a text may stand.

@@ -29,7 +29,6 @@ use crate::control::Command;
 use crate::floor::{self, FloorTime};
 use crate::host::Host;
 use crate::report::{self, ReportError};
-use crate::summary::RunSummary;
 use child::Child;
 pub use child::read_order;
 use ledger::Ledger;
@@ -37,6 +36,7 @@ pub use live::LiveMetrics;
 use progress::Display;
 use samples::Samples;
 use show::Show;
+use throng_summary::RunSummary;
 
 /// Options of a run.
 pub struct RunOptions {

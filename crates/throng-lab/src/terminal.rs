@@ -7,7 +7,7 @@ use throng_crowd::scenario::Model;
 
 pub use throng_report::{bytes, figure, grouped, optional};
 
-use crate::summary::{Band, LoadStep, RunSummary, Split, Target};
+use throng_summary::{Band, LoadStep, RunSummary, Split, Target};
 
 /// Parts of a split in one line.
 const SPLIT_LINE: usize = 4;
@@ -271,6 +271,17 @@ mod tests {
         assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());
         let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
         assert!(widest <= 100, "{widest} columns:\n{text}");
+    }
+
+    #[test]
+    fn parts_that_an_older_program_did_not_measure_are_left_out() {
+        let mut run = RunSummary::example();
+        let us = &mut run.server.us_per_connection;
+        (us.plan, us.open, us.settle) = (None, None, None);
+        let text = table(&run, None);
+        assert!(text.contains("encode") && !text.contains("plan ") && !text.contains("settle "), "{text}");
+        let page = crate::report::render(&run).unwrap();
+        assert!(page.contains("var(--i-encode)") && !page.contains("background:var(--i-open)"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
-const FLOORS: [(&str, &[&str]); 12] = [
+const FLOORS: [(&str, &[&str]); 13] = [
     ("ground", &["throng-wire", "throng-meter", "throng-judge", "throng-schema-derive"]),
     ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
     ("core", &["throng-replica", "throng-agent"]),
@@ -25,6 +25,7 @@ const FLOORS: [(&str, &[&str]); 12] = [
     ("edge", &["throng", "throng-live"]),
     ("top", &["throng-capacity", "throng-gateway", "throng-gateway-lab", "throng-match", "throng-models"]),
     ("top", &["throng-crowd", "throng-tactical"]),
+    ("top", &["throng-summary", "throng-history"]),
     ("top", &["throng-lab"]),
     ("top", &["throng-range"]),
     ("top", &["throng-cli"]),

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use throng_history::{BisectOptions, Comparison, HistoryError, PartChange, Trend};
 use throng_judge::TrendOptions;
-use throng_lab::history::{self, BisectOptions, Comparison, HistoryError, PartChange, Trend};
 use throng_lab::report;
 
 use crate::exit::{self, Failure, Outcome};
@@ -138,10 +138,10 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
     let least = share("least", arguments.least)?;
     let runs = |place: &str| {
         let local = store::local(place, &COMPARED, stop)?;
-        history::runs(&local.path).map_err(usage)
+        throng_history::runs(&local.path).map_err(usage)
     };
     let (first, second) = (runs(&arguments.first)?, runs(&arguments.second)?);
-    let mut comparison = history::compare(&first.runs, &second.runs, least).map_err(usage)?;
+    let mut comparison = throng_history::compare(&first.runs, &second.runs, least).map_err(usage)?;
     for (side, found) in [("A", &first), ("B", &second)] {
         comparison.notes.extend(found.notes().into_iter().map(|note| format!("{side}: {note}")));
     }
@@ -234,11 +234,11 @@ pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
         listed.notes.iter().for_each(|note| errln!("note: {note}"));
         listed.runs
     } else {
-        let found = history::runs(Path::new(&arguments.runs)).map_err(usage)?;
+        let found = throng_history::runs(Path::new(&arguments.runs)).map_err(usage)?;
         found.notes().iter().for_each(|note| errln!("note: {note}"));
         found.runs
     };
-    let trends = history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
+    let trends = throng_history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
     if arguments.json {
         outln!("{}", json(&trends)?);
     } else {
@@ -274,7 +274,7 @@ pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome 
         patience: arguments.patience,
         note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
     };
-    let found = history::bisect(&options, stop)?;
+    let found = throng_history::bisect(&options, stop)?;
     if arguments.json {
         outln!("{}", json(&found)?);
         return Ok(ExitCode::SUCCESS);

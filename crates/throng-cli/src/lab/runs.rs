@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use throng_lab::history::StoredRun;
+use throng_history::StoredRun;
 use throng_store::RunStore;
 
 use crate::exit::Outcome;

@@ -6,8 +6,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use schemars::generate::SchemaSettings;
 use throng_capacity::Capacity;
-use throng_lab::summary::RunSummary;
 use throng_range::Summary;
+use throng_summary::RunSummary;
 
 use crate::exit::Outcome;
 

@@ -19,7 +19,7 @@ pub(crate) struct Bot<D> {
     pub(super) inputs: SentInputs,
     pub(super) next_turn: Time,
     pub(super) is_decoder: bool,
-    /// It was late by more than [`STALL`](crate::summary::STALL) while it was measured.
+    /// It was late by more than [`STALL`](throng_summary::STALL) while it was measured.
     pub(super) has_stalled: bool,
     /// Index of the connection at the server.
     pub(super) connection: Option<u32>,

@@ -16,7 +16,7 @@ use super::bot::Bot;
 use super::members::Rates;
 use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
-use crate::summary::STALL;
+use throng_summary::STALL;
 
 /// A decoding bot looks at its socket this often, as a game does that draws frames.
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);

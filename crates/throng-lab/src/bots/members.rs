@@ -11,7 +11,7 @@ use throng_crowd::pulse::SentInputs;
 use super::BotsError;
 use super::bot::{Bot, Link};
 use super::fleet::{Fleet, IP_UDP_BYTES};
-use crate::summary::FieldBytes;
+use throng_summary::FieldBytes;
 
 /// Time between two bots that begin to connect, or that leave.
 const CHANGE_INTERVAL: Duration = Duration::from_micros(500);

@@ -14,8 +14,8 @@ use throng_machine::clock;
 
 use super::BotsError;
 use super::worst::Sights;
-use crate::neighbours::{NEAR_M, NeighbourLog};
-use crate::summary::{Known, Neighbours};
+use throng_summary::neighbours::{NEAR_M, NeighbourLog};
+use throng_summary::{Known, Neighbours};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 
-use crate::summary::WorstClient;
+use throng_summary::WorstClient;
 
 /// So many clients are named for each reason.
 const NAMED: usize = 5;

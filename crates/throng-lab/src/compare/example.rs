@@ -1,7 +1,7 @@
 use throng::meter::Subsystem;
 
 use super::{Comparison, FORMAT, Figures, Machine, Run};
-use crate::summary::{RunSummary, Split};
+use throng_summary::{RunSummary, Split};
 
 /// Two contestants, `dense` at three sizes, two rounds: `legacy` 50 times as dear as `throng` outside the kernel.
 pub fn example() -> Comparison {

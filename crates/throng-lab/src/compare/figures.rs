@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::summary::{RunSummary, Split, Spread};
+use throng_summary::{RunSummary, Split, Spread};
 
 /// A server that misses more of its ticks than this is overloaded.
 pub const OVERLOADED_SHARE: f64 = 0.01;

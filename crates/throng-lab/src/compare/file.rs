@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{CompareOptions, Figures, Turn, turns};
-use crate::environment::Environment;
 use crate::report::ReportError;
-use crate::summary::{Published, RunSummary};
+use throng_summary::environment::Environment;
+use throng_summary::{Published, RunSummary};
 
 /// Name of the file.
 pub const COMPARISON_FILE: &str = "compare.json";

@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn published_figures_of_several_origins_each_keep_their_own() {
         let mut comparison = example();
-        let mut crowd = crate::summary::RunSummary::example();
+        let mut crowd = throng_summary::RunSummary::example();
         crowd.conclude();
         comparison.published.clear();
         comparison.note_published("dense", &crowd);

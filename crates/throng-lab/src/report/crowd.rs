@@ -9,7 +9,7 @@ use throng_report::{
     Verdict, bytes, figure, optional,
 };
 
-use crate::summary::{Band, Bytes, RunSummary, Spread};
+use throng_summary::{Band, Bytes, RunSummary, Spread};
 
 /// The page for a summary.
 ///
@@ -72,7 +72,7 @@ fn facts(run: &RunSummary) -> Vec<String> {
     ]
 }
 
-fn limit(target: &crate::summary::Target) -> Limit {
+fn limit(target: &throng_summary::Target) -> Limit {
     let known = target.path.as_deref().and_then(|path| throng_report::find(Kind::Crowd, path));
     Limit {
         term: known.map_or_else(|| Term::from(&target.name[..]), |metric| metric.term()),
@@ -175,7 +175,7 @@ fn steps(run: &RunSummary, figures: &Figures<'_>) -> Option<Section> {
 
 fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
     let server = &run.server;
-    let named = |split: &crate::summary::Split| {
+    let named = |split: &throng_summary::Split| {
         split.parts().map(|(part, value)| (part.built_in_name().to_owned(), value)).collect::<Vec<_>>()
     };
     let percentiles = Bars {
@@ -238,7 +238,7 @@ fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
 
 fn frames(run: &RunSummary) -> Frames {
     let series = &run.series.frames;
-    let parts = crate::summary::Split::ORDER
+    let parts = throng_summary::Split::ORDER
         .into_iter()
         .map(|part| (part.built_in_name().to_owned(), series.curve(part).to_vec()));
     Frames {
@@ -522,7 +522,7 @@ fn changes(played: &Scenario) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::Split;
+    use throng_summary::Split;
 
     #[test]
     fn a_run_with_other_settings_says_so_below_its_name() {
@@ -575,7 +575,7 @@ mod tests {
     fn levels_of_a_load_have_a_table_and_a_constant_load_has_none() {
         let mut run = RunSummary::example();
         assert!(!render(&run).unwrap().contains("Load steps"));
-        let level = crate::summary::LoadStep { players: 250.0, steady_from_s: None, ..run.steps[0].clone() };
+        let level = throng_summary::LoadStep { players: 250.0, steady_from_s: None, ..run.steps[0].clone() };
         run.steps.insert(0, level);
         let page = render(&run).unwrap();
         let (_, section) = page.rsplit_once("Load steps").unwrap();
@@ -588,10 +588,10 @@ mod tests {
         let mut run = RunSummary::example();
         run.server.frames_at.clear();
         run.server.us_per_connection = Split::default();
-        run.client = crate::summary::Client::default();
-        run.neighbours = crate::summary::Neighbours::default();
-        run.floor = crate::summary::Floor::default();
-        run.series = crate::summary::Series::default();
+        run.client = throng_summary::Client::default();
+        run.neighbours = throng_summary::Neighbours::default();
+        run.floor = throng_summary::Floor::default();
+        run.series = throng_summary::Series::default();
         run.conclude();
         let page = render(&run).unwrap();
         assert!(!page.contains("data-plot=") && !page.contains(">NaN") && page.contains("–"));

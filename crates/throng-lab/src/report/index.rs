@@ -9,7 +9,7 @@ use throng_report::{Cell, Figures, Kind, Page, Section, Table, Verdict, of_kind}
 
 use super::{MAX_SUMMARY_BYTES, REPORT_FILE, ReportError, SUMMARY_FILE, write_file};
 use crate::compare::COMPARISON_FILE;
-use crate::newest::{Newest, newest};
+use throng_history::newest::{Newest, newest};
 
 /// Name of the page.
 pub const INDEX_FILE: &str = "index.html";

@@ -2,7 +2,7 @@
 
 use throng_report::{Cell, Kind, Limit, Mark, Page, Picture, Section, Shape, Table, Term, Verdict, figure};
 
-use crate::history::{Comparison, PartChange};
+use throng_history::{Comparison, PartChange};
 
 /// The picture of intervals: width, height of a row, and where names end.
 const WIDTH: f32 = 900.0;

@@ -13,12 +13,12 @@ use super::RunOptions;
 use super::stages::{self, Stages};
 use super::tally::Tally;
 use crate::bots::{BotsReport, Progress};
-use crate::environment::Environment;
 use crate::floor::FloorTime;
-use crate::frames::{FrameLog, FrameTime};
 use crate::host::Host;
 use crate::loopback::Loopback;
-use crate::summary::{
+use throng_summary::environment::Environment;
+use throng_summary::frames::{FrameLog, FrameTime};
+use throng_summary::{
     Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary,
     Samples, SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,
 };

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use throng_crowd::scenario::{Profile, Scenario};
 use throng_judge::{mean, median, steady_from};
 
-use crate::summary::{LoadStep, Spread};
+use throng_summary::{LoadStep, Spread};
 
 /// This share of a level after a change is not judged: connections are made there.
 const SETTLING_SHARE: f64 = 0.2;

@@ -357,7 +357,7 @@ fn ages_on_another_machine_are_told_with_an_error_that_contains_the_truth() {
                 (age_ms - expected_ms).abs() < error_ms + 4.0,
                 "seat {seat}: {age_ms} ± {error_ms}, {expected_ms} here"
             );
-            assert_eq!(figures.position_error_m, crate::summary::Spread::default());
+            assert_eq!(figures.position_error_m, throng_summary::Spread::default());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use throng::meter::Subsystem;
 
-use crate::summary::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
+use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
 ///

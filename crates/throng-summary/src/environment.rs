@@ -55,7 +55,8 @@ impl Environment {
         }
     }
 
-    pub(crate) fn example(settings: Scenario) -> Environment {
+    /// An invented machine, for tests and examples.
+    pub fn example(settings: Scenario) -> Environment {
         Environment {
             cpu: "Example CPU @ 3.0 GHz".to_owned(),
             cores: 2,

@@ -48,7 +48,7 @@ impl Bound {
 }
 
 /// The targets of the run's scenario; none if it was played with other settings than its own.
-pub(super) fn for_run(run: &RunSummary) -> Vec<Target> {
+pub(crate) fn for_run(run: &RunSummary) -> Vec<Target> {
     if !has_own_settings(&run.environment.settings) {
         return Vec::new();
     }

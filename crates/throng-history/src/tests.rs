@@ -331,9 +331,9 @@ fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
     assert_eq!(notes[0], "1 of 10003 runs are left out, because they are damaged");
     assert!(notes[1].contains("00007/summary.json"), "{notes:?}");
     assert_eq!(notes[2], "3 of 10003 runs are left out, the oldest by name: at most 10000 are read");
-    let pages = crate::report::run_folders(folder.path()).unwrap();
+    let pages = newest(folder.path(), &["summary.json"]).unwrap();
     assert_eq!((pages.folders.len(), pages.left_out), (RUNS_MAX, 3));
-    assert!(pages.folders[0].ends_with("10002") && pages.folders[RUNS_MAX - 1].ends_with("00003"));
+    assert!(pages.folders[0].ends_with("00003") && pages.folders[RUNS_MAX - 1].ends_with("10002"));
 }
 
 #[test]
@@ -360,13 +360,13 @@ fn a_command_that_prints_without_end_is_ended_and_the_end_of_its_words_is_told()
 #[test]
 fn crowds_with_another_network_rate_or_profile_are_no_series() {
     let folder = tempfile::tempdir().unwrap();
-    let mut summary = crate::summary::RunSummary::example();
-    let mut workload = |change: &dyn Fn(&mut crate::summary::RunSummary)| {
+    let mut summary = throng_summary::RunSummary::example();
+    let mut workload = |change: &dyn Fn(&mut throng_summary::RunSummary)| {
         change(&mut summary);
         fs::write(folder.path().join("summary.json"), summary.to_json()).unwrap();
         runs(folder.path()).unwrap().runs[0].workload.clone()
     };
-    let (players, clean) = (crate::summary::RunSummary::example().players, workload(&|_| ()));
+    let (players, clean) = (throng_summary::RunSummary::example().players, workload(&|_| ()));
     assert_eq!(clean, format!("crowd {players} at 30 Hz"));
     assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd {players} at 60 Hz"));
     let mobile = throng_crowd::scenario::NetPreset::Mobile4g;

@@ -1,12 +1,12 @@
 //! How long does a comparison of two large runs take? Writes two runs with ten million rows of frames each, and compares them.
 //!
-//!     cargo run --release -p throng-lab --example compare_large
+//!     cargo run --release -p throng-history --example compare_large
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use throng_lab::history;
+use throng_history::{compare, runs};
 use throng_telemetry::{Clock, Phase, Subsystem, Telemetry, TelemetryOptions};
 
 /// Frames of a run: more than four hours at 128 Hz.
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     write(&first, 1, 0)?;
     write(&second, 2, 4_000)?;
     let began = Instant::now();
-    let comparison = history::compare(&history::runs(&first)?.runs, &history::runs(&second)?.runs, 0.03)?;
+    let comparison = compare(&runs(&first)?.runs, &runs(&second)?.runs, 0.03)?;
     let took: Duration = began.elapsed();
     let bytes = fs::metadata(first.join("frames.parquet"))?.len();
     fs::remove_dir_all(&folder)?;

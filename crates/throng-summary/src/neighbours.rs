@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::summary::{Band, Neighbours, Spread};
+use crate::{Band, Neighbours, Spread};
 
 /// Up to this distance a neighbour is near.
 pub const NEAR_M: f64 = 10.0;

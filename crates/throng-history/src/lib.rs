@@ -8,10 +8,12 @@
 //!
 //! A part is a subsystem's time, or a figure of the whole run. The parts of a run have one value each. Those of a single run
 //! have also a value for each second, so that two runs can be compared.
+#![forbid(unsafe_code)]
 
 mod bisect;
 mod compare;
 mod index;
+pub mod newest;
 mod trend;
 
 use std::collections::{BTreeMap, BTreeSet};

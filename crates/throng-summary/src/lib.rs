@@ -2,9 +2,13 @@
 //!
 //! `docs/run-summary.md` documents every key with its unit; a test keeps it and these types the same. Figures that a run
 //! could not measure are `null`, never made up. All numbers are finite.
+#![forbid(unsafe_code)]
 
+pub mod environment;
 mod example;
+pub mod frames;
 mod json;
+pub mod neighbours;
 mod published;
 mod series;
 mod targets;
@@ -655,7 +659,7 @@ impl SendOnLoopback {
     }
 
     /// The halves cannot be told apart, for this reason.
-    pub(crate) fn unknown(why: &str) -> SendOnLoopback {
+    pub fn unknown(why: &str) -> SendOnLoopback {
         SendOnLoopback { unknown_because: Some(why.to_owned()), ..SendOnLoopback::default() }
     }
 }
@@ -670,7 +674,7 @@ impl Bytes {
 /// If other programs use more cores than this, they may be the cause of bad results.
 const OTHERS_CORES_MAX: f64 = 0.25;
 /// A bot that is later than this with an input was stalled: its samples say nothing about the server.
-pub(crate) const STALL: Duration = Duration::from_millis(250);
+pub const STALL: Duration = Duration::from_millis(250);
 /// Loopback loses no packets while the receiver keeps up, but a very late acknowledgement may still count as a loss.
 const CLEAN_LOSS_MAX: f64 = 0.005;
 /// The share of due inputs below which the bots were too slow.

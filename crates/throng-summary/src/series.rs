@@ -117,7 +117,7 @@ pub struct SecondSeries {
 
 impl SecondSeries {
     /// Forgets every second point, the last one first if there is an even number of them.
-    pub(crate) fn halve(&mut self) {
+    pub fn halve(&mut self) {
         thin(&mut self.near_age_p99_ms);
         for curve in [
             &mut self.time_s,

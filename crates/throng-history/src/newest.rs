@@ -6,18 +6,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A folder has at most so many runs that are read.
-pub(crate) const RUNS_MAX: usize = 10_000;
+pub const RUNS_MAX: usize = 10_000;
 
 /// Folders of runs.
-pub(crate) struct Newest {
+pub struct Newest {
     /// Those with the last names, in the order of names: a name begins with the moment of the run.
-    pub(crate) folders: Vec<PathBuf>,
+    pub folders: Vec<PathBuf>,
     /// So many earlier ones are left out.
-    pub(crate) left_out: usize,
+    pub left_out: usize,
 }
 
 /// The newest [`RUNS_MAX`] folders in `parent` that have one of these files.
-pub(crate) fn newest(parent: &Path, files: &[&str]) -> io::Result<Newest> {
+pub fn newest(parent: &Path, files: &[&str]) -> io::Result<Newest> {
     let (mut folders, mut left_out) = (BTreeSet::new(), 0);
     for entry in fs::read_dir(parent)? {
         let folder = entry?.path();

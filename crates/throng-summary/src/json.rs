@@ -7,7 +7,7 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 /// `value` as text with a final line break.
-pub(super) fn to_text(value: &impl Serialize) -> serde_json::Result<String> {
+pub(crate) fn to_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut bytes, Readable::default()))?;
     bytes.push(b'\n');

@@ -108,7 +108,7 @@ const PLAYERS: &str = "players in one place";
 const UPDATE: &str = "object update";
 
 /// The figures published for the run's scenario, if it is like a published workload.
-pub(super) fn for_run(run: &RunSummary) -> Vec<Published> {
+pub(crate) fn for_run(run: &RunSummary) -> Vec<Published> {
     if matches!(run.scenario.as_str(), "crowd" | "crowd-10k") { crowds(run) } else { workload(run) }
 }
 
