@@ -9,7 +9,7 @@ use throng_wire::ObjectId;
 /// A field of every quantiser, in every facet.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Everything {
-    #[replicate(position(step = 0.01))]
+    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03))]
     pub(crate) position: [f32; 3],
     #[replicate(fixed(min = -40.0, max = 40.0, step = 0.1))]
     pub(crate) velocity: [f32; 3],

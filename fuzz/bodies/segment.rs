@@ -8,8 +8,14 @@ use throng_wire::Tick;
 use super::choices::Choices;
 
 const LIMBO_TICKS: u32 = 5;
-pub(crate) const LIMITS: ClientOptions =
-    ClientOptions { objects: 24, slots: 64, limbo_ticks: Some(LIMBO_TICKS), counts_bits: true, learns_codes: true };
+pub(crate) const LIMITS: ClientOptions = ClientOptions {
+    objects: 24,
+    slots: 64,
+    limbo_ticks: Some(LIMBO_TICKS),
+    counts_bits: true,
+    learns_codes: true,
+    tick_interval_us: u32::MAX,
+};
 pub(crate) const GRID: GridShape =
     GridShape { cell_m: [8.0; 3], layers: throng_replica::Layers::Stacked, up: throng_replica::Up::Z };
 
@@ -64,6 +70,7 @@ pub(crate) fn check(client: &ReplicaClient) {
         assert_eq!(found.kind(), object.kind());
         let kind = client.schema().kind(object.kind());
         assert_eq!(kind.compare(object.values(), found.values()), 0);
+        assert!(client.reckoned(object).is_none() || kind.reckoning.is_some() && !object.is_own());
     }
 }
 

@@ -10,7 +10,9 @@
 //! 6. an update for a slot that is not introduced yet is kept until it is;
 //! 7. what the client owns it knows from its own records alone, of which the newest says everything. The first of them
 //!    may be some ticks older than the state that the channel has told: state and input number belong together;
-//! 8. an object that has ended never comes back, whatever late packets say.
+//! 8. an object that has ended never comes back, whatever late packets say;
+//! 9. a reckoned position goes on from the tick of its statement with the velocity, to the newest tick of any packet. For its
+//!    owner it does not; when the object has another owner, position and velocity are those that its channel has told.
 //!
 //! An object that moves to a neighbouring cell which the client is sent as well stays in sight until that cell's next
 //! turn, for at most [`ClientOptions::limbo_ticks`]: the cell may be one that is sent more seldom.
@@ -29,6 +31,7 @@ use crate::log::Fate;
 use crate::objects::{Departure, HomeView, Objects, ReplicaObject};
 use crate::own::RECORD;
 use crate::own_view::OwnPlaces;
+use crate::replicator::TICK_INTERVAL_US;
 use crate::shared_view::{ReadMiddle, SHARED, SHARED_END};
 
 /// How often one packet may make a client add or pass over as many slots as it may hold.
@@ -41,6 +44,7 @@ const VISITS_PER_SLOT: usize = 4;
 /// let defaults = ClientOptions::default();
 /// assert_eq!((defaults.objects, defaults.slots), (1 << 17, 1 << 19));
 /// assert_eq!(defaults.limbo_ticks, None);
+/// assert_eq!(defaults.tick_interval_us, 33_333);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
@@ -56,6 +60,9 @@ pub struct ClientOptions {
     /// Counts the values that it is sent, to learn code tables from them: see [`ReplicaClient::code_counts`]. Costs time
     /// and memory.
     pub learns_codes: bool,
+    /// Microseconds from one tick of the server to the next: positions with `predict` are reckoned by it. A `throng` client
+    /// takes what its server says.
+    pub tick_interval_us: u32,
 }
 
 /// Ticks by which a cell may be late before an object that has moved there is taken to be out of sight.
@@ -63,7 +70,14 @@ pub const LIMBO_SLACK_TICKS: u32 = 30;
 
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
-        ClientOptions { objects: 1 << 17, slots: 1 << 19, limbo_ticks: None, counts_bits: false, learns_codes: false }
+        ClientOptions {
+            objects: 1 << 17,
+            slots: 1 << 19,
+            limbo_ticks: None,
+            counts_bits: false,
+            learns_codes: false,
+            tick_interval_us: TICK_INTERVAL_US,
+        }
     }
 }
 
@@ -314,6 +328,13 @@ impl ReplicaClient {
     /// All objects that are in sight.
     pub fn objects(&self) -> impl Iterator<Item = &ReplicaObject> {
         self.objects.iter().filter(|object| object.is_in_sight())
+    }
+
+    /// Where an object is at [`newest_tick`](Self::newest_tick), in steps, by the position and velocity that the client was
+    /// told last. `None` if its values say it: the kind's position has no `predict`, or the object is the client's own.
+    pub fn reckoned(&self, object: &ReplicaObject) -> Option<[i32; 3]> {
+        let reckoning = self.schema.kind(object.kind()).reckoning.as_ref()?;
+        object.reckoned(reckoning, self.newest_tick?, self.options.tick_interval_us)
     }
 
     /// Number of objects that are in sight.

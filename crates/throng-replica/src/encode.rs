@@ -29,7 +29,9 @@
 //! A new subscriber gets complete segments. A reader that has been away for longer than tombstones are kept gets the
 //! changes and rosters: a bit for each slot instead of everything again.
 //!
-//! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one.
+//! Fields are written as their quantisers say. Positions are relative to the channel's cell if it has one. A reckoned
+//! position is written as readers reckon it for the frame's tick, never the true one: so no reader needs to know when it was
+//! stated, and all are wrong by the same.
 
 use throng_schema::{Facet, FieldMask, Kind, Space};
 use throng_wire::{BitWriter, KindId, ObjectId, Tick};
@@ -87,6 +89,10 @@ struct Segmenter<'a> {
     segments: &'a mut Vec<Segment>,
     written: &'a mut Vec<FrameEntry>,
     slot_bits: u32,
+    /// The tick of the frame.
+    now: Tick,
+    /// Room for the values of an entry.
+    words: &'a mut Vec<u32>,
     open: Option<OpenSegment>,
     /// In a complete frame: where the next segment's range begins.
     covered: u32,
@@ -128,6 +134,8 @@ impl<'a> Segmenter<'a> {
             segments: &mut frame.segments,
             written: &mut frame.entries,
             slot_bits: 32 - last_slot.leading_zeros(),
+            now: frame.tick,
+            words: &mut frame.words,
             open: None,
             covered: 0,
         }
@@ -263,7 +271,7 @@ impl<'a> Segmenter<'a> {
     fn write_entry(&mut self, run: u32, slot: u32, introduced: bool, mask: FieldMask) {
         self.open_run(run);
         let Content::Live { object, facet, .. } = self.log.slot(slot).content else { return };
-        let (kind_id, kind, values) = self.store.row(object);
+        let (kind_id, kind, values) = self.store.told(object, self.now, self.words);
         let run = self.open.as_mut().and_then(|open| open.run.as_mut()).expect("opened above");
         let gap = slot - std::mem::replace(&mut run.next_slot, slot + 1);
         if !kind.gap_codes(facet).is_some_and(|table| table.write(gap, &mut self.w)) {

@@ -40,6 +40,7 @@ pub struct Frame {
     /// itself has to know.
     pub says_once: bool,
     pub(crate) scratch: Vec<u64>,
+    pub(crate) words: Vec<u32>,
 }
 
 /// A piece of a frame that fits in a packet and decodes on its own.
@@ -109,6 +110,7 @@ impl Frame {
             parts: Vec::new(),
             says_once: false,
             scratch: Vec::with_capacity(32),
+            words: Vec::new(),
         }
     }
 

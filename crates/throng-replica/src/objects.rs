@@ -14,11 +14,12 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use throng_schema::{Facet, FieldMask, Kind, Schema, Values, ValuesMut};
+use throng_schema::{Facet, FieldMask, Kind, Reckoning, Schema, Values, ValuesMut};
 use throng_wire::{KindId, ObjectId, Tick};
 
 use crate::client::{ApplyError, ClientEvent, DespawnReason};
 use crate::events::Events;
+use crate::store::seconds_between;
 
 /// One object as the client knows it.
 #[derive(Debug)]
@@ -105,7 +106,8 @@ impl ReplicaObject {
         self.kind
     }
 
-    /// The quantised values; zero for unknown fields (see [`known_fields`](Self::known_fields)).
+    /// The quantised values as they were stated; zero for unknown fields (see [`known_fields`](Self::known_fields)). Where
+    /// the object is by now, [`ReplicaClient::reckoned`](crate::ReplicaClient::reckoned) says.
     pub fn values(&self) -> Values<'_> {
         self.shown.values()
     }
@@ -138,6 +140,15 @@ impl ReplicaObject {
     /// The tick of the newest news of it.
     pub fn newest_tick(&self) -> Tick {
         self.newest
+    }
+
+    /// The position at tick `now`, unless it is the client's own or one of the fields is not known.
+    pub(crate) fn reckoned(&self, reckoning: &Reckoning, now: Tick, tick_interval_us: u32) -> Option<[i32; 3]> {
+        let stated = self.shown.ticks[reckoning.position].filter(|_| self.own.is_none())?;
+        self.shown.ticks[reckoning.velocity]?;
+        let words = &self.shown.words;
+        let seconds = seconds_between(stated, now, tick_interval_us);
+        Some(reckoning.after(reckoning.position(words), words, seconds))
     }
 
     pub(crate) fn own_place(&self) -> Option<u32> {
@@ -471,7 +482,11 @@ impl Objects {
         object.own = None;
         let mut changed = object.shown.forget(kind, kind.facet_mask(Facet::Owner));
         if let Some(aside) = object.aside.take() {
-            let predicted = kind.skip_owner_mask();
+            // A reckoned position belongs to the statement that its channel made, and to the velocity of that: from the true
+            // position in a record, readers would not go along the line that the server compares with the truth.
+            let reckoned = reckoned_mask(kind) & kind.facet_mask(Facet::Public);
+            changed |= object.shown.forget(kind, reckoned & !aside.fields());
+            let predicted = kind.skip_owner_mask() | reckoned;
             let newer = (0..kind.fields.len()).fold(0, |mask, field| {
                 let is_newer = match (aside.ticks[field], object.shown.ticks[field]) {
                     (Some(new), Some(old)) => new.is_newer_than(old) || predicted >> field & 1 == 1,
@@ -733,6 +748,11 @@ impl ReplicaObject {
 
 fn cut<'a>(kind: &Kind, values: Values<'a>) -> Values<'a> {
     Values { words: &values.words[..kind.words], blobs: &values.blobs[..kind.blobs] }
+}
+
+/// The fields from which a position is reckoned.
+fn reckoned_mask(kind: &Kind) -> FieldMask {
+    kind.reckoning.map_or(0, |reckoning| 1 << reckoning.position | 1 << reckoning.velocity)
 }
 
 /// The fields whose changes cause events: those marked `notify`, or all if the kind marks none.

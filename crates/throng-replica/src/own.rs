@@ -321,11 +321,13 @@ impl Place {
             return Some((if ended { News::Ended } else { News::GivenAway }, left));
         }
         let (kind, ticks) = (store.kind(id.index), store.field_ticks(id.index));
+        // The owner is told the true position whenever it changes: it does not reckon its own objects.
+        let moved = store.moved(id.index);
         let since = self.delivered.filter(|&delivered| !entered.is_newer_than(delivered));
         let (mut mask, mut newest, mut rest) = (0, entered, kind.own_update_mask());
         while rest != 0 {
             let field = rest.trailing_zeros();
-            let tick = ticks[field as usize];
+            let tick = moved.filter(|moved| moved.0 == field as usize).map_or(ticks[field as usize], |moved| moved.1);
             if since.is_none_or(|since| tick.is_newer_than(since)) {
                 mask |= 1 << field;
                 newest = newest.newest(tick);

@@ -12,7 +12,7 @@ use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
 use crate::log::{Fate, MOVE_MAX_CELLS, ObjectLog, SLOTS_MAX};
 use crate::own::ObjectsOutgoing;
-use crate::store::{Home, ObjectStore};
+use crate::store::{Home, ObjectStore, Updated};
 
 /// Where the public facet of an object lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub const RETENTION_TICKS_MAX: u32 = 65_536;
 /// assert_eq!(defaults.objects, 1 << 20);
 /// assert_eq!(defaults.retention_ticks, 256);
 /// assert_eq!(defaults.first_tick, Tick(0));
+/// assert_eq!(defaults.tick_interval_us, 33_333);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicatorOptions {
@@ -50,11 +51,23 @@ pub struct ReplicatorOptions {
     pub retention_ticks: u32,
     /// The tick before the first.
     pub first_tick: Tick,
+    /// Microseconds from one tick to the next: positions with `predict` are reckoned by it, at clients too, so these must
+    /// have the same. A `throng` server sets it from its own interval.
+    pub tick_interval_us: u32,
 }
+
+/// The interval of ticks where nothing else is said: 30 ticks per second.
+pub(crate) const TICK_INTERVAL_US: u32 = 33_333;
 
 impl Default for ReplicatorOptions {
     fn default() -> ReplicatorOptions {
-        ReplicatorOptions { limits: HubLimits::default(), objects: 1 << 20, retention_ticks: 256, first_tick: Tick(0) }
+        ReplicatorOptions {
+            limits: HubLimits::default(),
+            objects: 1 << 20,
+            retention_ticks: 256,
+            first_tick: Tick(0),
+            tick_interval_us: TICK_INTERVAL_US,
+        }
     }
 }
 
@@ -181,7 +194,7 @@ impl Replicator {
     pub fn new(schema: Arc<Schema>, options: ReplicatorOptions) -> Replicator {
         Replicator {
             too_long: schema.kinds().iter().map(|kind| EntryTooLong::check(kind).err()).collect(),
-            store: ObjectStore::new(schema, options.objects.min(1 << 24)),
+            store: ObjectStore::new(schema, options.objects.min(1 << 24), options.tick_interval_us),
             hub: Hub::new(options.limits, options.first_tick),
             ownership: Vec::new(),
             placed: Vec::new(),
@@ -299,13 +312,13 @@ impl Replicator {
         if !self.store.contains(id) {
             return Ok(0);
         }
-        let mask = self.store.update(id.index, self.change_tick(), quantise);
-        if mask == 0 {
+        let Updated { changed, stated } = self.store.update(id.index, self.change_tick(), quantise);
+        if changed | stated == 0 {
             return Ok(0);
         }
         let kind = self.store.kind(id.index);
-        let moved = kind.position.is_some_and(|position| mask >> position & 1 == 1);
-        let lasting = mask & !kind.initial_only_mask();
+        let moved = kind.position.is_some_and(|position| changed >> position & 1 == 1);
+        let lasting = stated & !kind.initial_only_mask();
         let now = self.change_tick();
         let touched = Facet::ALL.map(|facet| lasting & kind.facet_mask(facet) != 0);
         for facet in Facet::ALL {
@@ -322,7 +335,7 @@ impl Replicator {
             self.misplaced.push(id);
             return Err(limit);
         }
-        Ok(mask)
+        Ok(changed)
     }
 
     /// Moves the object's public facet to where `placement` says.
@@ -430,8 +443,11 @@ impl Replicator {
         self.hub.sweep(channels, |log| log.is_idle(now));
     }
 
-    /// Decides what is due and asks for the frames.
+    /// Decides what is due and asks for the frames. Objects that readers see move, and that were not updated in this tick,
+    /// are compared with their reckoned positions first.
     pub fn plan(&mut self) {
+        let (now, hub) = (self.change_tick(), &mut self.hub);
+        self.store.restate(now, |home| hub.state_mut(ChannelIndex(home.channel)).touch(home.slot, now));
         self.hub.review(&self.store);
         self.hub.plan(self.now);
     }

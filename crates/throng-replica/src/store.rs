@@ -4,13 +4,18 @@
 //!  kind arena        row 0                row 1
 //!  words             [w0 w1 w2 .. wn]     [w0 w1 ..]        quantised fixed-size fields
 //!  blobs             [text, bytes]        [..]              strings and byte lists
-//!  field_ticks       [t0 t1 .. tm]        [..]              when each field last changed
+//!  field_ticks       [t0 t1 .. tm]        [..]              when each field was last stated: when it changed
+//!  statements        [place, tick]        [..]              of kinds with a reckoned position
 //! ```
+//!
+//! The words are the true values. A reckoned position (see [`Reckoning`]) is stated only when readers who compute it would
+//! be wrong by too much, so its field tick may be older than its last change. What readers compute depends on the tick,
+//! also when the game does not touch the object: [`ObjectStore::restate`] looks at those that move.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use throng_schema::{Facet, FieldMask, Kind, Schema, Values, ValuesMut};
+use throng_schema::{Facet, FieldMask, Kind, Reckoning, Schema, Values, ValuesMut};
 use throng_wire::{KindId, ObjectId, Tick};
 
 use crate::grid::CellGrid;
@@ -33,6 +38,7 @@ pub struct ObjectStore {
     /// Slots to be used again, the one that rested longest first.
     free: VecDeque<u32>,
     limit: usize,
+    tick_interval_us: u32,
 }
 
 #[derive(Debug)]
@@ -53,12 +59,43 @@ struct Arena {
     free: Vec<u32>,
     scratch_words: Vec<u32>,
     scratch_blobs: Vec<Vec<u8>>,
+    /// By row, if the kind has a reckoned position.
+    statements: Vec<Statement>,
+}
+
+/// The position of an object from which readers reckon.
+#[derive(Clone, Copy, Debug)]
+struct Statement {
+    object: u32,
+    position: [i32; 3],
+    tick: Tick,
+    /// When the true position last changed.
+    moved: Tick,
+    /// When the true position was last compared with the reckoned one; `None` before the first statement.
+    checked: Option<Tick>,
+    /// Whether readers see the object move. Without that, a position that does not change needs no comparison.
+    is_moving: bool,
+}
+
+/// The result of an update, as sets of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Updated {
+    /// The fields that differ from before.
+    pub(crate) changed: FieldMask,
+    /// The fields that readers have to be told: those that changed, but for a position that they reckon well enough.
+    pub(crate) stated: FieldMask,
+}
+
+/// The seconds from one tick to another, which may be an earlier one.
+pub(crate) fn seconds_between(from: Tick, to: Tick, tick_interval_us: u32) -> f64 {
+    to.0.wrapping_sub(from.0) as i64 as f64 * (f64::from(tick_interval_us) / 1e6)
 }
 
 impl ObjectStore {
-    pub(crate) fn new(schema: Arc<Schema>, limit: usize) -> ObjectStore {
+    pub(crate) fn new(schema: Arc<Schema>, limit: usize, tick_interval_us: u32) -> ObjectStore {
         let arenas = schema.kinds().iter().map(Arena::new).collect();
-        ObjectStore { schema, grids: Vec::new(), arenas, objects: Vec::new(), free: VecDeque::new(), limit }
+        let (objects, free) = (Vec::new(), VecDeque::new());
+        ObjectStore { schema, grids: Vec::new(), arenas, objects, free, limit, tick_interval_us }
     }
 
     /// The schema of all objects.
@@ -88,7 +125,7 @@ impl ObjectStore {
             }
             None => return Err(LimitReached::Objects(self.limit)),
         };
-        let row = self.arenas[usize::from(kind.0)].take_row(self.schema.kind(kind), now);
+        let row = self.arenas[usize::from(kind.0)].take_row(self.schema.kind(kind), index, now);
         let entry = &mut self.objects[index as usize];
         *entry = ObjectEntry { generation: entry.generation.wrapping_add(1), alive: true, kind, row, homes: [None; 3] };
         Ok(ObjectId { index, generation: entry.generation })
@@ -97,7 +134,11 @@ impl ObjectStore {
     pub(crate) fn despawn(&mut self, id: ObjectId) {
         let entry = &mut self.objects[id.index as usize];
         entry.alive = false;
-        self.arenas[usize::from(entry.kind.0)].free.push(entry.row);
+        let arena = &mut self.arenas[usize::from(entry.kind.0)];
+        arena.free.push(entry.row);
+        if let Some(statement) = arena.statements.get_mut(entry.row as usize) {
+            statement.is_moving = false;
+        }
         self.free.push_back(id.index);
     }
 
@@ -146,7 +187,51 @@ impl ObjectStore {
         self.row(index).2
     }
 
-    /// When each field of the object at `index` last changed.
+    /// The same values, as readers are to be told them at `tick`: with the position that they reckon for it. `words` is
+    /// room for them.
+    pub(crate) fn told<'a>(
+        &'a self,
+        index: u32,
+        tick: Tick,
+        words: &'a mut Vec<u32>,
+    ) -> (KindId, &'a Kind, Values<'a>) {
+        let (kind_id, kind, values) = self.row(index);
+        let Some(reckoning) = &kind.reckoning else { return (kind_id, kind, values) };
+        let row = self.objects[index as usize].row as usize;
+        let statement = &self.arenas[usize::from(kind_id.0)].statements[row];
+        words.clear();
+        words.extend_from_slice(values.words);
+        reckoning.set_position(words, statement.at(tick, reckoning, values.words, self.tick_interval_us));
+        (kind_id, kind, Values { words, ..values })
+    }
+
+    /// The reckoned field of the object at `index`, and when its true value last changed.
+    pub(crate) fn moved(&self, index: u32) -> Option<(usize, Tick)> {
+        let entry = &self.objects[index as usize];
+        let reckoning = self.schema.kind(entry.kind).reckoning.as_ref()?;
+        Some((reckoning.position, self.arenas[usize::from(entry.kind.0)].statements[entry.row as usize].moved))
+    }
+
+    /// Looks at the objects that readers see move and that were not updated in tick `now`. If the reckoned position of one
+    /// is too far from the true one, it is stated again, and its home told to `touch`.
+    pub(crate) fn restate(&mut self, now: Tick, mut touch: impl FnMut(Home)) {
+        for (kind, arena) in self.schema.kinds().iter().zip(&mut self.arenas) {
+            let Some(reckoning) = &kind.reckoning else { continue };
+            let facet = kind.fields[reckoning.position].condition.facet();
+            for row in 0..arena.statements.len() {
+                let Statement { object, checked, is_moving, .. } = arena.statements[row];
+                if !is_moving || checked == Some(now) {
+                    continue;
+                }
+                if arena.reckon(kind, reckoning, row, 0, (now, self.tick_interval_us)) {
+                    arena.field_ticks[row * kind.fields.len() + reckoning.position] = now;
+                    self.objects[object as usize].homes[facet.index()].into_iter().for_each(&mut touch);
+                }
+            }
+        }
+    }
+
+    /// When each field of the object at `index` last changed; for a reckoned position, when it was last stated.
     pub fn field_ticks(&self, index: u32) -> &[Tick] {
         let entry = &self.objects[index as usize];
         let fields = self.schema.kind(entry.kind).fields.len();
@@ -154,11 +239,12 @@ impl ObjectStore {
         &self.arenas[usize::from(entry.kind.0)].field_ticks[start..start + fields]
     }
 
-    /// Quantises the object again by `quantise` and returns the fields that differ from before; those are now of tick
-    /// `now`.
-    pub(crate) fn update(&mut self, index: u32, now: Tick, quantise: impl FnOnce(ValuesMut<'_>)) -> FieldMask {
+    /// Quantises the object again by `quantise` and returns the fields that differ from before, and those that are to be
+    /// told; these are now of tick `now`.
+    pub(crate) fn update(&mut self, index: u32, now: Tick, quantise: impl FnOnce(ValuesMut<'_>)) -> Updated {
         let ObjectEntry { kind, row, .. } = self.objects[index as usize];
-        self.arenas[usize::from(kind.0)].update(self.schema.kind(kind), row, now, quantise)
+        let time = (now, self.tick_interval_us);
+        self.arenas[usize::from(kind.0)].update(self.schema.kind(kind), row, time, quantise)
     }
 
     /// Where the object's position lies in the words, if its kind has one.
@@ -174,12 +260,23 @@ impl ObjectStore {
     }
 }
 
+impl Statement {
+    fn new(object: u32, now: Tick) -> Statement {
+        Statement { object, position: [0; 3], tick: now, moved: now, checked: None, is_moving: false }
+    }
+
+    /// Where readers take the object to be at `tick`, by the velocity in its words.
+    fn at(&self, tick: Tick, reckoning: &Reckoning, words: &[u32], tick_interval_us: u32) -> [i32; 3] {
+        reckoning.after(self.position, words, seconds_between(self.tick, tick, tick_interval_us))
+    }
+}
+
 impl Arena {
     fn new(kind: &Kind) -> Arena {
         Arena { scratch_words: vec![0; kind.words], scratch_blobs: vec![Vec::new(); kind.blobs], ..Arena::default() }
     }
 
-    fn take_row(&mut self, kind: &Kind, now: Tick) -> u32 {
+    fn take_row(&mut self, kind: &Kind, object: u32, now: Tick) -> u32 {
         let row = self.free.pop().unwrap_or_else(|| {
             self.rows += 1;
             self.words.resize(self.words.len() + kind.words, 0);
@@ -191,6 +288,10 @@ impl Arena {
         self.words[row_at * kind.words..][..kind.words].fill(0);
         self.blobs[row_at * kind.blobs..][..kind.blobs].iter_mut().for_each(Vec::clear);
         self.field_ticks[row_at * kind.fields.len()..][..kind.fields.len()].fill(now);
+        if kind.reckoning.is_some() {
+            self.statements.resize(self.rows as usize, Statement::new(object, now));
+            self.statements[row_at] = Statement::new(object, now);
+        }
         row
     }
 
@@ -202,23 +303,59 @@ impl Arena {
         }
     }
 
-    fn update(&mut self, kind: &Kind, row: u32, now: Tick, quantise: impl FnOnce(ValuesMut<'_>)) -> FieldMask {
+    fn update(
+        &mut self,
+        kind: &Kind,
+        row: u32,
+        (now, tick_interval_us): (Tick, u32),
+        quantise: impl FnOnce(ValuesMut<'_>),
+    ) -> Updated {
         let row = row as usize;
         let words = &mut self.words[row * kind.words..][..kind.words];
         let blobs = &mut self.blobs[row * kind.blobs..][..kind.blobs];
         quantise(ValuesMut { words: &mut self.scratch_words, blobs: &mut self.scratch_blobs });
         let new = Values { words: &self.scratch_words, blobs: &self.scratch_blobs };
-        let mask = kind.compare(Values { words, blobs }, new);
-        if mask == 0 {
-            return 0;
+        let changed = kind.compare(Values { words, blobs }, new);
+        if changed != 0 {
+            kind.copy(changed, new, ValuesMut { words, blobs });
         }
-        kind.copy(mask, new, ValuesMut { words, blobs });
+        let mut stated = changed;
+        if let Some(reckoning) = &kind.reckoning {
+            let is_stated = self.reckon(kind, reckoning, row, changed, (now, tick_interval_us));
+            stated = stated & !(1 << reckoning.position) | FieldMask::from(is_stated) << reckoning.position;
+        }
         let ticks = &mut self.field_ticks[row * kind.fields.len()..][..kind.fields.len()];
-        let mut rest = mask;
+        let mut rest = stated;
         while rest != 0 {
             ticks[rest.trailing_zeros() as usize] = now;
             rest &= rest - 1;
         }
-        mask
+        Updated { changed, stated }
+    }
+
+    /// Compares the true position of a row, of which these fields have just changed, with what readers reckon. If it is
+    /// too far from that, or the velocity is new, the true one is stated: `true`.
+    fn reckon(
+        &mut self,
+        kind: &Kind,
+        reckoning: &Reckoning,
+        row: usize,
+        changed: FieldMask,
+        (now, tick_interval_us): (Tick, u32),
+    ) -> bool {
+        let words = &self.words[row * kind.words..][..kind.words];
+        let (statement, truth) = (&mut self.statements[row], reckoning.position(words));
+        if changed >> reckoning.position & 1 == 1 {
+            statement.moved = now;
+        }
+        let is_first = statement.checked.replace(now).is_none();
+        let is_stated = is_first
+            || changed >> reckoning.velocity & 1 == 1
+            || !reckoning.is_near(statement.at(now, reckoning, words, tick_interval_us), truth);
+        if is_stated {
+            (statement.position, statement.tick) = (truth, now);
+            statement.is_moving = reckoning.is_moving(words);
+        }
+        is_stated
     }
 }

@@ -14,6 +14,7 @@ mod ledger;
 mod limits;
 mod long_life;
 mod owners;
+mod reckoned;
 mod storm;
 mod turns;
 mod verdicts;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::storm::{Storm, StormOptions};
+use crate::storm::{Storm, StormOptions, WATCHFUL_TICKS};
 
 fn run_seeds(count: u64, options: impl Fn(u64) -> StormOptions) {
     throng_seeds::for_seeds(count, |seed| Storm::new(seed, options(seed)).run());
@@ -78,4 +78,72 @@ fn clients_that_leave_shared_views_and_come_back_converge() {
         ..StormOptions::default()
     });
     crowd(300, |_| StormOptions { spurious_loss: 0.3, loss: 0.1, ..StormOptions::default() });
+}
+
+/// Storms with objects whose positions are predicted. In calm, in each tick in which a client has been told everything, they
+/// are where the game has them, within the declared error. Returns how often that was looked at, for other clients' and for
+/// own objects.
+fn runners(count: u64, options: impl Fn(u64) -> StormOptions + Sync) -> [u64; 2] {
+    let sums = [AtomicU64::new(0), AtomicU64::new(0)];
+    throng_seeds::for_seeds(count, |seed| {
+        let mut storm = Storm::new(seed, StormOptions { runners: 12, ..options(seed) });
+        let calm = storm.weather();
+        sums.iter().zip(storm.looks).for_each(|(sum, looks)| _ = sum.fetch_add(looks, Ordering::Relaxed));
+        calm
+    });
+    let looks = sums.map(AtomicU64::into_inner);
+    println!("{looks:?} looks");
+    looks
+}
+
+/// Whether that was often enough to mean something.
+fn are_many([others, own]: [u64; 2]) -> bool {
+    others > 20_000 && own > 5_000 || throng_seeds::is_partial()
+}
+
+#[test]
+fn predicted_positions_are_within_their_error_in_each_tick_of_a_calm() {
+    let watchful = || StormOptions { retention_ticks: WATCHFUL_TICKS, ..StormOptions::default() };
+    assert!(are_many(runners(400, |seed| StormOptions { loss: [0.0, 0.1, 0.3][seed as usize % 3], ..watchful() })));
+    assert!(are_many(runners(200, |_| StormOptions {
+        spurious_loss: 0.3,
+        loss: 0.1,
+        first_tick: (1 << 32) - 160,
+        ..watchful()
+    })));
+    assert!(are_many(runners(200, |seed| StormOptions {
+        budget_bytes: 60 + (seed as usize % 5) * 40,
+        burst_ticks: 12,
+        ..watchful()
+    })));
+}
+
+#[test]
+fn predicted_positions_are_within_their_error_in_shared_views() {
+    let crowd = || StormOptions { clients: 6, is_crowd: true, retention_ticks: WATCHFUL_TICKS, ..Default::default() };
+    assert!(are_many(runners(200, |seed| StormOptions { loss: [0.0, 0.05, 0.2][seed as usize % 3], ..crowd() })));
+    assert!(are_many(runners(150, |seed| StormOptions {
+        view_switches: [2, 20, 50][seed as usize % 3],
+        bustle: 2,
+        ..crowd()
+    })));
+}
+
+#[test]
+fn predicted_positions_converge_with_little_budget_and_short_memory() {
+    let short = |seed: u64| 4 + (seed as u32 % 3) * 8;
+    let budget_bytes = |seed: u64| 60 + (seed as usize % 5) * 40;
+    runners(300, |seed| StormOptions {
+        budget_bytes: budget_bytes(seed),
+        retention_ticks: short(seed),
+        ..Default::default()
+    });
+    runners(200, |seed| StormOptions {
+        clients: 6,
+        is_crowd: true,
+        retention_ticks: short(seed),
+        view_switches: 5,
+        bustle: 3,
+        ..StormOptions::default()
+    });
 }

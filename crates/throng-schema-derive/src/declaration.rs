@@ -2,6 +2,7 @@
 
 use crate::attribute::{Entry, Errors, entries};
 use crate::quantiser::{self, Quantiser};
+use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
@@ -37,6 +38,16 @@ pub(crate) struct FieldDeclaration<'a> {
     pub(crate) quantiser: Quantiser,
     pub(crate) condition: Condition,
     pub(crate) notify: bool,
+    pub(crate) predict: Option<Predict>,
+}
+
+/// How a position is reckoned.
+#[derive(Clone)]
+pub(crate) struct Predict {
+    /// Name of the velocity's field.
+    pub(crate) by: String,
+    pub(crate) error_m: f64,
+    span: Span,
 }
 
 /// How many values a field has.
@@ -121,6 +132,24 @@ impl<'a> Declaration<'a> {
             );
             return Err(Error::new(second.ident.span(), message));
         }
+        self.fields.iter().try_for_each(|field| self.check_prediction(field))
+    }
+
+    /// Checks the velocity of a predicted position.
+    fn check_prediction(&self, position: &FieldDeclaration<'_>) -> Result<()> {
+        let Some(Predict { by, span, .. }) = &position.predict else { return Ok(()) };
+        let error = |message: String| Err(Error::new(*span, format!("field `{}`: {message}", position.name)));
+        let Some(velocity) = self.fields.iter().find(|field| field.name == *by) else {
+            return error(format!("predict by `{by}`: the struct has no replicated field of this name"));
+        };
+        if !matches!(velocity.quantiser, Quantiser::Fixed { .. }) || velocity.shape != Shape::Value {
+            return error(format!(
+                "predict by `{by}`: a velocity is an array of three values with fixed(min, max, step)"
+            ));
+        }
+        if velocity.condition == Condition::InitialOnly || !velocity.condition.reaches_as(position.condition) {
+            return error(format!("predict by `{by}`: the velocity must go to the same audience as the position"));
+        }
         Ok(())
     }
 }
@@ -161,7 +190,7 @@ impl<'a> FieldDeclaration<'a> {
                 return None;
             }
         };
-        Some(FieldDeclaration {
+        let field = FieldDeclaration {
             ident,
             name: ident.unraw().to_string(),
             ty,
@@ -169,7 +198,43 @@ impl<'a> FieldDeclaration<'a> {
             quantiser: errors.keep(Quantiser::of(entry, ident, ty))?,
             condition: words.condition.unwrap_or(Condition::Public),
             notify: words.notify,
-        })
+            predict: words.predict,
+        };
+        if let Some(predict) = &field.predict
+            && let Err(message) = predict.check(&field)
+        {
+            errors.push(error(predict.span, message));
+            return None;
+        }
+        Some(field)
+    }
+}
+
+impl Predict {
+    /// Reads `predict(by = "velocity", error_m = 0.03)`.
+    fn of(entry: &Entry) -> std::result::Result<Predict, String> {
+        let value = |word: &str| entry.parameters.iter().find(|parameter| parameter.word == word);
+        let by = value("by").and_then(|parameter| parameter.value.text());
+        let error_m = value("error_m").and_then(|parameter| parameter.value.real());
+        match (by, error_m, entry.parameters.len()) {
+            (Some(by), Some(error_m), 2) => Ok(Predict { by, error_m, span: entry.word.span() }),
+            _ => Err("`predict` needs the velocity's field and the error: predict(by = \"velocity\", error_m = 0.03)"
+                .to_owned()),
+        }
+    }
+
+    /// Checks what concerns the position alone.
+    fn check(&self, field: &FieldDeclaration<'_>) -> std::result::Result<(), String> {
+        let Quantiser::Position { step } = field.quantiser else { return Err("`predict` is for positions".to_owned()) };
+        if matches!(field.condition, Condition::InitialOnly | Condition::OwnerOnly) {
+            return Err("a position that is sent once, or to the owner alone, is exact: leave out `predict`".to_owned());
+        }
+        match self.error_m >= step && self.error_m <= step * f64::from(1 << 30) {
+            true => Ok(()),
+            false => {
+                Err(format!("error_m ({}) must be at least a step ({step}), and at most 2^30 steps", self.error_m))
+            }
+        }
     }
 }
 
@@ -181,6 +246,7 @@ struct Words<'a> {
     notify: bool,
     /// The most items of a list.
     list: Option<u8>,
+    predict: Option<Predict>,
 }
 
 impl<'a> Words<'a> {
@@ -233,11 +299,16 @@ impl<'a> Words<'a> {
                 self.list = Some(items.ok_or("`list` needs the most items, 1 to 255: list(max = 8)")?);
                 Ok(())
             }
+            "predict" => {
+                self.predict = Some(Predict::of(entry)?);
+                Ok(())
+            }
             "skip" => Err("`skip` stands alone: a skipped field is not sent".to_owned()),
             "enum" => Err("unknown word `enum`: the quantiser of enums is `enumeration`".to_owned()),
             _ if entry.is_bare() => Err(format!(
                 "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, \
-                 hide_from_owner, initial_only, the words notify and list(max), and the quantisers {}",
+                 hide_from_owner, initial_only, the words notify, list(max) and predict(by, error_m), and the \
+                 quantisers {}",
                 quantiser::ALLOWED
             )),
             _ => Err(format!("unknown quantiser `{word}`: allowed are {}", quantiser::ALLOWED)),
@@ -257,6 +328,16 @@ fn argument_of<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
 }
 
 impl Condition {
+    /// Whether two conditions have one audience.
+    fn reaches_as(self, other: Condition) -> bool {
+        let audience = |condition| match condition {
+            Condition::Public | Condition::SkipOwner | Condition::InitialOnly => 0,
+            Condition::OwnerOnly => 1,
+            Condition::HideFromOwner => 2,
+        };
+        audience(self) == audience(other)
+    }
+
     fn of(word: &str) -> Option<Condition> {
         match word {
             "public" => Some(Condition::Public),

@@ -1,6 +1,6 @@
 //! The code of a declaration: straight lines over constants, so that the compiler sees every scale and every index.
 
-use crate::declaration::{Condition, Declaration, FieldDeclaration, Shape};
+use crate::declaration::{Condition, Declaration, FieldDeclaration, Predict, Shape};
 use crate::quantiser::Quantiser;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -12,6 +12,7 @@ pub(crate) fn expand(declaration: &Declaration<'_>) -> TokenStream {
     let Declaration { ident, name, schema, .. } = declaration;
     let fields: Vec<Code<'_>> = code_of_fields(declaration);
     let constants = fields.iter().map(Code::constants);
+    let velocities = fields.iter().filter_map(|field| field.velocity_check(declaration));
     let masks = fields.iter().map(|field| field.mask_constant(declaration));
     let stores = fields.iter().map(Code::store);
     let loads = fields.iter().map(Code::load);
@@ -23,6 +24,7 @@ pub(crate) fn expand(declaration: &Declaration<'_>) -> TokenStream {
         #[automatically_derived]
         const _: () = {
             #(#constants)*
+            #(#velocities)*
             const FIELDS: usize = #bits;
             const WORDS: usize = #words;
             const BLOBS: usize = #blobs;
@@ -210,6 +212,16 @@ impl Code<'_> {
         }
     }
 
+    /// For a predicted position: the velocity has three elements, which only the type can say.
+    fn velocity_check(&self, declaration: &Declaration<'_>) -> Option<TokenStream> {
+        let Predict { by, .. } = self.field.predict.as_ref()?;
+        let index = declaration.fields.iter().position(|field| field.name == *by)?;
+        let velocity = Code { field: &declaration.fields[index], schema: self.schema, index };
+        let (elements, ty) = (velocity.elements(), velocity.field.ty);
+        let message = format!("field `{by}`: the velocity that predicts `{}` has three values", self.field.name);
+        Some(quote_spanned!(ty.span()=> const _: () = ::std::assert!(#elements == 3, #message);))
+    }
+
     fn mask_constant(&self, declaration: &Declaration<'_>) -> TokenStream {
         let (schema, visibility) = (self.schema, declaration.visibility);
         let (bit, end) = (self.start("BIT"), self.end("BIT"));
@@ -251,7 +263,8 @@ impl Code<'_> {
             let variants = variants(schema, element);
             quote!(.variants(#variants))
         });
-        quote!(#schema::Field::new(#name, #quantiser) #elements #list #with #variants)
+        let predict = self.field.predict.as_ref().map(|Predict { by, error_m, .. }| quote!(.predict(#by, #error_m)));
+        quote!(#schema::Field::new(#name, #quantiser) #elements #list #with #variants #predict)
     }
 
     /// Condition and notice of a field, as calls on it.

@@ -1,5 +1,5 @@
 use crate::arithmetic::bits_for;
-use crate::{Condition, Quantiser};
+use crate::{Condition, Predict, Quantiser};
 
 /// One field of a kind: what is declared about it, and where its value lies in [`Values`](crate::Values).
 ///
@@ -35,6 +35,8 @@ pub struct Field {
     pub notify: bool,
     /// Names of the variants of an enum, in order; otherwise empty. They count for the hash.
     pub variants: &'static [&'static str],
+    /// For a position: between two statements of it, both ends reckon it from a velocity.
+    pub predict: Option<Predict>,
 }
 
 impl Field {
@@ -51,6 +53,7 @@ impl Field {
             blob: None,
             notify: false,
             variants: &[],
+            predict: None,
         }
     }
 
@@ -83,6 +86,12 @@ impl Field {
     #[must_use]
     pub fn variants(self, variants: &'static [&'static str]) -> Field {
         Field { variants, ..self }
+    }
+
+    /// Reckons the position from the velocity in the field `by`, to within `error_m` world units along each axis.
+    #[must_use]
+    pub fn predict(self, by: &'static str, error_m: f64) -> Field {
+        Field { predict: Some(Predict { by, error_m }), ..self }
     }
 
     /// The most bits that the field can take on the wire, a position in the widest space.

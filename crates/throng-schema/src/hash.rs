@@ -6,6 +6,7 @@
 //! field position position(step=3f847ae147ae147b) x3 public\n
 //! field mode enumeration(Walking,Running) x1 public\n
 //! field targets object x1 list(4) owner_only\n
+//! field place position(step=3f847ae147ae147b) x3 public predict(by=speed,error_m=3f9eb851eb851eb8)\n
 //! ```
 //!
 //! Optional values are lists of at most one item. The fields of a nested struct stand in the place of the struct, each with
@@ -19,7 +20,7 @@
 //! The hash of a schema is FNV-1a over its kinds in order of their ids: the name, a zero byte, and the hash of the
 //! kind, lowest byte first.
 
-use crate::{Field, Kind, Quantiser};
+use crate::{Field, Kind, Predict, Quantiser};
 use std::fmt::Write;
 
 /// FNV-1a, 64 bits.
@@ -53,7 +54,11 @@ pub(crate) fn description(name: &str, fields: &[Field]) -> String {
         if let Some(items) = field.list {
             let _ = write!(text, "list({items}) ");
         }
-        let _ = writeln!(text, "{}", field.condition);
+        let _ = write!(text, "{}", field.condition);
+        if let Some(Predict { by, error_m }) = field.predict {
+            let _ = write!(text, " predict(by={by},error_m={})", real(error_m));
+        }
+        text.push('\n');
     }
     text
 }

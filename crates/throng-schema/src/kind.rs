@@ -1,5 +1,6 @@
 use crate::codes::KindCodes;
 use crate::hash::{Fnv, description};
+use crate::reckoning::{self, Reckoning};
 use crate::wire::Step;
 use crate::{
     Condition, Facet, Field, FieldMask, MAX_FIELDS, MAX_NAME_BYTES, Quantiser, SchemaError, Values, ValuesMut,
@@ -22,6 +23,8 @@ pub struct Kind {
     pub blobs: usize,
     /// Index of the position field, if there is one.
     pub position: Option<usize>,
+    /// How the position is reckoned, if it is: see [`Field::predict`].
+    pub reckoning: Option<Reckoning>,
     /// Hash of all that both ends must agree about; the same for every compiler and machine.
     pub hash: u64,
     facet_masks: [FieldMask; 3],
@@ -44,7 +47,7 @@ impl Kind {
     ///
     /// # Errors
     /// If the name is empty or too long, there are too many fields, two of them have the same name or are positions,
-    /// or the parameters of one are out of range.
+    /// the parameters of one are out of range, or a position cannot be predicted as it says.
     pub fn new(name: &'static str, fields: Vec<Field>) -> Result<Kind, SchemaError> {
         check(name, &fields)?;
         let mut kind = Kind {
@@ -52,6 +55,7 @@ impl Kind {
             words: 0,
             blobs: 0,
             position: fields.iter().position(is_position),
+            reckoning: None,
             hash: Fnv::new().write(description(name, &fields).as_bytes()).finish(),
             facet_masks: [0; 3],
             initial_only: 0,
@@ -67,6 +71,7 @@ impl Kind {
         for index in 0..kind.fields.len() {
             kind.place(index);
         }
+        kind.reckoning = Reckoning::of(&kind.fields);
         Ok(kind)
     }
 
@@ -232,7 +237,11 @@ fn check(name: &str, fields: &[Field]) -> Result<(), SchemaError> {
         if !names.insert(field.name) {
             return Err(SchemaError::DuplicateField { kind: kind(), field: field.name.to_owned() });
         }
-        field.check().map_err(|reason| SchemaError::Field { kind: kind(), field: field.name.to_owned(), reason })?;
+        field.check().and_then(|()| reckoning::check(field, fields)).map_err(|reason| SchemaError::Field {
+            kind: kind(),
+            field: field.name.to_owned(),
+            reason,
+        })?;
     }
     let mut positions = fields.iter().filter(|field| is_position(field));
     match (positions.next(), positions.next()) {

@@ -1,4 +1,4 @@
-use crate::{Field, FieldMask, Kind, Values, ValuesMut};
+use crate::{Field, FieldMask, Kind, Predict, Values, ValuesMut};
 
 /// A type whose values are replicated: `#[derive(Replicate)]`.
 pub trait Replicate: Default + Send + 'static {
@@ -46,7 +46,11 @@ pub trait Nested: Replicate {
 /// for each outer struct.
 #[doc(hidden)]
 pub fn nested_fields(name: &str, inner: Kind, outer: impl Fn(Field) -> Field) -> Vec<Field> {
-    let renamed = |field: Field| Field { name: Box::leak(format!("{name}.{}", field.name).into_boxed_str()), ..field };
+    let within = |inner: &str| -> &'static str { Box::leak(format!("{name}.{inner}").into_boxed_str()) };
+    let renamed = |field: Field| {
+        let predict = field.predict.map(|predict| Predict { by: within(predict.by), ..predict });
+        Field { name: within(field.name), predict, ..field }
+    };
     inner.fields.into_iter().map(|field| outer(renamed(field))).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The output of the derive for a struct.
 
 use crate::kinds::{Character, Everything, Mode, Store};
-use throng_schema::{Condition, Facet, FieldMask, Quantiser, Replicate, ReplicateEnum};
+use throng_schema::{Condition, Facet, FieldMask, Predict, Quantiser, Replicate, ReplicateEnum, ValuesMut};
 use throng_wire::ObjectId;
 
 fn names(mask: u64) -> Vec<&'static str> {
@@ -275,4 +275,36 @@ fn a_kind_without_fields_is_only_there_or_not() {
     let kind = Marker::kind();
     assert_eq!((kind.words, kind.blobs, kind.all_mask()), (0, 0, 0));
     Marker {}.quantise(Store::empty(&kind).values_mut());
+}
+
+#[derive(Default, Replicate)]
+struct Motion {
+    #[replicate(position(step = 0.5), predict(by = "speed", error_m = 2.2), hide_from_owner)]
+    place: [f64; 3],
+    #[replicate(fixed(min = -4, max = 4, step = 0.25), hide_from_owner)]
+    speed: [f64; 3],
+}
+
+#[derive(Default, Replicate)]
+struct Ship {
+    #[replicate(bool)]
+    is_sunk: bool,
+    #[replicate(nested)]
+    motion: Motion,
+}
+
+#[test]
+fn a_position_says_what_predicts_it_also_in_a_nested_struct() {
+    assert!(Everything::kind().reckoning.is_none());
+    for (kind, by, position) in [(Motion::kind(), "speed", 0), (Ship::kind(), "motion.speed", 1)] {
+        assert_eq!(kind.fields[position].predict, Some(Predict { by, error_m: 2.2 }));
+        let reckoning = kind.reckoning.expect("it has one");
+        assert_eq!((reckoning.position, reckoning.velocity, reckoning.error_steps), (position, position + 1, 4));
+    }
+    let motion = Motion { place: [3.0, -1.0, 0.0], speed: [1.0, 0.0, -4.0] };
+    let kind = Motion::kind();
+    let (mut words, mut blobs) = kind.empty_values();
+    motion.quantise(ValuesMut { words: &mut words, blobs: &mut blobs });
+    let reckoning = kind.reckoning.expect("it has one");
+    assert_eq!(reckoning.after(reckoning.position(&words), &words, 2.0), [10, -2, -16]);
 }

@@ -31,9 +31,16 @@ fn the_hash_is_the_same_everywhere() {
     assert_eq!(Everything::kind().hash, 0xaa11_ca27_a81a_5043, "{:#018x}", Everything::kind().hash);
 }
 
+/// Adds two velocities, and predicts the position by one of them.
+fn predicted(fields: &mut Vec<Field>, by: &'static str, error_m: f64) {
+    let velocity = |name| Field::new(name, Quantiser::Fixed { min: -1.0, max: 1.0, step: 0.1 }).elements(3);
+    fields[0] = fields[0].clone().predict(by, error_m);
+    fields.extend([velocity("v"), velocity("w")]);
+}
+
 #[test]
 fn everything_on_the_wire_changes_the_hash() {
-    let changes: [fn(&mut Vec<Field>); 23] = [
+    let changes: [fn(&mut Vec<Field>); 27] = [
         |_| (),
         |fields| fields[0].quantiser = Quantiser::Position { step: 0.02 },
         |fields| fields[0].name = "position",
@@ -57,6 +64,10 @@ fn everything_on_the_wire_changes_the_hash() {
         |fields| fields.swap(1, 2),
         |fields| fields.truncate(5),
         |fields| fields.push(Field::new("driver", Quantiser::ObjectRef)),
+        |fields| fields.push(Field::new("v", Quantiser::Fixed { min: -1.0, max: 1.0, step: 0.1 }).elements(3)),
+        |fields| predicted(fields, "v", 0.03),
+        |fields| predicted(fields, "w", 0.03),
+        |fields| predicted(fields, "v", 0.04),
     ];
     let mut hashes: HashSet<u64> = changes.iter().map(|&change| hash(change)).collect();
     assert_eq!(hashes.len(), changes.len());

@@ -12,7 +12,10 @@ use throng_replica::{
 use throng_schema::{Facet, Replicate, Schema, Values, ValuesMut};
 use throng_wire::{ConnectionId, ObjectId, Tick};
 
+use self::runners::{Gait, Runner};
 use crate::homes::Homes;
+
+mod runners;
 
 const CELL_M: f64 = 8.0;
 const GRID: GridShape = GridShape { cell_m: [CELL_M; 3], layers: Layers::Stacked, up: throng_replica::Up::Z };
@@ -79,7 +82,17 @@ pub(crate) struct StormOptions {
     pub view_switches: u32,
     /// So many walkers go to another place in each tick, so that slots are soon used again.
     pub bustle: u32,
+    /// So many objects with a predicted position, in calm too. In the calm of a storm with a memory of
+    /// [`WATCHFUL_TICKS`], what clients show of them is compared in each tick.
+    pub runners: usize,
 }
+
+/// A memory so long that no subscription is held back: then a client has been told everything in each tick of a calm.
+pub(crate) const WATCHFUL_TICKS: u32 = 600;
+/// The ticks of a calm. After the first of them all that a storm has done has arrived; in the last ones all runners rest.
+const CALM_TICKS: u32 = 140;
+const SETTLED_TICKS: u32 = 60;
+const RESTED_TICKS: u32 = 40;
 
 impl Default for StormOptions {
     fn default() -> StormOptions {
@@ -95,6 +108,7 @@ impl Default for StormOptions {
             is_crowd: false,
             view_switches: 0,
             bustle: 0,
+            runners: 0,
         }
     }
 }
@@ -108,8 +122,20 @@ pub(crate) struct Storm {
     roles: BTreeMap<ObjectId, Role>,
     scores: BTreeMap<ObjectId, Score>,
     clients: Vec<Option<Peer>>,
-    /// The walkers at the end of each tick, and whether an input of the tick's number was acknowledged in it.
-    history: Vec<(BTreeMap<ObjectId, Walker>, bool)>,
+    runners: BTreeMap<ObjectId, (Runner, Gait)>,
+    history: Vec<Moment>,
+    /// How often a runner was compared in a tick of a calm: another one's, and an own one.
+    pub(crate) looks: [u64; 2],
+}
+
+/// The values of the game at the end of a tick.
+struct Moment {
+    tick: Tick,
+    walkers: BTreeMap<ObjectId, Walker>,
+    /// With their owners.
+    runners: BTreeMap<ObjectId, (Runner, Option<ConnectionId>)>,
+    /// Whether an input of the tick's number was acknowledged in it.
+    acknowledges: bool,
 }
 
 /// The owner and the channels that the storm chose for a walker.
@@ -135,7 +161,7 @@ struct Peer {
 impl Storm {
     pub(crate) fn new(seed: u64, options: StormOptions) -> Storm {
         let codes = if seed.is_multiple_of(2) { CODES } else { "" };
-        let schema = Schema::builder().kind::<Walker>().kind::<Score>().codes(codes).build();
+        let schema = Schema::builder().kind::<Walker>().kind::<Score>().kind::<Runner>().codes(codes).build();
         let schema = Arc::new(schema.expect("a good schema"));
         let replicator_options = ReplicatorOptions {
             retention_ticks: options.retention_ticks,
@@ -145,8 +171,18 @@ impl Storm {
         let mut server = Replicator::new(schema, replicator_options);
         server.add_grid(GRID).expect("a good grid");
         let clients = (0..options.clients).map(|_| None).collect();
-        let (walkers, roles, scores, history) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Storm { rng: Rng::with_seed(seed), options, server, walkers, roles, scores, clients, history }
+        Storm {
+            rng: Rng::with_seed(seed),
+            options,
+            server,
+            walkers: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            scores: BTreeMap::new(),
+            clients,
+            runners: BTreeMap::new(),
+            history: Vec::new(),
+            looks: [0; 2],
+        }
     }
 
     pub(crate) fn run(mut self) -> Result<(), String> {
@@ -164,10 +200,29 @@ impl Storm {
         for step in 0..ticks {
             self.tick(step, true)?;
         }
-        for step in ticks..ticks + 140 {
+        let is_watched = self.options.runners > 0 && self.options.retention_ticks >= WATCHFUL_TICKS;
+        if is_watched {
+            self.hurry();
+        }
+        for step in ticks..ticks + CALM_TICKS {
+            if step == ticks + CALM_TICKS - RESTED_TICKS {
+                self.stop_runners();
+            }
             self.tick(step, false)?;
+            if is_watched && step >= ticks + SETTLED_TICKS {
+                self.check_runners().map_err(|error| format!("step {step}: {error}"))?;
+            }
         }
         (0..self.clients.len()).try_for_each(|client| self.compare(client))
+    }
+
+    /// From now on each subscription has its turn in each tick.
+    fn hurry(&mut self) {
+        for peer in self.clients.iter().flatten() {
+            let connection = self.server.hub().connection_mut(peer.id).unwrap();
+            connection.set_send_interval(1, 0);
+            peer.subscriptions.values().for_each(|&subscription| connection.set_interval(subscription, 1));
+        }
     }
 
     /// The same storm, with a row of figures after every 25 ticks: of this tick's frames, then sums over the connections
@@ -252,6 +307,7 @@ impl Storm {
                 false => self.change_subscriptions(),
             }
         }
+        self.run_about(storm);
         if self.options.view_switches > 0 {
             let is_on = self.rng.u32(..100) >= self.options.view_switches;
             self.server.hub().set_view_sharing(is_on);
@@ -562,7 +618,16 @@ impl Storm {
         for peer in self.clients.iter().flatten().filter(|_| acknowledges) {
             self.server.acknowledge_input(peer.id, self.history.len() as u32);
         }
-        self.history.push((self.walkers.clone(), acknowledges));
+        self.history.push(Moment {
+            tick: self.server.now(),
+            walkers: self.walkers.clone(),
+            runners: self
+                .runners
+                .iter()
+                .map(|(&id, (runner, _))| (id, (runner.clone(), self.roles[&id].owner)))
+                .collect(),
+            acknowledges,
+        });
     }
 
     fn settle_verdicts(&mut self, step: u32) {
@@ -598,6 +663,7 @@ impl Storm {
             check_walker(walker, seen, is_own).or_else(|difference| wrong(id, difference))?;
             check_whole(peer.replica.schema(), seen, is_own).or_else(|difference| wrong(id, difference))?;
         }
+        self.compare_runners(peer, &mut held).map_err(|error| format!("client {index}: {error}"))?;
         let hears_scores = peer.subscriptions.contains_key(&ChannelKey::Global(0));
         for (&id, score) in self.scores.iter().filter(|_| hears_scores) {
             let Some(seen) = held.remove(&id) else { return wrong(id, format!("is not seen: {score:?}")) };
@@ -666,14 +732,17 @@ fn check_whole(schema: &Schema, seen: &ReplicaObject, is_own: bool) -> Result<()
 
 /// A client's own objects are in the state of a tick in which its newest acknowledged input was the one that the client
 /// takes for it.
-fn check_inputs(history: &[(BTreeMap<ObjectId, Walker>, bool)], replica: &ReplicaClient) -> Result<(), String> {
+fn check_inputs(history: &[Moment], replica: &ReplicaClient) -> Result<(), String> {
     for object in replica.owned() {
         let Some(number) = replica.input_acked_by(object.id()) else { continue };
         let kind = replica.schema().kind(object.kind());
-        let until = history[number as usize + 1..].iter().position(|(_, acknowledges)| *acknowledges);
+        let until = history[number as usize + 1..].iter().position(|moment| moment.acknowledges);
         let until = until.map_or(history.len(), |ticks| number as usize + 1 + ticks);
-        let matches = history[number as usize..until].iter().any(|(walkers, _)| {
-            let Some(walker) = walkers.get(&object.id()) else { return false };
+        let matches = history[number as usize..until].iter().any(|moment| {
+            if let Some((runner, _)) = moment.runners.get(&object.id()) {
+                return runners::is_exactly(runner, object, replica);
+            }
+            let Some(walker) = moment.walkers.get(&object.id()) else { return false };
             let (mut words, mut blobs) = kind.empty_values();
             walker.quantise(ValuesMut { words: &mut words, blobs: &mut blobs });
             kind.compare(object.values(), Values { words: &words, blobs: &blobs }) & kind.own_update_mask() == 0
