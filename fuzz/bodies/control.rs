@@ -123,13 +123,7 @@ impl Peer {
 fn run_client(schema: &Arc<Schema>, choices: &mut Choices<'_>) {
     let mut now = Time::from_secs(1);
     let options = ClientOptions {
-        replica: throng::replica::ClientOptions {
-            objects: 24,
-            slots: 64,
-            limbo_ticks: Some(5),
-            counts_bits: false,
-            learns_codes: false,
-        },
+        replica: throng::replica::ClientOptions { objects: 24, slots: 64, limbo_ticks: Some(5), ..Default::default() },
         ..ClientOptions::default()
     };
     let mut client = ClientCore::new(token(), Arc::clone(schema), Arc::new(options), now).expect("good options");

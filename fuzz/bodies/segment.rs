@@ -70,7 +70,11 @@ pub(crate) fn check(client: &ReplicaClient) {
         assert_eq!(found.kind(), object.kind());
         let kind = client.schema().kind(object.kind());
         assert_eq!(kind.compare(object.values(), found.values()), 0);
-        assert!(client.reckoned(object).is_none() || kind.reckoning.is_some() && !object.is_own());
+        if let Some(reckoned) = client.reckoned(object) {
+            assert!(kind.reckoning.is_some() && !object.is_own());
+            let newest = client.newest_tick().expect("there is an object");
+            assert_eq!(reckoned.now(), reckoned.at(newest));
+        }
     }
 }
 

@@ -249,6 +249,7 @@ impl Known {
             facets,
             is_awaited: false,
             newest_tick: self.newest,
+            reckoned: None,
         }
     }
 }

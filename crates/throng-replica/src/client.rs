@@ -28,7 +28,7 @@ use crate::decode::{Item, KindBits, Scratch, SegmentError, SegmentReader};
 use crate::grid::{CellGrid, GridError, GridShape};
 use crate::key::{ChannelName, KeyError};
 use crate::log::Fate;
-use crate::objects::{Departure, HomeView, Objects, ReplicaObject};
+use crate::objects::{Departure, HomeView, Objects, Reckoned, ReplicaObject};
 use crate::own::RECORD;
 use crate::own_view::OwnPlaces;
 use crate::replicator::TICK_INTERVAL_US;
@@ -330,9 +330,9 @@ impl ReplicaClient {
         self.objects.iter().filter(|object| object.is_in_sight())
     }
 
-    /// Where an object is at [`newest_tick`](Self::newest_tick), in steps, by the position and velocity that the client was
-    /// told last. `None` if its values say it: the kind's position has no `predict`, or the object is the client's own.
-    pub fn reckoned(&self, object: &ReplicaObject) -> Option<[i32; 3]> {
+    /// Where an object is, by the position and velocity that the client was told last. `None` if its values say it: the
+    /// kind's position has no `predict`, or the object is the client's own.
+    pub fn reckoned<'a>(&'a self, object: &'a ReplicaObject) -> Option<Reckoned<'a>> {
         let reckoning = self.schema.kind(object.kind()).reckoning.as_ref()?;
         object.reckoned(reckoning, self.newest_tick?, self.options.tick_interval_us)
     }

@@ -134,7 +134,7 @@ pub use hub::{
 pub use key::{ChannelKey, ChannelName, KeyError};
 pub use limits::{HubLimits, LimitReached};
 pub use log::ObjectLog;
-pub use objects::ReplicaObject;
+pub use objects::{Reckoned, ReplicaObject};
 pub use own::ObjectsOutgoing;
 pub use piece::PIECE_MAX_BYTES;
 pub use replicator::{EntryTooLong, Placed, Placement, RETENTION_TICKS_MAX, Replicator, ReplicatorOptions};

@@ -51,6 +51,31 @@ pub struct ReplicaObject {
     references: u32,
 }
 
+/// A position that a client reckons: see [`ReplicaClient::reckoned`](crate::ReplicaClient::reckoned).
+#[derive(Clone, Copy, Debug)]
+pub struct Reckoned<'a> {
+    /// The arithmetic of the object's kind.
+    pub reckoning: &'a Reckoning,
+    words: &'a [u32],
+    /// The tick of the position that the values hold.
+    pub stated: Tick,
+    newest: Tick,
+    tick_interval_us: u32,
+}
+
+impl Reckoned<'_> {
+    /// The position at the newest tick of any packet, in steps: what a client shows.
+    pub fn now(&self) -> [i32; 3] {
+        self.at(self.newest)
+    }
+
+    /// The position at a tick, in steps.
+    pub fn at(&self, tick: Tick) -> [i32; 3] {
+        let seconds = seconds_between(self.stated, tick, self.tick_interval_us);
+        self.reckoning.after(self.reckoning.position(self.words), self.words, seconds)
+    }
+}
+
 /// The state of an object that the game has received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
@@ -142,13 +167,15 @@ impl ReplicaObject {
         self.newest
     }
 
-    /// The position at tick `now`, unless it is the client's own or one of the fields is not known.
-    pub(crate) fn reckoned(&self, reckoning: &Reckoning, now: Tick, tick_interval_us: u32) -> Option<[i32; 3]> {
+    /// The position, unless it is the client's own or not known.
+    pub(crate) fn reckoned<'a>(
+        &'a self,
+        reckoning: &'a Reckoning,
+        newest: Tick,
+        tick_interval_us: u32,
+    ) -> Option<Reckoned<'a>> {
         let stated = self.shown.ticks[reckoning.position].filter(|_| self.own.is_none())?;
-        self.shown.ticks[reckoning.velocity]?;
-        let words = &self.shown.words;
-        let seconds = seconds_between(stated, now, tick_interval_us);
-        Some(reckoning.after(reckoning.position(words), words, seconds))
+        Some(Reckoned { reckoning, words: &self.shown.words, stated, newest, tick_interval_us })
     }
 
     pub(crate) fn own_place(&self) -> Option<u32> {
@@ -484,9 +511,7 @@ impl Objects {
         if let Some(aside) = object.aside.take() {
             // A reckoned position belongs to the statement that its channel made, and to the velocity of that: from the true
             // position in a record, readers would not go along the line that the server compares with the truth.
-            let reckoned = reckoned_mask(kind) & kind.facet_mask(Facet::Public);
-            changed |= object.shown.forget(kind, reckoned & !aside.fields());
-            let predicted = kind.skip_owner_mask() | reckoned;
+            let predicted = kind.skip_owner_mask() | reckoned_mask(kind);
             let newer = (0..kind.fields.len()).fold(0, |mask, field| {
                 let is_newer = match (aside.ticks[field], object.shown.ticks[field]) {
                     (Some(new), Some(old)) => new.is_newer_than(old) || predicted >> field & 1 == 1,

@@ -61,6 +61,8 @@ struct Arena {
     scratch_blobs: Vec<Vec<u8>>,
     /// By row, if the kind has a reckoned position.
     statements: Vec<Statement>,
+    /// The rows of objects that readers see move, and some that have just stopped.
+    moving: Vec<u32>,
 }
 
 /// The position of an object from which readers reckon.
@@ -75,6 +77,8 @@ struct Statement {
     checked: Option<Tick>,
     /// Whether readers see the object move. Without that, a position that does not change needs no comparison.
     is_moving: bool,
+    /// It is in [`Arena::moving`].
+    is_listed: bool,
 }
 
 /// The result of an update, as sets of fields.
@@ -218,16 +222,21 @@ impl ObjectStore {
         for (kind, arena) in self.schema.kinds().iter().zip(&mut self.arenas) {
             let Some(reckoning) = &kind.reckoning else { continue };
             let facet = kind.fields[reckoning.position].condition.facet();
-            for row in 0..arena.statements.len() {
+            let mut moving = std::mem::take(&mut arena.moving);
+            moving.retain(|&row| {
+                let row = row as usize;
                 let Statement { object, checked, is_moving, .. } = arena.statements[row];
-                if !is_moving || checked == Some(now) {
-                    continue;
-                }
-                if arena.reckon(kind, reckoning, row, 0, (now, self.tick_interval_us)) {
+                arena.statements[row].is_listed = is_moving;
+                if is_moving
+                    && checked != Some(now)
+                    && arena.reckon(kind, reckoning, row, 0, (now, self.tick_interval_us))
+                {
                     arena.field_ticks[row * kind.fields.len() + reckoning.position] = now;
                     self.objects[object as usize].homes[facet.index()].into_iter().for_each(&mut touch);
                 }
-            }
+                is_moving
+            });
+            arena.moving = moving;
         }
     }
 
@@ -262,7 +271,7 @@ impl ObjectStore {
 
 impl Statement {
     fn new(object: u32, now: Tick) -> Statement {
-        Statement { object, position: [0; 3], tick: now, moved: now, checked: None, is_moving: false }
+        Statement { object, position: [0; 3], tick: now, moved: now, checked: None, is_moving: false, is_listed: false }
     }
 
     /// Where readers take the object to be at `tick`, by the velocity in its words.
@@ -290,7 +299,8 @@ impl Arena {
         self.field_ticks[row_at * kind.fields.len()..][..kind.fields.len()].fill(now);
         if kind.reckoning.is_some() {
             self.statements.resize(self.rows as usize, Statement::new(object, now));
-            self.statements[row_at] = Statement::new(object, now);
+            let is_listed = self.statements[row_at].is_listed;
+            self.statements[row_at] = Statement { is_listed, ..Statement::new(object, now) };
         }
         row
     }
@@ -355,7 +365,88 @@ impl Arena {
         if is_stated {
             (statement.position, statement.tick) = (truth, now);
             statement.is_moving = reckoning.is_moving(words);
+            if statement.is_moving && !std::mem::replace(&mut statement.is_listed, true) {
+                self.moving.push(row as u32);
+            }
         }
         is_stated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use throng_schema::Replicate;
+
+    use super::*;
+
+    #[derive(Clone, Debug, Default, PartialEq, Replicate)]
+    struct Kite {
+        #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03))]
+        position: [f64; 3],
+        #[replicate(fixed(min = -9, max = 9, step = 0.1))]
+        velocity: [f64; 3],
+    }
+
+    #[test]
+    fn an_object_that_has_ended_states_nothing_and_the_next_in_its_row_begins_anew() {
+        let schema = Arc::new(Schema::builder().kind::<Kite>().build().expect("a good kind"));
+        let mut store = ObjectStore::new(schema, 1, 100_000);
+        let home = Home { channel: 3, slot: 4 };
+        let restated = |store: &mut ObjectStore, now: u64| {
+            let mut homes = Vec::new();
+            store.restate(Tick(now), |home| homes.push(home));
+            homes
+        };
+        let kite = Kite { position: [1.0; 3], velocity: [0.0, 2.0, 0.0] };
+        let spawn = |store: &mut ObjectStore, now: u64| {
+            let id = store.spawn(KindId(0), Tick(now)).expect("room");
+            store.entry_mut(id.index).homes[Facet::Public.index()] = Some(home);
+            id
+        };
+        let id = spawn(&mut store, 1);
+        assert_eq!(store.update(id.index, Tick(1), |to| kite.quantise(to)), Updated { changed: 3, stated: 3 });
+        assert_eq!(restated(&mut store, 1), [], "it was updated in this tick");
+        assert_eq!(restated(&mut store, 2), [home]);
+        assert_eq!(restated(&mut store, 2), [], "it was looked at");
+        store.despawn(id);
+        assert_eq!(restated(&mut store, 9), []);
+        let id = spawn(&mut store, 10);
+        assert_eq!(restated(&mut store, 11), [], "it has no values yet");
+        let resting = Kite { position: [0.01; 3], ..Kite::default() };
+        assert_eq!(store.update(id.index, Tick(12), |to| resting.quantise(to)), Updated { changed: 3, stated: 3 });
+        assert_eq!((restated(&mut store, 13), store.moved(id.index)), (Vec::new(), Some((0, Tick(12)))));
+        let nudged = Kite { position: [0.02; 3], ..Kite::default() };
+        assert_eq!(store.update(id.index, Tick(14), |to| nudged.quantise(to)), Updated { changed: 1, stated: 0 });
+        assert_eq!((store.field_ticks(id.index)[0], store.moved(id.index)), (Tick(12), Some((0, Tick(14)))));
+        let mut words = Vec::new();
+        assert_eq!(store.told(id.index, Tick(14), &mut words).2.words[..3], [1, 1, 1]);
+        assert_eq!((store.values(id.index).words[0], store.position(id.index)), (2, Some([2; 3])));
+        store.despawn(id);
+        // The words of the lowest velocity are those of an empty row: it is the first statement that counts.
+        let id = spawn(&mut store, 20);
+        let falling = Kite { position: [0.01; 3], velocity: [-9.0; 3] };
+        assert_eq!(store.update(id.index, Tick(21), |to| falling.quantise(to)), Updated { changed: 1, stated: 1 });
+        assert_eq!(restated(&mut store, 22), [home]);
+    }
+
+    #[test]
+    fn only_objects_that_move_are_looked_at_in_each_tick() {
+        let schema = Arc::new(Schema::builder().kind::<Kite>().build().expect("a good kind"));
+        let mut store = ObjectStore::new(schema, 100, 100_000);
+        let ids: Vec<ObjectId> = (0..100).map(|_| store.spawn(KindId(0), Tick(1)).expect("room")).collect();
+        let set = |store: &mut ObjectStore, at: usize, speed: f64| {
+            let kite = Kite { position: [at as f64; 3], velocity: [speed, 0.0, 0.0] };
+            store.update(ids[at].index, Tick(2), |to| kite.quantise(to));
+        };
+        (0..100).for_each(|at| set(&mut store, at, f64::from(at % 10 == 0)));
+        (0..3).for_each(|_| set(&mut store, 0, 1.0));
+        assert_eq!(store.arenas[0].moving.len(), 10);
+        set(&mut store, 10, 0.0);
+        set(&mut store, 20, 0.0);
+        set(&mut store, 20, 1.0);
+        store.restate(Tick(3), |_| {});
+        assert_eq!(store.arenas[0].moving.len(), 9);
+        set(&mut store, 10, 1.0);
+        assert_eq!(store.arenas[0].moving.len(), 10);
     }
 }

@@ -91,7 +91,7 @@ impl Play {
     /// Where the client sees an object, in steps.
     fn sees(&self, id: ObjectId) -> [i32; 3] {
         let object = self.client.object(id).expect("it is in sight");
-        self.client.reckoned(object).expect("it is not its own")
+        self.client.reckoned(object).expect("it is not its own").now()
     }
 
     /// The position and velocity that the client was told last.
@@ -206,16 +206,21 @@ fn an_object_that_the_game_leaves_where_it_is_does_not_run_away() {
     let mut play = Play::new();
     let stuck = cart([1.0, 1.0, 0.0], [0.3, 0.0, 0.0]);
     let (id, standing) = (play.spawn(&stuck), play.spawn(&cart([2.0, 1.0, 0.0], [0.0; 3])));
+    let touched = play.spawn(&stuck);
     play.tick();
     for _ in 0..100 {
-        // The game touches neither.
+        // The game touches one of the three, and changes none.
+        play.set(touched, &stuck);
         play.tick();
-        assert!(apart(play.sees(id), steps(&stuck)) <= 3, "{:?}", play.sees(id));
+        for id in [id, touched] {
+            assert!(apart(play.sees(id), steps(&stuck)) <= 3, "{:?}", play.sees(id));
+        }
         assert_eq!(play.sees(standing), [200, 100, 0]);
     }
     let ticks = [id, standing].map(|id| play.server.store().field_ticks(id.index)[0]);
     assert!(ticks[0].is_newer_than(ticks[1]), "{ticks:?}");
     play.server.despawn(id);
+    play.server.despawn(touched);
     play.tick();
     assert_eq!(play.tick(), 0, "the end of the one that was stuck ends its statements");
 }
@@ -228,11 +233,13 @@ fn an_object_changes_its_cell_where_it_is_though_nothing_is_stated() {
     play.tick();
     let first = play.server.store().field_ticks(id.index)[0];
     let mut homes = vec![play.server.home(id, Facet::Public)];
-    for _ in 0..80 {
+    for tick in 0..80 {
         walk(&mut cart);
+        // Within the error, beside its way: the new cell says where the former one has said that it goes.
+        cart.position[1] = if tick % 20 < 10 { 1.02 } else { 0.98 };
         play.set(id, &cart);
         play.tick();
-        assert_eq!(play.sees(id), steps(&cart));
+        assert_eq!(play.sees(id), [steps(&cart)[0], 100, 0]);
         homes.push(play.server.home(id, Facet::Public));
     }
     homes.dedup();
@@ -296,6 +303,67 @@ fn an_owner_has_its_object_exactly_and_gives_it_back_to_what_its_channel_told() 
         let seen = play.sees(id);
         assert_eq!([seen[0], seen[1] + 2, seen[2]], steps(&cart), "along the way that the channel has told");
     }
+}
+
+#[test]
+fn an_object_that_is_given_away_is_on_a_way_that_was_told_also_if_its_owner_knows_more() {
+    let mut play = Play::new();
+    let mut cart = cart([1.0, 1.0, 0.0], [1.0, 0.0, 0.0]);
+    let id = play.spawn(&cart);
+    play.server.set_owner(id, Some(play.connection)).expect("it exists");
+    for _ in 0..40 {
+        walk(&mut cart);
+        play.set(id, &cart);
+        play.tick();
+    }
+    let mut straight = cart.clone();
+    cart.velocity = [0.0, 8.0, 0.0];
+    // The turn is in a packet that is late, and then in a record alone.
+    for is_late in [true, false, false] {
+        walk(&mut cart);
+        walk(&mut straight);
+        play.set(id, &cart);
+        match is_late {
+            true => {
+                play.write();
+                play.server.begin_tick();
+            }
+            false => _ = play.tick(),
+        }
+    }
+    assert_eq!(play.told(id).velocity, cart.velocity);
+    play.server.set_owner(id, None).expect("it exists");
+    walk(&mut cart);
+    walk(&mut straight);
+    play.set(id, &cart);
+    play.tick();
+    assert_eq!(play.sees(id), steps(&straight), "the new velocity does not count from where it went the old way");
+}
+
+#[test]
+fn a_former_owner_that_hears_of_the_channel_late_goes_along_the_way_that_the_channel_tells() {
+    let mut play = Play::new();
+    let mut cart = cart([35.0, 1.0, 0.0], [1.0, 0.0, 0.0]);
+    let id = play.spawn(&cart);
+    play.server.set_owner(id, Some(play.connection)).expect("it exists");
+    play.tick();
+    // The cell that it lives in is subscribed from now on, and the first segment is late.
+    let channel = play.server.home(id, Facet::Public).expect("it has one");
+    play.server.hub().subscribe(play.connection, channel, 1, 1).expect("room");
+    let (late, tick) = (play.write(), play.server.now());
+    play.server.begin_tick();
+    walk(&mut cart);
+    cart.position[1] = 1.02;
+    play.set(id, &cart);
+    play.tick();
+    assert_eq!(steps(&play.told(id)), steps(&cart));
+    play.server.set_owner(id, None).expect("it exists");
+    walk(&mut cart);
+    play.set(id, &cart);
+    play.tick();
+    assert!(play.client.object(id).is_none(), "it is in no channel that the client has heard of");
+    late.iter().for_each(|packet| play.client.apply(tick, packet).expect("genuine"));
+    assert_eq!(play.sees(id), [steps(&cart)[0], 100, 0]);
 }
 
 #[test]

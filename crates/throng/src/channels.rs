@@ -6,7 +6,7 @@ use std::sync::Arc;
 use throng_interest::{CellBounds, CellId, Grid, InterestError, Ring, RingInterest, RingOptions, Rings, Shape};
 use throng_replica::{
     CellGrid, ChannelKey, ConnectionCounters, ConnectionSlot, Executor, HubCounters, Layers, LimitReached,
-    ObjectsOutgoing, Placed, Placement, Replicator, SubscriptionId, Up,
+    ObjectsOutgoing, Placed, Placement, Replicator, ReplicatorOptions, SubscriptionId, Up,
 };
 use throng_schema::{Facet, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
@@ -43,7 +43,9 @@ pub struct Channels {
 impl Channels {
     /// Channels without objects.
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions) -> Result<Channels, StartError> {
-        let mut replicator = Replicator::new(Arc::clone(schema), options.replicator);
+        let replicator_options =
+            ReplicatorOptions { tick_interval_us: options.tick_interval_us(), ..options.replicator };
+        let mut replicator = Replicator::new(Arc::clone(schema), replicator_options);
         let mut grids = Vec::new();
         for grid in &options.grids {
             match grid.bounds() {

@@ -23,7 +23,7 @@ use crate::decoder::{Decoder, ObjectView};
 use crate::greeting::CONTROL;
 use crate::handshake::{self, Welcome};
 use crate::message::{self, Received};
-use crate::options::{default_lanes, session_options};
+use crate::options::{default_lanes, session_options, whole_us};
 use crate::server::MessageError;
 
 /// Messages kept for a game that has not polled them when the connection ends.
@@ -544,7 +544,8 @@ impl<D: Decoder> ClientCore<D> {
         matches!(self.state, State::Over)
     }
 
-    /// The value of an object as the server had it, quantised; `None` if it is not in sight or of another type. Fields that
+    /// The value of an object as the server had it, quantised. A position with `predict` is that of
+    /// [`server_tick`](Self::server_tick), to within its error. `None` if it is not in sight or of another type. Fields that
     /// this client may not know are those of `T::default()`.
     pub fn get<T: Replicate>(&self, id: ObjectId) -> Option<T> {
         let object = self.replica.as_ref()?.view(id)?;
@@ -596,7 +597,7 @@ impl<D: Decoder> ClientCore<D> {
             return None;
         }
         let mut value = T::default();
-        value.apply(object.known_fields, object.values);
+        value.apply(object.known_fields, object.shown(&mut Vec::new()));
         Some(value)
     }
 
@@ -666,6 +667,7 @@ impl<D: Decoder> ClientCore<D> {
         };
         if self.options.decode == Decode::Objects {
             let mut options = self.options.replica;
+            options.tick_interval_us = whole_us(welcome.tick_interval);
             options.limbo_ticks.get_or_insert(welcome.slowest_ticks.saturating_add(LIMBO_SLACK_TICKS));
             match D::open(&self.schema, &welcome.grids, options) {
                 Ok(replica) => self.replica = Some(Box::new(replica)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use throng_replica::{ClientEvent, ClientOptions, GridShape, KindBits, ReplicaClient};
+use throng_replica::{ClientEvent, ClientOptions, GridShape, KindBits, Reckoned, ReplicaClient};
 use throng_schema::{Facet, FieldMask, Schema, Values, ValuesMut};
 use throng_wire::{KindId, ObjectId, Tick};
 
@@ -74,9 +74,25 @@ pub struct ObjectView<'a> {
     pub is_awaited: bool,
     /// The tick of its newest update.
     pub newest_tick: Tick,
+    /// Where it is, if the values hold only where it was when its position was stated: see `predict` at
+    /// [`Replicate`](derive@crate::Replicate).
+    pub reckoned: Option<Reckoned<'a>>,
 }
 
-impl ObjectView<'_> {
+impl<'a> ObjectView<'a> {
+    /// The values as a client shows them: with the position at the newest tick of any packet. `room` is for the words of a
+    /// kind whose position is predicted.
+    pub fn shown<'b>(&self, room: &'b mut Vec<u32>) -> Values<'b>
+    where
+        'a: 'b,
+    {
+        let Some(reckoned) = self.reckoned else { return self.values };
+        room.clear();
+        room.extend_from_slice(self.values.words);
+        reckoned.reckoning.set_position(room, reckoned.now());
+        Values { words: room, blobs: self.values.blobs }
+    }
+
     /// Whether it belongs to this client.
     pub fn is_own(&self) -> bool {
         self.facets[Facet::Owner.index()]
@@ -97,11 +113,11 @@ impl Decoder for ReplicaClient {
     }
 
     fn view(&self, id: ObjectId) -> Option<ObjectView<'_>> {
-        self.object(id).map(view_of)
+        self.object(id).map(|object| view_of(self, object))
     }
 
     fn views(&self) -> impl Iterator<Item = ObjectView<'_>> {
-        self.objects().map(view_of)
+        self.objects().map(|object| view_of(self, object))
     }
 
     fn count(&self) -> usize {
@@ -113,7 +129,7 @@ impl Decoder for ReplicaClient {
     }
 
     fn owned(&self) -> impl Iterator<Item = ObjectView<'_>> {
-        ReplicaClient::owned(self).map(view_of)
+        ReplicaClient::owned(self).map(|object| view_of(self, object))
     }
 
     const TELLS_INPUTS: bool = true;
@@ -131,7 +147,7 @@ impl Decoder for ReplicaClient {
     }
 }
 
-fn view_of(object: &throng_replica::ReplicaObject) -> ObjectView<'_> {
+fn view_of<'a>(client: &'a ReplicaClient, object: &'a throng_replica::ReplicaObject) -> ObjectView<'a> {
     let mut facets = [false; Facet::ALL.len()];
     object.facets().for_each(|facet| facets[facet.index()] = true);
     ObjectView {
@@ -142,5 +158,6 @@ fn view_of(object: &throng_replica::ReplicaObject) -> ObjectView<'_> {
         facets,
         is_awaited: object.is_awaited(),
         newest_tick: object.newest_tick(),
+        reckoned: client.reckoned(object),
     }
 }

@@ -23,6 +23,8 @@ use throng_replica::{GridShape, Layers, Up};
 use throng_schema::{Schema, Summary};
 use throng_wire::{ConnectionId, Tick};
 
+use crate::options::whole_us;
+
 /// Version of everything above the link: control messages, inputs, messages and segments.
 pub(crate) const PROTOCOL_VERSION: u16 = 3;
 
@@ -211,7 +213,7 @@ pub(crate) fn check_hello(bytes: &[u8], schema: &Schema, lanes: &[LaneOptions]) 
 impl Welcome {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![WELCOME];
-        let interval_us = self.tick_interval.as_micros().min(u128::from(u32::MAX)) as u32;
+        let interval_us = whole_us(self.tick_interval);
         for number in [self.connection.index, self.connection.generation, interval_us, self.slowest_ticks] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }

@@ -200,6 +200,11 @@ impl ServerOptions {
         }
     }
 
+    /// The time between ticks as clients are told it.
+    pub(crate) fn tick_interval_us(&self) -> u32 {
+        whole_us(self.tick_interval)
+    }
+
     /// The longest time between two sends of state to a client. The allowance of a connection is kept for 250 ms
     /// ([`SessionOptions::burst`]), so a longer time would waste some of it.
     pub(crate) fn send_interval_most_ticks(&self) -> u16 {
@@ -263,3 +268,7 @@ const INITIAL_BYTES_PER_S: u32 = 64_000;
 
 /// Drivers say when packets came, so that waiting for the tick of either end does not look like a queue.
 const QUEUE_DELAY_TOLERANCE: Duration = Duration::from_millis(40);
+/// The microseconds of a time between ticks: what the welcome says, and what both ends reckon with.
+pub(crate) fn whole_us(interval: Duration) -> u32 {
+    u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
+}

@@ -23,6 +23,7 @@ mod mass_leaving;
 mod messages;
 mod no_leak;
 mod path_size;
+mod predictions;
 mod quiet_connections;
 mod real_sockets;
 mod safe_limits;

@@ -33,6 +33,8 @@ pub(crate) struct Runner {
 pub(crate) enum Gait {
     /// Goes where its velocity says.
     Runs,
+    /// The same, and a little to all sides of it.
+    Sways,
     /// Has a velocity and stays where it is; the game does not touch it.
     IsStuck,
     /// Moves slowly, and says that it does not.
@@ -111,13 +113,13 @@ impl Storm {
         let before = runner.clone();
         match rng.u32(..100) {
             0..5 => {
-                *gait = [Gait::Runs, Gait::Runs, Gait::IsStuck, Gait::Slides, Gait::Rests][rng.usize(..5)];
+                *gait = [Gait::Runs, Gait::Sways, Gait::IsStuck, Gait::Slides, Gait::Rests][rng.usize(..5)];
                 runner.velocity = match gait {
-                    Gait::Runs | Gait::IsStuck => a_velocity(rng),
+                    Gait::Runs | Gait::Sways | Gait::IsStuck => a_velocity(rng),
                     Gait::Slides | Gait::Rests => [0.0; 3],
                 };
             }
-            5..9 if *gait == Gait::Runs => runner.velocity = a_velocity(rng),
+            5..9 if matches!(gait, Gait::Runs | Gait::Sways) => runner.velocity = a_velocity(rng),
             9 => runner.position = anywhere,
             10..14 => runner.health = rng.u16(..1000),
             14..16 => runner.ammunition = rng.u32(..),
@@ -126,6 +128,7 @@ impl Storm {
         for axis in 0..3 {
             let moves_m = match gait {
                 Gait::Runs => runner.velocity[axis] * TICK_S,
+                Gait::Sways => runner.velocity[axis] * TICK_S + (rng.f32() - 0.5) * 0.03,
                 Gait::Slides => [0.004, -0.002, 0.0][axis],
                 Gait::IsStuck | Gait::Rests => 0.0,
             };
@@ -133,7 +136,7 @@ impl Storm {
             runner.position[axis] += moves_m;
             if runner.position[axis].abs() > limit_m {
                 runner.position[axis] = runner.position[axis].clamp(-limit_m, limit_m);
-                if *gait == Gait::Runs {
+                if matches!(gait, Gait::Runs | Gait::Sways) {
                     runner.velocity[axis] = -runner.velocity[axis];
                 }
             }
@@ -185,7 +188,7 @@ impl Storm {
 fn check_runner(truth: &Runner, client: &ReplicaClient, seen: &ReplicaObject, is_own: bool) -> Result<(), String> {
     let mut shown = Runner::default();
     shown.apply(seen.known_fields(), seen.values());
-    let reckoned = client.reckoned(seen);
+    let reckoned = client.reckoned(seen).map(|reckoned| reckoned.now());
     if seen.is_own() != is_own || reckoned.is_some() == is_own {
         return Err(format!("it is own: {is_own}, not {}; it is reckoned: {reckoned:?}", seen.is_own()));
     }
