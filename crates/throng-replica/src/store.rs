@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The words are the true values. A reckoned position (see [`Reckoning`]) is stated only when readers who compute it would
-//! be wrong by too much, so its field tick may be older than its last change. What readers compute depends on the tick,
-//! also when the game does not touch the object: [`ObjectStore::restate`] looks at those that move.
+//! be wrong by too much, so its field tick may be older than its last change. Readers see an object move also when the game
+//! does not touch it: [`ObjectStore::restate`] looks at such objects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
