@@ -11,7 +11,7 @@ use crate::world::{CharacterState, Mode};
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Character {
     /// Feet, in metres.
-    #[replicate(position(step = 0.01))]
+    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03))]
     pub position: [f32; 3],
     /// In metres per second.
     #[replicate(fixed(min = -20.0, max = 20.0, step = 0.1))]

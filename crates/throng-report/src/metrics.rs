@@ -110,9 +110,9 @@ const CROWD: &[Metric] = rows![Crowd:
     Less "neighbours.near.age_ms.p99", "age within 10 m, p99", "ms",
         "how old the newest applied state of characters within 10 m is at a bot, 99th percentile";
     Less "neighbours.near.position_error_m.p50", "position error within 10 m, median", "m",
-        "distance from applied to true position of characters within 10 m, median";
+        "distance from shown to true position of characters within 10 m, median";
     Less "neighbours.near.position_error_m.p99", "position error within 10 m, p99", "m",
-        "distance from applied to true position of characters within 10 m, 99th percentile";
+        "distance from shown to true position of characters within 10 m, 99th percentile";
     Less "neighbours.middle.age_ms.p50", "age from 10 to 50 m, median", "ms",
         "how old the newest applied state of characters from 10 to 50 m is at a bot, median";
     Less "neighbours.middle.age_ms.p99", "age from 10 to 50 m, p99", "ms",

@@ -79,10 +79,11 @@ impl<'a> View<'a> {
     fn each_character(&self, mut visit: impl FnMut(&Character, bool)) {
         let [width, depth] = self.scenario.area_m;
         let Some(sight) = self.sight else { return };
+        let mut words = Vec::new();
         sight.each(&mut |object| {
             if object.kind.0 == Character::NUMBER {
                 let mut character = Character::default();
-                character.apply(object.known_fields, object.values);
+                character.apply(object.known_fields, object.shown(&mut words));
                 // Replicated positions count from the corner.
                 character.position[0] -= width / 2.0;
                 character.position[1] -= depth / 2.0;

@@ -36,8 +36,9 @@ pub(super) struct Eyes<'a, D> {
 
 /// Samples that wait until the time of their tick is known.
 const WAITING_MAX: usize = 1 << 16;
-/// A character that is faster than this, in metres per second, changes its position in every tick: its state is as old as
-/// its newest update. Of one that stands still, the state may be up to date however long ago the last update was.
+/// A character that is faster than this, in metres per second, is taken to be as old as its newest update where the server's
+/// state is out of reach. That is too old for one that moves as predicted. Of one that stands still, the state may be up to
+/// date however long ago the last update was.
 const MOVING_M_PER_S: f64 = 0.5;
 
 /// A look at a neighbour, without the server's state.
@@ -231,7 +232,7 @@ impl Witness {
     /// Compares all objects of a bot with the snapshot.
     fn compare(&mut self, eyes: &Eyes<'_, impl Decoder>) {
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
-            let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth));
+            let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth, self.snapshot.tick));
             self.at_rest.mismatches += u64::from(!same);
             self.at_rest.objects += 1;
         }
@@ -317,7 +318,7 @@ impl Witness {
         self.known.saturating_record(replica.count() as u64);
         for object in replica.views() {
             let truth = self.find(object.id).copied();
-            let same = truth.is_some_and(|truth| is_same(&object, &truth));
+            let same = truth.is_some_and(|truth| is_same(&object, &truth, self.snapshot.tick));
             // Snapshots have no objects that never change; those are compared at rest.
             let may_change = object.kind.0 != Prop::NUMBER;
             if self.is_clean && may_change && object.newest_tick == self.snapshot.tick {
@@ -353,15 +354,26 @@ impl Witness {
     }
 }
 
-fn is_same(object: &ObjectView<'_>, truth: &TrueObject) -> bool {
+/// Whether a client has the values of the truth at `tick`: a position that it reckons, to within the error that its kind
+/// states; all others exactly.
+fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     let words = object.values.words;
-    truth.words[..words.len().min(truth.words.len())] == *words
+    let truth = &truth.words[..words.len().min(truth.words.len())];
+    let Some(reckoned) = object.reckoned else { return truth == words };
+    if truth.len() != words.len() {
+        return false;
+    }
+    let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps);
+    let is_near = reckoned.at(tick).iter().zip(there).all(|(seen, there)| seen.abs_diff(there) <= error_steps);
+    // The lab's kinds begin with the position.
+    is_near && truth[3..] == words[3..]
 }
 
-/// In metres; the lab's kinds begin with a position in centimetres.
+/// Where a client shows it, in metres; the lab's kinds begin with a position in centimetres.
 fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
     let words = object.values.words;
-    std::array::from_fn(|axis| words.get(axis).map_or(0.0, |&word| f64::from(word as i32) / 100.0))
+    let stated = || std::array::from_fn(|axis| words.get(axis).map_or(0, |&word| word as i32));
+    object.reckoned.map_or_else(stated, |reckoned| reckoned.now()).map(|steps| f64::from(steps) / 100.0)
 }
 
 /// Whether it is a character on the move; the words after its position are its velocity in decimetres per second from
