@@ -133,6 +133,15 @@ impl World {
         }
     }
 
+    /// Stops everything where it is, also in the air, and calls `touched` with each character.
+    pub fn stop(&mut self, mut touched: impl FnMut(CharacterId, &CharacterState)) {
+        for (slot, character) in self.characters.iter_mut().enumerate() {
+            let Some(character) = character else { continue };
+            character.state.velocity = [0.0; 3];
+            touched(CharacterId(slot as u32), &character.state);
+        }
+    }
+
     /// The character's present state; `None` if it is gone.
     pub fn state(&self, id: CharacterId) -> Option<&CharacterState> {
         self.characters.get(id.0 as usize)?.as_ref().map(|character| &character.state)

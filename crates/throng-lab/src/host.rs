@@ -14,7 +14,7 @@ use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::truth::TrueObject;
-use throng_crowd::world::{BotInput, CharacterId, IdleObjects, World, chest_contents, chest_position};
+use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
 use throng_machine::clock;
 
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
@@ -212,9 +212,11 @@ impl<R: Replication> Host<R> {
         self.tells_time = true;
     }
 
-    /// Nothing moves any more.
+    /// Nothing moves any more, and no character says that it does: clients would see it move.
     pub fn freeze(&mut self) {
-        self.is_frozen = true;
+        let Host { world, server, scenario, bodies, is_frozen, .. } = self;
+        *is_frozen = true;
+        world.stop(|character, state| show(server, scenario, bodies, (character, state)));
     }
 
     /// The characters as the game has them.
@@ -310,15 +312,8 @@ impl<R: Replication> Host<R> {
     }
 
     fn step(&mut self, tick: Tick) {
-        let (server, bodies) = (&mut self.server, &self.bodies);
-        self.world.step(|character, state| {
-            let Some(Some(body)) = bodies.get(character.0 as usize) else { return };
-            let position = self.scenario.from_corner(state.position);
-            if let Some(value) = server.get_mut::<Character>(body.object) {
-                *value = Character { position, ..Character::from(state) };
-            }
-            server.set_viewpoint(body.connection, position.map(f64::from));
-        });
+        let (server, scenario, bodies) = (&mut self.server, &self.scenario, &self.bodies);
+        self.world.step(|character, state| show(server, scenario, bodies, (character, state)));
         if self.scenario.chests_per_player > 0 && tick.0.is_multiple_of(self.scenario.chest_change_ticks.into()) {
             self.chests_changed = Some(tick);
             for (slot, body) in self.bodies.iter().enumerate() {
@@ -391,6 +386,21 @@ impl<R: Replication> Host<R> {
             (None, _) => {}
         }
     }
+}
+
+/// Gives the server the state of a character.
+fn show<R: Replication>(
+    server: &mut Server<R>,
+    scenario: &Scenario,
+    bodies: &[Option<Body>],
+    (character, state): (CharacterId, &CharacterState),
+) {
+    let Some(Some(body)) = bodies.get(character.0 as usize) else { return };
+    let position = scenario.from_corner(state.position);
+    if let Some(value) = server.get_mut::<Character>(body.object) {
+        *value = Character { position, ..Character::from(state) };
+    }
+    server.set_viewpoint(body.connection, position.map(f64::from));
 }
 
 fn spent(tick: &TickRecord) -> Spent {

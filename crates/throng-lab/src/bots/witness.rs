@@ -328,10 +328,12 @@ impl Witness {
             let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else {
                 continue;
             };
-            // State that equals the snapshot is as old as the snapshot, however long nothing has changed.
+            // State that equals the snapshot is as old as the snapshot, however long nothing was sent; or younger, if
+            // something was sent since.
+            let newest_us = self.time_of(object.newest_tick);
             let taken_us = match same {
-                true => Some(self.snapshot.time.0 as f64),
-                false => self.time_of(object.newest_tick),
+                true => Some(newest_us.unwrap_or(0.0).max(self.snapshot.time.0 as f64)),
+                false => newest_us,
             };
             let there = truth.position_after(since_s);
             if let Some(taken_us) = taken_us {
