@@ -23,6 +23,8 @@ const LOOKERS: usize = 32;
 const NEARBY_M: f64 = 40.0;
 /// How long to wait for the server's final state.
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
+/// Former snapshots that a state is compared with, for its age: about a second.
+const FORMER: usize = 10;
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = truth::TICKS as usize;
 
@@ -55,6 +57,8 @@ pub(super) struct Witness {
     snapshot: Snapshot,
     /// By object index, where in the snapshot it lies.
     places: Vec<u32>,
+    /// The snapshots before it, newest first, with their places.
+    former: VecDeque<(Snapshot, Vec<u32>)>,
     /// When the last ticks began, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
     /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
@@ -94,6 +98,7 @@ impl Witness {
             truth: truth.map(open).transpose()?,
             snapshot: Snapshot::default(),
             places: Vec::new(),
+            former: VecDeque::with_capacity(FORMER),
             tick_times: VecDeque::with_capacity(TICK_TIMES),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
@@ -197,7 +202,12 @@ impl Witness {
 
     /// Reads new snapshots of the truth.
     fn tell(&mut self, snapshot: &Snapshot) {
-        self.snapshot.clone_from(snapshot);
+        let room = if self.former.len() < FORMER { None } else { self.former.pop_back() };
+        let mut next = room.unwrap_or_default();
+        next.0.clone_from(snapshot);
+        std::mem::swap(&mut self.snapshot, &mut next.0);
+        std::mem::swap(&mut self.places, &mut next.1);
+        self.former.push_front(next);
         self.index();
     }
 
@@ -305,8 +315,15 @@ impl Witness {
     }
 
     fn find(&self, id: ObjectId) -> Option<&TrueObject> {
-        let place = *self.places.get(id.index as usize)?;
-        self.snapshot.objects.get(place as usize).filter(|object| object.id == id)
+        find_in(&self.snapshot, &self.places, id)
+    }
+
+    /// The time of the newest former snapshot that has an object as a client shows it.
+    fn time_of_equal(&self, object: &ObjectView<'_>) -> Option<f64> {
+        let equal = self.former.iter().find(|(snapshot, places)| {
+            find_in(snapshot, places, object.id).is_some_and(|truth| is_same(object, truth, snapshot.tick))
+        });
+        equal.map(|(snapshot, _)| snapshot.time.0 as f64)
     }
 
     fn look_through(&mut self, now: Time, eyes: &Eyes<'_, impl Decoder>) {
@@ -328,13 +345,11 @@ impl Witness {
             let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else {
                 continue;
             };
-            // State that equals the snapshot is as old as the snapshot, however long nothing was sent; or younger, if
+            // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
             // something was sent since.
+            let equal_us = if same { Some(self.snapshot.time.0 as f64) } else { self.time_of_equal(&object) };
             let newest_us = self.time_of(object.newest_tick);
-            let taken_us = match same {
-                true => Some(newest_us.unwrap_or(0.0).max(self.snapshot.time.0 as f64)),
-                false => newest_us,
-            };
+            let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));
             let there = truth.position_after(since_s);
             if let Some(taken_us) = taken_us {
                 let age_ms = (now.0 as f64 - taken_us) / 1e3;
@@ -354,6 +369,11 @@ impl Witness {
         self.sights.note_known(connection, share);
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
+}
+
+fn find_in<'a>(snapshot: &'a Snapshot, places: &[u32], id: ObjectId) -> Option<&'a TrueObject> {
+    let place = *places.get(id.index as usize)?;
+    snapshot.objects.get(place as usize).filter(|object| object.id == id)
 }
 
 /// Whether a client has the values of the truth at `tick`: a position that it reckons, to within the error that its kind

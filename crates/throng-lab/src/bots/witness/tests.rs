@@ -110,6 +110,8 @@ struct World {
     skew: Option<Skew>,
     /// The truth of this object is off in this word, by so much.
     wrong: Option<(ObjectId, usize, u32)>,
+    /// The characters walk straight, and turn their heads once in a second.
+    is_straight: bool,
     /// An object that the clients see and the snapshots leave out.
     ghost: Option<ObjectId>,
     now: Time,
@@ -167,6 +169,7 @@ impl World {
             snapshot_ticks: 1,
             tick_us: TICK_US,
             wrong: None,
+            is_straight: false,
             ghost: None,
             now: start,
         }
@@ -196,6 +199,12 @@ impl World {
             value.position = [3.0 * angle.cos(), 3.0 * angle.sin(), 0.0];
             value.velocity = [-1.8 * angle.sin(), 1.8 * angle.cos(), 0.0];
             value.yaw = angle % 3.0;
+            if self.is_straight {
+                let seconds = (tick.short().0 % 600) as f32 * TICK_US as f32 / 1e6;
+                value.velocity = [0.5, 0.0, 0.0];
+                value.position = [0.5 * seconds - 4.0, *number as f32 * 0.2, 0.0];
+                value.yaw = ((tick.short().0 + *number * 3) / 30 % 6) as f32 * 0.5;
+            }
             *self.server.get_mut(*id).expect("the object is there") = value.clone();
         }
         if self.skew.is_some() {
@@ -378,6 +387,26 @@ fn a_server_that_is_too_slow_has_states_as_old_as_its_ticks_are_long_and_no_fals
         let error_m = near.position_error_m.p99.expect("there are neighbours");
         assert!(error_m < 0.12, "seat {number}: {error_m} m");
     }
+}
+
+#[test]
+fn characters_that_walk_straight_and_send_nothing_do_not_count_as_old_when_they_turn_their_heads() {
+    // While a turn is on its way for 50 ms, a client shows a state without news for a second.
+    let all: Vec<usize> = (0..SEATS).collect();
+    let mut world = World::new(&all, None);
+    (world.is_straight, world.snapshot_ticks) = (true, 3);
+    let world = world.played();
+    let mut rare_updates = 0;
+    for (number, seat) in world.seats.iter().enumerate() {
+        let near = seat.witness.figures().near;
+        let p99_ms = near.age_ms.p99.expect("there are neighbours");
+        assert!(p99_ms < 2.0 * 100.0 + 40.0, "seat {number}: {p99_ms} ms");
+        assert!(near.position_error_m.p99.expect("there are neighbours") < 0.1, "seat {number}: {near:?}");
+        let replica = seat.client.replica().expect("connected");
+        let tick = seat.client.server_tick().expect("connected");
+        rare_updates += replica.views().filter(|view| tick.since(view.newest_tick) > 10).count();
+    }
+    assert!(rare_updates > SEATS * SEATS / 3, "{rare_updates} states without news for a third of a second");
 }
 
 #[test]
