@@ -372,6 +372,9 @@ impl Connection {
         self.sharing.remove(subscription);
         subscription.interval_ticks = interval_ticks.max(1);
         self.sharing.add(subscription);
+        if subscription.stage == Stage::Shared {
+            self.sharing.note_changed(id.0);
+        }
         if sooner && subscription.stage == Stage::Open {
             // An object that has come near must not wait for the turn of a far one.
             self.due_at[index] = self.ticks.from(subscription.since.after(u32::from(subscription.interval_ticks)));

@@ -7,6 +7,29 @@ const TICKS: usize = 600;
 const CONNECTIONS: f64 = 1000.0;
 
 impl RunSummary {
+    /// The text of a made-up run as the program wrote it before `encode` and `receive` were divided: for tests.
+    ///
+    /// # Panics
+    /// Never: the example is a summary.
+    pub fn example_of_format_2() -> String {
+        fn forget(value: &mut serde_json::Value) {
+            match value {
+                serde_json::Value::Object(map) => {
+                    for key in ["plan", "open", "settle"] {
+                        map.remove(key);
+                    }
+                    map.values_mut().for_each(forget);
+                }
+                serde_json::Value::Array(items) => items.iter_mut().for_each(forget),
+                _ => {}
+            }
+        }
+        let mut value = serde_json::to_value(RunSummary::example()).expect("it is a summary");
+        forget(&mut value);
+        value["format"] = serde_json::Value::from(2);
+        value.to_string()
+    }
+
     /// A made-up run of `crowd`, marked as such: for previews of the report and for tests.
     ///
     /// # Panics

@@ -56,29 +56,9 @@ fn a_summary_survives_json() {
     assert_eq!(read.environment, RunSummary::example().environment);
 }
 
-/// A summary as the program wrote it before `encode` and `receive` were divided.
-fn in_format_2() -> Value {
-    fn forget(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                for key in ["plan", "open", "settle"] {
-                    map.remove(key);
-                }
-                map.values_mut().for_each(forget);
-            }
-            Value::Array(items) => items.iter_mut().for_each(forget),
-            _ => {}
-        }
-    }
-    let mut value = serde_json::to_value(RunSummary::example()).unwrap();
-    forget(&mut value);
-    value["format"] = Value::from(2);
-    value
-}
-
 #[test]
 fn a_summary_of_the_format_before_is_read_and_what_it_did_not_measure_is_unknown() {
-    let run = RunSummary::from_json(&in_format_2().to_string()).unwrap();
+    let run = RunSummary::from_json(&RunSummary::example_of_format_2()).unwrap();
     let us = &run.server.us_per_connection;
     assert_eq!((us.plan, us.open, us.settle), (None, None, None));
     assert_eq!((us.incoming(), us.part(Subsystem::ENCODE)), (us.receive, Some(us.encode)));

@@ -6,7 +6,7 @@ mod town;
 use std::hint::black_box;
 
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
-use town::{CROWD_1000, DENSE_100, SPARSE_100, Shape, Town};
+use town::{CROWD_1000, DENSE_100, SPARSE_100, Shape, Town, VIEWS_10HZ, VIEWS_1000};
 
 /// Fails above this many instructions.
 fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
@@ -30,8 +30,10 @@ fn at_tick(shape: Shape) -> Town {
 
 #[library_benchmark]
 #[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(425_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(390_500))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(5_630_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(408_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(6_050_000))]
+#[bench::views_1000(args = (VIEWS_1000), setup = at_receive, config = at_most(4_450_000))]
+#[bench::views_10hz(args = (VIEWS_10HZ), setup = at_receive, config = at_most(5_240_000))]
 fn receive(mut town: Town) -> Town {
     black_box(&mut town).receive();
     town
@@ -41,9 +43,11 @@ fn receive(mut town: Town) -> Town {
 // instructions per connection. `crowd_1000` is one tick of a cycle of thirty, so its count depends on the phases of the
 // cells; `thirty_ticks` of throng-replica counts the whole cycle.
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_199_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(722_500))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(32_050_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_400_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(790_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(33_200_000))]
+#[bench::views_1000(args = (VIEWS_1000), setup = at_tick, config = at_most(19_350_000))]
+#[bench::views_10hz(args = (VIEWS_10HZ), setup = at_tick, config = at_most(26_850_000))]
 fn tick(mut town: Town) -> Town {
     black_box(&mut town).tick();
     town

@@ -4,9 +4,10 @@
 //!
 //! ```text
 //!             a set that others have too, most of it where the view stands
-//! by itself ----------------------------------------------------------------> member
-//!           <----------------------------------------------------------------
-//!             another set; too little budget; too long without news from the client
+//! by itself ----------------------------------------------------------------> member -----.
+//!           <----------------------------------------------------------------   ^         | another set
+//!             a set that nobody else has; too little budget; too long           '---------' that others have
+//!             without news from the client
 //! ```
 //!
 //! A member's subscriptions are in [`Stage::Shared`], or exceptions with turns of their own. An exception becomes shared
@@ -56,6 +57,10 @@ pub(crate) struct Sharing {
     view: Option<u32>,
     /// The open subscriptions of a member that are not shared.
     pub(super) exceptions: Vec<u16>,
+    /// Shared subscriptions that have got another interval since the last plan.
+    changed: Vec<u16>,
+    /// Scratch: channels of subscriptions that the client has not closed yet.
+    closing: Vec<u32>,
     /// The view's pieces of this tick, as far as they are not written, from the piece with this number on.
     pub(super) pieces: Option<Arc<SharedPieces>>,
     pub(super) next_piece: u32,
@@ -92,6 +97,13 @@ impl Sharing {
         }
     }
 
+    /// A shared subscription of a member has another interval.
+    pub(super) fn note_changed(&mut self, number: u16) {
+        if self.view.is_some() && !self.changed.contains(&number) {
+            self.changed.push(number);
+        }
+    }
+
     pub(super) fn is_member(&self) -> bool {
         self.view.is_some()
     }
@@ -111,17 +123,19 @@ impl Connection {
     pub(super) fn plan_shared<S: ChannelState>(&mut self, was_short: bool, planner: &mut Planner<'_, S>) {
         let key = ViewKey { sum: self.sharing.sum, ticks: self.ticks };
         let key = Some(key).filter(|_| self.sharing.count > 0);
-        if std::mem::take(&mut self.sharing.has_closed) {
-            self.end_membership(planner);
-        }
+        let has_closed = std::mem::take(&mut self.sharing.has_closed);
         if self.sharing.registered != key {
-            self.end_membership(planner);
-            if let Some(before) = std::mem::replace(&mut self.sharing.registered, key) {
-                planner.views.deregister(before);
-            }
             if let Some(key) = key {
                 planner.views.register(key, planner.now);
             }
+            if !key.is_some_and(|key| self.move_membership(key, planner)) {
+                self.end_membership(planner);
+            }
+            if let Some(before) = std::mem::replace(&mut self.sharing.registered, key) {
+                planner.views.deregister(before);
+            }
+        } else if has_closed {
+            self.end_membership(planner);
         }
         self.sharing.is_overdue = self.is_overdue(planner);
         let now = planner.now;
@@ -187,13 +201,73 @@ impl Connection {
         now.is_newer_than(self.sharing.deadline)
     }
 
+    /// The client would take pieces of a channel for those of a subscription that it has not closed yet.
+    fn could_mistake(&mut self) -> bool {
+        let closing = self.subscriptions.iter().filter(|subscription| subscription.stage == Stage::Closing);
+        let channels = &mut self.sharing.closing;
+        channels.clear();
+        channels.extend(closing.map(|subscription| subscription.channel));
+        channels.sort_unstable();
+        let mut open = self.subscriptions.iter().filter(|subscription| subscription.is_open());
+        !channels.is_empty() && open.any(|open| channels.binary_search(&open.channel).is_ok())
+    }
+
+    /// A member becomes one of another view, if there is one for its new set. The channels that are in both, at one
+    /// interval, stay shared: views with the same ticks stand at the same turn of each class. False if nothing has changed.
+    fn move_membership<S: ChannelState>(&mut self, key: ViewKey, planner: &mut Planner<'_, S>) -> bool {
+        let (Some(from), Some(before)) = (self.sharing.view, self.sharing.registered) else { return false };
+        let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
+        let exceptions = self.sharing.exceptions.len() + self.sharing.changed.len();
+        let has_few = exceptions * EXCEPTIONS_PART <= self.sharing.count;
+        let can_move = before.ticks == key.ticks && !is_late && has_few && planner.has_view(key);
+        if !can_move || self.could_mistake() {
+            return false;
+        }
+        let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
+        let Some(view) = planner.join_view(key, open) else { return false };
+        let changed = std::mem::take(&mut self.sharing.changed);
+        for &number in &changed {
+            if self.subscriptions[usize::from(number)].stage == Stage::Shared {
+                self.stand_alone(usize::from(number), from, planner);
+                self.sharing.exceptions.push(number);
+            }
+        }
+        self.sharing.changed = changed;
+        self.sharing.changed.clear();
+        debug_assert!(self.stands_in_both(from, view, planner), "a view stands after another one");
+        planner.leave_view(from);
+        self.sharing.view = Some(view);
+        true
+    }
+
+    /// Whether a view stands, in all channels that stay shared, where another one stands or before.
+    fn stands_in_both<S: ChannelState>(&self, from: u32, to: u32, planner: &Planner<'_, S>) -> bool {
+        let views = [from, to].map(|view| planner.views.view(view));
+        let mut shared = self.subscriptions.iter().filter(|subscription| subscription.stage == Stage::Shared);
+        shared.all(|subscription| {
+            let [from, to] = views.map(|view| view.since_before(subscription.channel, planner.now));
+            let last_change = planner.state(subscription.channel).last_change();
+            from.zip(to).is_some_and(|(from, to)| !to.is_newer_than(from) || !last_change.is_newer_than(from))
+        })
+    }
+
+    /// A shared subscription is by itself from now on: it stands where the view stands.
+    fn stand_alone<S: ChannelState>(&mut self, number: usize, view: u32, planner: &Planner<'_, S>) {
+        let (now, subscription) = (planner.now, &mut self.subscriptions[number]);
+        subscription.stage = Stage::Open;
+        if let Some(since) = planner.views.view(view).since_before(subscription.channel, now) {
+            subscription.since = subscription.since.newest(since);
+        }
+        let phase = planner.turns(subscription.channel).phase;
+        let sooner = subscription.since.after(u32::from(subscription.interval_ticks)).newest(now);
+        self.due_at[number] = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
+    }
+
     /// Becomes a member, if most subscriptions stand where the view stands.
     fn begin_membership<S: ChannelState>(&mut self, key: ViewKey, planner: &mut Planner<'_, S>) {
+        let could_mistake = self.could_mistake();
         let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
         let unready = open.clone().filter(|subscription| !is_ready(subscription)).count();
-        let mut closing = self.subscriptions.iter().filter(|subscription| subscription.stage == Stage::Closing);
-        // The client would take pieces of a channel for those of the subscription that it has not closed yet.
-        let could_mistake = closing.any(|closing| self.is_subscribed(closing.channel));
         if could_mistake || unready * EXCEPTIONS_PART > self.sharing.count {
             return;
         }
@@ -261,19 +335,12 @@ impl Connection {
     /// Leaves the view: each subscription stands where the view stood, or before what the view said and was not written.
     fn end_membership<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
         let Some(view) = self.sharing.view.take() else { return };
-        let now = planner.now;
-        let seen = planner.views.view(view);
-        for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
-            if subscription.stage == Stage::Shared {
-                subscription.stage = Stage::Open;
-                if let Some(since) = seen.since_before(subscription.channel, now) {
-                    subscription.since = subscription.since.newest(since);
-                }
-                let phase = planner.turns(subscription.channel).phase;
-                let sooner = subscription.since.after(u32::from(subscription.interval_ticks)).newest(now);
-                self.due_at[number] = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
+        for number in 0..self.subscriptions.len() {
+            if self.subscriptions[number].stage == Stage::Shared {
+                self.stand_alone(number, view, planner);
             }
         }
+        let (now, seen) = (planner.now, planner.views.view(view));
         let untaken = self.sharing.planned.take().and_then(|tick| seen.pieces_of(tick).cloned());
         if untaken.is_some() {
             (self.sharing.pieces, self.sharing.next_piece) = (untaken, 0);
@@ -289,6 +356,7 @@ impl Connection {
             }
         }
         self.sharing.exceptions.clear();
+        self.sharing.changed.clear();
         planner.leave_view(view);
     }
 

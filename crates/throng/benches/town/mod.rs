@@ -51,6 +51,7 @@ pub(crate) struct Shape {
     pub(crate) client_bytes_per_s: u32,
     /// Radius in metres, interval in ticks.
     pub(crate) rings: &'static [(f64, u32)],
+    pub(crate) looks_from: LooksFrom,
 }
 
 const TICK: Duration = Duration::from_micros(33_333);
@@ -63,6 +64,7 @@ pub(crate) const DENSE_100: Shape = Shape {
     tick_interval: TICK,
     client_bytes_per_s: 500_000,
     rings: &[(400.0, 1)],
+    looks_from: LooksFrom::Position,
 };
 
 /// Each sees only itself.
@@ -73,6 +75,7 @@ pub(crate) const SPARSE_100: Shape = Shape {
     tick_interval: TICK,
     client_bytes_per_s: 125_000,
     rings: &[(5.0, 1)],
+    looks_from: LooksFrom::Position,
 };
 
 /// Near ones often, far ones seldom.
@@ -83,6 +86,22 @@ pub(crate) const CROWD_1000: Shape = Shape {
     tick_interval: TICK,
     client_bytes_per_s: 64_000,
     rings: &[(10.0, 2), (50.0, 6), (150.0, 30)],
+    looks_from: LooksFrom::Position,
+};
+
+/// The same crowd in shared views, with the rings of the scenario `crowd`.
+pub(crate) const VIEWS_1000: Shape =
+    Shape { rings: &[(9.0, 2), (49.0, 8), (150.0, 40)], looks_from: LooksFrom::Cell, ..CROWD_1000 };
+
+/// A tenth of the scenario `crowd-10k`: the same density, rings and budget.
+pub(crate) const VIEWS_10HZ: Shape = Shape {
+    players: 1_000,
+    area_m: 95.0,
+    cell_m: 10.0,
+    tick_interval: Duration::from_millis(100),
+    client_bytes_per_s: 32_000,
+    rings: &[(9.0, 1), (29.0, 5), (59.0, 20)],
+    looks_from: LooksFrom::Cell,
 };
 
 pub(crate) struct Town {
@@ -110,7 +129,7 @@ impl Town {
                 // Without bounds, so that the empty cells around the area are part of the measurement.
                 bounds_m: None,
                 rings: rings.collect(),
-                looks_from: LooksFrom::Position,
+                looks_from: shape.looks_from,
             }],
             ..ServerOptions::new(7, Key::new([7; 32]))
         };
