@@ -31,6 +31,9 @@ pub struct Capacity {
     pub unit: String,
     /// `search`, `steps`, `holds` or `soak`.
     pub method: String,
+    /// Arguments that were added to the load's command.
+    #[serde(default)]
+    pub arguments: Vec<String>,
     /// `accepted`, `rejected` or `undecided`.
     pub verdict: String,
     /// Why, in words.
@@ -55,7 +58,7 @@ pub struct Capacity {
     pub held_s: f64,
     /// Time of everything.
     pub wall_s: f64,
-    /// Whether it was interrupted.
+    /// Whether it ended early: it was interrupted, or the command refused its arguments.
     pub partial: bool,
     /// How the levels grow with the load, of `holds` with three loads or more.
     #[serde(default)]
@@ -209,7 +212,7 @@ impl Capacity {
         (outcome, growth): (&Outcome, &[Growth]),
         trials: Vec<TrialFigures>,
         (began, started_at): (Instant, SystemTime),
-        is_partial: bool,
+        cut_off: Option<&str>,
     ) -> Capacity {
         let is_kept = |trial: &&TrialFigures| Some(trial.amount) == outcome.kept && trial.fault.is_none();
         let last = trials.iter().rfind(is_kept);
@@ -230,8 +233,9 @@ impl Capacity {
                 Method::Soak(_) => "soak",
             }
             .to_owned(),
+            arguments: options.load.added.clone(),
             verdict: outcome.verdict.name().to_owned(),
-            why: if is_partial { "interrupted: these are the trials so far".to_owned() } else { outcome.why.clone() },
+            why: cut_off.unwrap_or(&outcome.why).to_owned(),
             kept: outcome.kept,
             beyond: outcome.beyond,
             limited_by: outcome.limit.clone(),
@@ -242,7 +246,7 @@ impl Capacity {
             memory_bytes_per_unit: last.and_then(|trial| trial.memory_bytes_per_unit),
             held_s: outcome.spent.as_secs_f64(),
             wall_s: began.elapsed().as_secs_f64(),
-            partial: is_partial,
+            partial: cut_off.is_some(),
             growth: growth.iter().map(|growth| GrowthFigures::of(&options.load, growth)).collect(),
             memory: Vec::new(),
             missing: Vec::new(),

@@ -36,8 +36,8 @@ pub(super) enum Held {
     Tried(Trial, Figures),
     /// The command refuses its arguments, with these words.
     Refused(String),
-    /// The measurement was stopped.
-    Stopped,
+    /// The measurement was stopped, and the load has been held until then.
+    Stopped(Trial, Figures),
 }
 
 /// Why a command printed no figures.
@@ -59,10 +59,10 @@ pub(super) struct Figures {
 pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Held {
     let began = Instant::now();
     let printed = run(options, order, stop);
-    if stop.load(Ordering::Relaxed) {
-        return Held::Stopped;
-    }
     let wall = began.elapsed();
+    if stop.load(Ordering::Relaxed) {
+        return stopped(options, order, printed, wall);
+    }
     let invalid = |why: &str| Trial::invalid(order.amount, order.hold, why);
     let value = match printed {
         Ok(value) => value,
@@ -77,6 +77,17 @@ pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -
     let judged = options.load.judge(&value);
     let trial = judged.map_or_else(|why| invalid(&why), |judged| Trial::new(order.amount, order.hold, judged));
     Held::Tried(trial, figures)
+}
+
+/// A trial that was cut off. A command that prints its figures when it is interrupted has its limits in it.
+fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failure>, wall: Duration) -> Held {
+    let value = printed.unwrap_or(Value::Null);
+    let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
+    let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
+    let held = wall.min(order.hold);
+    let judged = options.load.judge(&value).unwrap_or_default();
+    let fault = format!("interrupted after {:.0} s", wall.as_secs_f64());
+    Held::Stopped(Trial { fault: Some(fault), ..Trial::new(order.amount, held, judged) }, figures)
 }
 
 /// The first reason for which the command itself calls its figures invalid.

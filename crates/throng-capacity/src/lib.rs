@@ -112,8 +112,9 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
         _ => (hold_all(), Watched::default()),
     };
     let outcome = search.outcome();
-    let is_partial = stop.load(Ordering::Relaxed) || refused.is_some();
-    let mut capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, is_partial);
+    let is_stopped = stop.load(Ordering::Relaxed);
+    let cut_off = refused.as_deref().or(is_stopped.then_some("interrupted: these are the trials so far"));
+    let mut capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, cut_off);
     capacity.take_memory(watched.memory);
     capacity.missing.extend(trials.missing.into_iter().chain(watched.missing));
     let path = folder.join(FILE);
@@ -164,7 +165,11 @@ fn hold_all(
         let (trial, figures) = match hold::hold(options, order, stop) {
             Held::Tried(trial, figures) => (trial, figures),
             Held::Refused(words) => return Some(words),
-            Held::Stopped => return None,
+            Held::Stopped(trial, figures) => {
+                // The answer does not count it, but what was measured is not thrown away.
+                trials.push(&options.load, order, &trial, figures);
+                return None;
+            }
         };
         told.say(&figures::line(&options.load, &trial));
         trials.push(&options.load, order, &trial, figures);

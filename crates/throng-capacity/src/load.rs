@@ -35,6 +35,9 @@ pub struct Load {
     /// The program and its arguments. `{amount}` is the load, `{seconds}` the time to hold it, `{thirtieth}` a thirtieth of
     /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program.
     pub command: Vec<String>,
+    /// Arguments that a measurement has added to the command's: see [`Load::add_arguments`].
+    #[serde(skip)]
+    pub added: Vec<String>,
     /// The first load.
     pub start: u32,
     /// The largest load.
@@ -128,6 +131,12 @@ pub fn names() -> Vec<&'static str> {
 }
 
 impl Load {
+    /// Adds arguments to the command. They are part of the question: measurements with others are no series.
+    pub fn add_arguments(&mut self, arguments: &[String]) {
+        self.command.extend_from_slice(arguments);
+        self.added.extend_from_slice(arguments);
+    }
+
     /// A built-in load by its name, or one of a file.
     ///
     /// # Errors

@@ -82,7 +82,10 @@ pub(super) fn watch<T>(
         hold()
     });
     let series = series.into_inner().unwrap_or_default();
-    let memory = series.into_iter().map(|(name, points)| figures(name, &points, growth_max)).collect();
+    // This process is in all samples. Helpers that were there for a moment say nothing about the memory of a load.
+    let samples = series.values().map(Vec::len).max().unwrap_or(0);
+    let lasting = series.into_iter().filter(|(_, points)| 2 * points.len() >= samples);
+    let memory = lasting.map(|(name, points)| figures(name, &points, growth_max)).collect();
     let missing = missing.into_inner().unwrap_or_default();
     Ok((held, Watched { memory, missing: missing.map(|error| format!("{} is not whole: {error}", path.display())) }))
 }

@@ -182,12 +182,22 @@ fn faults_that_are_none_for_this_load_do_not_spoil_a_trial() {
     let mut load = Load::parse("shell.toml", SHELL).unwrap();
     load.most = 50;
     load.no_faults = vec!["raise --most".to_owned()];
-    let script =
-        r#"echo '{"cpu": [0.1, 0.1], "n": {amount}, "invalid_reasons": ["not reached: raise --most"]}'; exit 3"#;
+    let script = r#"echo '{"cpu": [0.1, 0.11, 0.1, 0.12], "n": {amount}, "invalid_reasons": ["not reached: raise --most"]}'; exit 3"#;
     load.command = vec!["sh".into(), "-c".into(), script.into()];
     let runs = tempfile::tempdir().unwrap();
     let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
     assert_eq!((capacity.verdict.as_str(), capacity.kept), ("accepted", Some(50)));
+}
+
+#[test]
+fn a_load_that_prints_one_number_again_and_again_is_not_believed() {
+    let mut load = Load::parse("shell.toml", SHELL).unwrap();
+    load.most = 50;
+    load.command = vec!["sh".into(), "-c".into(), r#"echo '{"cpu": [0.1, 0.1], "n": {amount}}'"#.into()];
+    let runs = tempfile::tempdir().unwrap();
+    let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
+    assert_eq!((capacity.verdict.as_str(), capacity.kept), ("undecided", None));
+    assert!(capacity.why.contains("is not sure to keep the limits"), "{}", capacity.why);
 }
 
 #[test]
@@ -222,6 +232,42 @@ fn a_stop_leaves_the_trials_so_far() {
         measure(&options(Load::parse("shell.toml", SHELL).unwrap(), runs.path()), &AtomicBool::new(true)).unwrap();
     assert!(capacity.partial && capacity.trials.is_empty() && capacity.verdict == "undecided");
     assert!(folder.join(FILE).is_file() && capacity.why.contains("interrupted"));
+}
+
+#[test]
+fn a_hold_that_is_interrupted_leaves_what_it_has_measured() {
+    let mut load = Load::parse("shell.toml", SHELL).unwrap();
+    // As the programs of this workspace: it prints its figures when it is asked to end.
+    let script =
+        r#"trap 'echo "{\"cpu\": [0.1, 0.2, 0.1], \"n\": {amount}}"; exit 0' INT; while :; do sleep 0.1; done"#;
+    load.command = vec!["sh".into(), "-c".into(), script.into()];
+    load.add_arguments(&["--cores".to_owned(), "2,3".to_owned()]);
+    let runs = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(1_500));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let (capacity, _) = measure(&options(load, runs.path()), &stop).unwrap();
+        assert!(capacity.partial && capacity.kept.is_none(), "{capacity:?}");
+        assert_eq!(capacity.arguments, ["--cores", "2,3"]);
+        let [trial] = &capacity.trials[..] else { panic!("{} trials", capacity.trials.len()) };
+        assert!(trial.fault.as_deref().is_some_and(|fault| fault.starts_with("interrupted after")), "{trial:?}");
+        assert!(trial.limits.iter().any(|limit| limit.value.is_some_and(|value| (0.1..0.2).contains(&value))));
+    });
+}
+
+#[test]
+fn a_command_that_refuses_its_arguments_is_quoted_in_the_answer() {
+    let mut load = Load::parse("shell.toml", SHELL).unwrap();
+    load.command = vec!["sh".into(), "-c".into(), "echo 'no such scenario: {amount}' >&2; exit 2".into()];
+    let runs = tempfile::tempdir().unwrap();
+    let error = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap_err().to_string();
+    assert!(error.contains("no such scenario"), "{error}");
+    let folder = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(folder.join(FILE)).unwrap();
+    assert!(text.contains("no such scenario") && !text.contains("interrupted"), "{text}");
 }
 
 #[test]

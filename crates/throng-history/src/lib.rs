@@ -260,7 +260,10 @@ fn question(summary: &Value) -> String {
     let given: BTreeSet<u64> = given.collect();
     let given: Vec<String> = given.iter().map(u64::to_string).collect();
     let of = if given.is_empty() { String::new() } else { format!(" of {}", given.join(" ")) };
-    format!(" by {method}{of}, {}", limits.join(", "))
+    let arguments = at(summary, "arguments").and_then(Value::as_array).into_iter().flatten();
+    let arguments: Vec<&str> = arguments.filter_map(Value::as_str).collect();
+    let with = if arguments.is_empty() { String::new() } else { format!(", with {}", arguments.join(" ")) };
+    format!(" by {method}{of}, {}{with}", limits.join(", "))
 }
 
 /// Whether its figures count. A measurement of capacity that was cut off, or undecided, has no answer.

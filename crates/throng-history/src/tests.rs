@@ -379,13 +379,17 @@ fn crowds_with_another_network_rate_or_profile_are_no_series() {
 #[test]
 fn an_invalid_first_trial_and_given_loads_do_not_mix_questions() {
     let folder = tempfile::tempdir().unwrap();
-    let workload = |method: &str, trials: Value| {
-        let capacity = json!({ "load": "ai", "method": method, "verdict": "accepted", "kept": 50, "trials": trials });
+    let of = |method: &str, trials: Value, arguments: &[&str]| {
+        let capacity = json!({
+            "load": "ai", "method": method, "verdict": "accepted", "kept": 50, "trials": trials, "arguments": arguments,
+        });
         fs::write(folder.path().join("capacity.json"), capacity.to_string()).unwrap();
         runs(folder.path()).unwrap().runs[0].workload.clone()
     };
     let trial = |amount: u32| json!({ "amount": amount, "limits": [{ "name": "cpu", "at_most": 0.85 }] });
     let invalid = json!({ "amount": 50, "limits": [] });
+    let workload = |method: &str, trials: Value| of(method, trials, &[]);
+    assert_eq!(of("search", json!([trial(50)]), &["--net", "4g"]), "ai by search, cpu 0.85, with --net 4g");
     assert_eq!(workload("search", json!([invalid, trial(50), trial(90)])), "ai by search, cpu 0.85");
     assert_eq!(workload("holds", json!([trial(100), trial(50), trial(50)])), "ai by holds of 50 100, cpu 0.85");
     assert_eq!(workload("soak", json!([trial(300)])), "ai by soak of 300, cpu 0.85");

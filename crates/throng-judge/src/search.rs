@@ -10,6 +10,9 @@
 //! A trial that is undecided is held once more; if it is then still undecided, it counts as rejected. A trial that tells
 //! nothing is made again. A load that is accepted above a rejected one is noise: the search goes on from there, and the outcome
 //! says so.
+//!
+//! If trials of a load tell nothing again and again, although smaller loads are kept, the load generator is what cannot do
+//! more. The search then goes on below that load. Its answer is a load that is kept, and undecided: the server may keep more.
 
 use std::time::Duration;
 
@@ -187,7 +190,10 @@ impl CapacitySearch {
         self.trials.push(trial.clone());
         if trial.fault.is_some() {
             self.repeats += 1;
-            self.fault = trial.fault;
+            self.fault.clone_from(&trial.fault);
+            if self.repeats > REPEATS_MAX {
+                self.take_for_too_large(trial);
+            }
             return;
         }
         self.repeats = 0;
@@ -209,22 +215,28 @@ impl CapacitySearch {
         let beyond = self.beyond.as_ref().map(|trial| trial.amount);
         let limit = self.beyond.as_ref().and_then(binding);
         let is_over = self.phase == Phase::Over;
+        let generators = self.beyond.as_ref().and_then(|trial| trial.fault.as_deref());
         let verdict = match kept {
-            _ if !is_over => Verdict::Undecided,
+            _ if !is_over || generators.is_some() => Verdict::Undecided,
             _ if self.contradictions > CONTRADICTIONS_MAX => Verdict::Undecided,
             None => Verdict::Rejected,
             Some(_) => Verdict::Accepted,
         };
+        let is_open = self.beyond.as_ref().is_some_and(|trial| trial.verdict() == Verdict::Undecided);
+        let verdict = if kept.is_none() && is_open { Verdict::Undecided } else { verdict };
         let noise = match self.contradictions {
             0 => "",
             _ => "; the machine is noisy: a long hold contradicted a shorter one, and the search went on from there",
         };
-        let is_open = self.beyond.as_ref().is_some_and(|trial| trial.verdict() == Verdict::Undecided);
         let why = match (kept, beyond) {
             _ if self.repeats > REPEATS_MAX => {
                 format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
             }
             _ if !is_over => "the search is not over".to_owned(),
+            (Some(kept), Some(beyond)) if let Some(fault) = generators => format!(
+                "{kept} keeps all limits with 95 % probability each, and the server may keep more: {beyond} could not be loaded, \
+                 because {fault}{noise}"
+            ),
             (Some(kept), Some(beyond)) if verdict == Verdict::Undecided => {
                 format!("the answer lies between {kept} and {beyond}, but long holds contradict each other")
             }
@@ -233,6 +245,12 @@ impl CapacitySearch {
                 if is_open { "is not sure to" } else { "does not" },
                 limit.as_deref().unwrap_or("no limit")
             ),
+            (None, Some(beyond)) if is_open && self.contradictions == 0 => {
+                format!(
+                    "{beyond} is not sure to keep the limits: {}",
+                    limit.as_deref().unwrap_or("too little was measured")
+                )
+            }
             (_, None) | (None, _) if verdict == Verdict::Undecided => "long holds contradict each other".to_owned(),
             (Some(kept), None) => format!("{kept}, the most that was to be tried, keeps all limits"),
             (None, _) => "no load keeps the limits".to_owned(),
@@ -304,7 +322,8 @@ impl CapacitySearch {
                 self.accepted.pop();
                 self.accept(trial);
                 let is_most = self.kept() >= self.options.most;
-                self.phase = if is_most { Phase::Over } else { Phase::ConfirmBeyond };
+                let is_generators = self.beyond.as_ref().is_some_and(|beyond| beyond.fault.is_some());
+                self.phase = if is_most || is_generators { Phase::Over } else { Phase::ConfirmBeyond };
                 return;
             }
             (Phase::ConfirmBeyond, false) => {
@@ -325,6 +344,22 @@ impl CapacitySearch {
             (Phase::Over, _) => return,
         }
         self.phase = self.next_phase();
+    }
+
+    /// The trials of a load tell nothing, again and again. If smaller loads are kept, it counts as an upper end.
+    fn take_for_too_large(&mut self, trial: Trial) {
+        match self.phase {
+            Phase::Find if self.kept() > 0 => {
+                self.reject(trial);
+                self.phase = self.next_phase();
+            }
+            Phase::ConfirmBeyond => {
+                self.beyond = Some(trial);
+                self.phase = Phase::Over;
+            }
+            Phase::Find | Phase::Confirm | Phase::Over => return,
+        }
+        (self.repeats, self.open) = (0, None);
     }
 
     fn accept(&mut self, trial: Trial) {

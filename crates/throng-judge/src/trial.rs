@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::stats::{Block, Estimate, level_estimate, share_estimate};
 
-/// How far above a limit even the lower bound has to lie, so that it needs no more measuring: so many times.
-const HOPELESS: f64 = 3.0;
-
 /// An answer that measurements give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -107,11 +104,6 @@ impl Criterion {
 }
 
 impl Judged {
-    /// Whether it is so far beyond the limit that the trial may end early: at least three times, without doubt.
-    pub fn is_hopeless(&self) -> bool {
-        self.estimate.low > HOPELESS * self.criterion.limit
-    }
-
     /// The measured value as a share of the limit; `None` without a value or a positive limit.
     pub fn used(&self) -> Option<f64> {
         (self.criterion.limit > 0.0 && self.estimate.value.is_finite())

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use throng_judge::{
-    Block, CapacitySearch, Criterion, Order, Outcome, Purpose, Samples, SearchOptions, StepOptions, StepPressure,
-    Trial, Verdict,
+    Block, CapacitySearch, Criterion, Judged, Order, Outcome, Purpose, Samples, SearchOptions, StepOptions,
+    StepPressure, Trial, Verdict,
 };
 
 /// A server whose largest load is known, and whose measurements are noisy.
@@ -255,4 +255,71 @@ fn a_trial_of_another_load_than_the_ordered_one_is_ignored() {
     let mut search = CapacitySearch::new(from_50());
     search.handle_trial(Trial::invalid(49, Duration::from_secs(1), "wrong"));
     assert!(search.trials().is_empty() && search.poll_trial().is_some_and(|order| order.amount == 50));
+}
+
+/// Levels of a server that would keep `knee` units, with some scatter.
+fn levels(amount: u32, knee: f64) -> Judged {
+    let level = 0.85 * f64::from(amount) / knee;
+    let samples = (0..60).map(|number| level * (1.0 + f64::from(number * 7 % 11) * 1e-3 - 5e-3)).collect();
+    Criterion::new("processor", 0.85).judge(Samples::Level(samples))
+}
+
+#[test]
+fn a_load_generator_that_can_do_no_more_bounds_the_search_and_the_answer_says_so() {
+    for (most_loaded, start) in [(300, 50), (300, 299), (37, 1)] {
+        let mut search = CapacitySearch::new(SearchOptions { start, ..from_50() });
+        while let Some(order) = search.poll_trial() {
+            let trial = match order.amount <= most_loaded {
+                true => Trial::new(order.amount, order.hold, vec![levels(order.amount, 1_000.0)]),
+                false => Trial::invalid(order.amount, order.hold, "the bots were overloaded"),
+            };
+            search.handle_trial(trial);
+        }
+        let outcome = search.outcome();
+        let kept = outcome.kept.expect("smaller loads are kept");
+        assert_eq!(outcome.verdict, Verdict::Undecided);
+        assert!(
+            kept <= most_loaded && f64::from(kept) >= 0.99 * f64::from(most_loaded) - 1.0,
+            "{kept} of {most_loaded}"
+        );
+        assert!(outcome.beyond.is_some_and(|beyond| beyond > most_loaded), "{outcome:?}");
+        assert!(outcome.why.contains("could not be loaded, because the bots were overloaded"), "{}", outcome.why);
+        assert!(search.trials().len() < 40, "{} trials", search.trials().len());
+        let confirmed = search.trials().iter().any(|trial| trial.amount == kept && trial.held == from_50().confirm);
+        assert!(confirmed, "the answer was held for long");
+    }
+}
+
+#[test]
+fn a_search_whose_every_trial_tells_nothing_ends_without_an_answer() {
+    let mut search = CapacitySearch::new(from_50());
+    while let Some(order) = search.poll_trial() {
+        search.handle_trial(Trial::invalid(order.amount, order.hold, "no server"));
+    }
+    let outcome = search.outcome();
+    assert_eq!((outcome.verdict, outcome.kept, search.trials().len()), (Verdict::Undecided, None, 3));
+    assert!(outcome.why.contains("tell nothing about the server: no server"), "{}", outcome.why);
+}
+
+#[test]
+fn the_load_after_the_answer_may_be_the_one_that_cannot_be_loaded() {
+    let mut search = CapacitySearch::new(from_50());
+    while let Some(order) = search.poll_trial() {
+        let trial = match order.purpose {
+            Purpose::ConfirmBeyond => Trial::invalid(order.amount, order.hold, "another program ran"),
+            _ => Trial::new(order.amount, order.hold, vec![levels(order.amount, 230.0)]),
+        };
+        search.handle_trial(trial);
+    }
+    let outcome = search.outcome();
+    assert_eq!(outcome.verdict, Verdict::Undecided);
+    assert!(outcome.kept.is_some_and(|kept| (225..=230).contains(&kept)), "{outcome:?}");
+    assert!(outcome.why.contains("another program ran"), "{}", outcome.why);
+}
+
+#[test]
+fn few_equal_samples_tell_nothing_about_the_bounds() {
+    let verdict = |count: usize| Criterion::new("processor", 0.85).judge(Samples::Level(vec![0.5; count])).verdict;
+    assert_eq!((verdict(2), verdict(7)), (Verdict::Undecided, Verdict::Undecided));
+    assert_eq!(verdict(8), Verdict::Accepted);
 }

@@ -190,7 +190,7 @@ impl LoadArguments {
         for (name, at_most) in limits.into_iter().flatten().chain(self.limit.iter().cloned()) {
             load.set_limit(&name, at_most).map_err(|error| usage(error.to_string()))?;
         }
-        load.command.extend(self.further.iter().cloned());
+        load.add_arguments(&self.further);
         Ok(load)
     }
 
