@@ -39,12 +39,10 @@ impl SendTicks {
         if past == 0 { tick } else { Tick(tick.0 + interval - past) }
     }
 
-    /// The newest of these ticks that is not after `newest` and in which something was sent that has turns: `last_turn`
-    /// gives the last turn at or before a tick.
-    pub(crate) fn last_of(self, newest: Tick, last_turn: impl Fn(Tick) -> Tick) -> Tick {
+    /// The newest of these ticks that is not after `newest`.
+    pub(crate) fn until(self, newest: Tick) -> Tick {
         let next = self.from(newest);
-        let last = if next == newest { next } else { next.before(self.interval.into()) };
-        self.from(last_turn(last))
+        if next == newest { next } else { next.before(self.interval.into()) }
     }
 }
 

@@ -84,6 +84,14 @@ pub(crate) struct ViewKey {
     pub(crate) ticks: SendTicks,
 }
 
+/// Where a view with these ticks stands after `newest` in a channel whose every turn it has had, and when it is due again.
+/// Turns after the last tick of its own have not been served, although they may lie before `newest`.
+fn stand(ticks: SendTicks, newest: Tick, interval_ticks: u16, phase: u32) -> (Tick, Tick) {
+    let own = ticks.until(newest);
+    let since = ticks.from(lattice::last_turn(own, interval_ticks, phase));
+    (since, ticks.from(lattice::next_turn(own, interval_ticks, phase)))
+}
+
 /// The number of a subscription in [`ViewKey::sum`].
 pub(crate) fn number_of(channel: u32, interval_ticks: u16) -> u128 {
     let word = u64::from(channel) << 16 | u64::from(interval_ticks);
@@ -350,13 +358,13 @@ enum Found {
 impl SharedView {
     /// Where the view stood in a channel before the plan of `now`, or stands if there was none.
     pub(crate) fn since_before(&self, channel: u32, now: Tick) -> Option<Tick> {
-        let seen = self.seen(channel)?;
-        Some(if self.planned == Some(now) || !self.is_written { seen.since_before } else { seen.since })
+        let found = self.by_channel.binary_search_by_key(&channel, |&(channel, _)| channel).ok()?;
+        Some(self.stood(self.by_channel[found].1, now))
     }
 
-    fn seen(&self, channel: u32) -> Option<&Seen> {
-        let found = self.by_channel.binary_search_by_key(&channel, |&(channel, _)| channel).ok()?;
-        Some(&self.channels[usize::from(self.by_channel[found].1)])
+    fn stood(&self, number: u16, now: Tick) -> Tick {
+        let seen = &self.channels[usize::from(number)];
+        if self.planned == Some(now) || !self.is_written { seen.since_before } else { seen.since }
     }
 
     /// The pieces of a tick: of the last that was planned, or the one before.
@@ -367,6 +375,18 @@ impl SharedView {
     fn memory_bytes(&self) -> usize {
         let pieces = self.pieces.iter().flatten().map(|pieces| pieces.memory_bytes());
         size_of::<SharedView>() + self.channels.capacity() * (size_of::<Seen>() + 8) + pieces.sum::<usize>()
+    }
+
+    /// Whether it stands after another view in a channel that both have with the same interval.
+    pub(crate) fn is_ahead_of(&self, other: &SharedView, now: Tick) -> bool {
+        let mut theirs = other.by_channel.iter().peekable();
+        self.by_channel.iter().any(|&(channel, number)| {
+            while theirs.next_if(|(their, _)| *their < channel).is_some() {}
+            let Some((_, their)) = theirs.next_if(|(their, _)| *their == channel) else { return false };
+            let interval_ticks = |view: &SharedView, number: u16| view.channels[usize::from(number)].interval_ticks;
+            interval_ticks(self, number) == interval_ticks(other, *their)
+                && self.stood(number, now).is_newer_than(other.stood(*their, now))
+        })
     }
 
     /// Forgets everything but its memory.
@@ -390,8 +410,7 @@ impl SharedView {
         (self.key, self.ticks, self.is_written) = (Some(key), key.ticks, true);
         self.channels.extend(subscriptions.map(|(channel, interval_ticks)| {
             let phase = planner.turns(channel).phase;
-            let since = self.ticks.last_of(newest, |tick| lattice::last_turn(tick, interval_ticks, phase));
-            let due_at = self.ticks.from(lattice::next_turn(newest, interval_ticks, phase));
+            let (since, due_at) = stand(self.ticks, newest, interval_ticks, phase);
             Seen { channel, interval_ticks, code_end: 0, since, since_before: since, due_at }
         }));
         self.channels.sort_unstable_by_key(|seen| (seen.interval_ticks, seen.channel));
@@ -641,6 +660,33 @@ fn put_varint(out: &mut Vec<u8>, mut value: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_that_begins_stands_where_one_stands_that_has_been_there_all_the_time() {
+        for (every, interval_ticks, phase) in
+            (1..=4).flat_map(|every| (1..=9).map(move |interval| (every, interval))).flat_map(|(every, interval)| {
+                [0, 1 << 29, 1 << 30, 3 << 30, u32::MAX].map(|phase| (every, interval, phase))
+            })
+        {
+            let ticks = SendTicks::new(every, 1);
+            let (mut since, mut due_at) = (Tick(0), Tick(0));
+            for now in (100..200).map(Tick).filter(|&now| ticks.contains(now)) {
+                // The first round brings it into step.
+                if now.0 > 120 {
+                    let begun = stand(ticks, now.before(1), interval_ticks, phase);
+                    assert_eq!(
+                        begun,
+                        (since, due_at),
+                        "{now:?}, every {every}, interval {interval_ticks}, phase {phase}"
+                    );
+                }
+                if due_at <= now {
+                    since = now;
+                    due_at = ticks.from(lattice::next_turn(now, interval_ticks, phase));
+                }
+            }
+        }
+    }
 
     fn cell(x: i32, y: i32, z: i32) -> ChannelName {
         ChannelName::Cell { grid: 3, cell: [x, y, z] }
