@@ -110,8 +110,9 @@ fn check_bytes_and_clients(summary: &Value) {
     let by_field: f64 = fields.iter().map(|field| field["bytes_per_s"].as_f64().unwrap()).sum();
     let sent = &summary["client"]["bytes_per_s"];
     let state = sent["object"].as_f64().unwrap() + sent["resend"].as_f64().unwrap();
-    // The decoding bots are not all bots, and their second is not exactly the server's.
-    assert!((0.5 * state..1.2 * state).contains(&by_field), "{by_field} of {state}: {fields:#?}");
+    // The decoding bots are not all bots, and their second is not exactly the server's. The rest, half of it where a segment
+    // has few entries, are the heads of pieces and segments, and departures.
+    assert!((0.35 * state..1.2 * state).contains(&by_field), "{by_field} of {state}: {fields:#?}");
     assert!(fields.iter().any(|field| field["kind"] == "Character" && field["field"] == "position"), "{fields:#?}");
     let worst = summary["worst_clients"].as_array().unwrap();
     assert!(worst.iter().filter(|of| of["because"] == "most data").count() == 5, "{worst:#?}");

@@ -105,21 +105,14 @@ fn design_effect(blocks: &[Block], share: f64, of: f64) -> f64 {
     (between / independent).clamp(1.0, most)
 }
 
-/// A level that never changes is believed from so many samples on.
-const FLAT_SAMPLES_MIN: usize = 8;
-
 /// The mean of samples that were taken one after the other, by Student's t. Samples that are like their neighbours count as
-/// fewer, by the correlation of neighbours. Fewer than two samples tell nothing about the bounds, and so do fewer than eight
-/// that are all the same: a load may simply print one number.
+/// fewer, by the correlation of neighbours. Fewer than two samples tell nothing about the bounds.
 pub fn level_estimate(samples: &[f64]) -> Estimate {
     let Some(value) = mean(samples) else { return Estimate::UNKNOWN };
     let count = samples.len() as f64;
     let deviations: Vec<f64> = samples.iter().map(|sample| sample - value).collect();
     let squares = deviations.iter().map(|deviation| deviation * deviation).sum::<f64>();
     if samples.len() < 2 || !value.is_finite() {
-        return Estimate { value, ..Estimate::UNKNOWN };
-    }
-    if squares <= 0.0 && samples.len() < FLAT_SAMPLES_MIN {
         return Estimate { value, ..Estimate::UNKNOWN };
     }
     if squares <= 0.0 {

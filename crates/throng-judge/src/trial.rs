@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::stats::{Block, Estimate, level_estimate, share_estimate};
 
+/// A level that never changes is believed from so many readings on.
+const FLAT_SAMPLES_MIN: usize = 8;
+
 /// An answer that measurements give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -46,11 +49,18 @@ pub enum Samples {
 }
 
 impl Samples {
-    /// The value with its bounds.
+    /// The value with its bounds. Fewer than eight readings of a level that are all the same tell nothing about the bounds: a
+    /// load may simply print one number.
     pub fn estimate(&self) -> Estimate {
         match self {
             Samples::Share(blocks) => share_estimate(blocks),
-            Samples::Level(samples) => level_estimate(samples),
+            Samples::Level(samples) => {
+                let estimate = level_estimate(samples);
+                match samples.len() < FLAT_SAMPLES_MIN && estimate.low == estimate.high {
+                    true => Estimate { value: estimate.value, ..Estimate::UNKNOWN },
+                    false => estimate,
+                }
+            }
         }
     }
 
