@@ -7,11 +7,17 @@ use throng::{Replicate, ReplicateEnum, Schema};
 use crate::pulse::Pulse;
 use crate::world::{CharacterState, Mode};
 
+/// The steps of a character's position as clients far away are told it.
+pub const FAR_STEP_M: f32 = 0.5;
+
+/// Where the words of that position begin.
+pub const FAR_WORD: usize = 9;
+
 /// A player's character.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct Character {
     /// Feet, in metres.
-    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03))]
+    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03), far(step = 0.5))]
     pub position: [f32; 3],
     /// In metres per second.
     #[replicate(fixed(min = -20.0, max = 20.0, step = 0.1))]
@@ -68,7 +74,7 @@ pub trait LabKind: Replicate {
 
 impl LabKind for Character {
     const NUMBER: u16 = 0;
-    const WORDS: usize = 9;
+    const WORDS: usize = 12;
 }
 
 impl LabKind for Chest {

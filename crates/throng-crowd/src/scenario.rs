@@ -69,6 +69,9 @@ pub struct Scenario {
     /// Where the distance to a cell counts from, for [`View::Rings`].
     #[serde(default)]
     pub looks_from: LooksFrom,
+    /// What clients see from afar, beyond the rings. Only [`Model::Throng`] has it.
+    #[serde(default)]
+    pub far: Option<Far>,
     /// Width and depth; a single number in the file is a square. 1 to 100,000 each.
     #[serde(deserialize_with = "side_or_sides")]
     pub area_m: [f32; 2],
@@ -161,6 +164,16 @@ pub struct Ring {
     pub radius_m: f32,
     /// Send interval, 1 to 3,600 ticks.
     pub interval_ticks: u32,
+}
+
+/// The view from afar: characters with positions of 0.5 m, and nothing else of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Far {
+    /// Size of a cell in x, y and z; 2 to 10,000 each, in half metres.
+    pub cell_m: [f32; 3],
+    /// Distance rings, 1 to 8, from the inside outwards.
+    pub rings: Vec<Ring>,
 }
 
 /// The characters' movement.

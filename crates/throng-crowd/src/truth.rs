@@ -4,7 +4,7 @@
 //! header   [version: u64][index of the newest snapshot: u64][ticks begun: u64]
 //! ticks    the last TICKS, each at its number modulo TICKS: [tick + 1: u64][time of its beginning in µs: u64]
 //! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][count: u32][final: u32]
-//!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 9 x u32]
+//!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 12 x u32]
 //! ```
 //!
 //! A tick is written before its packets are sent, so that every reader of a packet finds its tick here.
@@ -21,7 +21,7 @@ use throng::{ObjectId, Tick, Time};
 use crate::kinds::LabKind;
 
 /// Words of the kind with the most.
-pub const WORDS: usize = 9;
+pub const WORDS: usize = 12;
 const ENTRY_BYTES: usize = 16 + WORDS * 4;
 const HEAD_BYTES: usize = 32;
 const NO_OWNER: u32 = u32::MAX;
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(read(&mut reader), [(5, 50), (6, 75)]);
         assert!(read(&mut reader).is_empty());
         let object =
-            |index| TrueObject { id: ObjectId { index, generation: 1 }, owner: None, kind: 2, words: [index; 9] };
+            |index| TrueObject { id: ObjectId { index, generation: 1 }, owner: None, kind: 2, words: [index; WORDS] };
         writer.write((Tick(6), Time(75)), false, [object(1), object(2), object(3)].into_iter()).unwrap();
         let snapshot = reader.poll().unwrap();
         assert_eq!((snapshot.tick, snapshot.time, snapshot.is_final), (Tick(6), Time(75), false));

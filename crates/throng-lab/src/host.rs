@@ -105,7 +105,8 @@ impl<R: Replication> Host<R> {
             tick_interval: interval,
             max_clients: scenario.players,
             client_bytes_per_s: scenario.budget_bytes_per_s(),
-            grids: vec![scenario.grid()],
+            grids: scenario.grids(),
+            far_grid: scenario.far_grid(),
             threads: scenario.server_threads as usize,
             ..ServerOptions::new(PROTOCOL_ID, key)
         };

@@ -155,8 +155,7 @@ fn announcement(scenario: &Scenario) -> String {
 
 /// The time in which everything arrives after the last movement.
 fn settling(scenario: &Scenario) -> Duration {
-    let slowest_ticks = scenario.rings.iter().map(|ring| ring.interval_ticks).max().unwrap_or(1);
-    SETTLE + SECOND * 2 * slowest_ticks / scenario.tick_hz
+    SETTLE + SECOND * 2 * scenario.slowest_interval_ticks() / scenario.tick_hz
 }
 
 struct Play<'a, R> {

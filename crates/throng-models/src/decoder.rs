@@ -236,7 +236,7 @@ impl Place {
 impl Known {
     fn view(&self, schema: &Schema) -> ObjectView<'_> {
         let has_roles = has_roles(schema.kind(self.kind));
-        let mut facets = [true, false, false];
+        let mut facets = [true, false, false, false];
         facets[Facet::Owner.index()] = has_roles && self.is_owner;
         facets[Facet::Others.index()] = has_roles && !self.is_owner;
         let known_fields =

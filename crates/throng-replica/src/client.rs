@@ -229,7 +229,8 @@ pub struct ClientOccupancy {
     pub own_places: usize,
     /// Objects of which there is something to tell; at most about four times [`ClientOptions::objects`].
     pub events: usize,
-    /// Length of the queue of objects that wait for a cell's turn, have ended or have gone; at most about twice the objects.
+    /// Length of the queue of objects that wait for a cell's turn, have ended or have gone; at most about four times the
+    /// objects.
     pub waits: usize,
 }
 
@@ -530,8 +531,8 @@ impl ReplicaClient {
             _ => None,
         };
         let grids = std::mem::take(&mut self.grids);
-        let space_of = |kind: KindId| match cell {
-            Some((grid, cell)) => grids[usize::from(grid)].space(usize::from(kind.0), cell),
+        let space_of = |kind: KindId, facet: Facet| match cell {
+            Some((grid, cell)) => grids[usize::from(grid)].space(usize::from(kind.0), facet, cell),
             None => Space::WORLD,
         };
         let result = self.apply_items(reader, head, SegmentReader::new(&schema, body, space_of), &mut scratch);
@@ -541,7 +542,7 @@ impl ReplicaClient {
         result
     }
 
-    fn apply_items<F: Fn(KindId) -> Space>(
+    fn apply_items<F: Fn(KindId, Facet) -> Space>(
         &mut self,
         reader: &mut Reader,
         head: &PieceHead,

@@ -31,7 +31,7 @@ pub enum SegmentError {
     /// Slot numbers are wider than the format allows.
     #[error("slot numbers of {0} bits are not possible")]
     SlotBits(u32),
-    /// A run names a kind or facet that the schema does not have.
+    /// A run names a kind or facet that the schema does not have, or that has no fields.
     #[error("run {0} names no kind and facet of the schema")]
     UnknownRun(u64),
     /// The range of a complete segment or of a roster is upside down.
@@ -163,7 +163,7 @@ pub(crate) struct SegmentReader<'a, F> {
     next_slot: u32,
 }
 
-impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
+impl<'a, F: Fn(KindId, Facet) -> Space> SegmentReader<'a, F> {
     pub(crate) fn new(schema: &'a Schema, body: &'a [u8], space_of: F) -> Result<Self, SegmentError> {
         let mut r = BitReader::new(body);
         let slot_bits = r.read(5)? as u32;
@@ -249,6 +249,10 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
         // Owner fields travel in the owner's records.
         let facet = Facet::ALL.get((run & 3) as usize).filter(|&&facet| facet != Facet::Owner);
         let (Some(kind), Some(&facet)) = (kind, facet) else { return Err(SegmentError::UnknownRun(run)) };
+        // Every object has a public facet, perhaps without fields; the others are there for their fields.
+        if facet != Facet::Public && self.schema.kind(kind).facet_mask(facet) == 0 {
+            return Err(SegmentError::UnknownRun(run));
+        }
         self.entries = self.r.read(8)? as u32 + 1;
         self.run = Some((kind, facet));
         self.next_slot = 0;
@@ -275,7 +279,7 @@ impl<'a, F: Fn(KindId) -> Space> SegmentReader<'a, F> {
                 kind.facet_mask(facet)
             }
         };
-        let space = (self.space_of)(kind_id);
+        let space = (self.space_of)(kind_id, facet);
         let head_bits = before - self.r.remaining_bits();
         scratch.decode((kind_id, kind), mask, &space, &mut self.r, head_bits)?;
         if let Some(codes) = &mut scratch.codes {

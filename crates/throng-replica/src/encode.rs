@@ -283,7 +283,7 @@ impl<'a> Segmenter<'a> {
             self.w.write_varint(u64::from(id.index));
             self.w.write_varint(u64::from(id.generation));
         }
-        let space = space_of(self.log, self.store, kind_id);
+        let space = space_of(self.log, self.store, kind_id, facet);
         kind.encode(mask, values, &space, &mut self.w);
     }
 
@@ -406,9 +406,9 @@ fn compact_mask(of: FieldMask, mask: FieldMask) -> u64 {
     bits
 }
 
-fn space_of(log: &ObjectLog, store: &ObjectStore, kind: KindId) -> Space {
+fn space_of(log: &ObjectLog, store: &ObjectStore, kind: KindId, facet: Facet) -> Space {
     match log.cell() {
-        Some((grid, cell)) => store.grids()[usize::from(grid)].space(usize::from(kind.0), cell),
+        Some((grid, cell)) => store.grids()[usize::from(grid)].space(usize::from(kind.0), facet, cell),
         None => Space::WORLD,
     }
 }

@@ -1,7 +1,9 @@
 //! Cells: which one a quantised position lies in, and how positions are written relative to it.
 
 use thiserror::Error;
-use throng_schema::{Kind, Quantiser, Schema, Space};
+use throng_schema::{Facet, Kind, Quantiser, Schema, Space};
+
+use crate::store::position_field;
 
 /// How a grid divides the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +69,8 @@ pub struct CellGrid {
     bounds: Option<[[i32; 3]; 2]>,
     /// Per kind; `None` for kinds without a position.
     measures: Vec<Option<Measure>>,
+    /// The same for the positions of kinds seen from afar.
+    far_measures: Vec<Option<Measure>>,
 }
 
 /// A cell in the quantised units of one kind.
@@ -96,6 +100,9 @@ pub enum GridError {
         /// The position's step.
         step: f64,
     },
+    /// The grid for far facets has not been added.
+    #[error("there is no grid {0}: add it before it is made the one for far facets; the first is number 0")]
+    Unknown(u8),
 }
 
 impl CellGrid {
@@ -105,8 +112,22 @@ impl CellGrid {
         if let Some(&size) = cell_m.iter().find(|size| !(size.is_finite() && **size > 0.0)) {
             return Err(GridError::Size(size));
         }
-        let measures = schema.kinds().iter().map(|kind| Measure::new(cell_m, kind)).collect::<Result<_, _>>()?;
-        Ok(CellGrid { shape, bounds: None, measures })
+        let measures = |facet| schema.kinds().iter().map(move |kind| Measure::new(cell_m, kind, facet));
+        let far_measures = measures(Facet::Far).map(|measure| measure.ok().flatten()).collect();
+        Ok(CellGrid { shape, bounds: None, measures: measures(Facet::Public).collect::<Result<_, _>>()?, far_measures })
+    }
+
+    /// Checks that far facets can live in the cells: see [`Replicator::set_far_grid`](crate::Replicator::set_far_grid).
+    ///
+    /// # Errors
+    /// The kind whose position for clients far away has steps of which a cell is not a whole number.
+    pub(crate) fn check_far(&self, schema: &Schema) -> Result<(), GridError> {
+        schema.kinds().iter().try_for_each(|kind| Measure::new(self.shape.cell_m, kind, Facet::Far).map(|_| ()))
+    }
+
+    fn measure(&self, kind: usize, facet: Facet) -> Option<&Measure> {
+        let measures = if facet == Facet::Far { &self.far_measures } else { &self.measures };
+        measures.get(kind)?.as_ref()
     }
 
     /// The same grid, for a world that ends: what lies beyond the cells `min` to `max`, both included, lives in the
@@ -123,15 +144,35 @@ impl CellGrid {
     /// How far beyond its cell an object may be and still live in it, along each axis, in metres: then standing on a
     /// border does not make it move every tick. A viewer that looks for near objects has to look so much farther.
     pub fn stray_m(&self) -> [f64; 3] {
+        self.stray_of(&self.measures)
+    }
+
+    /// [`CellGrid::stray_m`] of objects whose far facets live in the grid's cells. Half a step farther, because the steps are
+    /// large.
+    pub fn far_stray_m(&self) -> [f64; 3] {
+        let half_step = |axis: usize| {
+            let sizes = self.far_measures.iter().flatten().map(|measure| f64::from(measure.size[axis]));
+            sizes.map(|size| self.shape.cell_m[axis] / size / 2.0).fold(0.0, f64::max)
+        };
+        let stray_m = self.stray_of(&self.far_measures);
+        std::array::from_fn(|axis| stray_m[axis] + half_step(axis))
+    }
+
+    fn stray_of(&self, measures: &[Option<Measure>]) -> [f64; 3] {
         let of = |measure: &Measure, axis: usize| {
             self.shape.cell_m[axis] * f64::from(measure.margin[axis]) / f64::from(measure.size[axis])
         };
-        std::array::from_fn(|axis| self.measures.iter().flatten().map(|measure| of(measure, axis)).fold(0.0, f64::max))
+        std::array::from_fn(|axis| measures.iter().flatten().map(|measure| of(measure, axis)).fold(0.0, f64::max))
     }
 
     /// The cell of a quantised position; `present` is kept as long as the position can be written relative to it.
-    pub(crate) fn cell_of(&self, kind: usize, position: [i32; 3], present: Option<[i32; 3]>) -> [i32; 3] {
-        let Some(measure) = &self.measures[kind] else { return [0; 3] };
+    pub(crate) fn cell_of(
+        &self,
+        (kind, facet): (usize, Facet),
+        position: [i32; 3],
+        present: Option<[i32; 3]>,
+    ) -> [i32; 3] {
+        let Some(measure) = self.measure(kind, facet) else { return [0; 3] };
         if let Some(cell) = present
             && measure.holds(cell, position, &self.shape)
         {
@@ -143,16 +184,16 @@ impl CellGrid {
         })
     }
 
-    /// How positions of a kind are written in a cell.
-    pub(crate) fn space(&self, kind: usize, cell: [i32; 3]) -> Space {
-        let Some(measure) = &self.measures[kind] else { return Space::WORLD };
+    /// How positions of a kind's facet are written in a cell.
+    pub(crate) fn space(&self, kind: usize, facet: Facet, cell: [i32; 3]) -> Space {
+        let Some(measure) = self.measure(kind, facet) else { return Space::WORLD };
         Space { origin: std::array::from_fn(|axis| measure.origin(cell, axis)), bits: measure.bits }
     }
 }
 
 impl Measure {
-    fn new(cell_m: [f64; 3], kind: &Kind) -> Result<Option<Measure>, GridError> {
-        let Some(position) = kind.position else { return Ok(None) };
+    fn new(cell_m: [f64; 3], kind: &Kind, facet: Facet) -> Result<Option<Measure>, GridError> {
+        let Some(position) = position_field(kind, facet) else { return Ok(None) };
         let Quantiser::Position { step } = kind.fields[position].quantiser else { return Ok(None) };
         let mut measure = Measure { size: [0; 3], bits: [0; 3], margin: [0; 3] };
         for (axis, cell_m) in cell_m.into_iter().enumerate() {

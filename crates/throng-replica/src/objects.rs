@@ -1,8 +1,11 @@
 //! The objects of a client: values, ticks, homes, and which of them are in sight.
 //!
 //! An object is in sight while one of these holds: its public facet has a home, and the fields kept from owners have come
-//! if there are any; it is the client's own; or it has just moved to a neighbouring cell that the client is sent as well,
-//! and that cell's next turn is awaited.
+//! if there are any; it is the client's own; its far facet has a home; or one of the two has just moved to a neighbouring
+//! cell that the client is sent as well, and that cell's next turn is awaited.
+//!
+//! It is *near* if it is in sight for another reason than its far facet. The fields of the far facet count only while it is
+//! not near, and it forgets those of the public facet when it is near no longer.
 //!
 //! An object that has gone out of sight is remembered for as long as such a turn may take: packets that come late and tell
 //! where it was before do not show it again.
@@ -31,20 +34,27 @@ pub struct ReplicaObject {
     aside: Option<Box<Known>>,
     public: Option<HomeView>,
     others: Option<HomeView>,
+    far: Option<HomeView>,
     /// Tick of the newest introduction of its public facet. Older records belong to a home that it has left.
     settled: Option<Tick>,
+    /// The same for its far facet.
+    far_settled: Option<Tick>,
     /// Its place among the client's own objects.
     own: Option<u32>,
     /// The kind has fields that are kept from owners: with the public ones alone the object is not whole.
     has_others: bool,
-    /// It has been in sight since its public facet came.
+    /// It has been near since its public facet came.
     is_whole: bool,
+    /// The fields of the far facet.
+    far_mask: FieldMask,
     newest: Tick,
     /// Fields that changed since the last event of it was polled.
     pub(crate) changed: FieldMask,
     /// It has ended, and is kept only so that late packets do not bring it back.
     ended: bool,
     wait: Option<Wait>,
+    /// The wait of its far facet.
+    far_wait: Option<Wait>,
     /// The state of it that polled events have reported.
     pub(crate) told: Told,
     /// Slots of all subscriptions, and places of own objects, that point here.
@@ -109,6 +119,13 @@ pub(crate) struct HomeView {
     pub(crate) tick: Tick,
 }
 
+/// How a client sees an object.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    is_any: bool,
+    is_near: bool,
+}
+
 /// How the occupant of a slot left it, as far as it concerns a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
@@ -137,18 +154,20 @@ impl ReplicaObject {
         self.shown.values()
     }
 
-    /// The fields that the client may know and has received.
+    /// The fields that the client may know and has received: those of the far facet only while it does not receive the
+    /// public one.
     pub fn known_fields(&self) -> FieldMask {
-        self.shown.fields()
+        self.shown.fields() & if self.is_near() { !self.far_mask } else { FieldMask::MAX }
     }
 
     /// The facets that the client receives at present. An object that is the client's own has no [`Facet::Others`] for
     /// it.
     pub fn facets(&self) -> impl Iterator<Item = Facet> + '_ {
         Facet::ALL.into_iter().filter(|facet| match facet {
-            Facet::Public => self.is_in_sight(),
+            Facet::Public => self.is_near(),
             Facet::Owner => self.own.is_some(),
             Facet::Others => self.others.is_some(),
+            Facet::Far => self.is_seen_from_afar(),
         })
     }
 
@@ -159,7 +178,8 @@ impl ReplicaObject {
 
     /// Whether it has moved to a cell whose next turn has not come yet.
     pub fn is_awaited(&self) -> bool {
-        self.own.is_none() && self.public.is_none() && self.awaits_turn()
+        self.own.is_none() && self.public.is_none() && awaits_turn(self.wait)
+            || !self.is_near() && self.far.is_none() && awaits_turn(self.far_wait)
     }
 
     /// The tick of the newest news of it.
@@ -183,14 +203,39 @@ impl ReplicaObject {
     }
 
     pub(crate) fn is_in_sight(&self) -> bool {
-        let is_whole = self.is_whole || !self.has_others || self.others.is_some();
-        !self.ended && (self.public.is_some() && is_whole || self.own.is_some() || self.awaits_turn())
+        self.is_near() || self.is_seen_from_afar()
     }
 
-    fn awaits_turn(&self) -> bool {
-        self.wait.is_some_and(|wait| wait.subscription.is_some())
+    fn sight(&self) -> Sight {
+        Sight { is_any: self.is_in_sight(), is_near: self.is_near() }
+    }
+
+    fn wait_mut(&mut self, facet: Facet) -> &mut Option<Wait> {
+        if facet == Facet::Far { &mut self.far_wait } else { &mut self.wait }
+    }
+
+    /// What was told at `tick` comes from a home of its public facet that it has left, and whose fields are forgotten.
+    fn is_forgotten(&self, facet: Facet, tick: Tick) -> bool {
+        facet == Facet::Public && !self.is_near() && self.settled.is_some_and(|settled| settled.is_newer_than(tick))
+    }
+
+    /// Whether it is in sight for another reason than its far facet.
+    fn is_near(&self) -> bool {
+        let is_whole = self.is_whole || !self.has_others || self.others.is_some();
+        !self.ended && (self.public.is_some() && is_whole || self.own.is_some() || awaits_turn(self.wait))
+    }
+
+    fn is_seen_from_afar(&self) -> bool {
+        !self.ended && (self.far.is_some() || awaits_turn(self.far_wait))
     }
 }
+
+fn awaits_turn(wait: Option<Wait>) -> bool {
+    wait.is_some_and(|wait| wait.subscription.is_some())
+}
+
+/// The queue of waits may be so many times as long as there are objects: each can wait for two cells.
+const WAITS_PER_OBJECT: usize = 4;
 
 /// How many ended waits the queue of waits may hold before it is cleared of them.
 const WAITS_SLACK: usize = 16;
@@ -206,8 +251,8 @@ pub(crate) struct Objects {
     events: Events,
     /// In the order in which they began. Some are over.
     waits: VecDeque<WaitEntry>,
-    /// The waits for the turn of a cell, by subscription and object: exactly those in force.
-    waits_for: BTreeSet<(u16, u32)>,
+    /// The waits for the turn of a cell, by subscription, object and facet: exactly those in force.
+    waits_for: BTreeSet<(u16, u32, Facet)>,
     next_ticket: u64,
     /// The newest tick of any packet.
     now: Tick,
@@ -217,6 +262,7 @@ pub(crate) struct Objects {
 #[derive(Clone, Copy, Debug)]
 struct WaitEntry {
     index: u32,
+    facet: Facet,
     ticket: u64,
     since: Tick,
 }
@@ -295,14 +341,18 @@ impl Objects {
             aside: None,
             public: None,
             others: None,
+            far: None,
             settled: None,
+            far_settled: None,
             own: None,
             has_others: kind.facet_mask(Facet::Others) != 0,
             is_whole: false,
+            far_mask: kind.facet_mask(Facet::Far),
             newest: Tick(0),
             changed: 0,
             ended: false,
             wait: None,
+            far_wait: None,
             told: Told::default(),
             references: 0,
         };
@@ -348,8 +398,12 @@ impl Objects {
     ) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
         let values = cut(kind, values);
+        if object.is_forgotten(facet, tick) {
+            return;
+        }
         let first_news = object.shown.ticks.iter().all(Option::is_none);
-        if object.own.is_none() && (first_news || tick.is_newer_than(object.newest)) {
+        let counts = facet != Facet::Far || !object.is_near();
+        if counts && object.own.is_none() && (first_news || tick.is_newer_than(object.newest)) {
             object.newest = tick;
         }
         let target = match (&mut object.aside, facet) {
@@ -358,7 +412,7 @@ impl Objects {
         };
         let newer = target.newer_fields(mask, tick);
         let changed = target.take(kind, newer, values, |_| tick);
-        if facet != Facet::Public || object.aside.is_none() {
+        if counts && (facet != Facet::Public || object.aside.is_none()) {
             object.changed |= changed & told_of(kind);
         }
         self.note(index);
@@ -367,8 +421,11 @@ impl Objects {
     /// Gives what is known of an object without an id to the object that it turned out to be.
     pub(crate) fn merge(&mut self, from: u32, to: u32, facet: usize, kind: &Kind) {
         let Some(nameless) = self.slab.get_mut(from as usize).and_then(Option::take) else { return };
-        if let Some(object) = self.get_mut(to).filter(|object| !object.ended) {
-            let is_public = facet == Facet::Public.index();
+        let is_public = facet == Facet::Public.index();
+        let told_in = if is_public { Facet::Public } else { Facet::Far };
+        let is_forgotten = |object: &ReplicaObject| object.is_forgotten(told_in, nameless.newest);
+        if let Some(object) = self.get_mut(to).filter(|object| !object.ended && !is_forgotten(object)) {
+            let counts = facet != Facet::Far.index() || !object.is_near();
             let is_shown = object.aside.is_none() || !is_public;
             let target = if is_shown { &mut object.shown } else { object.aside.as_mut().expect("just looked at") };
             let newer = (0..kind.fields.len()).fold(0, |mask, field| {
@@ -380,7 +437,7 @@ impl Objects {
             });
             let changed =
                 target.take(kind, newer, nameless.values(), |field| nameless.shown.ticks[field].unwrap_or_default());
-            if is_shown {
+            if is_shown && counts {
                 object.changed |= changed & told_of(kind);
                 if nameless.shown.fields() != 0 && object.own.is_none() {
                     object.newest = object.newest.newest(nameless.newest);
@@ -394,21 +451,24 @@ impl Objects {
     /// A facet was introduced in this channel.
     pub(crate) fn settle(&mut self, index: u32, facet: Facet, home: HomeView) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
-        let was_in_sight = object.is_in_sight();
+        let before = object.sight();
         let known = match facet {
             Facet::Others => object.others.map(|present| present.tick),
+            Facet::Far => object.far_settled,
             _ => object.settled,
         };
         if known.is_some_and(|known| known.is_newer_than(home.tick)) {
             return;
         }
-        if facet == Facet::Others {
-            object.others = Some(home);
-        } else {
-            (object.public, object.settled) = (Some(home), Some(home.tick));
-            self.set_wait(index, None);
+        match facet {
+            Facet::Others => object.others = Some(home),
+            Facet::Far => (object.far, object.far_settled) = (Some(home), Some(home.tick)),
+            _ => (object.public, object.settled) = (Some(home), Some(home.tick)),
         }
-        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+        if facet != Facet::Others {
+            self.set_wait(index, facet, None);
+        }
+        self.look_again(index, before, DespawnReason::OutOfSight);
     }
 
     /// A facet is no longer in this channel. Without effect if it lives elsewhere by now, unless the object has ended.
@@ -418,7 +478,7 @@ impl Objects {
         }
         let schema = Arc::clone(&self.schema);
         let Some(object) = self.get_mut(index) else { return };
-        let (kind, was_in_sight) = (schema.kind(object.kind), object.is_in_sight());
+        let (kind, before) = (schema.kind(object.kind), object.sight());
         let lived_here =
             |home: Option<HomeView>| home.is_some_and(|h| (h.subscription, h.slot) == (place.subscription, place.slot));
         if facet == Facet::Others.index() {
@@ -430,24 +490,30 @@ impl Objects {
             }
             return;
         }
-        if !lived_here(object.public) {
+        let facet = if facet == Facet::Far.index() { Facet::Far } else { Facet::Public };
+        let (home, awaits) = match facet {
+            Facet::Far => (&mut object.far, true),
+            _ => (&mut object.public, object.own.is_none()),
+        };
+        if !lived_here(*home) {
             return;
         }
-        object.public = None;
-        if let (Departure::To(subscription), None) = (departure, object.own) {
-            self.await_turn(index, subscription, place.tick);
+        *home = None;
+        if let (Departure::To(subscription), true) = (departure, awaits) {
+            self.await_turn((index, facet), subscription, place.tick);
         }
-        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+        self.look_again(index, before, DespawnReason::OutOfSight);
     }
 
     /// The object has ended, whatever later segments hold.
     pub(crate) fn end(&mut self, index: u32, tick: Tick) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
-        let was_in_sight = object.is_in_sight();
+        let before = object.sight();
         object.ended = true;
-        (object.public, object.others, object.own, object.aside) = (None, None, None, None);
+        (object.public, object.others, object.far, object.own, object.aside) = (None, None, None, None, None);
+        self.set_wait(index, Facet::Far, None);
         self.remember(index, tick);
-        self.look_again(index, was_in_sight, DespawnReason::Destroyed);
+        self.look_again(index, before, DespawnReason::Destroyed);
     }
 
     /// A channel says of an object that it never introduced that it has left that channel again.
@@ -456,12 +522,15 @@ impl Objects {
             return self.end(index, tick);
         }
         let Some(object) = self.get_mut(index) else { return };
-        if object.public.is_some() || object.wait.is_none_or(|wait| wait.subscription != Some(from)) {
-            return;
-        }
-        match departure {
-            Departure::To(subscription) => self.await_turn(index, subscription, tick),
-            _ => self.end_wait(index),
+        let waits = [(Facet::Public, object.public, object.wait), (Facet::Far, object.far, object.far_wait)];
+        for (facet, home, wait) in waits {
+            if home.is_some() || wait.is_none_or(|wait| wait.subscription != Some(from)) {
+                continue;
+            }
+            match departure {
+                Departure::To(subscription) => self.await_turn((index, facet), subscription, tick),
+                _ => self.end_wait(index, facet),
+            }
         }
     }
 
@@ -476,7 +545,7 @@ impl Objects {
         (values, tick): (Values<'_>, Tick),
     ) {
         let Some(object) = self.get_mut(index).filter(|object| !object.ended) else { return };
-        let was_in_sight = object.is_in_sight();
+        let before = object.sight();
         let mut mask = mask;
         if introduced && object.own.is_some() {
             // Said again, because the first saying may be lost. The fields that the owner predicts have the client's
@@ -495,9 +564,9 @@ impl Objects {
         let changed = object.shown.take(kind, mask, cut(kind, values), |_| tick);
         object.changed |= changed & told_of(kind);
         if introduced {
-            self.set_wait(index, None);
+            self.set_wait(index, Facet::Public, None);
         }
-        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+        self.look_again(index, before, DespawnReason::OutOfSight);
     }
 
     /// The object at this place of the client's own objects has another owner. Owner fields are forgotten, and the
@@ -505,7 +574,7 @@ impl Objects {
     pub(crate) fn disown(&mut self, index: u32, place: u32) {
         let schema = Arc::clone(&self.schema);
         let Some(object) = self.get_mut(index).filter(|object| object.own == Some(place)) else { return };
-        let (kind, was_in_sight) = (schema.kind(object.kind), object.is_in_sight());
+        let (kind, before) = (schema.kind(object.kind), object.sight());
         object.own = None;
         let mut changed = object.shown.forget(kind, kind.facet_mask(Facet::Owner));
         if let Some(aside) = object.aside.take() {
@@ -522,7 +591,7 @@ impl Objects {
             changed |= object.shown.take(kind, newer, aside.values(), |field| aside.ticks[field].unwrap_or_default());
         }
         object.changed |= changed & told_of(kind);
-        self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+        self.look_again(index, before, DespawnReason::OutOfSight);
     }
 
     /// Replaces the fields that the owner predicts itself by what it has predicted. False if the object is not its own.
@@ -544,17 +613,17 @@ impl Objects {
             }
             self.waits.pop_front();
             if self.is_waiting(entry) {
-                self.end_wait(entry.index);
+                self.end_wait(entry.index, entry.facet);
             }
         }
     }
 
     /// Ends the waits for a subscription that has ended, and looks at no other waits.
     pub(crate) fn end_waits_for(&mut self, subscription: u16) {
-        let all = (subscription, 0)..=(subscription, u32::MAX);
+        let all = (subscription, 0, Facet::Public)..=(subscription, u32::MAX, Facet::Far);
         while let Some(&wait) = self.waits_for.range(all.clone()).next() {
             self.waits_for.remove(&wait);
-            self.end_wait(wait.1);
+            self.end_wait(wait.1, wait.2);
         }
     }
 
@@ -563,54 +632,55 @@ impl Objects {
         self.events.poll(&mut self.slab)
     }
 
-    /// The object's home is a channel whose turn has not come.
-    fn await_turn(&mut self, index: u32, subscription: u16, since: Tick) {
-        let ticket = self.queue_wait(index, since);
-        self.set_wait(index, Some(Wait { ticket, subscription: Some(subscription) }));
+    /// The home of the object's facet is a channel whose turn has not come.
+    fn await_turn(&mut self, (index, facet): (u32, Facet), subscription: u16, since: Tick) {
+        let ticket = self.queue_wait((index, facet), since);
+        self.set_wait(index, facet, Some(Wait { ticket, subscription: Some(subscription) }));
     }
 
     /// The object has ended or gone, and is kept until late packets are too late.
     fn remember(&mut self, index: u32, since: Tick) {
-        let ticket = self.queue_wait(index, since);
-        self.set_wait(index, Some(Wait { ticket, subscription: None }));
+        let ticket = self.queue_wait((index, Facet::Public), since);
+        self.set_wait(index, Facet::Public, Some(Wait { ticket, subscription: None }));
     }
 
-    /// Begins or ends the wait of an object: nothing else does.
-    fn set_wait(&mut self, index: u32, wait: Option<Wait>) {
+    /// Begins or ends the wait of an object's facet: nothing else does.
+    fn set_wait(&mut self, index: u32, facet: Facet, wait: Option<Wait>) {
         let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
-        let former = std::mem::replace(&mut object.wait, wait);
+        let former = std::mem::replace(object.wait_mut(facet), wait);
         if let Some(subscription) = former.and_then(|wait| wait.subscription) {
-            self.waits_for.remove(&(subscription, index));
+            self.waits_for.remove(&(subscription, index, facet));
         }
         if let Some(subscription) = wait.and_then(|wait| wait.subscription) {
-            self.waits_for.insert((subscription, index));
+            self.waits_for.insert((subscription, index, facet));
         }
     }
 
     /// Queues a wait. The queue stays in proportion to the objects, however often they come and go in between.
-    fn queue_wait(&mut self, index: u32, since: Tick) -> u64 {
-        if self.waits.len() >= 2 * self.slab.len() + WAITS_SLACK {
+    fn queue_wait(&mut self, (index, facet): (u32, Facet), since: Tick) -> u64 {
+        if self.waits.len() >= WAITS_PER_OBJECT * self.slab.len() + WAITS_SLACK {
             let mut waits = std::mem::take(&mut self.waits);
             waits.retain(|&entry| self.is_waiting(entry));
             self.waits = waits;
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.waits.push_back(WaitEntry { index, ticket, since });
+        self.waits.push_back(WaitEntry { index, facet, ticket, since });
         ticket
     }
 
     fn is_waiting(&self, entry: WaitEntry) -> bool {
-        let wait = self.get(entry.index).and_then(|object| object.wait);
+        let object = self.get(entry.index);
+        let wait = object.and_then(|object| if entry.facet == Facet::Far { object.far_wait } else { object.wait });
         wait.is_some_and(|wait| wait.ticket == entry.ticket)
     }
 
-    fn end_wait(&mut self, index: u32) {
-        let Some(object) = self.get(index) else { return };
-        let (was_in_sight, awaited_turn) = (object.is_in_sight(), object.awaits_turn());
-        self.set_wait(index, None);
+    fn end_wait(&mut self, index: u32, facet: Facet) {
+        let Some(object) = self.get_mut(index) else { return };
+        let (before, awaited_turn) = (object.sight(), awaits_turn(*object.wait_mut(facet)));
+        self.set_wait(index, facet, None);
         if awaited_turn {
-            self.look_again(index, was_in_sight, DespawnReason::OutOfSight);
+            self.look_again(index, before, DespawnReason::OutOfSight);
             self.forget_if_unused(index);
         } else if self.is_unused(index) {
             self.forget(index);
@@ -619,12 +689,14 @@ impl Objects {
 
     /// Makes room where there is none: late packets of an object that has ended or gone are taken for possible no longer.
     fn forget_a_remembered_one(&mut self) {
-        let is_remembered = |entry: &WaitEntry| {
-            self.is_waiting(*entry)
-                && self.get(entry.index).is_some_and(|object| !object.awaits_turn() && object.references == 0)
+        let is_unneeded = |object: &ReplicaObject| {
+            let awaits_any = awaits_turn(object.wait) || awaits_turn(object.far_wait);
+            !awaits_any && object.references == 0
         };
+        let is_remembered =
+            |entry: &WaitEntry| self.is_waiting(*entry) && self.get(entry.index).is_some_and(is_unneeded);
         if let Some(entry) = self.waits.iter().copied().find(|entry| is_remembered(entry)) {
-            self.end_wait(entry.index);
+            self.end_wait(entry.index, entry.facet);
         }
     }
 
@@ -632,11 +704,21 @@ impl Objects {
         self.slab.get_mut(index as usize)?.as_mut()
     }
 
-    /// Notes whether the object has come into sight or gone out of it.
-    fn look_again(&mut self, index: u32, was_in_sight: bool, reason: DespawnReason) {
+    /// Notes whether the object has come into sight or gone out of it, or nearer or farther away.
+    fn look_again(&mut self, index: u32, before: Sight, reason: DespawnReason) {
         let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
-        object.is_whole = object.is_in_sight();
-        match (was_in_sight, object.is_whole) {
+        let after = object.sight();
+        object.is_whole = after.is_near;
+        if before.is_near != after.is_near && after.is_any {
+            let kind = self.schema.kind(object.kind);
+            let mut changed = object.shown.fields() & object.far_mask;
+            if !after.is_near {
+                changed |= object.shown.forget(kind, kind.facet_mask(Facet::Public));
+                object.newest = object.shown.newest().unwrap_or(object.newest);
+            }
+            object.changed |= changed & told_of(kind);
+        }
+        match (before.is_any, after.is_any) {
             (false, true) => self.in_sight += 1,
             (true, false) => {
                 self.in_sight -= 1;
@@ -674,15 +756,17 @@ impl Objects {
         if !self.is_unused(index) {
             return;
         }
-        match self.get(index).is_some_and(|object| object.settled.is_some()) {
+        match self.get(index).is_some_and(|object| object.settled.is_some() || object.far_settled.is_some()) {
             true => self.remember(index, self.now),
             false => self.forget(index),
         }
     }
 
     fn is_unused(&self, index: u32) -> bool {
-        let is_unused =
-            |object: &ReplicaObject| object.references == 0 && !object.is_in_sight() && object.wait.is_none();
+        let is_unused = |object: &ReplicaObject| {
+            let waits = object.wait.is_some() || object.far_wait.is_some();
+            object.references == 0 && !object.is_in_sight() && !waits
+        };
         self.get(index).is_some_and(is_unused)
     }
 
@@ -707,6 +791,11 @@ impl Known {
 
     fn fields(&self) -> FieldMask {
         self.ticks.iter().enumerate().fold(0, |mask, (field, tick)| mask | u64::from(tick.is_some()) << field)
+    }
+
+    /// The newest tick of any field.
+    fn newest(&self) -> Option<Tick> {
+        self.ticks.iter().flatten().copied().reduce(Tick::newest)
     }
 
     /// The fields of `mask` of which nothing as new as `tick` is known.
@@ -814,7 +903,7 @@ mod tests {
         let (mut objects, index) = one_object();
         let awaited_in = |objects: &Objects| objects.get(index)?.wait?.subscription;
         objects.retain(index);
-        objects.await_turn(index, 5, Tick(10));
+        objects.await_turn((index, Facet::Public), 5, Tick(10));
         objects.pass_on(index, 4, Tick(11), Departure::To(3));
         assert_eq!(awaited_in(&objects), Some(5));
         objects.pass_on(index, 5, Tick(12), Departure::To(6));
@@ -826,9 +915,9 @@ mod tests {
         let (mut objects, index) = one_object();
         objects.retain(index);
         for tick in 0..1_000 {
-            objects.await_turn(index, 5, Tick(tick));
-            objects.set_wait(index, None);
-            assert!(objects.wait_count() <= 2 + WAITS_SLACK, "{} waits of one object", objects.wait_count());
+            objects.await_turn((index, Facet::Public), 5, Tick(tick));
+            objects.set_wait(index, Facet::Public, None);
+            assert!(objects.wait_count() <= WAITS_PER_OBJECT + WAITS_SLACK, "{} waits of one object", objects.wait_count());
         }
     }
 }

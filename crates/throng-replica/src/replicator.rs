@@ -111,6 +111,8 @@ pub struct Replicator {
     /// By kind: why there can be no objects of it.
     too_long: Vec<Option<EntryTooLong>>,
     retention_ticks: u32,
+    /// The grid in whose cells far facets live.
+    far_grid: Option<u8>,
     now: Tick,
 }
 
@@ -136,6 +138,7 @@ fn audience(facet: Facet) -> &'static str {
         Facet::Public => "everybody",
         Facet::Owner => "the owner, the public ones included,",
         Facet::Others => "everybody but the owner",
+        Facet::Far => "clients far away",
     }
 }
 
@@ -145,8 +148,8 @@ impl EntryTooLong {
     /// # Errors
     /// The first audience whose fields can be longer than a packet holds.
     pub fn check(kind: &Kind) -> Result<(), EntryTooLong> {
-        let masks = [kind.facet_mask(Facet::Public), kind.own_mask(), kind.facet_mask(Facet::Others)];
-        for (facet, mask) in Facet::ALL.into_iter().zip(masks) {
+        for facet in Facet::ALL {
+            let mask = if facet == Facet::Owner { kind.own_mask() } else { kind.facet_mask(facet) };
             let bytes = kind.max_bits(mask).div_ceil(8) + ENTRY_HEAD_BYTES;
             if bytes > ENTRY_MAX_BYTES as u64 {
                 return Err(EntryTooLong { kind: kind.name, facet, bytes });
@@ -165,7 +168,7 @@ struct Ownership {
     owner: Option<ConnectionId>,
     /// The object's number among those of its owner, if that is connected.
     place: Option<u32>,
-    /// Where the public facet lived before, newest first.
+    /// Where the public and the far facet lived before, newest first.
     former: [Option<FormerHome>; FORMER_HOMES],
 }
 
@@ -177,7 +180,7 @@ struct FormerHome {
 
 /// Channels that an object has left and that still have to learn its end. A client that has not received an earlier
 /// leave gets the end in the last channel, or stops waiting for it.
-const FORMER_HOMES: usize = 3;
+const FORMER_HOMES: usize = 4;
 
 /// For this many ticks after it left a channel, an object's end is written to that channel too. Later the end is
 /// written only to the object's last channel, at that channel's turn.
@@ -200,6 +203,7 @@ impl Replicator {
             placed: Vec::new(),
             misplaced: Vec::new(),
             retention_ticks: options.retention_ticks.clamp(1, RETENTION_TICKS_MAX),
+            far_grid: None,
             now: options.first_tick,
         }
     }
@@ -214,6 +218,19 @@ impl Replicator {
     pub fn add_bounded_grid(&mut self, shape: GridShape, min: [i32; 3], max: [i32; 3]) -> Result<u8, GridError> {
         let grid = CellGrid::new(shape, self.store.schema())?.bounded(min, max);
         Ok(self.add_cell_grid(grid))
+    }
+
+    /// Far facets live in the cells of this grid from now on: those of the objects that are spawned or placed after this,
+    /// have fields for clients far away, and are placed into cells by their position. Without such a grid there are no far
+    /// facets.
+    ///
+    /// # Errors
+    /// The grid has not been added, or its cells are not a whole number of steps of a kind's position for clients far away.
+    pub fn set_far_grid(&mut self, grid: u8) -> Result<(), GridError> {
+        let cells = self.store.grids().get(usize::from(grid)).ok_or(GridError::Unknown(grid))?;
+        cells.check_far(self.store.schema())?;
+        self.far_grid = Some(grid);
+        Ok(())
     }
 
     fn add_cell_grid(&mut self, grid: CellGrid) -> u8 {
@@ -261,7 +278,7 @@ impl Replicator {
         let mut misplaced = std::mem::take(&mut self.misplaced);
         misplaced.sort_unstable();
         misplaced.dedup();
-        misplaced.retain(|&id| self.store.contains(id) && self.place(id, Facet::Public).is_err());
+        misplaced.retain(|&id| self.store.contains(id) && self.place_in_cells(id).is_err());
         self.misplaced = misplaced;
     }
 
@@ -317,7 +334,8 @@ impl Replicator {
             return Ok(0);
         }
         let kind = self.store.kind(id.index);
-        let moved = kind.position.is_some_and(|position| changed >> position & 1 == 1);
+        let positions = [kind.position, kind.far_position].into_iter().flatten();
+        let moved = positions.fold(0, |mask, position| mask | 1 << position) & changed != 0;
         let lasting = stated & !kind.initial_only_mask();
         let now = self.change_tick();
         let touched = Facet::ALL.map(|facet| lasting & kind.facet_mask(facet) != 0);
@@ -330,7 +348,7 @@ impl Replicator {
         }
         if moved
             && let Placement::Cell(_) = self.ownership[id.index as usize].placement
-            && let Err(limit) = self.place(id, Facet::Public)
+            && let Err(limit) = self.place_in_cells(id)
         {
             self.misplaced.push(id);
             return Err(limit);
@@ -349,7 +367,7 @@ impl Replicator {
         }
         self.check_placement(self.store.kind_id(id.index), placement)?;
         self.ownership[id.index as usize].placement = placement;
-        self.place(id, Facet::Public).inspect_err(|_| self.misplaced.push(id))
+        self.place_in_cells(id).inspect_err(|_| self.misplaced.push(id))
     }
 
     /// Gives the object to another connection, or to none.
@@ -402,7 +420,7 @@ impl Replicator {
         if !self.store.contains(id) {
             return;
         }
-        for facet in [Facet::Public, Facet::Others] {
+        for facet in [Facet::Public, Facet::Others, Facet::Far] {
             self.leave(id, facet, Fate::Destroyed);
         }
         self.leave_own(id, true);
@@ -486,7 +504,13 @@ impl Replicator {
     }
 
     fn place_all(&mut self, id: ObjectId) -> Result<(), LimitReached> {
-        [Facet::Public, Facet::Others].into_iter().try_for_each(|facet| self.place(id, facet))
+        [Facet::Public, Facet::Others, Facet::Far].into_iter().try_for_each(|facet| self.place(id, facet))
+    }
+
+    /// Moves the facets whose channels depend on the object's position.
+    fn place_in_cells(&mut self, id: ObjectId) -> Result<(), LimitReached> {
+        let public = self.place(id, Facet::Public);
+        public.and(self.place(id, Facet::Far))
     }
 
     /// Moves one facet to the channel where it belongs now.
@@ -505,7 +529,7 @@ impl Replicator {
         }
         let from = home.map(|home| self.hub.key(ChannelIndex(home.channel)));
         if let Some(home) = self.leave(id, facet, fate_of(from, wanted))
-            && facet == Facet::Public
+            && facet != Facet::Others
         {
             let former = &mut self.ownership[id.index as usize].former;
             former.rotate_right(1);
@@ -557,23 +581,27 @@ impl Replicator {
             // Owner fields travel in the owner's records.
             Facet::Owner => None,
             Facet::Others => Some(ChannelKey::Entity { object: id, facet }),
+            Facet::Far => {
+                let is_in_cells = matches!(placement, Placement::Cell(_)) && kind.far_position.is_some();
+                self.far_grid.filter(|_| is_in_cells).map(|grid| self.cell_key(id.index, grid, facet))
+            }
             Facet::Public => Some(match placement {
-                Placement::Cell(grid) => self.cell_key(id.index, grid),
+                Placement::Cell(grid) => self.cell_key(id.index, grid, facet),
                 Placement::Entity => ChannelKey::Entity { object: id, facet },
                 Placement::Channel(key) => key,
             }),
         }
     }
 
-    fn cell_key(&self, object: u32, grid: u8) -> ChannelKey {
+    fn cell_key(&self, object: u32, grid: u8, facet: Facet) -> ChannelKey {
         let present =
-            self.store.home(object, Facet::Public).and_then(|home| match self.hub.key(ChannelIndex(home.channel)) {
+            self.store.home(object, facet).and_then(|home| match self.hub.key(ChannelIndex(home.channel)) {
                 ChannelKey::Cell { grid: present, cell } if present == grid => Some(cell),
                 _ => None,
             });
-        let position = self.store.position(object).unwrap_or([0; 3]);
+        let position = self.store.position(object, facet).unwrap_or([0; 3]);
         let kind = usize::from(self.store.kind_id(object).0);
-        let cell = self.store.grids()[usize::from(grid)].cell_of(kind, position, present);
+        let cell = self.store.grids()[usize::from(grid)].cell_of((kind, facet), position, present);
         ChannelKey::Cell { grid, cell }
     }
 }

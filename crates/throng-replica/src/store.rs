@@ -28,6 +28,11 @@ pub(crate) struct Home {
     pub(crate) slot: u32,
 }
 
+/// The field with the position by which a facet is placed into cells.
+pub(crate) fn position_field(kind: &Kind, facet: Facet) -> Option<usize> {
+    if facet == Facet::Far { kind.far_position } else { kind.position }
+}
+
 /// All objects' quantised state.
 #[derive(Debug)]
 pub struct ObjectStore {
@@ -47,7 +52,7 @@ pub(crate) struct ObjectEntry {
     pub(crate) alive: bool,
     pub(crate) kind: KindId,
     pub(crate) row: u32,
-    pub(crate) homes: [Option<Home>; 3],
+    pub(crate) homes: [Option<Home>; Facet::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -124,14 +129,14 @@ impl ObjectStore {
         let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.objects.len() < self.limit => {
-                self.objects.push(ObjectEntry { generation: 0, alive: false, kind, row: 0, homes: [None; 3] });
+                self.objects.push(ObjectEntry { generation: 0, alive: false, kind, row: 0, homes: [None; Facet::ALL.len()] });
                 self.objects.len() as u32 - 1
             }
             None => return Err(LimitReached::Objects(self.limit)),
         };
         let row = self.arenas[usize::from(kind.0)].take_row(self.schema.kind(kind), index, now);
         let entry = &mut self.objects[index as usize];
-        *entry = ObjectEntry { generation: entry.generation.wrapping_add(1), alive: true, kind, row, homes: [None; 3] };
+        *entry = ObjectEntry { generation: entry.generation.wrapping_add(1), alive: true, kind, row, homes: [None; Facet::ALL.len()] };
         Ok(ObjectId { index, generation: entry.generation })
     }
 
@@ -256,10 +261,10 @@ impl ObjectStore {
         self.arenas[usize::from(kind.0)].update(self.schema.kind(kind), row, time, quantise)
     }
 
-    /// Where the object's position lies in the words, if its kind has one.
-    pub(crate) fn position(&self, index: u32) -> Option<[i32; 3]> {
+    /// The object's position in a facet, in steps, if its kind has one there.
+    pub(crate) fn position(&self, index: u32, facet: Facet) -> Option<[i32; 3]> {
         let kind = self.kind(index);
-        let word = usize::from(kind.fields[kind.position?].word);
+        let word = usize::from(kind.fields[position_field(kind, facet)?].word);
         let words = &self.values(index).words[word..word + 3];
         Some([words[0] as i32, words[1] as i32, words[2] as i32])
     }
@@ -420,7 +425,7 @@ mod tests {
         assert_eq!((store.field_ticks(id.index)[0], store.moved(id.index)), (Tick(12), Some((0, Tick(14)))));
         let mut words = Vec::new();
         assert_eq!(store.told(id.index, Tick(14), &mut words).2.words[..3], [1, 1, 1]);
-        assert_eq!((store.values(id.index).words[0], store.position(id.index)), (2, Some([2; 3])));
+        assert_eq!((store.values(id.index).words[0], store.position(id.index, Facet::Public)), (2, Some([2; 3])));
         store.despawn(id);
         // The words of the lowest velocity are those of an empty row: it is the first statement that counts.
         let id = spawn(&mut store, 20);

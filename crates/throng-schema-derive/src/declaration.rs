@@ -68,6 +68,8 @@ pub(crate) enum Condition {
     SkipOwner,
     HideFromOwner,
     InitialOnly,
+    /// Of the copy of a field for clients far away: see [`Words::far`].
+    Far,
 }
 
 impl<'a> Declaration<'a> {
@@ -85,9 +87,14 @@ impl<'a> Declaration<'a> {
         for entry in entries(&input.attrs, &mut errors) {
             errors.keep(declaration.set(&entry));
         }
+        // Copies stand behind all fields, so that those of each audience stand together.
+        let mut copies = Vec::new();
         for field in &named.named {
-            declaration.fields.extend(FieldDeclaration::of(field, &mut errors));
+            let Some((field, copy)) = FieldDeclaration::of(field, &mut errors) else { continue };
+            declaration.fields.push(field);
+            copies.extend(copy);
         }
+        declaration.fields.extend(copies);
         errors.keep(declaration.check());
         errors.into_result().map(|()| declaration)
     }
@@ -124,7 +131,7 @@ impl<'a> Declaration<'a> {
             );
             return Err(Error::new(self.fields[MAX_FIELDS].ident.span(), message));
         }
-        let mut positions = self.fields.iter().filter(|field| matches!(field.quantiser, Quantiser::Position { .. }));
+        let mut positions = self.fields.iter().filter(|field| field.is_position());
         if let (Some(first), Some(second)) = (positions.next(), positions.next()) {
             let message = format!(
                 "field `{}`: a kind has one position, and `{}` is it; allowed here is fixed(min, max, step)",
@@ -155,8 +162,29 @@ impl<'a> Declaration<'a> {
 }
 
 impl<'a> FieldDeclaration<'a> {
+    /// Whether it is the position of the kind, which for clients far away may have a copy.
+    pub(crate) fn is_position(&self) -> bool {
+        matches!(self.quantiser, Quantiser::Position { .. }) && self.condition != Condition::Far
+    }
+
+    /// Reads a field, and makes its copy for clients far away if it says `far`. `None` if it is skipped or wrong.
+    fn of(
+        field: &'a Field,
+        errors: &mut Errors,
+    ) -> Option<(FieldDeclaration<'a>, Option<FieldDeclaration<'a>>)> {
+        let (field, far) = FieldDeclaration::read(field, errors)?;
+        match far.as_ref().map(|far| far.copy_of(&field)).transpose() {
+            Ok(copy) => Some((field, copy)),
+            Err(message) => {
+                let span = far.map_or(ident_span(&field), |far| far.span);
+                errors.push(Error::new(span, format!("field `{}`: {message}", field.name)));
+                None
+            }
+        }
+    }
+
     /// Reads a field; `None` if it is skipped or wrong.
-    fn of(field: &'a Field, errors: &mut Errors) -> Option<FieldDeclaration<'a>> {
+    fn read(field: &'a Field, errors: &mut Errors) -> Option<(FieldDeclaration<'a>, Option<Far>)> {
         let ident = field.ident.as_ref()?;
         let error = |span, message: String| Error::new(span, format!("field `{ident}`: {message}"));
         let mut broken = Errors::default();
@@ -206,7 +234,52 @@ impl<'a> FieldDeclaration<'a> {
             errors.push(error(predict.span, message));
             return None;
         }
-        Some(field)
+        Some((field, words.far))
+    }
+}
+
+fn ident_span(field: &FieldDeclaration<'_>) -> Span {
+    field.ident.span()
+}
+
+/// The word `far` or `far(step = 0.5)`.
+struct Far {
+    /// The step of the copy.
+    step: Option<f64>,
+    span: Span,
+}
+
+impl Far {
+    fn of(entry: &Entry) -> std::result::Result<Far, String> {
+        let span = entry.word.span();
+        if entry.is_bare() {
+            return Ok(Far { step: None, span });
+        }
+        let step = match entry.parameters.as_slice() {
+            [parameter] if parameter.word == "step" => parameter.value.real(),
+            _ => None,
+        };
+        let step = step.filter(|step| *step > 0.0 && step.is_finite());
+        step.map(|step| Far { step: Some(step), span }).ok_or_else(|| "`far` takes a step: far(step = 0.5)".to_owned())
+    }
+
+    /// The field that clients far away are sent in place of this one.
+    fn copy_of<'a>(&self, field: &FieldDeclaration<'a>) -> std::result::Result<FieldDeclaration<'a>, String> {
+        if !matches!(field.condition, Condition::Public | Condition::SkipOwner) {
+            return Err("`far` is for fields that everybody may see".to_owned());
+        }
+        let quantiser = match (field.quantiser, self.step) {
+            (Quantiser::Nested, _) => return Err("`far` stands at the fields of the nested struct".to_owned()),
+            (Quantiser::Position { step }, Some(far)) if far >= step => Quantiser::Position { step: far },
+            (Quantiser::Fixed { min, max, step }, Some(far)) if far >= step => Quantiser::Fixed { min, max, step: far },
+            (Quantiser::Position { step } | Quantiser::Fixed { step, .. }, Some(_)) => {
+                return Err(format!("the step of `far` must be at least the field's own ({step})"));
+            }
+            (_, Some(_)) => return Err("only `position` and `fixed` have a step: leave it out".to_owned()),
+            (same, None) => same,
+        };
+        let name = format!("{}_far", field.name);
+        Ok(FieldDeclaration { name, quantiser, condition: Condition::Far, predict: None, ..*field })
     }
 }
 
@@ -247,6 +320,7 @@ struct Words<'a> {
     /// The most items of a list.
     list: Option<u8>,
     predict: Option<Predict>,
+    far: Option<Far>,
 }
 
 impl<'a> Words<'a> {
@@ -303,11 +377,15 @@ impl<'a> Words<'a> {
                 self.predict = Some(Predict::of(entry)?);
                 Ok(())
             }
+            "far" => {
+                self.far = Some(Far::of(entry)?);
+                Ok(())
+            }
             "skip" => Err("`skip` stands alone: a skipped field is not sent".to_owned()),
             "enum" => Err("unknown word `enum`: the quantiser of enums is `enumeration`".to_owned()),
             _ if entry.is_bare() => Err(format!(
                 "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, \
-                 hide_from_owner, initial_only, the words notify, list(max) and predict(by, error_m), and the \
+                 hide_from_owner, initial_only, the words notify, list(max), predict(by, error_m) and far, and the \
                  quantisers {}",
                 quantiser::ALLOWED
             )),
@@ -334,6 +412,7 @@ impl Condition {
             Condition::Public | Condition::SkipOwner | Condition::InitialOnly => 0,
             Condition::OwnerOnly => 1,
             Condition::HideFromOwner => 2,
+            Condition::Far => 3,
         };
         audience(self) == audience(other)
     }

@@ -110,7 +110,7 @@ fn declared(declaration: &Declaration<'_>, fields: &[Code<'_>]) -> TokenStream {
 }
 
 fn positions(fields: &[Code<'_>]) -> TokenStream {
-    let own = fields.iter().filter(|field| matches!(field.field.quantiser, Quantiser::Position { .. })).count();
+    let own = fields.iter().filter(|field| field.field.is_position()).count();
     let nested = fields.iter().filter(|field| field.field.quantiser.is_nested()).map(|field| field.nested("POSITIONS"));
     quote!(#own #(+ #nested)*)
 }
@@ -276,6 +276,7 @@ impl Code<'_> {
             Condition::SkipOwner => Some(quote!(SkipOwner)),
             Condition::HideFromOwner => Some(quote!(HideFromOwner)),
             Condition::InitialOnly => Some(quote!(InitialOnly)),
+            Condition::Far => Some(quote!(Far)),
         };
         let condition = condition.map(|condition| quote!(.condition(#schema::Condition::#condition)));
         let notify = self.field.notify.then(|| quote!(.notify()));

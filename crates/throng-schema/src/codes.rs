@@ -220,9 +220,9 @@ impl CodeTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KindCodes {
     /// By facet: the heads of entries.
-    pub(crate) entries: [Option<CodeTable>; 3],
+    pub(crate) entries: [Option<CodeTable>; Facet::ALL.len()],
     /// By facet: the slots between entries.
-    pub(crate) gaps: [Option<CodeTable>; 3],
+    pub(crate) gaps: [Option<CodeTable>; Facet::ALL.len()],
     /// By word.
     pub(crate) words: Vec<Option<CodeTable>>,
 }
@@ -264,6 +264,7 @@ fn facet_name(facet: Facet) -> &'static str {
         Facet::Public => "public",
         Facet::Owner => "owner",
         Facet::Others => "others",
+        Facet::Far => "far",
     }
 }
 

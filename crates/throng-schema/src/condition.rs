@@ -20,6 +20,9 @@ pub enum Condition {
     HideFromOwner,
     /// Everybody who may see the object, once: when the object is introduced. Later changes stay on the server.
     InitialOnly,
+    /// Everybody who may see the object from afar, in place of the public fields: mostly the copy of a public field with
+    /// larger steps.
+    Far,
 }
 
 impl Condition {
@@ -29,6 +32,7 @@ impl Condition {
             Condition::Public | Condition::SkipOwner | Condition::InitialOnly => Facet::Public,
             Condition::OwnerOnly => Facet::Owner,
             Condition::HideFromOwner => Facet::Others,
+            Condition::Far => Facet::Far,
         }
     }
 
@@ -40,6 +44,7 @@ impl Condition {
             Condition::SkipOwner => "skip_owner",
             Condition::HideFromOwner => "hide_from_owner",
             Condition::InitialOnly => "initial_only",
+            Condition::Far => "far",
         }
     }
 }
@@ -62,11 +67,13 @@ pub enum Facet {
     Owner = 1,
     /// [`Condition::HideFromOwner`] fields.
     Others = 2,
+    /// [`Condition::Far`] fields. They count for a client that is not sent the public ones.
+    Far = 3,
 }
 
 impl Facet {
     /// All facets, in order of [`Facet::index`].
-    pub const ALL: [Facet; 3] = [Facet::Public, Facet::Owner, Facet::Others];
+    pub const ALL: [Facet; 4] = [Facet::Public, Facet::Owner, Facet::Others, Facet::Far];
 
     /// The number of the facet, below `Facet::ALL.len()`.
     #[inline]

@@ -23,11 +23,13 @@ pub struct Kind {
     pub blobs: usize,
     /// Index of the position field, if there is one.
     pub position: Option<usize>,
+    /// Index of the position field among those for clients far away, if there is one.
+    pub far_position: Option<usize>,
     /// How the position is reckoned, if it is: see [`Field::predict`].
     pub reckoning: Option<Reckoning>,
     /// Hash of all that both ends must agree about; the same for every compiler and machine.
     pub hash: u64,
-    facet_masks: [FieldMask; 3],
+    facet_masks: [FieldMask; Facet::ALL.len()],
     initial_only: FieldMask,
     skip_owner: FieldMask,
     notify: FieldMask,
@@ -54,10 +56,11 @@ impl Kind {
             name,
             words: 0,
             blobs: 0,
-            position: fields.iter().position(is_position),
+            position: fields.iter().position(|field| is_position(field) && !is_far(field)),
+            far_position: fields.iter().position(|field| is_position(field) && is_far(field)),
             reckoning: None,
             hash: Fnv::new().write(description(name, &fields).as_bytes()).finish(),
-            facet_masks: [0; 3],
+            facet_masks: [0; Facet::ALL.len()],
             initial_only: 0,
             skip_owner: 0,
             notify: 0,
@@ -224,6 +227,10 @@ fn is_position(field: &Field) -> bool {
     matches!(field.quantiser, Quantiser::Position { .. })
 }
 
+fn is_far(field: &Field) -> bool {
+    field.condition == Condition::Far
+}
+
 fn check(name: &str, fields: &[Field]) -> Result<(), SchemaError> {
     let kind = || name.to_owned();
     if !(1..=MAX_NAME_BYTES).contains(&name.len()) {
@@ -243,13 +250,12 @@ fn check(name: &str, fields: &[Field]) -> Result<(), SchemaError> {
             reason,
         })?;
     }
-    let mut positions = fields.iter().filter(|field| is_position(field));
-    match (positions.next(), positions.next()) {
-        (Some(first), Some(second)) => Err(SchemaError::TwoPositions {
-            kind: kind(),
-            first: first.name.to_owned(),
-            second: second.name.to_owned(),
-        }),
-        _ => Ok(()),
+    for far in [false, true] {
+        let mut positions = fields.iter().filter(|field| is_position(field) && is_far(field) == far);
+        if let (Some(first), Some(second)) = (positions.next(), positions.next()) {
+            let (first, second) = (first.name.to_owned(), second.name.to_owned());
+            return Err(SchemaError::TwoPositions { kind: kind(), first, second });
+        }
     }
+    Ok(())
 }

@@ -115,6 +115,9 @@ pub(crate) fn check(field: &Field, fields: &[Field]) -> Result<(), &'static str>
     if matches!(field.condition, Condition::InitialOnly | Condition::OwnerOnly) {
         return Err("a position that is sent once, or to the owner alone, is exact and cannot be predicted");
     }
+    if field.condition == Condition::Far {
+        return Err("a position for clients far away cannot be predicted");
+    }
     if !predict.error_m.is_finite() || !(1.0..=ERROR_STEPS_MAX).contains(&error_steps(predict.error_m, step)) {
         return Err("the error of a predicted position must be 1 to 2^30 steps of it");
     }

@@ -52,8 +52,16 @@ impl Channels {
                 Some([min, max]) => replicator.add_bounded_grid(grid.shape, min, max)?,
                 None => replicator.add_grid(grid.shape)?,
             };
-            let stray_m = replicator.grid(grids.len() as u8).map_or([0.0; 3], CellGrid::stray_m);
+            let number = grids.len() as u8;
+            let stray = |cells: &CellGrid| match options.far_grid == Some(number) {
+                true => std::array::from_fn(|axis| cells.stray_m()[axis].max(cells.far_stray_m()[axis])),
+                false => cells.stray_m(),
+            };
+            let stray_m = replicator.grid(number).map_or([0.0; 3], stray);
             grids.push(grid_view(grid, stray_m)?);
+        }
+        if let Some(grid) = options.far_grid {
+            replicator.set_far_grid(grid)?;
         }
         let cells = grids.iter().map(|grid: &GridView| grid.interest.max_cells()).sum();
         let limit = options.replicator.limits.subscriptions_per_connection.min(SUBSCRIPTIONS_MAX);

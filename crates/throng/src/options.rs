@@ -96,6 +96,7 @@ impl GridOptions {
 /// assert_eq!(defaults.client_bytes_per_s, 64_000);
 /// assert_eq!(defaults.client_packets_per_s, 2_000);
 /// assert!(defaults.grids.is_empty()); // Placement::Cell needs one
+/// assert_eq!(defaults.far_grid, None);
 /// assert_eq!(defaults.lanes.len(), 3); // one of each kind, in this order:
 /// assert_eq!(defaults.lanes[0], LaneOptions::new(LaneKind::ReliableOrdered));
 /// assert_eq!(defaults.lanes[1], LaneOptions::new(LaneKind::ReliableUnordered));
@@ -144,6 +145,12 @@ pub struct ServerOptions {
     /// Grids for [`Placement::Cell`](crate::Placement::Cell), by number. The default is no grid, because a grid has to
     /// know which axis points up, for example `vec![GridOptions::new(Up::Y)]`.
     pub grids: Vec<GridOptions>,
+    /// The number of the grid whose cells hold objects as clients far away see them: by the fields with `far` of
+    /// [`Replicate`](derive@crate::Replicate) alone. Objects are in it beside the cell of their [`Placement::Cell`]. Its cells are
+    /// larger and its rings reach farther than those of the other grids. `None`: clients see objects in the other grids only.
+    ///
+    /// [`Placement::Cell`]: crate::Placement::Cell
+    pub far_grid: Option<u8>,
     /// Message lanes. Both ends must have the same.
     pub lanes: Vec<LaneOptions>,
     /// A connection ends if its client is silent for this long.
@@ -188,6 +195,7 @@ impl ServerOptions {
             client_bytes_per_s: 64_000,
             client_packets_per_s: 2_000,
             grids: Vec::new(),
+            far_grid: None,
             lanes: default_lanes(),
             idle_timeout: Duration::from_secs(10),
             input_redundancy: 4,

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use super::{Scenario, ScenarioError, Spawn, View};
+use super::{Ring, Scenario, ScenarioError, Spawn, View};
+use crate::kinds::FAR_STEP_M;
 
 /// Errors name the key and, where there is one, the command-line option that sets it.
 pub(super) fn check(origin: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
@@ -81,15 +82,27 @@ impl Check<'_> {
             return self
                 .must(s.rings.is_empty(), "rings", || "view = \"everything\" has no rings: leave them out".into());
         }
-        self.must((1..=8).contains(&s.rings.len()), "rings", || {
-            format!("view = \"rings\" needs 1 to 8 of them, not {}", s.rings.len())
-        })?;
-        for ring in &s.rings {
-            self.range("rings.radius_m", ring.radius_m, 0.1, 100_000.0)?;
-            self.range("rings.interval_ticks", ring.interval_ticks, 1, 3_600)?;
+        self.rings(&s.rings, ["rings", "rings.radius_m", "rings.interval_ticks"])?;
+        let Some(far) = &s.far else { return Ok(()) };
+        for side in far.cell_m {
+            self.range("far.cell_m", side, 2.0, 10_000.0)?;
+            self.must(side % FAR_STEP_M == 0.0, "far.cell_m", || {
+                format!("{side} must be a whole number of {FAR_STEP_M} m, the steps of positions that are seen from afar")
+            })?;
         }
-        let outwards = s.rings.windows(2).all(|pair| pair[0].radius_m < pair[1].radius_m);
-        self.must(outwards, "rings", || "give them from the inside outwards, each wider than the one before".into())
+        self.rings(&far.rings, ["far.rings", "far.rings.radius_m", "far.rings.interval_ticks"])
+    }
+
+    fn rings(&self, rings: &[Ring], [key, radius, interval]: [&'static str; 3]) -> Checked {
+        self.must((1..=8).contains(&rings.len()), key, || {
+            format!("view = \"rings\" needs 1 to 8 of them, not {}", rings.len())
+        })?;
+        for ring in rings {
+            self.range(radius, ring.radius_m, 0.1, 100_000.0)?;
+            self.range(interval, ring.interval_ticks, 1, 3_600)?;
+        }
+        let outwards = rings.windows(2).all(|pair| pair[0].radius_m < pair[1].radius_m);
+        self.must(outwards, key, || "give them from the inside outwards, each wider than the one before".into())
     }
 
     fn objects(&self, s: &Scenario) -> Checked {
@@ -122,7 +135,7 @@ impl Check<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Overrides, Ring};
+    use super::super::{Far, Overrides};
     use super::*;
 
     fn refused(change: impl FnOnce(&mut Scenario)) -> String {
@@ -151,6 +164,9 @@ mod tests {
         assert!(refused(|s| (s.send_slowdown_percent, s.server_threads) = (20, 4)).contains("cannot be slowed"));
         assert!(refused(|s| s.view = View::Everything).contains("no rings"));
         assert!(refused(|s| s.rings.clear()).contains("1 to 8"));
+        let far = |cell_m, radius_m| Far { cell_m: [cell_m; 3], rings: vec![Ring { radius_m, interval_ticks: 100 }] };
+        assert!(refused(|s| s.far = Some(far(60.3, 200.0))).contains("whole number of 0.5 m"));
+        assert!(refused(|s| s.far = Some(far(60.0, 0.0))).contains("far.rings.radius_m"));
         assert!(refused(|s| s.rings.push(Ring { radius_m: 5.0, interval_ticks: 1 })).contains("outwards"));
     }
 }

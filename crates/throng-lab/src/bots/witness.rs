@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use throng::{Decoder, ObjectId, ObjectView, Tick, Time};
-use throng_crowd::kinds::{Character, LabKind, Prop};
+use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
+use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
@@ -25,6 +25,8 @@ const NEARBY_M: f64 = 40.0;
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Former snapshots that a state is compared with, for its age: about a second.
 const FORMER: usize = 10;
+/// One in so many of the objects that a bot sees from afar is looked at in a look. There are thousands.
+const FAR_PART: u32 = 16;
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = truth::TICKS as usize;
 
@@ -335,7 +337,11 @@ impl Witness {
         let since_s = self.world_seconds_since_snapshot(now);
         let here = own.position_after(since_s);
         self.known.saturating_record(replica.count() as u64);
+        let chosen = self.rng.u32(..FAR_PART);
         for object in replica.views() {
+            if is_far(&object) && object.id.index % FAR_PART != chosen {
+                continue;
+            }
             let truth = self.find(object.id).copied();
             let same = truth.is_some_and(|truth| is_same(&object, &truth, self.snapshot.tick));
             // Snapshots have no objects that never change; those are compared at rest.
@@ -382,23 +388,36 @@ fn find_in<'a>(snapshot: &'a Snapshot, places: &[u32], id: ObjectId) -> Option<&
 }
 
 /// Whether a client has the values of the truth at `tick`: a position that it reckons, to within the error that its kind
-/// states; all others exactly.
+/// states; all others exactly. Of an object that it sees from afar, the values that are for that.
 fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     let words = object.values.words;
-    let truth = &truth.words[..words.len().min(truth.words.len())];
-    let Some(reckoned) = object.reckoned else { return truth == words };
-    if truth.len() != words.len() {
+    if object.kind.0 != truth.kind || words.len() > truth.words.len() {
         return false;
     }
+    if is_far(object) {
+        return words[FAR_WORD..] == truth.words[FAR_WORD..words.len()];
+    }
+    // The values for clients far away do not count.
+    let end = words.len().min(FAR_WORD);
+    let (words, truth) = (&words[..end], &truth.words[..end]);
+    let Some(reckoned) = object.reckoned else { return truth == words };
     let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps);
     let is_near = reckoned.at(tick).iter().zip(there).all(|(seen, there)| seen.abs_diff(there) <= error_steps);
     // The lab's kinds begin with the position.
     is_near && truth[3..] == words[3..]
 }
 
+/// Whether the client is sent only what clients far away are sent.
+fn is_far(object: &ObjectView<'_>) -> bool {
+    object.facets[Facet::Far.index()] && !object.facets[Facet::Public.index()]
+}
+
 /// Where a client shows it, in metres; the lab's kinds begin with a position in centimetres.
 fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
     let words = object.values.words;
+    if is_far(object) {
+        return std::array::from_fn(|axis| f64::from(words[FAR_WORD + axis] as i32) * f64::from(FAR_STEP_M));
+    }
     let stated = || std::array::from_fn(|axis| words.get(axis).map_or(0, |&word| word as i32));
     object.reckoned.map_or_else(stated, |reckoned| reckoned.now()).map(|steps| f64::from(steps) / 100.0)
 }

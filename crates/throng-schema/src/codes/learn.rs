@@ -60,8 +60,8 @@ pub struct CodeCounts {
 #[derive(Clone, Debug)]
 struct KindCounts {
     kind: Kind,
-    entries: [Counted; 3],
-    gaps: [Counted; 3],
+    entries: [Counted; Facet::ALL.len()],
+    gaps: [Counted; Facet::ALL.len()],
     words: Vec<Counted>,
 }
 
