@@ -46,7 +46,7 @@ fn play(scenario: &Scenario) -> Result<CodeCounts, Box<dyn std::error::Error>> {
     let schema = kinds::schema();
     let options = ServerOptions {
         grids: scenario.grids(),
-        far_grid: scenario.far_grid(),
+        far: scenario.far_options(),
         tick_interval: Duration::from_secs_f64(1.0 / f64::from(scenario.tick_hz)),
         client_bytes_per_s: scenario.budget_bytes_per_s(),
         ..ServerOptions::new(1, Key::new([1; 32]))

@@ -172,6 +172,9 @@ pub struct Ring {
 pub struct Far {
     /// Size of a cell in x, y and z; 2 to 10,000 each, in half metres.
     pub cell_m: [f32; 3],
+    /// Channels of each cell, 1 to 1,000: characters live in them by their numbers.
+    #[serde(default = "defaults::far_parts")]
+    pub parts: u16,
     /// Distance rings, 1 to 8, from the inside outwards.
     pub rings: Vec<Ring>,
 }
@@ -346,6 +349,9 @@ mod defaults {
     }
     pub(super) fn decoded_min() -> u32 {
         10
+    }
+    pub(super) fn far_parts() -> u16 {
+        1
     }
     pub(super) fn server_threads() -> u32 {
         1

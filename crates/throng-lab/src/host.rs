@@ -106,7 +106,7 @@ impl<R: Replication> Host<R> {
             max_clients: scenario.players,
             client_bytes_per_s: scenario.budget_bytes_per_s(),
             grids: scenario.grids(),
-            far_grid: scenario.far_grid(),
+            far: scenario.far_options(),
             threads: scenario.server_threads as usize,
             ..ServerOptions::new(PROTOCOL_ID, key)
         };

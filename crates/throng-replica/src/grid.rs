@@ -103,6 +103,9 @@ pub enum GridError {
     /// The grid for far facets has not been added.
     #[error("there is no grid {0}: add it before it is made the one for far facets; the first is number 0")]
     Unknown(u8),
+    /// The cells for far facets cannot have so many channels.
+    #[error("cells for far facets cannot have {0} parts: give at least 1, and only 1 if cells are stacked")]
+    Parts(u16),
 }
 
 impl CellGrid {
@@ -187,6 +190,8 @@ impl CellGrid {
     /// How positions of a kind's facet are written in a cell.
     pub(crate) fn space(&self, kind: usize, facet: Facet, cell: [i32; 3]) -> Space {
         let Some(measure) = self.measure(kind, facet) else { return Space::WORLD };
+        // Along the other axis, the number is that of a part of the cell: see `Replicator::set_far_grid`.
+        let cell: [i32; 3] = std::array::from_fn(|axis| if self.shape.is_cut(axis) { cell[axis] } else { 0 });
         Space { origin: std::array::from_fn(|axis| measure.origin(cell, axis)), bits: measure.bits }
     }
 }

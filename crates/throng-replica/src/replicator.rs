@@ -6,7 +6,7 @@ use throng_schema::{Facet, FieldMask, Kind, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
-use crate::grid::{CellGrid, GridError, GridShape};
+use crate::grid::{CellGrid, GridError, GridShape, Layers};
 use crate::hub::{ChannelIndex, ConnectionSlot, Executor, Hub};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
@@ -111,8 +111,8 @@ pub struct Replicator {
     /// By kind: why there can be no objects of it.
     too_long: Vec<Option<EntryTooLong>>,
     retention_ticks: u32,
-    /// The grid in whose cells far facets live.
-    far_grid: Option<u8>,
+    /// The grid in whose cells far facets live, and the number of channels that each of its cells has.
+    far_grid: Option<(u8, u16)>,
     now: Tick,
 }
 
@@ -224,12 +224,19 @@ impl Replicator {
     /// have fields for clients far away, and are placed into cells by their position. Without such a grid there are no far
     /// facets.
     ///
+    /// Each cell has so many channels, its `parts`: those of a grid of one layer, whose cells have the numbers of the parts
+    /// along the axis that points up. An object is in a part by its number.
+    ///
     /// # Errors
-    /// The grid has not been added, or its cells are not a whole number of steps of a kind's position for clients far away.
-    pub fn set_far_grid(&mut self, grid: u8) -> Result<(), GridError> {
+    /// The grid has not been added, its cells are not a whole number of steps of a kind's position for clients far away, or
+    /// there are no parts, or several in cells that have layers.
+    pub fn set_far_grid(&mut self, grid: u8, parts: u16) -> Result<(), GridError> {
         let cells = self.store.grids().get(usize::from(grid)).ok_or(GridError::Unknown(grid))?;
         cells.check_far(self.store.schema())?;
-        self.far_grid = Some(grid);
+        if parts == 0 || parts > 1 && cells.shape().layers != Layers::Single {
+            return Err(GridError::Parts(parts));
+        }
+        self.far_grid = Some((grid, parts));
         Ok(())
     }
 
@@ -583,7 +590,12 @@ impl Replicator {
             Facet::Others => Some(ChannelKey::Entity { object: id, facet }),
             Facet::Far => {
                 let is_in_cells = matches!(placement, Placement::Cell(_)) && kind.far_position.is_some();
-                self.far_grid.filter(|_| is_in_cells).map(|grid| self.cell_key(id.index, grid, facet))
+                let (grid, parts) = self.far_grid.filter(|_| is_in_cells)?;
+                let ChannelKey::Cell { grid, mut cell } = self.cell_key(id.index, grid, facet) else { return None };
+                if parts > 1 {
+                    cell[self.store.grids()[usize::from(grid)].shape().up.axis()] = (id.index % u32::from(parts)) as i32;
+                }
+                Some(ChannelKey::Cell { grid, cell })
             }
             Facet::Public => Some(match placement {
                 Placement::Cell(grid) => self.cell_key(id.index, grid, facet),

@@ -11,7 +11,7 @@ use throng_replica::{
 use throng_schema::{Facet, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
-use crate::options::{GridOptions, LooksFrom, ServerOptions};
+use crate::options::{FarOptions, GridOptions, LooksFrom, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
 use crate::view::{GridView, OWN_WEIGHT, View, Views, subscribe};
@@ -53,17 +53,21 @@ impl Channels {
                 None => replicator.add_grid(grid.shape)?,
             };
             let number = grids.len() as u8;
-            let stray = |cells: &CellGrid| match options.far_grid == Some(number) {
+            let stray = |cells: &CellGrid| match options.far.is_some_and(|far| far.grid == number) {
                 true => std::array::from_fn(|axis| cells.stray_m()[axis].max(cells.far_stray_m()[axis])),
                 false => cells.stray_m(),
             };
             let stray_m = replicator.grid(number).map_or([0.0; 3], stray);
             grids.push(grid_view(grid, stray_m)?);
         }
-        if let Some(grid) = options.far_grid {
-            replicator.set_far_grid(grid)?;
+        if let Some(FarOptions { grid, parts }) = options.far {
+            replicator.set_far_grid(grid, parts)?;
         }
-        let cells = grids.iter().map(|grid: &GridView| grid.interest.max_cells()).sum();
+        let channels = |(number, grid): (usize, &GridView)| {
+            let parts = options.far.filter(|far| usize::from(far.grid) == number).map_or(1, |far| far.parts);
+            grid.interest.max_cells() * usize::from(parts)
+        };
+        let cells = grids.iter().enumerate().map(channels).sum();
         let limit = options.replicator.limits.subscriptions_per_connection.min(SUBSCRIPTIONS_MAX);
         if cells + OTHER_SUBSCRIPTIONS > limit {
             return Err(StartError::View { cells, limit });

@@ -160,7 +160,7 @@ pub use decoder::{Decoder, ObjectView};
 pub use event::ServerEvent;
 pub use handshake::{LaneDifference, OpenError};
 pub use message::Received;
-pub use options::{GridOptions, LooksFrom, ServerOptions, default_lanes};
+pub use options::{FarOptions, GridOptions, LooksFrom, ServerOptions, default_lanes};
 pub use replication::{Replicated, Replication};
 pub use server::{MessageError, Queued, Server, StartError};
 pub use throng_interest::{InterestError, Ring, Shape, ShapeError};

@@ -40,6 +40,19 @@ pub struct GridOptions {
     pub looks_from: LooksFrom,
 }
 
+/// The view from afar: by the fields with `far` of [`Replicate`](derive@crate::Replicate) alone.
+///
+/// Objects with such fields and [`Placement::Cell`](crate::Placement::Cell) are in the cells of this grid too. Its cells are larger
+/// and its rings reach farther than those of the other grids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FarOptions {
+    /// The number of the grid. It has one layer if there are several parts.
+    pub grid: u8,
+    /// Channels of each cell, at least 1: an object lives in one of them by its number, and each has its turn in another tick.
+    /// Choose cells so large that objects seldom leave them, and so many parts that a part fits into a packet: 300 objects.
+    pub parts: u16,
+}
+
 /// The place from which the distance to a cell counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LooksFrom {
@@ -96,7 +109,7 @@ impl GridOptions {
 /// assert_eq!(defaults.client_bytes_per_s, 64_000);
 /// assert_eq!(defaults.client_packets_per_s, 2_000);
 /// assert!(defaults.grids.is_empty()); // Placement::Cell needs one
-/// assert_eq!(defaults.far_grid, None);
+/// assert_eq!(defaults.far, None);
 /// assert_eq!(defaults.lanes.len(), 3); // one of each kind, in this order:
 /// assert_eq!(defaults.lanes[0], LaneOptions::new(LaneKind::ReliableOrdered));
 /// assert_eq!(defaults.lanes[1], LaneOptions::new(LaneKind::ReliableUnordered));
@@ -145,12 +158,8 @@ pub struct ServerOptions {
     /// Grids for [`Placement::Cell`](crate::Placement::Cell), by number. The default is no grid, because a grid has to
     /// know which axis points up, for example `vec![GridOptions::new(Up::Y)]`.
     pub grids: Vec<GridOptions>,
-    /// The number of the grid whose cells hold objects as clients far away see them: by the fields with `far` of
-    /// [`Replicate`](derive@crate::Replicate) alone. Objects are in it beside the cell of their [`Placement::Cell`]. Its cells are
-    /// larger and its rings reach farther than those of the other grids. `None`: clients see objects in the other grids only.
-    ///
-    /// [`Placement::Cell`]: crate::Placement::Cell
-    pub far_grid: Option<u8>,
+    /// How clients see objects that are far away. `None`: not at all.
+    pub far: Option<FarOptions>,
     /// Message lanes. Both ends must have the same.
     pub lanes: Vec<LaneOptions>,
     /// A connection ends if its client is silent for this long.
@@ -195,7 +204,7 @@ impl ServerOptions {
             client_bytes_per_s: 64_000,
             client_packets_per_s: 2_000,
             grids: Vec::new(),
-            far_grid: None,
+            far: None,
             lanes: default_lanes(),
             idle_timeout: Duration::from_secs(10),
             input_redundancy: 4,

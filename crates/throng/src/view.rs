@@ -1,5 +1,6 @@
 //! The view of each connection: cells by distance, and the channels that follow from them.
 
+mod far;
 mod others;
 
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
 use crate::options::ServerOptions;
+use far::{FAR_SUBSCRIPTIONS, FarCells};
 use others::Others;
 
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
@@ -82,14 +84,21 @@ pub(crate) struct View {
     pub(crate) own: Own,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
     followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
+    far: Option<FarCells>,
 }
 
 impl View {
     /// The subscription that a cell has because it is in view, and its ring.
     pub(crate) fn in_view(&self, key: ChannelKey) -> Option<(SubscriptionId, u8)> {
-        let ChannelKey::Cell { grid, cell: [x, y, z] } = key else { return None };
+        let ChannelKey::Cell { grid, mut cell } = key else { return None };
+        let far = self.far.as_ref().filter(|far| far.grid == grid);
+        let part = far.map(|far| (far, far.take_part(&mut cell)));
+        let [x, y, z] = cell;
         let held = self.viewers.get(usize::from(grid))?.held();
         let held = &held[held.binary_search_by_key(&CellId { x, y, z }, |held| held.cell).ok()?];
+        if let Some((far, part)) = part {
+            return Some((far.subscription(held.cell, part)?, held.ring));
+        }
         let subscription = SubscriptionId::from_number(held.tag as u16);
         (u32::from(subscription.number()) != NO_SUBSCRIPTION).then_some((subscription, held.ring))
     }
@@ -163,6 +172,8 @@ pub(crate) struct Views {
     pub(crate) send_interval: u16,
     /// Clients by the tick of that interval in which they are sent to.
     sent_at_offset: Vec<u32>,
+    /// Without subscriptions.
+    far: Option<FarCells>,
     /// Where each grid's world ends, in metres.
     bounds_m: Vec<Option<[[f64; 3]; 2]>>,
     scratch: Scratch,
@@ -196,9 +207,11 @@ impl Views {
     pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions) -> Views {
         let bounds_m = options.grids.iter().map(|grid| grid.bounds_m).collect();
         let send_interval = options.usual_send_interval_ticks();
+        let far = options.far.map(|far| FarCells::new(far, &options.grids));
         Views {
             grids,
             send_interval,
+            far,
             sent_at_offset: vec![0; send_interval.into()],
             bounds_m,
             scratch: Scratch::new(),
@@ -255,6 +268,7 @@ impl Views {
             intervals_changed: false,
             own: Own::default(),
             followed: FxHashMap::default(),
+            far: self.far.clone(),
         }
     }
 
@@ -323,6 +337,7 @@ impl Views {
                 interest: &grid.interest,
                 explicit: &view.explicit,
                 own: &view.own,
+                far: view.far.as_mut().filter(|far| usize::from(far.grid) == number),
                 replicator,
                 changed: &mut view.cells_changed,
                 refused: &mut self.refused,
@@ -402,6 +417,8 @@ struct CellSink<'a> {
     interest: &'a RingInterest,
     explicit: &'a FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     own: &'a Own,
+    /// If the grid is the one for far facets.
+    far: Option<&'a mut FarCells>,
     replicator: &'a mut Replicator,
     changed: &'a mut bool,
     refused: &'a mut u64,
@@ -420,17 +437,54 @@ impl CellSink<'_> {
 }
 
 impl CellSink<'_> {
+    /// The tag of a cell that has its subscription.
     fn try_enter(&mut self, cell: CellId, ring: u8) -> Option<u32> {
-        let (key, interval) = (self.key(cell), self.interest.rings().interval_ticks(ring) as u16);
+        let interval = self.interest.rings().interval_ticks(ring) as u16;
+        if let Some(far) = self.far.take() {
+            let has_entered = self.try_enter_far(far, cell, interval);
+            self.far = Some(far);
+            return has_entered.then_some(FAR_SUBSCRIPTIONS);
+        }
+        Some(u32::from(self.enter_channel(self.key(cell), interval)?.number()))
+    }
+
+    /// Subscribes to all parts of a cell, or to none.
+    fn try_enter_far(&mut self, far: &mut FarCells, cell: CellId, interval_ticks: u16) -> bool {
+        let mut subscriptions = Vec::with_capacity(far.parts.into());
+        for key in far.keys(cell) {
+            match self.enter_channel(key, interval_ticks) {
+                Some(subscription) => subscriptions.push(subscription),
+                None => {
+                    far.keys(cell).zip(subscriptions).for_each(|(key, entered)| self.leave_channel(key, entered));
+                    return false;
+                }
+            }
+        }
+        far.subscriptions.insert(cell, subscriptions.into());
+        true
+    }
+
+    fn enter_channel(&mut self, key: ChannelKey, interval_ticks: u16) -> Option<SubscriptionId> {
         if let Some(&(subscription, by_hand)) = self.explicit.get(&key) {
-            self.set_interval(subscription, interval.min(by_hand));
-            return Some(u32::from(subscription.number()));
+            self.set_interval(subscription, interval_ticks.min(by_hand));
+            return Some(subscription);
         }
         // The cell was not in view, and is not subscribed to by hand.
         let channel = self.replicator.channel(key).ok()?;
         let (hub, weight) = (self.replicator.hub(), self.own.weight(key));
-        let subscription = hub.subscribe_unseen(self.connection, channel, interval, weight).ok()?;
-        Some(u32::from(subscription.number()))
+        hub.subscribe_unseen(self.connection, channel, interval_ticks, weight).ok()
+    }
+
+    fn change_channel(&mut self, key: ChannelKey, subscription: SubscriptionId, interval_ticks: u16) {
+        let by_hand = self.explicit.get(&key).map_or(interval_ticks, |&(_, by_hand)| by_hand);
+        self.set_interval(subscription, interval_ticks.min(by_hand));
+    }
+
+    fn leave_channel(&mut self, key: ChannelKey, subscription: SubscriptionId) {
+        match self.explicit.get(&key) {
+            Some(&(by_hand, interval)) if by_hand == subscription => self.set_interval(subscription, interval),
+            _ => self.replicator.hub().unsubscribe(self.connection, subscription),
+        }
     }
 }
 
@@ -446,16 +500,24 @@ impl Sink for CellSink<'_> {
     fn change(&mut self, cell: CellId, tag: u32, ring: u8) {
         *self.changed = true;
         let interval = self.interest.rings().interval_ticks(ring) as u16;
-        let by_hand = self.explicit.get(&self.key(cell)).map_or(interval, |&(_, by_hand)| by_hand);
-        self.set_interval(SubscriptionId::from_number(tag as u16), interval.min(by_hand));
+        match self.far.take() {
+            None => self.change_channel(self.key(cell), SubscriptionId::from_number(tag as u16), interval),
+            Some(far) => {
+                far.held(cell).for_each(|(key, subscription)| self.change_channel(key, subscription, interval));
+                self.far = Some(far);
+            }
+        }
     }
 
     fn leave(&mut self, cell: CellId, tag: u32) {
         *self.changed = true;
-        let subscription = SubscriptionId::from_number(tag as u16);
-        match self.explicit.get(&self.key(cell)) {
-            Some(&(by_hand, interval)) if by_hand == subscription => self.set_interval(subscription, interval),
-            _ => self.replicator.hub().unsubscribe(self.connection, subscription),
+        match self.far.take() {
+            None => self.leave_channel(self.key(cell), SubscriptionId::from_number(tag as u16)),
+            Some(far) => {
+                far.held(cell).for_each(|(key, subscription)| self.leave_channel(key, subscription));
+                far.subscriptions.remove(&cell);
+                self.far = Some(far);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where the world of a scenario lies in the replicated space, and who sees what of it.
 
-use throng::{GridOptions, GridShape, Up};
+use throng::{FarOptions, GridOptions, GridShape, Up};
 
 use super::{Far, LooksFrom, Model, Ring, Scenario, View};
 
@@ -12,7 +12,7 @@ impl Scenario {
     }
 
     /// The cells of its area, and the distances at which clients are sent them; then the cells for what they see from afar,
-    /// if they do: see [`Scenario::far_grid`].
+    /// if they do: see [`Scenario::far_options`].
     pub fn grids(&self) -> Vec<GridOptions> {
         let [width, depth] = self.area_m.map(f64::from);
         let rings = match self.view {
@@ -33,9 +33,9 @@ impl Scenario {
         std::iter::once(grid(self.cell_m, rings)).chain(far).collect()
     }
 
-    /// The number of the grid for what clients see from afar.
-    pub fn far_grid(&self) -> Option<u8> {
-        self.seen_from_afar().map(|_| 1)
+    /// How clients see what is far away.
+    pub fn far_options(&self) -> Option<FarOptions> {
+        self.seen_from_afar().map(|far| FarOptions { grid: 1, parts: far.parts })
     }
 
     /// The most ticks between two sends of a cell.
