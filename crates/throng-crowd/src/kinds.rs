@@ -10,6 +10,11 @@ use crate::world::{CharacterState, Mode};
 /// The steps of a character's position as clients far away are told it.
 pub const FAR_STEP_M: f32 = 0.5;
 
+/// A character's velocity along an axis, in metres per second, from its word.
+pub fn velocity_of(word: u32) -> f64 {
+    f64::from(word) * 0.02 - 20.0
+}
+
 /// Where the words of that position begin.
 pub const FAR_WORD: usize = 9;
 
@@ -20,7 +25,7 @@ pub struct Character {
     #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03), far(step = 0.5))]
     pub position: [f32; 3],
     /// In metres per second.
-    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.1))]
+    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.02))]
     pub velocity: [f32; 3],
     /// Where it looks, in radians.
     #[replicate(angle(bits = 9))]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use throng::schema::ValuesMut;
 use throng::{ObjectId, Tick, Time};
 
-use crate::kinds::LabKind;
+use crate::kinds::{LabKind, velocity_of};
 
 /// Words of the kind with the most.
 pub const WORDS: usize = 12;
@@ -61,10 +61,9 @@ impl TrueObject {
 }
 
 impl TrueObject {
-    /// Where it is some time later: a character walks on. In metres; the words after a character's position are its
-    /// velocity in decimetres per second from -20 m/s.
+    /// Where it is some time later: a character walks on. In metres; the words after a character's position are its velocity.
     pub fn position_after(&self, seconds: f64) -> [f64; 3] {
-        let velocity = |axis: usize| f64::from(self.words[3 + axis]) * 0.1 - 20.0;
+        let velocity = |axis: usize| velocity_of(self.words[3 + axis]);
         let here = self.position_m();
         match self.kind {
             0 => std::array::from_fn(|axis| here[axis] + velocity(axis) * seconds),

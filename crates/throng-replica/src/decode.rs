@@ -3,6 +3,7 @@
 use throng_schema::{CodeCounts, CodeTable, DecodeError, Facet, FieldMask, Kind, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, KindId, ObjectId, ReadError};
 
+use crate::encode::{INDEX_LOW_BITS, next_cell};
 use crate::log::{Fate, MOVE_BITS, MOVE_MAX_CELLS};
 
 /// One statement of a segment.
@@ -45,8 +46,8 @@ pub enum SegmentError {
     /// A complete segment names a slot outside of its range, or not in rising order.
     #[error("a complete segment names slot {0} out of order")]
     SlotOrder(u32),
-    /// A slot or the head of an entry is written after an escape although it has a code, or slots are not in order.
-    #[error("a slot or head that has a code is written in full")]
+    /// A slot, the head of an entry or a move is written in full although it has a short form, or slots are not in order.
+    #[error("something that has a short form is written in full")]
     Uncoded,
     /// An entry introduces the id that no object has.
     #[error("an entry introduces no object")]
@@ -214,7 +215,7 @@ impl<'a, F: Fn(KindId, Facet) -> Space> SegmentReader<'a, F> {
             self.tombstones -= 1;
             let slot = self.r.read(self.slot_bits)? as u32;
             let fate = read_fate(&mut self.r)?;
-            let id = if self.r.read_bool()? { Some(read_id(&mut self.r)?) } else { None };
+            let id = if self.r.read_bool()? { Some(read_short_id(&mut self.r)?) } else { None };
             if self.tombstones == 0 {
                 self.r.align();
             }
@@ -275,7 +276,7 @@ impl<'a, F: Fn(KindId, Facet) -> Space> SegmentReader<'a, F> {
         let mask = match head {
             Some(head) => expand_mask(kind.update_mask(facet), head),
             None => {
-                introduced = Some(read_id(&mut self.r)?);
+                introduced = Some(read_short_id(&mut self.r)?);
                 kind.facet_mask(facet)
             }
         };
@@ -335,13 +336,43 @@ pub(crate) fn read_id(r: &mut BitReader<'_>) -> Result<ObjectId, SegmentError> {
     if id.is_none() { Err(SegmentError::NoObject) } else { Ok(id) }
 }
 
+/// An id as segments have it.
+fn read_short_id(r: &mut BitReader<'_>) -> Result<ObjectId, SegmentError> {
+    let index = read_number(r, INDEX_LOW_BITS)?;
+    let id = ObjectId { index, generation: read_number(r, 0)?.wrapping_add(1) };
+    if id.is_none() { Err(SegmentError::NoObject) } else { Ok(id) }
+}
+
+fn read_number(r: &mut BitReader<'_>, low_bits: u32) -> Result<u32, ReadError> {
+    let mut further_bits = 0;
+    while r.read_bool()? {
+        further_bits += 1;
+        if further_bits > u32::BITS {
+            return Err(ReadError::VarintTooLong);
+        }
+    }
+    let bits = further_bits + low_bits;
+    let number = (1 << bits | r.read(bits)?) - (1 << low_bits);
+    u32::try_from(number).map_err(|_| ReadError::VarintTooLong)
+}
+
 fn read_fate(r: &mut BitReader<'_>) -> Result<Fate, SegmentError> {
+    if r.read_bool()? {
+        let (axis, is_down) = (r.read(2)? as usize, r.read_bool()?);
+        let mut cells = [0; 3];
+        *cells.get_mut(axis).ok_or(SegmentError::Reserved)? = if is_down { -1 } else { 1 };
+        return Ok(Fate::Moved(cells));
+    }
     Ok(match r.read(2)? {
         0 => Fate::Left,
         1 => Fate::Destroyed,
         2 => {
             let mut axis = || Ok::<i8, ReadError>(r.read(MOVE_BITS)? as i8 - MOVE_MAX_CELLS as i8);
-            Fate::Moved([axis()?, axis()?, axis()?])
+            let cells = [axis()?, axis()?, axis()?];
+            match next_cell(cells) {
+                Some(_) => return Err(SegmentError::Uncoded),
+                None => Fate::Moved(cells),
+            }
         }
         _ => return Err(SegmentError::Reserved),
     })

@@ -7,15 +7,22 @@
 //!           roster:      [first: 24][end: 24] then a bit for each slot in [first, end): 0 if nobody lives there;
 //!                                                 zero bits to the byte
 //!           tombstones:  [count - 1: 8] then for each
-//!                        [slot: slot_bits][fate: 2][has_id: 1], zero bits to the byte after the last
-//!                        fate 0 left, 1 ended; 2 moved to another cell of the grid, and [x + 3: 3][y + 3: 3][z + 3: 3]
-//!                        follow before has_id, in cells
-//!                        has_id: [index: varint][generation: varint], if the reader may not know the occupant
+//!                        [slot: slot_bits][fate][has_id: 1], zero bits to the byte after the last
+//!                        fate    [1: 1][axis: 2][down: 1]       moved to the next cell along the axis, up or down
+//!                                [0: 1][0: 2] left  [0: 1][1: 2] ended
+//!                                [0: 1][2: 2][x + 3: 3][y + 3: 3][z + 3: 3]     moved by so many cells of the grid
+//!                        has_id: [id], if the reader may not know the occupant
 //!           runs until the segment's end
 //! run       [kind << 2 | facet: varint][count - 1: 8] then entries, zero bits to the byte
 //! entry     [slot: slot_bits][introduced: 1]
-//!           introduced:  [index: varint][generation: varint] then all fields of the facet
+//!           introduced:  [id] then all fields of the facet
 //!           else:        [mask: one bit for each field of the facet but the initial-only ones] then the fields in it
+//! ```
+//!
+//! An id is two numbers: its index with 10 low bits, and its generation less one with none. A number with `low` low bits:
+//!
+//! ```text
+//! number    [1: one bit for each further bit][0: 1][further bits][low bits]     of number + 2^low, without its highest bit
 //! ```
 //!
 //! A facet with code tables (see `throng_schema::CodeTable`) has these in place of slot, `introduced` and mask:
@@ -180,6 +187,7 @@ impl<'a> Segmenter<'a> {
         while rest > 0 {
             let count = rest.min(TOMBSTONES_PER_SEGMENT);
             self.close_segment(0);
+            // Changes follow in the last of these segments.
             self.begin_segment(Form::Tombstones);
             self.w.write(count as u64 - 1, 8);
             for (slot, (fate, id)) in tombstones.by_ref().take(count) {
@@ -187,8 +195,7 @@ impl<'a> Segmenter<'a> {
                 write_fate(fate, &mut self.w);
                 self.w.write_bool(id.is_some());
                 if let Some(id) = id {
-                    self.w.write_varint(u64::from(id.index));
-                    self.w.write_varint(u64::from(id.generation));
+                    write_id(id, &mut self.w);
                 }
                 self.written.push(FrameEntry { slot, mask: 0 });
             }
@@ -279,9 +286,7 @@ impl<'a> Segmenter<'a> {
         }
         write_head(kind, facet, (!introduced).then_some(mask), &mut self.w);
         if introduced {
-            let id = self.store.id_at(object);
-            self.w.write_varint(u64::from(id.index));
-            self.w.write_varint(u64::from(id.generation));
+            write_id(self.store.id_at(object), &mut self.w);
         }
         let space = space_of(self.log, self.store, kind_id, facet);
         kind.encode(mask, values, &space, &mut self.w);
@@ -344,13 +349,40 @@ impl<'a> Segmenter<'a> {
 
 fn write_fate(fate: Fate, w: &mut BitWriter<'_>) {
     match fate {
-        Fate::Left => w.write(0, 2),
-        Fate::Destroyed => w.write(1, 2),
+        Fate::Left => w.write(0, 3),
+        Fate::Destroyed => w.write(1 << 1, 3),
         Fate::Moved(cells) => {
-            w.write(2, 2);
+            if let Some((axis, is_down)) = next_cell(cells) {
+                w.write(1 | (axis as u64) << 1 | u64::from(is_down) << 3, 4);
+                return;
+            }
+            w.write(2 << 1, 3);
             cells.iter().for_each(|cells| w.write((i64::from(*cells) + i64::from(MOVE_MAX_CELLS)) as u64, MOVE_BITS));
         }
     }
+}
+
+/// The axis along which a move leads to the next cell, and whether downwards; `None` for farther ones.
+pub(crate) fn next_cell(cells: [i8; 3]) -> Option<(usize, bool)> {
+    let axis = cells.iter().position(|&cells| cells != 0)?;
+    let is_next = cells[axis].abs() == 1 && cells[axis + 1..].iter().all(|&cells| cells == 0);
+    is_next.then_some((axis, cells[axis] < 0))
+}
+
+/// The low bits of the index of an id: the ids of 1,024 objects take 12 bits, those of a million 32.
+pub(crate) const INDEX_LOW_BITS: u32 = 10;
+
+fn write_id(id: ObjectId, w: &mut BitWriter<'_>) {
+    write_number(id.index, INDEX_LOW_BITS, w);
+    write_number(id.generation.wrapping_sub(1), 0, w);
+}
+
+/// An exponential Golomb code of that order.
+fn write_number(number: u32, low_bits: u32, w: &mut BitWriter<'_>) {
+    let number = u64::from(number) + (1 << low_bits);
+    let further_bits = number.ilog2() - low_bits;
+    w.write((1 << further_bits) - 1, further_bits + 1);
+    w.write(number, further_bits + low_bits);
 }
 
 /// The fields of `mask` that changed after `since`.

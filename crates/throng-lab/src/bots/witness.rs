@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
-use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop};
+use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, velocity_of};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
@@ -422,10 +422,9 @@ fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
     object.reckoned.map_or_else(stated, |reckoned| reckoned.now()).map(|steps| f64::from(steps) / 100.0)
 }
 
-/// Whether it is a character on the move; the words after its position are its velocity in decimetres per second from
-/// -20 m/s.
+/// Whether it is a character on the move; the words after its position are its velocity.
 fn is_moving(object: &ObjectView<'_>) -> bool {
-    let velocity = |axis: usize| object.values.words.get(3 + axis).map_or(0.0, |&word| f64::from(word) * 0.1 - 20.0);
+    let velocity = |axis: usize| object.values.words.get(3 + axis).map_or(0.0, |&word| velocity_of(word));
     object.kind.0 == Character::NUMBER
         && (0..3).map(|axis| velocity(axis).powi(2)).sum::<f64>() > MOVING_M_PER_S.powi(2)
 }
