@@ -26,7 +26,7 @@ use throng_wire::{BitReader, KindId, ObjectId, ReadError, Tick};
 
 use crate::decode::{Item, KindBits, Scratch, SegmentError, SegmentReader};
 use crate::grid::{CellGrid, GridError, GridShape};
-use crate::key::{ChannelName, KeyError};
+use crate::key::{ChannelName, KeyError, decode_cell, narrow};
 use crate::log::Fate;
 use crate::objects::{Departure, HomeView, Objects, Reckoned, ReplicaObject};
 use crate::own::RECORD;
@@ -421,11 +421,9 @@ impl ReplicaClient {
     /// Applies shared pieces (`shared_view.rs`), and returns what stands behind them.
     fn apply_shared<'b>(&mut self, tick: Tick, bytes: &'b [u8]) -> Result<BitReader<'b>, ApplyError> {
         let mut r = BitReader::new(bytes);
-        let plane = r.read(8)? as u8;
-        let ChannelName::Cell { grid, cell } = ChannelName::decode(&mut r)? else {
-            return Err(ApplyError::Offset(SHARED));
-        };
-        let middle = ReadMiddle { grid, cell, plane };
+        let grid_and_plane = r.read_varint()?;
+        let (grid, plane) = (narrow(grid_and_plane >> 2)?, (grid_and_plane & 3) as u8);
+        let middle = ReadMiddle { grid, cell: decode_cell(&mut r)?, plane };
         while r.remaining_bits() > 0 {
             let offset = r.read(8)? as u8;
             if offset == SHARED_END {

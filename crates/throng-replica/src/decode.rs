@@ -32,7 +32,7 @@ pub enum SegmentError {
     /// Slot numbers are wider than the format allows.
     #[error("slot numbers of {0} bits are not possible")]
     SlotBits(u32),
-    /// A run names a kind or facet that the schema does not have, or that has no fields.
+    /// A run names a kind or facet that the schema does not have.
     #[error("run {0} names no kind and facet of the schema")]
     UnknownRun(u64),
     /// The range of a complete segment or of a roster is upside down.
@@ -215,7 +215,7 @@ impl<'a, F: Fn(KindId, Facet) -> Space> SegmentReader<'a, F> {
             self.tombstones -= 1;
             let slot = self.r.read(self.slot_bits)? as u32;
             let fate = read_fate(&mut self.r)?;
-            let id = if self.r.read_bool()? { Some(read_short_id(&mut self.r)?) } else { None };
+            let id = if self.r.read_bool()? { Some(read_id(&mut self.r)?) } else { None };
             if self.tombstones == 0 {
                 self.r.align();
             }
@@ -250,10 +250,6 @@ impl<'a, F: Fn(KindId, Facet) -> Space> SegmentReader<'a, F> {
         // Owner fields travel in the owner's records.
         let facet = Facet::ALL.get((run & 3) as usize).filter(|&&facet| facet != Facet::Owner);
         let (Some(kind), Some(&facet)) = (kind, facet) else { return Err(SegmentError::UnknownRun(run)) };
-        // Every object has a public facet, perhaps without fields; the others are there for their fields.
-        if facet != Facet::Public && self.schema.kind(kind).facet_mask(facet) == 0 {
-            return Err(SegmentError::UnknownRun(run));
-        }
         self.entries = self.r.read(8)? as u32 + 1;
         self.run = Some((kind, facet));
         self.next_slot = 0;
@@ -276,7 +272,7 @@ impl<'a, F: Fn(KindId, Facet) -> Space> SegmentReader<'a, F> {
         let mask = match head {
             Some(head) => expand_mask(kind.update_mask(facet), head),
             None => {
-                introduced = Some(read_short_id(&mut self.r)?);
+                introduced = Some(read_id(&mut self.r)?);
                 kind.facet_mask(facet)
             }
         };
@@ -331,19 +327,13 @@ impl<F> SegmentReader<'_, F> {
 }
 
 pub(crate) fn read_id(r: &mut BitReader<'_>) -> Result<ObjectId, SegmentError> {
-    let mut number = || u32::try_from(r.read_varint()?).map_err(|_| ReadError::VarintTooLong);
-    let id = ObjectId { index: number()?, generation: number()? };
-    if id.is_none() { Err(SegmentError::NoObject) } else { Ok(id) }
-}
-
-/// An id as segments have it.
-fn read_short_id(r: &mut BitReader<'_>) -> Result<ObjectId, SegmentError> {
     let index = read_number(r, INDEX_LOW_BITS)?;
     let id = ObjectId { index, generation: read_number(r, 0)?.wrapping_add(1) };
     if id.is_none() { Err(SegmentError::NoObject) } else { Ok(id) }
 }
 
-fn read_number(r: &mut BitReader<'_>, low_bits: u32) -> Result<u32, ReadError> {
+/// A number with so many low bits.
+pub(crate) fn read_number(r: &mut BitReader<'_>, low_bits: u32) -> Result<u32, ReadError> {
     let mut further_bits = 0;
     while r.read_bool()? {
         further_bits += 1;

@@ -372,13 +372,13 @@ pub(crate) fn next_cell(cells: [i8; 3]) -> Option<(usize, bool)> {
 /// The low bits of the index of an id: the ids of 1,024 objects take 12 bits, those of a million 32.
 pub(crate) const INDEX_LOW_BITS: u32 = 10;
 
-fn write_id(id: ObjectId, w: &mut BitWriter<'_>) {
+pub(crate) fn write_id(id: ObjectId, w: &mut BitWriter<'_>) {
     write_number(id.index, INDEX_LOW_BITS, w);
     write_number(id.generation.wrapping_sub(1), 0, w);
 }
 
 /// An exponential Golomb code of that order.
-fn write_number(number: u32, low_bits: u32, w: &mut BitWriter<'_>) {
+pub(crate) fn write_number(number: u32, low_bits: u32, w: &mut BitWriter<'_>) {
     let number = u64::from(number) + (1 << low_bits);
     let further_bits = number.ilog2() - low_bits;
     w.write((1 << further_bits) - 1, further_bits + 1);

@@ -117,9 +117,7 @@ impl ChannelName {
             ChannelName::Cell { grid, cell } => {
                 w.write(1, 8);
                 w.write_varint(u64::from(grid));
-                for axis in cell {
-                    w.write_varint(zigzag(axis));
-                }
+                encode_cell(cell, w);
             }
             ChannelName::Entity { object, facet } => {
                 w.write(2, 8);
@@ -140,11 +138,7 @@ impl ChannelName {
             0 => ChannelName::Global(narrow(r.read_varint()?)?),
             1 => {
                 let grid = narrow(r.read_varint()?)?;
-                let mut cell = [0; 3];
-                for axis in &mut cell {
-                    *axis = unzigzag(narrow(r.read_varint()?)?);
-                }
-                ChannelName::Cell { grid, cell }
+                ChannelName::Cell { grid, cell: decode_cell(r)? }
             }
             2 => {
                 let object = ObjectId { index: narrow(r.read_varint()?)?, generation: narrow(r.read_varint()?)? };
@@ -184,7 +178,17 @@ impl KeyError {
     }
 }
 
-fn narrow<T: TryFrom<u64>>(value: u64) -> Result<T, KeyError> {
+/// Writes the numbers of a cell.
+pub(crate) fn encode_cell(cell: [i32; 3], w: &mut BitWriter<'_>) {
+    cell.iter().for_each(|&axis| w.write_varint(zigzag(axis)));
+}
+
+pub(crate) fn decode_cell(r: &mut BitReader<'_>) -> Result<[i32; 3], KeyError> {
+    let mut axis = || Ok::<i32, KeyError>(unzigzag(narrow(r.read_varint()?)?));
+    Ok([axis()?, axis()?, axis()?])
+}
+
+pub(crate) fn narrow<T: TryFrom<u64>>(value: u64) -> Result<T, KeyError> {
     T::try_from(value).map_err(|_| KeyError::OutOfRange)
 }
 

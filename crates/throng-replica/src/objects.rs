@@ -157,7 +157,7 @@ impl ReplicaObject {
     /// The fields that the client may know and has received: those of the far facet only while it does not receive the
     /// public one.
     pub fn known_fields(&self) -> FieldMask {
-        self.shown.fields() & if self.is_near() { !self.far_mask } else { FieldMask::MAX }
+        self.shown.fields() & if self.is_near() { !self.far_mask } else { self.far_mask }
     }
 
     /// The facets that the client receives at present. An object that is the client's own has no [`Facet::Others`] for
@@ -402,8 +402,11 @@ impl Objects {
             return;
         }
         let first_news = object.shown.ticks.iter().all(Option::is_none);
-        let counts = facet != Facet::Far || !object.is_near();
-        if counts && object.own.is_none() && (first_news || tick.is_newer_than(object.newest)) {
+        let counts = (facet == Facet::Far) != object.is_near();
+        if (counts || !object.is_in_sight())
+            && object.own.is_none()
+            && (first_news || tick.is_newer_than(object.newest))
+        {
             object.newest = tick;
         }
         let target = match (&mut object.aside, facet) {
@@ -425,7 +428,7 @@ impl Objects {
         let told_in = if is_public { Facet::Public } else { Facet::Far };
         let is_forgotten = |object: &ReplicaObject| object.is_forgotten(told_in, nameless.newest);
         if let Some(object) = self.get_mut(to).filter(|object| !object.ended && !is_forgotten(object)) {
-            let counts = facet != Facet::Far.index() || !object.is_near();
+            let counts = (facet == Facet::Far.index()) != object.is_near();
             let is_shown = object.aside.is_none() || !is_public;
             let target = if is_shown { &mut object.shown } else { object.aside.as_mut().expect("just looked at") };
             let newer = (0..kind.fields.len()).fold(0, |mask, field| {
@@ -709,14 +712,13 @@ impl Objects {
         let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
         let after = object.sight();
         object.is_whole = after.is_near;
-        if before.is_near != after.is_near && after.is_any {
+        if before.is_near != after.is_near {
             let kind = self.schema.kind(object.kind);
-            let mut changed = object.shown.fields() & object.far_mask;
+            object.changed |= object.shown.fields() & told_of(kind);
             if !after.is_near {
-                changed |= object.shown.forget(kind, kind.facet_mask(Facet::Public));
-                object.newest = object.shown.newest().unwrap_or(object.newest);
+                object.shown.forget(kind, kind.facet_mask(Facet::Public));
+                object.newest = object.shown.newest(object.far_mask).unwrap_or(object.newest);
             }
-            object.changed |= changed & told_of(kind);
         }
         match (before.is_any, after.is_any) {
             (false, true) => self.in_sight += 1,
@@ -793,9 +795,10 @@ impl Known {
         self.ticks.iter().enumerate().fold(0, |mask, (field, tick)| mask | u64::from(tick.is_some()) << field)
     }
 
-    /// The newest tick of any field.
-    fn newest(&self) -> Option<Tick> {
-        self.ticks.iter().flatten().copied().reduce(Tick::newest)
+    /// The newest tick of a field of `mask`.
+    fn newest(&self, mask: FieldMask) -> Option<Tick> {
+        let of_mask = self.ticks.iter().enumerate().filter(|(field, _)| mask >> field & 1 == 1);
+        of_mask.filter_map(|(_, tick)| *tick).reduce(Tick::newest)
     }
 
     /// The fields of `mask` of which nothing as new as `tick` is known.
@@ -917,7 +920,11 @@ mod tests {
         for tick in 0..1_000 {
             objects.await_turn((index, Facet::Public), 5, Tick(tick));
             objects.set_wait(index, Facet::Public, None);
-            assert!(objects.wait_count() <= WAITS_PER_OBJECT + WAITS_SLACK, "{} waits of one object", objects.wait_count());
+            assert!(
+                objects.wait_count() <= WAITS_PER_OBJECT + WAITS_SLACK,
+                "{} waits of one object",
+                objects.wait_count()
+            );
         }
     }
 }

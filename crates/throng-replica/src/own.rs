@@ -8,12 +8,14 @@
 //! record  [2][length of the body: varint][body]       no piece begins with a 2; the state is that of the packet's tick
 //! body    [has_number: 1][number: 32]                 if has_number: the newest input that the game has acknowledged
 //!         entries, in rising order of place, each
-//!         [1: 1][places passed over: varint][form: 2]
-//!            form 0 changed       [kind: varint][mask: one bit for each field that is sent again][the fields in it]
-//!                 1 introduced    [kind: varint][index: varint][generation: varint][all fields but the hidden ones]
+//!         [1: 1][places passed over: number][form: 2]
+//!            form 0 changed       [kind: number][mask: one bit for each field that is sent again][the fields in it]
+//!                 1 introduced    [kind: number][id][all fields but the hidden ones]
 //!                 2 given away, 3 ended
-//!         [0: 1][first: varint][count: varint]        the places that the record speaks of, zero bits to the byte
+//!         [0: 1][first: number][count: number]        the places that the record speaks of, zero bits to the byte
 //! ```
+//!
+//! An id and a number without low bits are as in `encode.rs`.
 //!
 //! A *place* is a number for an object among those of its owner. A record says of each of its places everything that
 //! has changed since the newest record that is known to have arrived, so none depends on another, a lost one needs no
@@ -31,7 +33,7 @@ use throng_schema::{FieldMask, Space};
 use throng_wire::{BitWriter, ObjectId, Tick};
 
 use crate::connection::Connection;
-use crate::encode::write_mask;
+use crate::encode::{write_id, write_mask, write_number};
 use crate::hub::Outgoing;
 use crate::log::ObjectLog;
 use crate::store::ObjectStore;
@@ -241,8 +243,8 @@ impl OwnRecords {
             return 0;
         }
         w.write_bool(false);
-        w.write_varint(first as u64);
-        w.write_varint((end - first) as u64);
+        write_number(first as u32, 0, &mut w);
+        write_number((end - first) as u32, 0, &mut w);
         w.finish();
         self.finish_record(now, sequence, (first, end));
         let mut head = [RECORD, 0, 0];
@@ -345,7 +347,7 @@ impl Place {
 fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w: &mut BitWriter<'_>) {
     let Some(Occupant { id, .. }) = place.occupant else { return };
     w.write_bool(true);
-    w.write_varint(passed as u64);
+    write_number(passed as u32, 0, w);
     let mask = match news {
         News::GivenAway => return w.write(2, 2),
         News::Ended => return w.write(3, 2),
@@ -354,10 +356,9 @@ fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w:
     };
     let (kind_id, kind, values) = store.row(id.index);
     w.write(u64::from(news == News::Introduced), 2);
-    w.write_varint(kind_id.0.into());
+    write_number(kind_id.0.into(), 0, w);
     if news == News::Introduced {
-        w.write_varint(id.index.into());
-        w.write_varint(id.generation.into());
+        write_id(id, w);
     } else {
         write_mask(kind.own_update_mask(), mask, w);
     }

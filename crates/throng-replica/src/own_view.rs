@@ -6,7 +6,7 @@ use throng_schema::{FieldMask, Space};
 use throng_wire::{BitReader, KindId, ObjectId, Tick};
 
 use crate::client::{ApplyError, ReplicaClient};
-use crate::decode::{Scratch, SegmentError, read_id};
+use crate::decode::{Scratch, SegmentError, read_id, read_number};
 use crate::objects::ReplicaObject;
 
 /// The places of a client's own objects.
@@ -80,7 +80,7 @@ impl ReplicaClient {
         let schema = Arc::clone(&self.schema);
         let mut next = 0;
         while r.read_bool()? {
-            let passed = usize::try_from(r.read_varint()?).unwrap_or(usize::MAX);
+            let passed = read_number(r, 0)? as usize;
             // The first entry counts from the record's first place, which stands at the end: it is said in full.
             let place = self.check_place(passed.saturating_add(next))?;
             next = place + 1;
@@ -92,8 +92,8 @@ impl ReplicaClient {
                 Entry::Gone { .. } => {}
             }
         }
-        let first = usize::try_from(r.read_varint()?).unwrap_or(usize::MAX);
-        let count = usize::try_from(r.read_varint()?).unwrap_or(usize::MAX);
+        let first = read_number(r, 0)? as usize;
+        let count = read_number(r, 0)? as usize;
         let end = first.saturating_add(count);
         if end > 0 {
             self.check_place(end - 1)?;
@@ -195,7 +195,7 @@ fn read_entry(
     if form >= 2 {
         return Ok(Entry::Gone { ended: form == 3 });
     }
-    let kind_id = u16::try_from(r.read_varint()?).ok().map(KindId).filter(|&kind| schema.get(kind).is_some());
+    let kind_id = u16::try_from(read_number(r, 0)?).ok().map(KindId).filter(|&kind| schema.get(kind).is_some());
     let kind_id = kind_id.ok_or(ApplyError::UnknownKind)?;
     let kind = schema.kind(kind_id);
     let (introduced, mask) = match form {

@@ -593,7 +593,8 @@ impl Replicator {
                 let (grid, parts) = self.far_grid.filter(|_| is_in_cells)?;
                 let ChannelKey::Cell { grid, mut cell } = self.cell_key(id.index, grid, facet) else { return None };
                 if parts > 1 {
-                    cell[self.store.grids()[usize::from(grid)].shape().up.axis()] = (id.index % u32::from(parts)) as i32;
+                    cell[self.store.grids()[usize::from(grid)].shape().up.axis()] =
+                        (id.index % u32::from(parts)) as i32;
                 }
                 Some(ChannelKey::Cell { grid, cell })
             }
@@ -606,11 +607,10 @@ impl Replicator {
     }
 
     fn cell_key(&self, object: u32, grid: u8, facet: Facet) -> ChannelKey {
-        let present =
-            self.store.home(object, facet).and_then(|home| match self.hub.key(ChannelIndex(home.channel)) {
-                ChannelKey::Cell { grid: present, cell } if present == grid => Some(cell),
-                _ => None,
-            });
+        let present = self.store.home(object, facet).and_then(|home| match self.hub.key(ChannelIndex(home.channel)) {
+            ChannelKey::Cell { grid: present, cell } if present == grid => Some(cell),
+            _ => None,
+        });
         let position = self.store.position(object, facet).unwrap_or([0; 3]);
         let kind = usize::from(self.store.kind_id(object).0);
         let cell = self.store.grids()[usize::from(grid)].cell_of((kind, facet), position, present);

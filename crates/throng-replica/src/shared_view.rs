@@ -16,8 +16,8 @@
 //!
 //! ```text
 //! [1]                            no piece begins with a 1: shared pieces follow
-//! [plane : 8]                    the two axes of offsets: 0 x and y, 1 x and z, 2 y and z
-//! [tag : 8][grid][x][y][z]       the middle, a cell, as `key.rs` writes a name
+//! [grid << 2 | plane : varint]   the two axes of offsets: 0 x and y, 1 x and z, 2 y and z
+//! [x][y][z]                      the middle, a cell of this grid, as `key.rs` writes its numbers
 //! pieces, each
 //!   [offset : 8]                 1 to 225: 1 + (a + 7) + 15 * (b + 7), the cell that is a and b cells from the middle
 //!                                226: a name follows
@@ -41,7 +41,7 @@ use throng_wire::{BitWriter, ShortTick, Tick};
 
 use crate::frame::Frame;
 use crate::hub::{ChannelState, Planner, Request};
-use crate::key::{ChannelKey, ChannelName};
+use crate::key::{ChannelKey, ChannelName, encode_cell};
 use crate::lattice;
 use crate::send_ticks::SendTicks;
 use crate::subscription::Subscription;
@@ -423,8 +423,9 @@ impl SharedView {
     fn name_channels<S: ChannelState>(&mut self, planner: &Planner<'_, S>) {
         let middle = Middle::of(self.channels.iter().map(|seen| planner.key(seen.channel).name()));
         self.head.clear();
-        self.head.extend([SHARED, middle.plane]);
-        put_name(&mut self.head, ChannelName::Cell { grid: middle.grid, cell: middle.cell });
+        self.head.push(SHARED);
+        put_varint(&mut self.head, usize::from(middle.grid) << 2 | usize::from(middle.plane));
+        write_with(&mut self.head, |w| encode_cell(middle.cell, w));
         for seen in &mut self.channels {
             let name = planner.key(seen.channel).name();
             match middle.offset_of(name) {
@@ -644,8 +645,12 @@ pub(crate) fn may_share(key: ChannelKey) -> bool {
 }
 
 fn put_name(out: &mut Vec<u8>, name: ChannelName) {
+    write_with(out, |w| name.encode(w));
+}
+
+fn write_with(out: &mut Vec<u8>, write: impl FnOnce(&mut BitWriter<'_>)) {
     let mut w = BitWriter::new(out);
-    name.encode(&mut w);
+    write(&mut w);
     w.finish();
 }
 

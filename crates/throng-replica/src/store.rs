@@ -129,14 +129,26 @@ impl ObjectStore {
         let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.objects.len() < self.limit => {
-                self.objects.push(ObjectEntry { generation: 0, alive: false, kind, row: 0, homes: [None; Facet::ALL.len()] });
+                self.objects.push(ObjectEntry {
+                    generation: 0,
+                    alive: false,
+                    kind,
+                    row: 0,
+                    homes: [None; Facet::ALL.len()],
+                });
                 self.objects.len() as u32 - 1
             }
             None => return Err(LimitReached::Objects(self.limit)),
         };
         let row = self.arenas[usize::from(kind.0)].take_row(self.schema.kind(kind), index, now);
         let entry = &mut self.objects[index as usize];
-        *entry = ObjectEntry { generation: entry.generation.wrapping_add(1), alive: true, kind, row, homes: [None; Facet::ALL.len()] };
+        *entry = ObjectEntry {
+            generation: entry.generation.wrapping_add(1),
+            alive: true,
+            kind,
+            row,
+            homes: [None; Facet::ALL.len()],
+        };
         Ok(ObjectId { index, generation: entry.generation })
     }
 

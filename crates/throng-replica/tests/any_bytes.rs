@@ -83,8 +83,18 @@ fn segment(range: Option<(u64, u64)>, kind_and_facet: (u64, u64), entries: &[(u6
         w.write(slot, SLOT_BITS);
         w.write_bool(introduced.is_some());
         if let Some(id) = introduced {
-            w.write_varint(id.index.into());
-            w.write_varint(id.generation.into());
+            // The short forms of index and generation: see docs/wire-format.md, 3.3.
+            if id.is_none() {
+                // 2^32 - 1 + 1,024, and 2^32 - 2 + 1: so many further bits, and all but the highest of the number.
+                w.write((1 << 22) - 1, 23);
+                w.write(1_023, 32);
+                w.write((1 << 31) - 1, 32);
+                w.write((1 << 31) - 1, 31);
+            } else {
+                w.write(0, 1);
+                w.write(id.index.into(), 10);
+                w.write(0, 1);
+            }
         }
         (0..field_bits).for_each(|_| w.write(0, 1));
     }
@@ -179,7 +189,7 @@ fn a_packet_cannot_make_a_client_add_and_drop_slots_without_end() {
 
 #[test]
 fn a_complete_segment_lists_its_slots_in_rising_order() {
-    let entry = |slot| (slot, Some(ObjectId { index: slot as u32, generation: 0 }), SCORE_BITS);
+    let entry = |slot| (slot, Some(ObjectId { index: slot as u32, generation: 1 }), SCORE_BITS);
     for (slots, refused) in [([3, 5], None), ([5, 3], Some(3)), ([3, 3], Some(3)), ([3, 8], Some(8)), ([1, 3], Some(1))]
     {
         let body = segment(Some((2, 8)), (SCORE, 0), &slots.map(entry));

@@ -37,6 +37,30 @@ fn nothing_is_lost_when_delivered_packets_are_taken_for_lost() {
     run_seeds(1_000, |_| StormOptions { spurious_loss: 0.3, loss: 0.1, ..StormOptions::default() });
 }
 
+/// Storms in which clients see walkers from afar as well; returns how many of those were compared.
+fn far(count: u64, options: impl Fn(u64) -> StormOptions + Sync) -> u64 {
+    let looks = AtomicU64::new(0);
+    throng_seeds::for_seeds(count, |seed| {
+        let mut storm = Storm::new(seed, StormOptions { far_parts: 1 + seed as u16 / 2 % 3, ..options(seed) });
+        let calm = storm.weather();
+        looks.fetch_add(storm.far_looks, Ordering::Relaxed);
+        calm
+    });
+    println!("{} walkers seen from afar", looks.load(Ordering::Relaxed));
+    looks.into_inner()
+}
+
+#[test]
+fn clients_converge_that_see_from_afar_as_well() {
+    let storm = |seed: u64| StormOptions { loss: [0.0, 0.1, 0.3][seed as usize % 3], ..StormOptions::default() };
+    assert!(far(600, storm) > 1_000);
+    let short = |seed| StormOptions { budget_bytes: 220, retention_ticks: 8, ..storm(seed) };
+    assert!(far(300, short) > 500);
+    let crowd =
+        |seed| StormOptions { clients: 6, is_crowd: true, view_switches: 20 * (seed as u32 % 2), ..storm(seed) };
+    assert!(far(300, crowd) > 500);
+}
+
 /// Storms over a crowd, in which most connections are members of a shared view most of the time. Returns the part of the
 /// segments that was shared.
 fn crowd(count: u64, options: impl Fn(u64) -> StormOptions + Sync) -> f64 {

@@ -31,7 +31,7 @@ fn packets(server: &mut Replicator, connection: ConnectionId, sequence: &mut u64
     let connection = slots[connection.index as usize].connection.as_mut().expect("it stays");
     connection.begin_objects(outgoing, 1_000);
     let mut packets = Vec::new();
-    for room in [32, 400] {
+    for room in [28, 400] {
         *sequence += 1;
         let mut packet = vec![0; room];
         let written = connection.write_objects(outgoing, *sequence, &mut packet);

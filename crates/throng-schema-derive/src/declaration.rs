@@ -168,10 +168,7 @@ impl<'a> FieldDeclaration<'a> {
     }
 
     /// Reads a field, and makes its copy for clients far away if it says `far`. `None` if it is skipped or wrong.
-    fn of(
-        field: &'a Field,
-        errors: &mut Errors,
-    ) -> Option<(FieldDeclaration<'a>, Option<FieldDeclaration<'a>>)> {
+    fn of(field: &'a Field, errors: &mut Errors) -> Option<(FieldDeclaration<'a>, Option<FieldDeclaration<'a>>)> {
         let (field, far) = FieldDeclaration::read(field, errors)?;
         match far.as_ref().map(|far| far.copy_of(&field)).transpose() {
             Ok(copy) => Some((field, copy)),

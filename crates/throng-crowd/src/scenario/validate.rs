@@ -87,7 +87,9 @@ impl Check<'_> {
         for side in far.cell_m {
             self.range("far.cell_m", side, 2.0, 10_000.0)?;
             self.must(side % FAR_STEP_M == 0.0, "far.cell_m", || {
-                format!("{side} must be a whole number of {FAR_STEP_M} m, the steps of positions that are seen from afar")
+                format!(
+                    "{side} must be a whole number of {FAR_STEP_M} m, the steps of positions that are seen from afar"
+                )
             })?;
         }
         self.range("far.parts", far.parts, 1, 1_000)?;
@@ -165,7 +167,11 @@ mod tests {
         assert!(refused(|s| (s.send_slowdown_percent, s.server_threads) = (20, 4)).contains("cannot be slowed"));
         assert!(refused(|s| s.view = View::Everything).contains("no rings"));
         assert!(refused(|s| s.rings.clear()).contains("1 to 8"));
-        let far = |cell_m, radius_m| Far { cell_m: [cell_m; 3], parts: 1, rings: vec![Ring { radius_m, interval_ticks: 100 }] };
+        let far = |cell_m, radius_m| Far {
+            cell_m: [cell_m; 3],
+            parts: 1,
+            rings: vec![Ring { radius_m, interval_ticks: 100 }],
+        };
         assert!(refused(|s| s.far = Some(far(60.3, 200.0))).contains("whole number of 0.5 m"));
         assert!(refused(|s| s.far = Some(far(60.0, 0.0))).contains("far.rings.radius_m"));
         assert!(refused(|s| s.rings.push(Ring { radius_m: 5.0, interval_ticks: 1 })).contains("outwards"));

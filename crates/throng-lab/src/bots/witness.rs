@@ -395,7 +395,7 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
         return false;
     }
     if is_far(object) {
-        return words[FAR_WORD..] == truth.words[FAR_WORD..words.len()];
+        return words.get(FAR_WORD..).is_some_and(|far| far == &truth.words[FAR_WORD..words.len()]);
     }
     // The values for clients far away do not count.
     let end = words.len().min(FAR_WORD);
@@ -416,7 +416,9 @@ fn is_far(object: &ObjectView<'_>) -> bool {
 fn position_of(object: &ObjectView<'_>) -> [f64; 3] {
     let words = object.values.words;
     if is_far(object) {
-        return std::array::from_fn(|axis| f64::from(words[FAR_WORD + axis] as i32) * f64::from(FAR_STEP_M));
+        return std::array::from_fn(|axis| {
+            words.get(FAR_WORD + axis).map_or(0.0, |&word| f64::from(word as i32) * f64::from(FAR_STEP_M))
+        });
     }
     let stated = || std::array::from_fn(|axis| words.get(axis).map_or(0, |&word| word as i32));
     object.reckoned.map_or_else(stated, |reckoned| reckoned.now()).map(|steps| f64::from(steps) / 100.0)

@@ -12,9 +12,11 @@ use throng_replica::{
 use throng_schema::{Facet, Replicate, Schema, Values, ValuesMut};
 use throng_wire::{ConnectionId, ObjectId, Tick};
 
+use self::far::{FAR_CELLS, FAR_GRID, FAR_GRID_NUMBER};
 use self::runners::{Gait, Runner};
 use crate::homes::Homes;
 
+mod far;
 mod runners;
 
 const CELL_M: f64 = 8.0;
@@ -24,9 +26,9 @@ const WORLD_M: f32 = 24.0;
 /// A kind with every sort of audience.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Walker {
-    #[replicate(position(step = 0.01))]
+    #[replicate(position(step = 0.01), far(step = 0.5))]
     pub position: [f32; 3],
-    #[replicate(integer(min = 0, max = 1000))]
+    #[replicate(integer(min = 0, max = 1000), far)]
     pub health: u16,
     #[replicate(text(max_bytes = 40))]
     pub name: String,
@@ -54,10 +56,13 @@ const CODES: &str = "
     kind Walker
     entries public 0=2 1=2 3=2 else=2
     entries others 1=1 else=1
+    entries far 0=1 1=2 else=2
+    gaps far 0=1 1/2=2 else=2
     gaps public 0=1 1/1=2 else=2
     gaps others 0=1 else=1
     field position 0 -256/8=2 0/8=1 else=2
     field position 2 0/4=1 else=1
+    field position_far 0 0/4=1 else=1
     field health 0 0/3=2 496/4=2 1000=2 else=2
     field yaw 0 0=1 256/6=2 else=2
     kind Score
@@ -85,6 +90,8 @@ pub(crate) struct StormOptions {
     /// So many objects with a predicted position, in calm too. In the calm of a storm with a memory of
     /// [`WATCHFUL_TICKS`], what clients show of them is compared in each tick.
     pub runners: usize,
+    /// Clients see walkers from afar as well, in cells with so many parts; 0: they do not.
+    pub far_parts: u16,
 }
 
 /// A memory so long that no subscription is held back: then a client has been told everything in each tick of a calm.
@@ -109,6 +116,7 @@ impl Default for StormOptions {
             view_switches: 0,
             bustle: 0,
             runners: 0,
+            far_parts: 0,
         }
     }
 }
@@ -126,6 +134,8 @@ pub(crate) struct Storm {
     history: Vec<Moment>,
     /// How often a runner was compared in a tick of a calm: another one's, and an own one.
     pub(crate) looks: [u64; 2],
+    /// How many walkers were compared that their clients saw from afar.
+    pub(crate) far_looks: u64,
 }
 
 /// The values of the game at the end of a tick.
@@ -170,6 +180,10 @@ impl Storm {
         };
         let mut server = Replicator::new(schema, replicator_options);
         server.add_grid(GRID).expect("a good grid");
+        server.add_grid(FAR_GRID).expect("a good grid");
+        if options.far_parts > 0 {
+            server.set_far_grid(FAR_GRID_NUMBER, options.far_parts).expect("a good grid for far facets");
+        }
         let clients = (0..options.clients).map(|_| None).collect();
         Storm {
             rng: Rng::with_seed(seed),
@@ -182,6 +196,7 @@ impl Storm {
             runners: BTreeMap::new(),
             history: Vec::new(),
             looks: [0; 2],
+            far_looks: 0,
         }
     }
 
@@ -213,7 +228,10 @@ impl Storm {
                 self.check_runners().map_err(|error| format!("step {step}: {error}"))?;
             }
         }
-        (0..self.clients.len()).try_for_each(|client| self.compare(client))
+        for client in 0..self.clients.len() {
+            self.far_looks += self.compare(client)?;
+        }
+        Ok(())
     }
 
     /// From now on each subscription has its turn in each tick.
@@ -338,7 +356,7 @@ impl Storm {
                 let options = ClientOptions { limbo_ticks: Some(20), ..ClientOptions::default() };
                 let peer = Peer {
                     id,
-                    replica: ReplicaClient::new(schema, &[GRID], options).unwrap(),
+                    replica: ReplicaClient::new(schema, &[GRID, FAR_GRID], options).unwrap(),
                     subscriptions: BTreeMap::new(),
                     stand: 0,
                     sequence: 0,
@@ -433,7 +451,9 @@ impl Storm {
         let cells = (WORLD_M / CELL_M as f32) as i32;
         for index in 0..self.clients.len() {
             for _ in 0..2 {
+                let is_far = self.options.far_parts > 0 && self.rng.bool();
                 let key = match self.rng.u32(..4) {
+                    _ if is_far => self.some_far_key(),
                     0 => ChannelKey::Global(0),
                     _ => ChannelKey::Cell {
                         grid: 0,
@@ -492,6 +512,10 @@ impl Storm {
             {
                 let interval = if x == peer.stand { 1 } else { 5 };
                 wanted.insert(ChannelKey::Cell { grid: 0, cell: [x, y, z] }, interval);
+            }
+            for cell in self.rng.i32(-3..0)..3 {
+                let part = (0..i32::from(self.options.far_parts)).map(|part| [cell, self.rng.i32(-1..1), part]);
+                wanted.extend(part.map(|cell| (ChannelKey::Cell { grid: FAR_GRID_NUMBER, cell }, 7)));
             }
             let is_left = |key: &ChannelKey| !matches!(key, ChannelKey::Entity { .. }) && !wanted.contains_key(key);
             let left: Vec<ChannelKey> = peer.subscriptions.keys().copied().filter(is_left).collect();
@@ -643,41 +667,69 @@ impl Storm {
         }
     }
 
-    /// Compares what a client holds with what the storm did: the server is not asked.
-    fn compare(&self, index: usize) -> Result<(), String> {
-        let Some(peer) = &self.clients[index] else { return Ok(()) };
+    /// Compares what a client holds with what the storm did: the server is not asked. Returns how many walkers it sees from
+    /// afar.
+    fn compare(&self, index: usize) -> Result<u64, String> {
+        let Some(peer) = &self.clients[index] else { return Ok(0) };
+        let mut far_looks = 0;
         let mut held: BTreeMap<ObjectId, &ReplicaObject> =
             peer.replica.objects().map(|seen| (seen.id(), seen)).collect();
-        let wrong = |id: ObjectId, what: String| Err(format!("client {index}: {id} {what}"));
+        let wrong = |id: ObjectId, what: String| format!("client {index}: {id} {what}");
         for (&id, walker) in &self.walkers {
             let role = &self.roles[&id];
             let is_own = role.owner == Some(peer.id);
             let hears_cell = |cell| peer.subscriptions.contains_key(&ChannelKey::Cell { grid: 0, cell });
             let is_seen = |cell| is_own || role.is_entity || hears_cell(cell);
+            let (is_near, may_be_near) = (role.homes.cells().all(is_seen), role.homes.cells().any(is_seen));
+            let (is_far, may_be_far) = self.far_sight(peer, (id, walker), role);
             let seen = match held.remove(&id) {
-                None if role.homes.cells().all(is_seen) => return wrong(id, format!("is not seen: {walker:?}")),
-                Some(_) if !role.homes.cells().any(is_seen) => return wrong(id, format!("is still seen: {walker:?}")),
+                None if is_near || is_far => return Err(wrong(id, format!("is not seen: {walker:?}"))),
+                Some(_) if !may_be_near && !may_be_far => return Err(wrong(id, format!("is still seen: {walker:?}"))),
                 None => continue,
                 Some(seen) => seen,
             };
-            check_walker(walker, seen, is_own).or_else(|difference| wrong(id, difference))?;
-            check_whole(peer.replica.schema(), seen, is_own).or_else(|difference| wrong(id, difference))?;
+            if is_near && !far::is_near(seen) || !may_be_near && far::is_near(seen) {
+                return Err(wrong(id, format!("is seen as near: {}, {walker:?}", far::is_near(seen))));
+            }
+            if !far::is_near(seen) {
+                far_looks += 1;
+                far::check(walker, seen, peer.replica.schema()).map_err(|difference| wrong(id, difference))?;
+                continue;
+            }
+            check_walker(walker, seen, is_own).map_err(|difference| wrong(id, difference))?;
+            check_whole(peer.replica.schema(), seen, is_own).map_err(|difference| wrong(id, difference))?;
         }
         self.compare_runners(peer, &mut held).map_err(|error| format!("client {index}: {error}"))?;
         let hears_scores = peer.subscriptions.contains_key(&ChannelKey::Global(0));
         for (&id, score) in self.scores.iter().filter(|_| hears_scores) {
-            let Some(seen) = held.remove(&id) else { return wrong(id, format!("is not seen: {score:?}")) };
+            let Some(seen) = held.remove(&id) else { return Err(wrong(id, format!("is not seen: {score:?}"))) };
             let mut shown = Score::default();
             shown.apply(seen.known_fields(), seen.values());
             if shown != *score {
-                return wrong(id, format!("is {score:?}, not {shown:?}"));
+                return Err(wrong(id, format!("is {score:?}, not {shown:?}")));
             }
-            check_whole(peer.replica.schema(), seen, false).or_else(|difference| wrong(id, difference))?;
+            check_whole(peer.replica.schema(), seen, false).map_err(|difference| wrong(id, difference))?;
         }
         match held.keys().next() {
-            Some(&id) => wrong(id, "is still seen, and is not there".to_owned()),
-            None => Ok(()),
+            Some(&id) => Err(format!("client {index}: {id} is still seen, and is not there")),
+            None => Ok(far_looks),
         }
+    }
+
+    /// Whether a client sees a walker from afar, and whether it may: its far facet is in one of several cells.
+    fn far_sight(&self, peer: &Peer, (id, walker): (ObjectId, &Walker), role: &Role) -> (bool, bool) {
+        let parts = self.options.far_parts;
+        if parts == 0 || role.is_entity {
+            return (false, false);
+        }
+        let is_heard = |key| peer.subscriptions.contains_key(&key);
+        (far::homes(id, walker.position, parts).all(is_heard), far::homes(id, walker.position, parts).any(is_heard))
+    }
+
+    fn some_far_key(&mut self) -> ChannelKey {
+        let [columns, rows] = FAR_CELLS;
+        let cell = [self.rng.i32(columns), self.rng.i32(rows), self.rng.i32(0..i32::from(self.options.far_parts))];
+        ChannelKey::Cell { grid: FAR_GRID_NUMBER, cell }
     }
 
     fn anywhere(&mut self) -> [f32; 3] {
