@@ -9,6 +9,7 @@ mod budget;
 mod convergence;
 mod endings;
 mod fair_turns;
+mod far;
 mod farewells;
 mod fields;
 mod harness;
