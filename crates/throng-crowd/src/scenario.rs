@@ -69,7 +69,7 @@ pub struct Scenario {
     /// Where the distance to a cell counts from, for [`View::Rings`].
     #[serde(default)]
     pub looks_from: LooksFrom,
-    /// What clients see from afar, beyond the rings. Only [`Model::Throng`] has it.
+    /// The view from afar, beyond the rings. Only [`Model::Throng`] has it.
     #[serde(default)]
     pub far: Option<Far>,
     /// Width and depth; a single number in the file is a square. 1 to 100,000 each.

@@ -214,7 +214,7 @@ impl ReplicaObject {
         if facet == Facet::Far { &mut self.far_wait } else { &mut self.wait }
     }
 
-    /// What was told at `tick` comes from a home of its public facet that it has left, and whose fields are forgotten.
+    /// Whether news of `tick` comes from a home of its public facet that it has left, and whose fields are forgotten.
     fn is_forgotten(&self, facet: Facet, tick: Tick) -> bool {
         facet == Facet::Public && !self.is_near() && self.settled.is_some_and(|settled| settled.is_newer_than(tick))
     }

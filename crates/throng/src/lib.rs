@@ -69,6 +69,7 @@
 //! | you have | use |
 //! |---|---|
 //! | objects with a position, in crowds | [`Placement::Cell`], and [`GridOptions::rings`] for distances and rates |
+//! | everybody in a crowd, those far away roughly | `far` on some fields, and [`ServerOptions::far`] |
 //! | an object that only chosen clients may see | [`Placement::Entity`], and [`Server::subscribe`] for each of them |
 //! | state without a position: score, weather | [`Placement::Channel`] with [`ChannelKey::Global`], and [`Server::subscribe`] |
 //! | state of a team or room | [`Placement::Channel`] with [`ChannelKey::Custom`], and [`Server::subscribe`] for its members |

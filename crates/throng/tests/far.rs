@@ -1,4 +1,4 @@
-//! What a client sees from afar: a copy of some fields, in larger steps, beside what it sees near.
+//! Objects seen from afar: a client is sent a copy of some fields, in larger steps, beside those that it sees near.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What clients see of walkers from afar.
+//! The walkers that clients see from afar.
 
 use throng_replica::{ChannelKey, GridShape, Layers, ReplicaObject, Up};
 use throng_schema::{Facet, Replicate, Schema};
