@@ -15,6 +15,11 @@ pub fn velocity_of(word: u32) -> f64 {
     f64::from(word) * 0.02 - 20.0
 }
 
+/// The word of a character's pitch, and by how many steps clients may be off: its threshold.
+pub const PITCH_WORD: usize = 7;
+/// See [`PITCH_WORD`].
+pub const PITCH_STEPS: u32 = 2;
+
 /// Where the words of that position begin.
 pub const FAR_WORD: usize = 9;
 
@@ -30,8 +35,8 @@ pub struct Character {
     /// Where it looks, in radians.
     #[replicate(angle(bits = 9))]
     pub yaw: f32,
-    /// Up is positive, in radians.
-    #[replicate(fixed(min = -1.5, max = 1.5, step = 0.02))]
+    /// Up is positive, in radians. Aims wander in every tick; two degrees are seen by nobody.
+    #[replicate(fixed(min = -1.5, max = 1.5, step = 0.02), threshold = 0.04)]
     pub pitch: f32,
     /// The state of the legs.
     #[replicate(enumeration)]
@@ -127,6 +132,7 @@ mod tests {
             assert_eq!(schema().kind_id::<K>().map(|kind| kind.0), Some(K::NUMBER), "{}", K::kind().name);
             assert_eq!(K::kind().empty_values().0.len(), K::WORDS, "{}", K::kind().name);
         }
+        assert_eq!(Character::kind().thresholds(), [(PITCH_WORD, PITCH_STEPS)]);
         check::<Character>();
         check::<Chest>();
         check::<Prop>();

@@ -8,7 +8,7 @@
 //!  statements        [place, tick]        [..]              of kinds with a reckoned position
 //! ```
 //!
-//! The words are the true values. A reckoned position (see [`Reckoning`]) is stated only when readers who compute it would
+//! The words are the true values, but for those with a threshold, which are the ones that were sent last. A reckoned position (see [`Reckoning`]) is stated only when readers who compute it would
 //! be wrong by too much, so its field tick may be older than its last change. Readers see an object move also when the game
 //! does not touch it: [`ObjectStore::restate`] looks at such objects.
 
@@ -341,6 +341,7 @@ impl Arena {
         let words = &mut self.words[row * kind.words..][..kind.words];
         let blobs = &mut self.blobs[row * kind.blobs..][..kind.blobs];
         quantise(ValuesMut { words: &mut self.scratch_words, blobs: &mut self.scratch_blobs });
+        kind.hold(words, &mut self.scratch_words);
         let new = Values { words: &self.scratch_words, blobs: &self.scratch_blobs };
         let changed = kind.compare(Values { words, blobs }, new);
         if changed != 0 {
@@ -465,5 +466,36 @@ mod tests {
         assert_eq!(store.arenas[0].moving.len(), 9);
         set(&mut store, 10, 1.0);
         assert_eq!(store.arenas[0].moving.len(), 10);
+    }
+
+    #[derive(Clone, Debug, Default, PartialEq, Replicate)]
+    struct Turret {
+        #[replicate(fixed(min = -90, max = 90, step = 0.5), threshold = 2.0)]
+        angles: [f64; 2],
+        #[replicate(integer)]
+        shells: u8,
+    }
+
+    #[test]
+    fn a_value_with_a_threshold_stays_what_it_was_until_it_differs_by_more() {
+        let schema = Arc::new(Schema::builder().kind::<Turret>().build().expect("a good kind"));
+        let mut store = ObjectStore::new(schema, 1, 100_000);
+        let id = store.spawn(KindId(0), Tick(1)).expect("room");
+        let mut set = |now: u64, angles: [f64; 2], shells: u8| {
+            let turret = Turret { angles, shells };
+            let changed = store.update(id.index, Tick(now), |to| turret.quantise(to)).changed;
+            let mut held = Turret::default();
+            held.apply(FieldMask::MAX, store.values(id.index));
+            (changed, held.angles, held.shells)
+        };
+        let (angles, shells) = (Turret::FIELD_ANGLES, Turret::FIELD_SHELLS);
+        assert_eq!(set(1, [10.0, -20.0], 7), (angles | shells, [10.0, -20.0], 7));
+        assert_eq!(set(2, [12.0, -22.0], 6), (shells, [10.0, -20.0], 6));
+        assert_eq!(set(3, [8.0, -20.5], 6), (0, [10.0, -20.0], 6));
+        assert_eq!(set(4, [12.5, -22.0], 6), (angles, [12.5, -20.0], 6), "each element by itself");
+        assert_eq!(set(5, [12.5, -22.5], 6), (angles, [12.5, -22.5], 6));
+        // Slow drift is sent as soon as it has gone far enough from what was sent.
+        let drift: Vec<f64> = (1..=10).map(|step| set(5 + step, [12.5 + step as f64 * 0.5, -22.5], 6).1[0]).collect();
+        assert_eq!(drift, [12.5, 12.5, 12.5, 12.5, 15.0, 15.0, 15.0, 15.0, 15.0, 17.5]);
     }
 }

@@ -39,6 +39,7 @@ pub(crate) struct FieldDeclaration<'a> {
     pub(crate) condition: Condition,
     pub(crate) notify: bool,
     pub(crate) predict: Option<Predict>,
+    pub(crate) threshold: Option<f64>,
 }
 
 /// How a position is reckoned.
@@ -224,7 +225,14 @@ impl<'a> FieldDeclaration<'a> {
             condition: words.condition.unwrap_or(Condition::Public),
             notify: words.notify,
             predict: words.predict,
+            threshold: words.threshold.map(|(threshold, _)| threshold),
         };
+        if let Some((threshold, span)) = words.threshold
+            && let Err(message) = check_threshold(threshold, &field)
+        {
+            errors.push(error(span, message));
+            return None;
+        }
         if let Some(predict) = &field.predict
             && let Err(message) = predict.check(&field)
         {
@@ -232,6 +240,21 @@ impl<'a> FieldDeclaration<'a> {
             return None;
         }
         Some((field, words.far))
+    }
+}
+
+fn check_threshold(threshold: f64, field: &FieldDeclaration<'_>) -> std::result::Result<(), String> {
+    match field.quantiser {
+        Quantiser::Fixed { min, max, step } if field.shape == Shape::Value => {
+            let is_possible = threshold >= step && threshold <= max - min;
+            is_possible.then_some(()).ok_or_else(|| {
+                format!(
+                    "the threshold ({threshold}) must be at least a step ({step}), and at most the range ({})",
+                    max - min
+                )
+            })
+        }
+        _ => Err("`threshold` is for `fixed` values that are always there".to_owned()),
     }
 }
 
@@ -276,7 +299,7 @@ impl Far {
             (same, None) => same,
         };
         let name = format!("{}_far", field.name);
-        Ok(FieldDeclaration { name, quantiser, condition: Condition::Far, predict: None, ..*field })
+        Ok(FieldDeclaration { name, quantiser, condition: Condition::Far, predict: None, threshold: None, ..*field })
     }
 }
 
@@ -318,6 +341,7 @@ struct Words<'a> {
     list: Option<u8>,
     predict: Option<Predict>,
     far: Option<Far>,
+    threshold: Option<(f64, Span)>,
 }
 
 impl<'a> Words<'a> {
@@ -374,6 +398,12 @@ impl<'a> Words<'a> {
                 self.predict = Some(Predict::of(entry)?);
                 Ok(())
             }
+            "threshold" => {
+                let value = entry.value.as_ref().and_then(|value| value.real());
+                let value = value.ok_or("`threshold` needs a number: threshold = 0.04")?;
+                self.threshold = Some((value, entry.word.span()));
+                Ok(())
+            }
             "far" => {
                 self.far = Some(Far::of(entry)?);
                 Ok(())
@@ -382,7 +412,7 @@ impl<'a> Words<'a> {
             "enum" => Err("unknown word `enum`: the quantiser of enums is `enumeration`".to_owned()),
             _ if entry.is_bare() => Err(format!(
                 "unknown word `{word}`: allowed are the conditions public, owner_only, skip_owner, \
-                 hide_from_owner, initial_only, the words notify, list(max), predict(by, error_m) and far, and the \
+                 hide_from_owner, initial_only, the words notify, list(max), predict(by, error_m), threshold and far, and the \
                  quantisers {}",
                 quantiser::ALLOWED
             )),

@@ -264,7 +264,8 @@ impl Code<'_> {
             quote!(.variants(#variants))
         });
         let predict = self.field.predict.as_ref().map(|Predict { by, error_m, .. }| quote!(.predict(#by, #error_m)));
-        quote!(#schema::Field::new(#name, #quantiser) #elements #list #with #variants #predict)
+        let threshold = self.field.threshold.map(|threshold| quote!(.threshold(#threshold)));
+        quote!(#schema::Field::new(#name, #quantiser) #elements #list #with #variants #predict #threshold)
     }
 
     /// Condition and notice of a field, as calls on it.

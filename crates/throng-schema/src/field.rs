@@ -1,4 +1,5 @@
 use crate::arithmetic::bits_for;
+use crate::reckoning::whole_steps;
 use crate::{Condition, Predict, Quantiser};
 
 /// One field of a kind: what is declared about it, and where its value lies in [`Values`](crate::Values).
@@ -37,6 +38,8 @@ pub struct Field {
     pub variants: &'static [&'static str],
     /// For a position: between two statements of it, both ends reckon it from a velocity.
     pub predict: Option<Predict>,
+    /// For a fixed-point number: it is sent when it differs by more than this from what was sent last.
+    pub threshold: Option<f64>,
 }
 
 impl Field {
@@ -54,6 +57,7 @@ impl Field {
             notify: false,
             variants: &[],
             predict: None,
+            threshold: None,
         }
     }
 
@@ -94,6 +98,18 @@ impl Field {
         Field { predict: Some(Predict { by, error_m }), ..self }
     }
 
+    /// Sends each element only when it differs by more than this, in the units of the value, from what was sent last.
+    #[must_use]
+    pub fn threshold(self, threshold: f64) -> Field {
+        Field { threshold: Some(threshold), ..self }
+    }
+
+    /// The threshold in steps.
+    pub(crate) fn threshold_steps(&self) -> Option<u32> {
+        let (Some(threshold), Quantiser::Fixed { step, .. }) = (self.threshold, self.quantiser) else { return None };
+        Some(whole_steps(threshold, step) as u32)
+    }
+
     /// The most bits that the field can take on the wire, a position in the widest space.
     pub fn max_bits(&self) -> u32 {
         let item = self.quantiser.max_bits() * u32::from(self.encoded_elements());
@@ -110,8 +126,24 @@ impl Field {
         if matches!(self.quantiser, Quantiser::Position { .. }) { 1 } else { self.elements }
     }
 
+    fn check_threshold(&self) -> Result<(), &'static str> {
+        let Some(threshold) = self.threshold else { return Ok(()) };
+        match self.quantiser {
+            Quantiser::Fixed { min, max, step } if self.list.is_none() => {
+                let is_possible = whole_steps(threshold, step) >= 1.0 && threshold <= max - min;
+                if is_possible {
+                    Ok(())
+                } else {
+                    Err("a threshold must be at least a step, and at most the whole range")
+                }
+            }
+            _ => Err("only a `fixed` value that is always there can have a threshold"),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.quantiser.check()?;
+        self.check_threshold()?;
         match self.quantiser {
             Quantiser::Position { .. } if self.elements != 3 => Err("a position has three elements"),
             Quantiser::Text { .. } | Quantiser::Bytes { .. } if self.elements != 1 => {

@@ -42,6 +42,8 @@ pub struct Kind {
     /// For each list, how its first item is written.
     pub(crate) items: Vec<Step>,
     pub(crate) codes: KindCodes,
+    /// The words with a threshold, and how many steps that is.
+    thresholds: Vec<(usize, u32)>,
 }
 
 impl Kind {
@@ -69,6 +71,7 @@ impl Kind {
             steps: Vec::with_capacity(fields.len()),
             items: Vec::new(),
             codes: KindCodes::default(),
+            thresholds: Vec::new(),
             fields,
         };
         for index in 0..kind.fields.len() {
@@ -101,6 +104,9 @@ impl Kind {
         if field.notify {
             self.notify |= bit;
         }
+        let words = usize::from(field.word)..usize::from(field.word + field.words);
+        self.thresholds
+            .extend(field.threshold_steps().into_iter().flat_map(|steps| words.clone().map(move |word| (word, steps))));
         self.steps.push(Step::of(field, &mut self.items));
     }
 
@@ -195,6 +201,24 @@ impl Kind {
             changed |= if old == new { 0 } else { bit };
         }
         changed
+    }
+
+    /// Puts the old values in the place of the new ones that differ by no more than their threshold: see [`Field::threshold`].
+    ///
+    /// # Panics
+    /// If there are fewer words than the kind has.
+    #[inline]
+    pub fn hold(&self, old: &[u32], new: &mut [u32]) {
+        for &(word, steps) in &self.thresholds {
+            if old[word].abs_diff(new[word]) <= steps {
+                new[word] = old[word];
+            }
+        }
+    }
+
+    /// The words with a threshold, and how many steps that is: clients may hold values that differ by so much.
+    pub fn thresholds(&self) -> &[(usize, u32)] {
+        &self.thresholds
     }
 
     /// Copies the fields of `mask`. Bits beyond the last field mean nothing.

@@ -59,7 +59,7 @@ impl Reckoning {
         Some(Reckoning {
             position,
             velocity,
-            error_steps: error_steps(predict.error_m, step) as u32,
+            error_steps: whole_steps(predict.error_m, step) as u32,
             position_word: usize::from(fields[position].word),
             velocity_word: usize::from(fields[velocity].word),
             speed: Fixed::new(min, max, speed_step),
@@ -118,7 +118,7 @@ pub(crate) fn check(field: &Field, fields: &[Field]) -> Result<(), &'static str>
     if field.condition == Condition::Far {
         return Err("a position for clients far away cannot be predicted");
     }
-    if !predict.error_m.is_finite() || !(1.0..=ERROR_STEPS_MAX).contains(&error_steps(predict.error_m, step)) {
+    if !predict.error_m.is_finite() || !(1.0..=ERROR_STEPS_MAX).contains(&whole_steps(predict.error_m, step)) {
         return Err("the error of a predicted position must be 1 to 2^30 steps of it");
     }
     let Some(velocity) = fields.iter().find(|other| other.name == predict.by) else {
@@ -138,8 +138,8 @@ pub(crate) fn check(field: &Field, fields: &[Field]) -> Result<(), &'static str>
 }
 
 /// Whole steps in an error. A quotient that is whole but for the rounding of its parts counts as whole.
-fn error_steps(error_m: f64, step: f64) -> f64 {
-    (error_m / step * (1.0 + 1e-9)).floor()
+pub(crate) fn whole_steps(error: f64, step: f64) -> f64 {
+    (error / step * (1.0 + 1e-9)).floor()
 }
 
 #[cfg(test)]

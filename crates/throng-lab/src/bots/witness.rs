@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
-use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, velocity_of};
+use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, PITCH_STEPS, PITCH_WORD, Prop, velocity_of};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
@@ -404,7 +404,18 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps);
     let is_near = reckoned.at(tick).iter().zip(there).all(|(seen, there)| seen.abs_diff(there) <= error_steps);
     // The lab's kinds begin with the position.
-    is_near && truth[3..] == words[3..]
+    is_near
+        && truth
+            .iter()
+            .zip(words)
+            .enumerate()
+            .skip(3)
+            .all(|(word, (truth, seen))| seen.abs_diff(*truth) <= tolerance(word))
+}
+
+/// By how much a word of a character may differ from the truth, in steps.
+fn tolerance(word: usize) -> u32 {
+    if word == PITCH_WORD { PITCH_STEPS } else { 0 }
 }
 
 /// Whether the client is sent only what clients far away are sent.
