@@ -186,6 +186,8 @@ pub enum Movement {
     /// Keep going forward; each second 10 % turn and 10 % jump; turn back at obstacles and borders.
     #[default]
     Wander,
+    /// The same, but turn left or right for half a second, then again, all the time.
+    Erratic,
     /// Run to the centre, then wander there.
     Converge,
     /// Stand still.
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn every_named_scenario_is_valid_and_carries_its_own_name() {
         let names: Vec<_> = Scenario::named().collect();
-        assert_eq!(names.len(), 7);
+        assert_eq!(names.len(), 8);
         for (name, description) in names {
             let scenario = Scenario::resolve(name, &Overrides::default()).unwrap();
             assert_eq!(scenario.name, name);

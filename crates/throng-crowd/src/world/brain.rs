@@ -14,7 +14,7 @@ const AIM_STEP: i8 = 2;
 const AIM_LIMIT: i8 = 40;
 
 /// Decides what a bot does, without knowing where it is: keep going forward; each second turn left or right with a
-/// chance of 10 %, jump with a chance of 10 %; let the aim drift up and down.
+/// chance of 10 %, or every half second if it moves erratically; jump with a chance of 10 %; let the aim drift up and down.
 #[derive(Clone, Debug)]
 pub struct BotBrain {
     movement: Movement,
@@ -68,9 +68,11 @@ impl BotBrain {
             self.until_dice -= 1;
             return;
         }
-        self.until_dice = self.inputs_per_s - 1;
-        if self.rng.f32() < CHANCE_PER_S {
-            self.turning = ((self.inputs_per_s as f32 * TURN_S) as u32).max(1);
+        let turn_inputs = ((self.inputs_per_s as f32 * TURN_S) as u32).max(1);
+        let is_erratic = self.movement == Movement::Erratic;
+        self.until_dice = if is_erratic { turn_inputs } else { self.inputs_per_s } - 1;
+        if is_erratic || self.rng.f32() < CHANCE_PER_S {
+            self.turning = turn_inputs;
             self.input.turn = if self.rng.bool() { TURN } else { -TURN };
         }
         self.input.jump = self.rng.f32() < CHANCE_PER_S;
@@ -110,6 +112,17 @@ mod tests {
             assert!((850..1150).contains(&jumps), "{jumps} jumps in 10,000 s at {input_hz} Hz");
             assert!((350.0..600.0).contains(&turned_s), "turned for {turned_s} of 10,000 s at {input_hz} Hz");
         }
+    }
+
+    #[test]
+    fn the_erratic_turn_for_half_a_second_and_then_again() {
+        let scenario = Scenario { movement: Movement::Erratic, ..scenario(30) };
+        let mut brain = BotBrain::new(&scenario, 7);
+        let turns: Vec<i8> = (0..630).map(|_| brain.decide().turn).skip(30).collect();
+        assert!(turns.iter().all(|turn| turn.abs() == TURN));
+        let changes = turns.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        // 40 turns, every second of which goes the other way.
+        assert!((10..30).contains(&changes), "{changes} changes in 20 s");
     }
 
     #[test]
