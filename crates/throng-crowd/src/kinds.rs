@@ -15,10 +15,8 @@ pub fn velocity_of(word: u32) -> f64 {
     f64::from(word) * 0.02 - 20.0
 }
 
-/// The word of a character's pitch, and by how many steps clients may be off: its threshold.
-pub const PITCH_WORD: usize = 7;
-/// See [`PITCH_WORD`].
-pub const PITCH_STEPS: u32 = 2;
+/// The words of a character with a threshold, and by how many steps clients may be off: velocity and pitch.
+pub const THRESHOLDS: [(usize, u32); 4] = [(3, 25), (4, 25), (5, 25), (7, 2)];
 
 /// Where the words of that position begin.
 pub const FAR_WORD: usize = 9;
@@ -29,8 +27,9 @@ pub struct Character {
     /// Feet, in metres.
     #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03), far(step = 0.5))]
     pub position: [f32; 3],
-    /// In metres per second.
-    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.02))]
+    /// In metres per second. While a character turns or falls, its position is stated when the old velocity would lead too far
+    /// from it, and the new velocity with it.
+    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.02), threshold = 0.5)]
     pub velocity: [f32; 3],
     /// Where it looks, in radians.
     #[replicate(angle(bits = 9))]
@@ -132,7 +131,7 @@ mod tests {
             assert_eq!(schema().kind_id::<K>().map(|kind| kind.0), Some(K::NUMBER), "{}", K::kind().name);
             assert_eq!(K::kind().empty_values().0.len(), K::WORDS, "{}", K::kind().name);
         }
-        assert_eq!(Character::kind().thresholds(), [(PITCH_WORD, PITCH_STEPS)]);
+        assert_eq!(Character::kind().thresholds(), THRESHOLDS);
         check::<Character>();
         check::<Chest>();
         check::<Prop>();

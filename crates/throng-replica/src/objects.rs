@@ -582,8 +582,9 @@ impl Objects {
         let mut changed = object.shown.forget(kind, kind.facet_mask(Facet::Owner));
         if let Some(aside) = object.aside.take() {
             // A reckoned position belongs to the statement that its channel made, and to the velocity of that: from the true
-            // position in a record, readers would not go along the line that the server compares with the truth.
-            let predicted = kind.skip_owner_mask() | reckoned_mask(kind);
+            // position in a record, readers would not go along the line that the server compares with the truth. So it is with
+            // values that have a threshold.
+            let predicted = kind.skip_owner_mask() | stated_mask(kind);
             let newer = (0..kind.fields.len()).fold(0, |mask, field| {
                 let is_newer = match (aside.ticks[field], object.shown.ticks[field]) {
                     (Some(new), Some(old)) => new.is_newer_than(old) || predicted >> field & 1 == 1,
@@ -867,9 +868,9 @@ fn cut<'a>(kind: &Kind, values: Values<'a>) -> Values<'a> {
     Values { words: &values.words[..kind.words], blobs: &values.blobs[..kind.blobs] }
 }
 
-/// The fields from which a position is reckoned.
-fn reckoned_mask(kind: &Kind) -> FieldMask {
-    kind.reckoning.map_or(0, |reckoning| 1 << reckoning.position | 1 << reckoning.velocity)
+/// The fields from which a position is reckoned, and those with a threshold.
+fn stated_mask(kind: &Kind) -> FieldMask {
+    kind.threshold_mask() | kind.reckoning.map_or(0, |reckoning| 1 << reckoning.position | 1 << reckoning.velocity)
 }
 
 /// The fields whose changes cause events: those marked `notify`, or all if the kind marks none.

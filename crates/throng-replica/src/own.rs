@@ -109,6 +109,8 @@ pub(crate) struct OwnRecords {
     /// Records whose fate is not known; at most one for each packet under way.
     sent: VecDeque<Sent>,
     scratch: Vec<u8>,
+    /// Room for the values of an object.
+    exact: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -227,7 +229,7 @@ impl OwnRecords {
         for (number, place) in self.places[..self.round_end].iter().enumerate().skip(first) {
             if let Some(news) = place.news {
                 let mark = w.mark();
-                write_entry(store, place, news, number - next, &mut w);
+                write_entry((store, &mut self.exact), place, news, number - next, &mut w);
                 // One entry is written whatever the limit of the tick, so that even a long one is sent.
                 let allowed_bytes = if entries == 0 { full_bytes } else { room_bytes };
                 if w.byte_len() > allowed_bytes {
@@ -323,10 +325,13 @@ impl Place {
             return Some((if ended { News::Ended } else { News::GivenAway }, left));
         }
         let (kind, ticks) = (store.kind(id.index), store.field_ticks(id.index));
-        // The owner is told the true position whenever it changes: it does not reckon its own objects.
+        // The owner is told true values whenever they change: it does not reckon its own objects, and has no thresholds.
         let moved = store.moved(id.index);
         let since = self.delivered.filter(|&delivered| !entered.is_newer_than(delivered));
-        let (mut mask, mut newest, mut rest) = (0, entered, kind.own_update_mask());
+        let (exact, exact_newest) = store.exact_since(id.index, since);
+        let mut mask = exact & kind.own_update_mask();
+        let mut newest = exact_newest.filter(|_| mask != 0).map_or(entered, |newest| newest.newest(entered));
+        let mut rest = kind.own_update_mask() & !kind.threshold_mask();
         while rest != 0 {
             let field = rest.trailing_zeros();
             let tick = moved.filter(|moved| moved.0 == field as usize).map_or(ticks[field as usize], |moved| moved.1);
@@ -344,7 +349,13 @@ impl Place {
     }
 }
 
-fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w: &mut BitWriter<'_>) {
+fn write_entry(
+    (store, exact): (&ObjectStore, &mut Vec<u32>),
+    place: &Place,
+    news: News,
+    passed: usize,
+    w: &mut BitWriter<'_>,
+) {
     let Some(Occupant { id, .. }) = place.occupant else { return };
     w.write_bool(true);
     write_number(passed as u32, 0, w);
@@ -354,7 +365,7 @@ fn write_entry(store: &ObjectStore, place: &Place, news: News, passed: usize, w:
         News::Changed(mask) => mask,
         News::Introduced => store.kind(id.index).own_mask(),
     };
-    let (kind_id, kind, values) = store.row(id.index);
+    let (kind_id, kind, values) = store.exact(id.index, exact);
     w.write(u64::from(news == News::Introduced), 2);
     write_number(kind_id.0.into(), 0, w);
     if news == News::Introduced {

@@ -66,6 +66,8 @@ struct Arena {
     scratch_blobs: Vec<Vec<u8>>,
     /// By row, if the kind has a reckoned position.
     statements: Vec<Statement>,
+    /// By row and word with a threshold: its true value, and when that changed.
+    exact: Vec<(u32, Tick)>,
     /// The rows of objects that readers see move, and some that have just stopped.
     moving: Vec<u32>,
 }
@@ -76,6 +78,8 @@ struct Statement {
     object: u32,
     position: [i32; 3],
     tick: Tick,
+    /// The words of the true velocity: those of the object may be of an older one, within its threshold.
+    velocity: [u32; 3],
     /// When the true position last changed.
     moved: Tick,
     /// When the true position was last compared with the reckoned one; `None` before the first statement.
@@ -226,6 +230,37 @@ impl ObjectStore {
         (kind_id, kind, Values { words, ..values })
     }
 
+    /// The true values of the object at `index`, for its owner. `words` is room for them.
+    pub(crate) fn exact<'a>(&'a self, index: u32, words: &'a mut Vec<u32>) -> (KindId, &'a Kind, Values<'a>) {
+        let (kind_id, kind, values) = self.row(index);
+        if kind.thresholds().is_empty() {
+            return (kind_id, kind, values);
+        }
+        words.clear();
+        words.extend_from_slice(values.words);
+        for (&(word, _), &(exact, _)) in kind.thresholds().iter().zip(self.exact_of(index)) {
+            words[word] = exact;
+        }
+        (kind_id, kind, Values { words, ..values })
+    }
+
+    /// The fields of the object at `index` with a threshold whose true values have changed after `since`, and when the newest of
+    /// them did.
+    pub(crate) fn exact_since(&self, index: u32, since: Option<Tick>) -> (FieldMask, Option<Tick>) {
+        let kind = self.kind(index);
+        let all = kind.thresholds().iter().zip(self.exact_of(index));
+        let newer = all.filter(|(_, (_, tick))| since.is_none_or(|since| tick.is_newer_than(since)));
+        newer.fold((0, None), |(mask, newest): (FieldMask, Option<Tick>), (&(word, _), &(_, tick))| {
+            (mask | kind.word_bit(word), Some(newest.map_or(tick, |newest| newest.newest(tick))))
+        })
+    }
+
+    fn exact_of(&self, index: u32) -> &[(u32, Tick)] {
+        let entry = &self.objects[index as usize];
+        let count = self.schema.kind(entry.kind).thresholds().len();
+        &self.arenas[usize::from(entry.kind.0)].exact[entry.row as usize * count..][..count]
+    }
+
     /// The reckoned field of the object at `index`, and when its true value last changed.
     pub(crate) fn moved(&self, index: u32) -> Option<(usize, Tick)> {
         let entry = &self.objects[index as usize];
@@ -244,12 +279,12 @@ impl ObjectStore {
                 let row = row as usize;
                 let Statement { object, checked, is_moving, .. } = arena.statements[row];
                 arena.statements[row].is_listed = is_moving;
-                if is_moving
-                    && checked != Some(now)
-                    && arena.reckon(kind, reckoning, row, 0, (now, self.tick_interval_us))
-                {
-                    arena.field_ticks[row * kind.fields.len() + reckoning.position] = now;
-                    self.objects[object as usize].homes[facet.index()].into_iter().for_each(&mut touch);
+                if is_moving && checked != Some(now) {
+                    let stated = arena.reckon(kind, reckoning, row, 0, (now, self.tick_interval_us));
+                    arena.note_fields(kind, row, stated, now);
+                    if stated != 0 {
+                        self.objects[object as usize].homes[facet.index()].into_iter().for_each(&mut touch);
+                    }
                 }
                 is_moving
             });
@@ -288,7 +323,17 @@ impl ObjectStore {
 
 impl Statement {
     fn new(object: u32, now: Tick) -> Statement {
-        Statement { object, position: [0; 3], tick: now, moved: now, checked: None, is_moving: false, is_listed: false }
+        let (position, velocity) = ([0; 3], [0; 3]);
+        Statement {
+            object,
+            position,
+            tick: now,
+            velocity,
+            moved: now,
+            checked: None,
+            is_moving: false,
+            is_listed: false,
+        }
     }
 
     /// Where readers take the object to be at `tick`, by the velocity in its words.
@@ -314,6 +359,9 @@ impl Arena {
         self.words[row_at * kind.words..][..kind.words].fill(0);
         self.blobs[row_at * kind.blobs..][..kind.blobs].iter_mut().for_each(Vec::clear);
         self.field_ticks[row_at * kind.fields.len()..][..kind.fields.len()].fill(now);
+        let thresholds = kind.thresholds().len();
+        self.exact.resize(self.rows as usize * thresholds, (0, now));
+        self.exact[row_at * thresholds..][..thresholds].fill((0, now));
         if kind.reckoning.is_some() {
             self.statements.resize(self.rows as usize, Statement::new(object, now));
             let is_listed = self.statements[row_at].is_listed;
@@ -341,28 +389,44 @@ impl Arena {
         let words = &mut self.words[row * kind.words..][..kind.words];
         let blobs = &mut self.blobs[row * kind.blobs..][..kind.blobs];
         quantise(ValuesMut { words: &mut self.scratch_words, blobs: &mut self.scratch_blobs });
+        if let Some(reckoning) = &kind.reckoning {
+            self.statements[row].velocity = reckoning.velocity_words(&self.scratch_words);
+        }
+        let exact = &mut self.exact[row * kind.thresholds().len()..][..kind.thresholds().len()];
+        for (&(word, _), exact) in kind.thresholds().iter().zip(exact) {
+            if exact.0 != self.scratch_words[word] {
+                *exact = (self.scratch_words[word], now);
+            }
+        }
         kind.hold(words, &mut self.scratch_words);
         let new = Values { words: &self.scratch_words, blobs: &self.scratch_blobs };
         let changed = kind.compare(Values { words, blobs }, new);
         if changed != 0 {
             kind.copy(changed, new, ValuesMut { words, blobs });
         }
-        let mut stated = changed;
+        let mut updated = Updated { changed, stated: changed };
         if let Some(reckoning) = &kind.reckoning {
-            let is_stated = self.reckon(kind, reckoning, row, changed, (now, tick_interval_us));
-            stated = stated & !(1 << reckoning.position) | FieldMask::from(is_stated) << reckoning.position;
+            let stated = self.reckon(kind, reckoning, row, changed, (now, tick_interval_us));
+            updated.changed |= stated & 1 << reckoning.velocity;
+            updated.stated = changed & !(1 << reckoning.position) | stated;
         }
+        self.note_fields(kind, row, updated.stated, now);
+        updated
+    }
+
+    /// The fields of `mask` of a row were stated.
+    fn note_fields(&mut self, kind: &Kind, row: usize, mask: FieldMask, now: Tick) {
         let ticks = &mut self.field_ticks[row * kind.fields.len()..][..kind.fields.len()];
-        let mut rest = stated;
+        let mut rest = mask;
         while rest != 0 {
             ticks[rest.trailing_zeros() as usize] = now;
             rest &= rest - 1;
         }
-        Updated { changed, stated }
     }
 
     /// Compares the true position of a row, of which these fields have just changed, with what readers reckon. If it is
-    /// too far from that, or the velocity is new, the true one is stated: `true`.
+    /// too far from that, or the velocity is new, the true one is stated, and the true velocity with it. Returns the fields of the
+    /// two that readers have to be told.
     fn reckon(
         &mut self,
         kind: &Kind,
@@ -370,8 +434,8 @@ impl Arena {
         row: usize,
         changed: FieldMask,
         (now, tick_interval_us): (Tick, u32),
-    ) -> bool {
-        let words = &self.words[row * kind.words..][..kind.words];
+    ) -> FieldMask {
+        let words = &mut self.words[row * kind.words..][..kind.words];
         let (statement, truth) = (&mut self.statements[row], reckoning.position(words));
         if changed >> reckoning.position & 1 == 1 {
             statement.moved = now;
@@ -380,14 +444,17 @@ impl Arena {
         let is_stated = is_first
             || changed >> reckoning.velocity & 1 == 1
             || !reckoning.is_near(statement.at(now, reckoning, words, tick_interval_us), truth);
-        if is_stated {
-            (statement.position, statement.tick) = (truth, now);
-            statement.is_moving = reckoning.is_moving(words);
-            if statement.is_moving && !std::mem::replace(&mut statement.is_listed, true) {
-                self.moving.push(row as u32);
-            }
+        if !is_stated {
+            return 0;
         }
-        is_stated
+        (statement.position, statement.tick) = (truth, now);
+        let is_new = reckoning.velocity_words(words) != statement.velocity;
+        reckoning.set_velocity_words(words, statement.velocity);
+        statement.is_moving = reckoning.is_moving(words);
+        if statement.is_moving && !std::mem::replace(&mut statement.is_listed, true) {
+            self.moving.push(row as u32);
+        }
+        1 << reckoning.position | FieldMask::from(is_new) << reckoning.velocity
     }
 }
 

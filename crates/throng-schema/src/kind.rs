@@ -216,6 +216,18 @@ impl Kind {
         }
     }
 
+    /// The bit of the field of a word.
+    #[inline]
+    pub fn word_bit(&self, word: usize) -> FieldMask {
+        self.word_bits[word]
+    }
+
+    /// The fields with a threshold.
+    #[inline]
+    pub fn threshold_mask(&self) -> FieldMask {
+        self.thresholds.iter().fold(0, |mask, &(word, _)| mask | self.word_bits[word])
+    }
+
     /// The words with a threshold, and how many steps that is: clients may hold values that differ by so much.
     pub fn thresholds(&self) -> &[(usize, u32)] {
         &self.thresholds

@@ -84,6 +84,18 @@ impl Reckoning {
         }
     }
 
+    /// The words of the velocity.
+    #[inline]
+    pub fn velocity_words(&self, words: &[u32]) -> [u32; 3] {
+        std::array::from_fn(|axis| words[self.velocity_word + axis])
+    }
+
+    /// Replaces the words of the velocity.
+    #[inline]
+    pub fn set_velocity_words(&self, words: &mut [u32], velocity: [u32; 3]) {
+        words[self.velocity_word..][..3].copy_from_slice(&velocity);
+    }
+
     /// Where an object that was at `from`, in steps, is after some seconds with the velocity that its words hold. Beyond
     /// the world it stays at the end of it.
     #[inline]

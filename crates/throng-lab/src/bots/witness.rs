@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
-use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, PITCH_STEPS, PITCH_WORD, Prop, velocity_of};
+use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESHOLDS, velocity_of};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
@@ -400,22 +400,21 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     // The values for clients far away do not count.
     let end = words.len().min(FAR_WORD);
     let (words, truth) = (&words[..end], &truth.words[..end]);
-    let Some(reckoned) = object.reckoned else { return truth == words };
+    let is_within = |from: usize| {
+        let mut pairs = truth.iter().zip(words).enumerate().skip(from);
+        pairs.all(|(word, (truth, seen))| seen.abs_diff(*truth) <= tolerance(object, word))
+    };
+    let Some(reckoned) = object.reckoned else { return is_within(0) };
     let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps);
     let is_near = reckoned.at(tick).iter().zip(there).all(|(seen, there)| seen.abs_diff(there) <= error_steps);
     // The lab's kinds begin with the position.
-    is_near
-        && truth
-            .iter()
-            .zip(words)
-            .enumerate()
-            .skip(3)
-            .all(|(word, (truth, seen))| seen.abs_diff(*truth) <= tolerance(word))
+    is_near && is_within(3)
 }
 
-/// By how much a word of a character may differ from the truth, in steps.
-fn tolerance(word: usize) -> u32 {
-    if word == PITCH_WORD { PITCH_STEPS } else { 0 }
+/// By how much a word may differ from the truth, in steps.
+fn tolerance(object: &ObjectView<'_>, word: usize) -> u32 {
+    let is_character = object.kind.0 == Character::NUMBER;
+    THRESHOLDS.iter().find(|(at, _)| is_character && *at == word).map_or(0, |(_, steps)| *steps)
 }
 
 /// Whether the client is sent only what clients far away are sent.

@@ -14,8 +14,9 @@ use crate::homes::Homes;
 const TICK_S: f32 = 0.033_333;
 /// The error that is declared, half a step by which the quantised position may be off, and slack for single precision.
 const ERROR_M: f32 = 0.03 + 0.005 + 0.000_1;
-/// A velocity is written to half of this.
-const VELOCITY_STEP: f32 = 0.05;
+/// Half a step of a velocity and of a heat, with slack, and their thresholds.
+const VELOCITY_M_PER_S: [f32; 2] = [0.025_1, 0.4];
+const HEAT: [f32; 2] = [0.050_1, 1.0];
 
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub(crate) struct Runner {
@@ -25,8 +26,10 @@ pub(crate) struct Runner {
     pub position: [f32; 3],
     #[replicate(integer, owner_only)]
     pub ammunition: u32,
-    #[replicate(fixed(min = -10.0, max = 10.0, step = 0.05))]
+    #[replicate(fixed(min = -10.0, max = 10.0, step = 0.05), threshold = 0.4)]
     pub velocity: [f32; 3],
+    #[replicate(fixed(min = 0, max = 10, step = 0.1), threshold = 1.0)]
+    pub heat: f32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -123,7 +126,13 @@ impl Storm {
             9 => runner.position = anywhere,
             10..14 => runner.health = rng.u16(..1000),
             14..16 => runner.ammunition = rng.u32(..),
+            16..18 => runner.heat = rng.f32() * 10.0,
             _ => {}
+        }
+        if *gait == Gait::Sways {
+            // Small changes, most of which are below the thresholds.
+            runner.velocity = runner.velocity.map(|along| (along + (rng.f32() - 0.5) * 0.3).clamp(-9.0, 9.0));
+            runner.heat = (runner.heat + (rng.f32() - 0.5) * 0.5).clamp(0.0, 10.0);
         }
         for axis in 0..3 {
             let moves_m = match gait {
@@ -184,7 +193,7 @@ impl Storm {
     }
 }
 
-/// The owner has its runners exactly. Others have them within the declared error, and all other fields exactly.
+/// The owner has its runners exactly. Others have them within the declared error and thresholds, and all other fields exactly.
 fn check_runner(truth: &Runner, client: &ReplicaClient, seen: &ReplicaObject, is_own: bool) -> Result<(), String> {
     let mut shown = Runner::default();
     shown.apply(seen.known_fields(), seen.values());
@@ -197,10 +206,12 @@ fn check_runner(truth: &Runner, client: &ReplicaClient, seen: &ReplicaObject, is
         shown.position = steps.map(|steps| steps as f32 * 0.01);
     }
     let is_near = (0..3).all(|axis| (shown.position[axis] - truth.position[axis]).abs() <= error_m);
+    let allowed = |[half_step, threshold]: [f32; 2]| half_step + if is_own { 0.0 } else { threshold };
     let is_as_fast =
-        (0..3).all(|axis| (shown.velocity[axis] - truth.velocity[axis]).abs() <= VELOCITY_STEP / 2.0 + 0.000_1);
+        (0..3).all(|axis| (shown.velocity[axis] - truth.velocity[axis]).abs() <= allowed(VELOCITY_M_PER_S));
+    let is_as_hot = (shown.heat - truth.heat).abs() <= allowed(HEAT);
     let ammunition = if is_own { truth.ammunition } else { 0 };
-    if is_near && is_as_fast && (shown.health, shown.ammunition) == (truth.health, ammunition) {
+    if is_near && is_as_fast && is_as_hot && (shown.health, shown.ammunition) == (truth.health, ammunition) {
         return Ok(());
     }
     Err(format!("it is {truth:?}, not {shown:?}; stated as {:?}", seen.values()))
