@@ -16,7 +16,7 @@ pub fn velocity_of(word: u32) -> f64 {
 }
 
 /// The words of a character with a threshold, and by how many steps clients may be off: velocity and pitch.
-pub const THRESHOLDS: [(usize, u32); 4] = [(3, 25), (4, 25), (5, 25), (7, 2)];
+pub const THRESHOLDS: [(usize, u32); 4] = [(3, 40), (4, 40), (5, 40), (7, 2)];
 
 /// Where the words of that position begin.
 pub const FAR_WORD: usize = 9;
@@ -29,7 +29,7 @@ pub struct Character {
     pub position: [f32; 3],
     /// In metres per second. While a character turns or falls, its position is stated when the old velocity would lead too far
     /// from it, and the new velocity with it.
-    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.02), threshold = 0.5)]
+    #[replicate(fixed(min = -20.0, max = 20.0, step = 0.02), threshold = 0.8)]
     pub velocity: [f32; 3],
     /// Where it looks, in radians.
     #[replicate(angle(bits = 9))]
