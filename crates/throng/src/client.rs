@@ -16,7 +16,7 @@ use throng_link::session::{
 };
 use throng_net::{BindError, Driver, ReceiveError, SendError, Transmit, UdpDriver, UdpOptions};
 use throng_replica::{ClientOptions as ReplicaOptions, DespawnReason, LIMBO_SLACK_TICKS, ReplicaClient};
-use throng_schema::{FieldMask, Replicate, Schema};
+use throng_schema::{Facet, FieldMask, Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
 
 use crate::decoder::{Decoder, ObjectView};
@@ -462,6 +462,13 @@ impl<D: Decoder> ClientCore<D> {
     /// Whether an object belongs to this client.
     pub fn is_mine(&self, id: ObjectId) -> bool {
         self.replica.as_ref().and_then(|replica| replica.view(id)).is_some_and(|object| object.is_own())
+    }
+
+    /// Whether the client is sent all public fields of an object in sight, or owns it. Of one that is seen from afar it knows the
+    /// fields with `far` only: see [`ServerOptions::far`](crate::ServerOptions::far).
+    pub fn is_near(&self, id: ObjectId) -> bool {
+        let view = self.replica.as_ref().and_then(|replica| replica.view(id));
+        view.is_some_and(|object| object.is_own() || object.facets[Facet::Public.index()])
     }
 
     /// Whether an object has moved to a cell with a longer interval that has not sent it yet. The object is in sight,

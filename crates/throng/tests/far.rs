@@ -76,6 +76,7 @@ fn far_ships_are_seen_coarsely_and_near_ones_wholly() {
         assert_eq!(seen(&world, far), Some(coarse.clone()));
         assert_eq!((seen(&world, too_far), seen(&world, own).map(|own| own.name)), (None, Some(ship(0.0).name)));
         assert_eq!(events(&mut world, far), [None]);
+        assert_eq!([own, near, far, too_far].map(|id| world.guests[0].client.is_near(id)), [true, true, false, false]);
 
         // It comes near: the rest becomes known, and the position exact.
         *world.server.get_mut::<Ship>(far).expect("it is there") = ship(14.04);
