@@ -411,10 +411,10 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     is_near && is_within(3)
 }
 
-/// By how much a word may differ from the truth, in steps.
+/// By how much a word may differ from the truth, in steps. Owners are exact.
 fn tolerance(object: &ObjectView<'_>, word: usize) -> u32 {
-    let is_character = object.kind.0 == Character::NUMBER;
-    THRESHOLDS.iter().find(|(at, _)| is_character && *at == word).map_or(0, |(_, steps)| *steps)
+    let has_thresholds = object.kind.0 == Character::NUMBER && !object.is_own();
+    THRESHOLDS.iter().find(|(at, _)| has_thresholds && *at == word).map_or(0, |(_, steps)| *steps)
 }
 
 /// Whether the client is sent only what clients far away are sent.
