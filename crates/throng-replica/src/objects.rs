@@ -718,7 +718,11 @@ impl Objects {
             object.changed |= object.shown.fields() & told_of(kind);
             if !after.is_near {
                 object.shown.forget(kind, kind.facet_mask(Facet::Public));
-                object.newest = object.shown.newest(object.far_mask).unwrap_or(object.newest);
+            }
+            // The fields that do not count any more are no news of it.
+            if object.own.is_none() {
+                let counting = if after.is_near { !object.far_mask } else { object.far_mask };
+                object.newest = object.shown.newest(counting).unwrap_or(object.newest);
             }
         }
         match (before.is_any, after.is_any) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use throng::replica::GridError;
 use throng::{
     ChannelKey, Channels, ClientEvent, FarOptions, GridOptions, GridShape, ObjectId, Placement, Replicate, Ring,
-    Schema, StartError, Up,
+    Schema, StartError, Tick, Up,
 };
 
 use crate::harness::{World, WorldOptions};
@@ -56,6 +56,10 @@ fn seen(world: &World, id: ObjectId) -> Option<Ship> {
     world.guests[0].client.get::<Ship>(id)
 }
 
+fn newest_tick(world: &World, id: ObjectId) -> Option<Tick> {
+    Some(world.guests[0].client.replica()?.object(id)?.newest_tick())
+}
+
 /// Events of one ship since the last call: come, changed with these fields, gone.
 fn events(world: &mut World, of: ObjectId) -> Vec<Option<u64>> {
     let told = |event| match event {
@@ -78,12 +82,15 @@ fn far_ships_are_seen_coarsely_and_near_ones_wholly() {
         assert_eq!(events(&mut world, far), [None]);
         assert_eq!([own, near, far, too_far].map(|id| world.guests[0].client.is_near(id)), [true, true, false, false]);
 
-        // It comes near: the rest becomes known, and the position exact.
+        // It comes near: the rest becomes known, and the position exact. Its newest news is what is known of it now, and not
+        // the last word from afar.
+        let came_at = world.server.current_tick();
         *world.server.get_mut::<Ship>(far).expect("it is there") = ship(14.04);
         world.steps(30);
         let shown = seen(&world, far).expect("near");
         assert!((shown.position[0] - 14.04).abs() < 1e-9, "{shown:?}");
         assert_eq!((shown.crew, shown.name), (9, ship(14.04).name));
+        assert_eq!(newest_tick(&world, far), Some(came_at));
         let fields = events(&mut world, far).into_iter().flatten().fold(0, |all, fields| all | fields);
         assert_eq!(fields & Ship::FIELD_CREW, Ship::FIELD_CREW);
 
