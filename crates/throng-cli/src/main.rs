@@ -17,6 +17,7 @@ mod gateway_memory;
 mod gateway_profile;
 mod gateway_replay;
 mod lab;
+mod large_pages;
 mod live;
 mod matches;
 mod metrics_page;
@@ -49,6 +50,9 @@ static ALLOCATOR: allocation::Counting = allocation::Counting;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if matches!(arguments.command, Command::Crowd(_) | Command::Serve(_) | Command::Bots(_)) {
+        large_pages::ask();
+    }
     let outcome = match arguments.command {
         Command::Crowd(arguments) => crowd(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
