@@ -139,7 +139,7 @@ impl World {
         self.server.plan();
         self.server.encode(&Inline);
         let (outgoing, slots) = self.server.writers();
-        let connection = slots[self.client.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[self.client.index as usize].writer().expect("it stays");
         let mut room = 1_150;
         connection.begin_objects(outgoing, room);
         while connection.has_more_objects() && room > 100 {

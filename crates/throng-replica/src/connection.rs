@@ -49,7 +49,7 @@ use std::sync::Arc;
 use throng_wire::{BitWriter, Tick};
 
 use crate::frame::{Frame, Segment, Since, Variant};
-use crate::hub::{ChannelState, Outgoing, Planner, Reader, Turns};
+use crate::hub::{ChannelState, Outgoing, Planner, Reader, Regular, Turns};
 use crate::lattice;
 use crate::limits::LimitReached;
 use crate::own::OwnRecords;
@@ -256,29 +256,22 @@ impl Reader for Connection {
         self.subscriptions.iter().filter(|s| s.is_open()).map(|s| s.channel)
     }
 
-    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular {
         self.is_its_tick = self.ticks.contains(planner.now);
-        if !self.is_its_tick {
-            return self.leave_for_other_ticks(planner);
+        match self.is_its_tick {
+            true => self.plan_tick(planner),
+            false => self.leave_for_other_ticks(planner),
         }
-        let was_short = self.is_cut || !self.due.is_empty();
-        self.plan_shared(was_short, planner);
-        self.due.clear();
-        self.sort_resends();
-        self.is_cut = was_short;
-        if planner.allowance_bytes == 0 {
-            return;
-        }
-        self.find_candidates(planner.now, &mut planner.candidates);
-        if planner.candidates.len() >= FETCH_LEAST {
-            fetch(&self.subscriptions, planner.candidates.iter().copied());
-        }
-        self.is_cut = was_short && self.plan_in_order(planner);
-        if !was_short {
-            for place in 0..planner.candidates.len() {
-                self.plan_turn(usize::from(planner.candidates[place]), planner);
-            }
-        }
+        self.regular()
+    }
+
+    fn take_up(&mut self, tick: Tick) {
+        self.is_its_tick = true;
+        self.sharing.take_up(tick);
+    }
+
+    fn written_until(&self) -> Option<Tick> {
+        (self.due.is_empty() && self.sharing.is_written()).then_some(self.sharing.deadline())
     }
 
     fn leave(&mut self, views: &mut SharedViews) -> Vec<u32> {
@@ -305,6 +298,28 @@ impl Reader for Connection {
 }
 
 impl Connection {
+    /// Plans one of its ticks.
+    fn plan_tick<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        let was_short = self.is_cut || !self.due.is_empty();
+        self.plan_shared(was_short, planner);
+        self.due.clear();
+        self.sort_resends();
+        self.is_cut = was_short;
+        if planner.allowance_bytes == 0 {
+            return;
+        }
+        self.find_candidates(planner.now, &mut planner.candidates);
+        if planner.candidates.len() >= FETCH_LEAST {
+            fetch(&self.subscriptions, planner.candidates.iter().copied());
+        }
+        self.is_cut = was_short && self.plan_in_order(planner);
+        if !was_short {
+            for place in 0..planner.candidates.len() {
+                self.plan_turn(usize::from(planner.candidates[place]), planner);
+            }
+        }
+    }
+
     /// Counters so far.
     pub fn counters(&self) -> ConnectionCounters {
         self.counters
@@ -565,7 +580,7 @@ impl Connection {
     /// Sorts the due subscriptions for a tick in which `budget_bytes` may be written: by priority if the budget may be
     /// too small for all. If not, they keep the order of the plan, which costs nothing.
     pub fn begin_write<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, budget_bytes: usize) {
-        if !self.is_its_tick {
+        if !self.begin_tick(outgoing.now) {
             return;
         }
         self.take_shared(outgoing);
@@ -601,6 +616,12 @@ impl Connection {
 
     /// Whether this is a tick in which something may be written to the connection.
     pub(crate) fn is_its_tick(&self) -> bool {
+        self.is_its_tick
+    }
+
+    /// Finds out whether `now` is such a tick.
+    pub(crate) fn begin_tick(&mut self, now: Tick) -> bool {
+        self.is_its_tick = self.ticks.contains(now);
         self.is_its_tick
     }
 

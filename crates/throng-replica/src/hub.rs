@@ -7,7 +7,7 @@
 //! ```
 
 use std::cmp::Reverse;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -18,6 +18,7 @@ use crate::connection::{Connection, SubscriptionId};
 use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
+use crate::send_ticks::SendTicks;
 use crate::shared_view::{SharedViews, may_share};
 
 /// The state of a channel: a log of changes that can be asked for everything since a tick.
@@ -134,6 +135,9 @@ struct Sleeper {
     subscription: u16,
 }
 
+/// Bytes of a tick that a member of a view needs beside the view's.
+pub(crate) const BESIDE_BYTES: usize = 64;
+
 /// Sleepers that have ended are cleared away when there are more than twice as many as subscribers, and at least this
 /// many.
 const ENDED_SLEEPERS: usize = 16;
@@ -188,17 +192,111 @@ pub(crate) struct Due {
     pub(crate) request: u32,
 }
 
-/// The slot of one connection, with or without a connection in it.
+/// The slot of one connection, with or without a connection in it. Slots lie side by side; the connections themselves lie
+/// elsewhere, so that a plan need not fetch those that want nothing but what their view has.
 #[derive(Debug)]
 pub struct ConnectionSlot<C = Connection> {
     generation: u32,
-    /// The connection that lives here, if any.
-    pub connection: Option<C>,
+    regular: Regular,
+    connection: Option<Box<C>>,
 }
 
 impl<C> Default for ConnectionSlot<C> {
     fn default() -> ConnectionSlot<C> {
-        ConnectionSlot { generation: 0, connection: None }
+        ConnectionSlot { generation: 0, regular: Regular::default(), connection: None }
+    }
+}
+
+impl<C: Reader> ConnectionSlot<C> {
+    /// The connection that lives here, if any.
+    pub fn reader(&self) -> Option<&C> {
+        self.connection.as_deref()
+    }
+
+    /// The same, to write to it.
+    #[inline]
+    pub fn writer(&mut self) -> Option<Writer<'_, C>> {
+        let ConnectionSlot { regular, connection, .. } = self;
+        let connection = connection.as_deref_mut()?;
+        if let Some(tick) = regular.untaken.take() {
+            connection.take_up(tick);
+        }
+        Some(Writer { regular, connection })
+    }
+
+    /// The connection, for a change after which its next plan has to look at it.
+    fn changing(&mut self) -> Option<&mut C> {
+        self.regular.until = Tick(0);
+        self.connection.as_deref_mut()
+    }
+}
+
+/// A connection to write to. When the writing ends, its slot learns whether everything was written.
+#[derive(Debug)]
+pub struct Writer<'a, C: Reader> {
+    regular: &'a mut Regular,
+    connection: &'a mut C,
+}
+
+impl<C: Reader> Deref for Writer<'_, C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        self.connection
+    }
+}
+
+impl<C: Reader> DerefMut for Writer<'_, C> {
+    fn deref_mut(&mut self) -> &mut C {
+        self.connection
+    }
+}
+
+impl<C: Reader> Drop for Writer<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.connection.written_until() {
+            Some(until) => (self.regular.is_written, self.regular.until) = (true, self.regular.until.min(until)),
+            None => self.regular.is_written = false,
+        }
+    }
+}
+
+/// The regular case of a connection, in which a plan need not look at it: it is a member of a shared view, and wants nothing
+/// else. A connection is a view, plus its exceptions; this is the view.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Regular {
+    /// The last tick for which this holds, unless the connection changes before.
+    until: Tick,
+    /// The view was planned for it in this tick, and it does not know that yet.
+    untaken: Option<Tick>,
+    view: u32,
+    ticks: SendTicks,
+    /// It was written everything that was planned.
+    is_written: bool,
+}
+
+impl Regular {
+    /// A connection that wants nothing but what its view has, up to `until`.
+    pub(crate) fn new(until: Tick, view: u32, ticks: SendTicks) -> Regular {
+        Regular { until, view, ticks, ..Regular::default() }
+    }
+
+    /// Plans the tick of a connection without a look at it. False if it has to be looked at.
+    #[inline]
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
+        if planner.now > self.until || !self.is_written {
+            return false;
+        }
+        if self.ticks.contains(planner.now) {
+            if !planner.can_afford(self.view) {
+                return false;
+            }
+            planner.plan_view(self.view);
+            planner.count_shared(self.view);
+            (self.untaken, self.is_written) = (Some(planner.now), false);
+        }
+        true
     }
 }
 
@@ -210,8 +308,18 @@ pub trait Reader: Send {
     /// The channel of each open subscription.
     fn open_channels(&self) -> impl Iterator<Item = u32> + '_;
 
-    /// Asks for the frames of the subscriptions that are due.
-    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>);
+    /// Asks for the frames of the subscriptions that are due. Returns what later plans can do without it.
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular;
+
+    /// Its view was planned for it at `tick`, without a call of [`plan`](Reader::plan).
+    fn take_up(&mut self, tick: Tick) {
+        let _ = tick;
+    }
+
+    /// If everything that was planned is written: until when nothing that was written to it becomes too old.
+    fn written_until(&self) -> Option<Tick> {
+        None
+    }
 
     /// The connection ends, and leaves its shared view. Returns the channels of one that has no members any more.
     fn leave(&mut self, views: &mut SharedViews) -> Vec<u32> {
@@ -252,6 +360,8 @@ pub struct HubCounters {
     pub channels_encoded: u64,
     /// Bytes of the frames encoded this tick.
     pub frame_bytes: u64,
+    /// Connections that this tick's plan did not look at, because they want nothing but what their view has.
+    pub regular_connections: u64,
     /// Subscriptions refused because a limit was reached, since the start.
     pub limit_reached: u64,
 }
@@ -430,7 +540,10 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// Whether connections may become members of shared views; they may from the start. Clients end with the same state
     /// in any case.
     pub fn set_view_sharing(&mut self, is_on: bool) {
-        self.views.is_off = !is_on;
+        if self.views.is_off == is_on {
+            self.views.is_off = !is_on;
+            self.connections.iter_mut().for_each(|slot| slot.regular.until = Tick(0));
+        }
     }
 
     /// Shared views with members, and the bytes of memory that all take, about.
@@ -439,11 +552,11 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     }
 
     pub(crate) fn readers(&self) -> impl Iterator<Item = &C> {
-        self.connections.iter().filter_map(|slot| slot.connection.as_ref())
+        self.connections.iter().filter_map(|slot| slot.reader())
     }
 
     pub(crate) fn readers_mut(&mut self) -> impl Iterator<Item = &mut C> {
-        self.connections.iter_mut().filter_map(|slot| slot.connection.as_mut())
+        self.connections.iter_mut().filter_map(|slot| slot.changing())
     }
 
     pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {
@@ -527,7 +640,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let slot = &mut self.connections[index];
         assert!(slot.connection.is_none(), "connection slot {index} is taken");
         slot.generation = slot.generation.wrapping_add(1);
-        slot.connection = Some(C::with_limit(self.limits.subscriptions_per_connection));
+        slot.connection = Some(Box::new(C::with_limit(self.limits.subscriptions_per_connection)));
+        slot.regular = Regular::default();
         if let Some(allowance_bytes) = self.allowances_bytes.get_mut(index) {
             *allowance_bytes = usize::MAX;
         }
@@ -538,7 +652,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     pub fn disconnect(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         let channels: Vec<u32> = connection.open_channels().collect();
-        let connection = self.connections[id.index as usize].connection.take();
+        let slot = &mut self.connections[id.index as usize];
+        let connection = slot.connection.take();
+        slot.regular = Regular::default();
         let viewed = connection.map(|mut connection| connection.leave(&mut self.views)).unwrap_or_default();
         for channel in channels.into_iter().chain(viewed) {
             self.channels[channel as usize].subscribers -= 1;
@@ -548,13 +664,21 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// The connection of that name, if it is still there.
     pub fn connection(&self, id: ConnectionId) -> Option<&C> {
         let slot = self.connections.get(id.index as usize)?;
-        slot.connection.as_ref().filter(|_| slot.generation == id.generation)
+        slot.reader().filter(|_| slot.generation == id.generation)
     }
 
     /// The connection of that name, if it is still there.
     pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut C> {
-        let slot = self.connections.get_mut(id.index as usize)?;
-        slot.connection.as_mut().filter(|_| slot.generation == id.generation)
+        self.slot_mut(id)?.changing()
+    }
+
+    /// The connection of that name, for a change that its next plan need not know.
+    pub(crate) fn connection_quietly_mut(&mut self, id: ConnectionId) -> Option<&mut C> {
+        self.slot_mut(id)?.connection.as_deref_mut()
+    }
+
+    fn slot_mut(&mut self, id: ConnectionId) -> Option<&mut ConnectionSlot<C>> {
+        self.connections.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)
     }
 
     /// Decides which subscriptions are due at tick `now`, and asks for the frames that they need.
@@ -589,16 +713,22 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             ranks: std::mem::take(&mut self.ranks),
             dues: &mut self.dues,
         };
+        let mut regular_connections = 0;
         for (index, slot) in self.connections.iter_mut().enumerate() {
-            if let Some(connection) = &mut slot.connection {
-                planner.connection = index as u32;
-                planner.allowance_bytes = self.allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
-                connection.plan(&mut planner);
+            planner.allowance_bytes = self.allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
+            if slot.regular.plan(&mut planner) {
+                regular_connections += 1;
+                continue;
+            }
+            planner.connection = index as u32;
+            if let Some(mut connection) = slot.writer() {
+                let regular = connection.plan(&mut planner);
+                *connection.regular = regular;
             }
         }
         let Planner { shared, candidates, ranks, .. } = planner;
         (self.candidates, self.ranks) = (candidates, ranks);
-        self.counters.frames_shared = shared;
+        (self.counters.frames_shared, self.counters.regular_connections) = (shared, regular_connections);
         self.counters.frames_encoded = self.requests.len() as u64;
         self.counters.channels_encoded = self.requested.len() as u64;
     }
@@ -613,7 +743,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             channel.sleepers.dedup();
             channel.sleepers.retain(|&Sleeper { connection, subscription }| {
                 let slot = self.connections.get_mut(connection as usize);
-                let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return false };
+                let Some(connection) = slot.and_then(ConnectionSlot::changing) else { return false };
                 let is_asleep = connection.is_asleep(subscription, index);
                 if is_asleep && has_changed {
                     connection.wake(subscription, self.now, now, channel.turns);
@@ -719,18 +849,15 @@ impl<S: ChannelState> Hub<S> {
 
     /// A packet has arrived.
     pub fn delivered(&mut self, id: ConnectionId, sequence: u64) {
-        if let Some(connection) = self.connection_mut(id) {
+        if let Some(connection) = self.connection_quietly_mut(id) {
             connection.delivered(sequence);
         }
     }
 
     /// A packet counts as lost: segments that are not outdated are sent again.
     pub fn lost(&mut self, context: &S::Context, id: ConnectionId, sequence: u64) {
-        let Some(slot) = self.connections.get_mut(id.index as usize) else { return };
-        if slot.generation != id.generation {
-            return;
-        }
-        let Some(connection) = &mut slot.connection else { return };
+        let slot = self.connections.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation);
+        let Some(connection) = slot.and_then(ConnectionSlot::changing) else { return };
         let channels = &self.channels;
         let had_resends = connection.has_resends();
         connection.lost(sequence, self.now, |channel, frame, segment| {
@@ -747,7 +874,7 @@ impl<S: ChannelState> Hub<S> {
         let (channels, connections) = (&self.channels, &mut self.connections);
         self.resending.retain(|&index| {
             let slot = connections.get_mut(index as usize);
-            let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return false };
+            let Some(connection) = slot.and_then(ConnectionSlot::changing) else { return false };
             connection.review_resends(|channel, frame, segment| {
                 channels[channel as usize].state.is_superseded(context, frame, segment)
             });
@@ -789,6 +916,11 @@ impl<S: ChannelState> Planner<'_, S> {
 
     pub(crate) fn key(&self, channel: u32) -> ChannelKey {
         self.channels[channel as usize].key
+    }
+
+    /// Whether the present connection may be written what a view usually has in a tick.
+    pub(crate) fn can_afford(&self, view: u32) -> bool {
+        self.allowance_bytes >= self.views.usual_bytes(view) + BESIDE_BYTES
     }
 
     pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {

@@ -64,9 +64,10 @@
 //!     // One packet. Its bytes would go through a link; here they go straight to the client.
 //!     let mut packet = [0; 1200];
 //!     let (outgoing, slots) = server.hub().writers();
-//!     let writer = slots[connection.index as usize].connection.as_mut().ok_or("it is connected")?;
+//!     let mut writer = slots[connection.index as usize].writer().ok_or("it is connected")?;
 //!     writer.begin_write(outgoing, packet.len());
 //!     let written = writer.write_packet(outgoing, sequence, &mut packet);
+//!     drop(writer);
 //!     client.apply(tick, &packet[..written])?;
 //!     server.hub().delivered(connection, sequence);
 //!     sizes.push(written);
@@ -129,7 +130,8 @@ pub use encode::ENTRY_MAX_BYTES;
 pub use frame::{Frame, FrameEntry, FramePart, Segment, Since, Variant};
 pub use grid::{CellGrid, GridError, GridShape, Layers, Up};
 pub use hub::{
-    ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing, Planner, Reader, Turns,
+    ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing, Planner, Reader, Regular,
+    Turns, Writer,
 };
 pub use key::{ChannelKey, ChannelName, KeyError};
 pub use limits::{HubLimits, LimitReached};

@@ -54,7 +54,7 @@ pub struct ObjectsOutgoing<'a> {
 impl Connection {
     /// [`Connection::begin_write`] for objects: what the connection owns goes before what it shares with others.
     pub fn begin_objects(&mut self, outgoing: ObjectsOutgoing<'_>, budget_bytes: usize) {
-        if !self.is_its_tick() {
+        if !self.begin_tick(outgoing.shared.now) {
             return;
         }
         self.own.begin(outgoing.store, budget_bytes / 2);

@@ -392,7 +392,7 @@ impl Replicator {
 
     /// The client of a connection can read the records of its own objects.
     pub fn admit(&mut self, connection: ConnectionId) {
-        if let Some(connection) = self.hub.connection_mut(connection) {
+        if let Some(connection) = self.hub.connection_quietly_mut(connection) {
             connection.own.open();
         }
     }
@@ -405,7 +405,7 @@ impl Replicator {
     /// Notes that the state of this tick includes the effect of this input and of all before it. The client gets the
     /// number together with that state of its own objects, in one piece.
     pub fn acknowledge_input(&mut self, connection: ConnectionId, number: u32) {
-        if let Some(connection) = self.hub.connection_mut(connection) {
+        if let Some(connection) = self.hub.connection_quietly_mut(connection) {
             connection.own.acknowledge_input(number);
         }
     }
@@ -564,7 +564,7 @@ impl Replicator {
     fn enter_own(&mut self, id: ObjectId) {
         let now = self.change_tick();
         let ownership = &mut self.ownership[id.index as usize];
-        let owner = ownership.owner.and_then(|owner| self.hub.connection_mut(owner));
+        let owner = ownership.owner.and_then(|owner| self.hub.connection_quietly_mut(owner));
         ownership.place = owner.map(|connection| connection.own.enter(id, now));
     }
 
@@ -572,7 +572,7 @@ impl Replicator {
         let now = self.change_tick();
         let Ownership { owner, place, .. } = &mut self.ownership[id.index as usize];
         if let (Some(place), Some(owner)) = (place.take(), *owner)
-            && let Some(connection) = self.hub.connection_mut(owner)
+            && let Some(connection) = self.hub.connection_quietly_mut(owner)
         {
             connection.own.leave(place, ended, now);
         }

@@ -23,7 +23,7 @@ use throng_wire::{ConnectionId, Tick};
 
 use crate::connection::SubscriptionId;
 use crate::frame::{Frame, Since, Variant};
-use crate::hub::{ChannelIndex, ChannelState, Due, Hub, Outgoing, Planner, Reader, Turns};
+use crate::hub::{ChannelIndex, ChannelState, Due, Hub, Outgoing, Planner, Reader, Regular, Turns};
 use crate::limits::LimitReached;
 use track::Tracks;
 
@@ -144,12 +144,12 @@ impl Reader for Stream {
         self.entries.iter().filter(|entry| entry.is_open()).map(|entry| entry.channel)
     }
 
-    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular {
         self.due = 0..0;
         let now = planner.now;
         let is_hurried = std::mem::take(&mut self.is_hurried);
         if self.is_paused || self.entries.len() == 1 {
-            return;
+            return Regular::default();
         }
         if is_hurried {
             self.make_all_due(now);
@@ -167,6 +167,7 @@ impl Reader for Stream {
             }
             self.due = begin..planner.dues.len() as u32;
         }
+        Regular::default()
     }
 
     fn is_asleep(&self, number: u16, channel: u32) -> bool {
@@ -529,7 +530,7 @@ mod tests {
                 self.hub.plan(tick);
                 self.hub.encode(&(), &Inline);
                 let (outgoing, slots) = self.hub.writers();
-                let stream = slots[self.reader.index as usize].connection.as_mut().expect("it is connected");
+                let mut stream = slots[self.reader.index as usize].writer().expect("it is connected");
                 stream.drain(outgoing, |_, frame, _| got.push((tick.0, frame.bytes[0])));
             }
             got
@@ -620,7 +621,7 @@ mod tests {
             scene.hub.plan(now);
             scene.hub.encode(&(), &Inline);
             let (outgoing, slots) = scene.hub.writers();
-            let stream = slots[scene.reader.index as usize].connection.as_mut().expect("it is connected");
+            let mut stream = slots[scene.reader.index as usize].writer().expect("it is connected");
             stream.drain(outgoing, |_, _, _| served += 1);
         }
         assert!(served >= 48, "{served} of 50");

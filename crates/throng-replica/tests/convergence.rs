@@ -64,16 +64,19 @@ fn clients_converge_that_see_from_afar_as_well() {
 /// Storms over a crowd, in which most connections are members of a shared view most of the time. Returns the part of the
 /// segments that was shared.
 fn crowd(count: u64, options: impl Fn(u64) -> StormOptions + Sync) -> f64 {
-    let sums = [AtomicU64::new(0), AtomicU64::new(0)];
+    let sums = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
     throng_seeds::for_seeds(count, |seed| {
         let mut storm = Storm::new(seed, StormOptions { clients: 6, is_crowd: true, ..options(seed) });
         let calm = storm.weather();
-        let segments = storm.segments();
-        sums.iter().zip(segments).for_each(|(sum, segments)| _ = sum.fetch_add(segments, Ordering::Relaxed));
+        let [all, shared] = storm.segments();
+        sums.iter()
+            .zip([all, shared, storm.regular])
+            .for_each(|(sum, segments)| _ = sum.fetch_add(segments, Ordering::Relaxed));
         calm
     });
-    let [all, shared] = sums.map(|sum| sum.into_inner() as f64);
-    println!("{shared} of {all} segments shared");
+    let [all, shared, regular] = sums.map(|sum| sum.into_inner() as f64);
+    println!("{shared} of {all} segments shared, {regular} plans without a look at the connection");
+    assert!(regular > 100.0 * count as f64 || throng_seeds::is_partial(), "hardly any");
     shared / all
 }
 

@@ -46,7 +46,7 @@ impl House {
         self.server.encode(&Inline);
         let (outgoing, slots) = self.server.hub().writers();
         let first = self.sequence;
-        for connection in slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
+        for mut connection in slots.iter_mut().filter_map(|slot| slot.writer()) {
             connection.begin_write(outgoing, 1_000);
             while connection.has_more() {
                 assert!(connection.write_packet(outgoing, self.sequence, &mut [0; 1_000]) > 0);

@@ -41,7 +41,7 @@ impl World {
         self.server.plan();
         self.server.encode(&Inline);
         let (outgoing, slots) = self.server.hub().writers();
-        let connection = slots[self.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[self.connection.index as usize].writer().expect("it stays");
         let mut packet = vec![0; 1_150];
         connection.begin_write(outgoing, packet.len());
         self.sequence += 1;

@@ -104,9 +104,10 @@ fn a_connection_holds_memory_for_its_subscriptions_its_packets_and_its_objects()
         yard.server.plan();
         yard.server.encode(&Inline);
         let (outgoing, slots) = yard.server.hub().writers();
-        let connection = slots[yard.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[yard.connection.index as usize].writer().expect("it stays");
         connection.begin_write(outgoing, 1_000);
         assert!(connection.write_packet(outgoing, sequence, &mut [0; 1_000]) > 0);
+        drop(connection);
         yard.server.begin_tick();
     }
     assert_eq!(yard.connection().packets_in_flight(), 256);
@@ -133,9 +134,10 @@ fn a_connection_holds_memory_for_its_subscriptions_its_packets_and_its_objects()
         yard.server.plan();
         yard.server.encode(&Inline);
         let (outgoing, slots) = yard.server.writers();
-        let connection = slots[yard.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[yard.connection.index as usize].writer().expect("it stays");
         connection.begin_objects(outgoing, 1_000);
         assert!(connection.write_objects(outgoing, sequence, &mut [0; 64]) > 0);
+        drop(connection);
         yard.server.begin_tick();
     }
     let each = grown(&yard) / 512;
@@ -154,10 +156,11 @@ fn a_subscription_sleeps_while_its_channel_has_nothing_new() {
         let sleepers = yard.server.hub_ref().sleeper_count();
         yard.server.encode(&Inline);
         let (outgoing, slots) = yard.server.hub().writers();
-        let connection = slots[yard.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[yard.connection.index as usize].writer().expect("it stays");
         connection.begin_write(outgoing, 1_000);
         sequence += 1;
         connection.write_packet(outgoing, sequence, &mut [0; 1_000]);
+        drop(connection);
         yard.server.hub().delivered(yard.connection, sequence);
         yard.server.begin_tick();
         sleepers

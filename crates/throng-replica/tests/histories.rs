@@ -227,7 +227,7 @@ impl Play {
     fn send(&mut self, step: u32, is_storm: bool) {
         let tick = self.server.now();
         let (outgoing, slots) = self.server.writers();
-        let connection = slots[self.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[self.connection.index as usize].writer().expect("it stays");
         connection.begin_objects(outgoing, 1_000);
         while connection.has_more_objects() {
             let mut bytes = vec![0; throng_replica::PIECE_MAX_BYTES];

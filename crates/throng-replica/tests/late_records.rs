@@ -20,11 +20,12 @@ fn packet(server: &mut Replicator, connection: ConnectionId, sequence: u64) -> (
     server.encode(&Inline);
     let tick = server.now();
     let (outgoing, slots) = server.writers();
-    let connection = slots[connection.index as usize].connection.as_mut().expect("it stays");
+    let mut connection = slots[connection.index as usize].writer().expect("it stays");
     connection.begin_objects(outgoing, 1_000);
     let mut packet = vec![0; 1_000];
     let written = connection.write_objects(outgoing, sequence, &mut packet);
     packet.truncate(written);
+    drop(connection);
     server.begin_tick();
     (tick, packet)
 }

@@ -84,11 +84,12 @@ fn a_client_holds_as_many_objects_as_it_may_and_those_that_ended_make_room() {
         server.encode(&Inline);
         let tick = server.now();
         let (outgoing, slots) = server.hub().writers();
-        let writer = slots[connection.index as usize].connection.as_mut().expect("it stays");
+        let mut writer = slots[connection.index as usize].writer().expect("it stays");
         let mut packet = vec![0; 400];
         writer.begin_write(outgoing, packet.len());
         sequence += 1;
         let written = writer.write_packet(outgoing, sequence, &mut packet);
+        drop(writer);
         server.hub().delivered(connection, sequence);
         server.begin_tick();
         client.apply(tick, &packet[..written]).map(|_| client.object_count())

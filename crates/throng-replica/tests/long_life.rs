@@ -68,7 +68,7 @@ impl Town {
         let (outgoing, slots) = self.server.hub().writers();
         let mut delivered = Vec::new();
         for (id, replica) in &mut self.residents {
-            let connection = slots[id.index as usize].connection.as_mut().expect("connected");
+            let mut connection = slots[id.index as usize].writer().expect("connected");
             connection.begin_write(outgoing, 10_000);
             while connection.has_more() {
                 let mut packet = [0; 1_100];

@@ -28,7 +28,7 @@ fn packets(server: &mut Replicator, connection: ConnectionId, sequence: &mut u64
     server.encode(&Inline);
     let tick = server.now();
     let (outgoing, slots) = server.writers();
-    let connection = slots[connection.index as usize].connection.as_mut().expect("it stays");
+    let mut connection = slots[connection.index as usize].writer().expect("it stays");
     connection.begin_objects(outgoing, 1_000);
     let mut packets = Vec::new();
     for room in [28, 400] {
@@ -38,6 +38,7 @@ fn packets(server: &mut Replicator, connection: ConnectionId, sequence: &mut u64
         packet.truncate(written);
         packets.push(packet);
     }
+    drop(connection);
     server.begin_tick();
     (tick, packets)
 }
@@ -115,11 +116,12 @@ fn only_its_own_objects_are_predicted_and_tell_the_input_that_they_have_felt() {
     server.encode(&Inline);
     let (tick, mut packet) = (server.now(), vec![0; 400]);
     let (outgoing, slots) = server.hub().writers();
-    let writer = slots[owner.index as usize].connection.as_mut().expect("it stays");
+    let mut writer = slots[owner.index as usize].writer().expect("it stays");
     writer.begin_write(outgoing, packet.len());
     let written = writer.write_packet(outgoing, 1, &mut packet);
     client.apply(tick, &packet[..written]).expect("genuine");
     let mut sequence = 1;
+    drop(writer);
     for packet in packets(&mut server, owner, &mut sequence).1 {
         client.apply(tick, &packet).expect("genuine");
     }

@@ -64,7 +64,7 @@ impl Play {
         self.server.plan();
         self.server.encode(&Inline);
         let (outgoing, slots) = self.server.writers();
-        let connection = slots[self.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[self.connection.index as usize].writer().expect("it stays");
         connection.begin_objects(outgoing, 5_000);
         let mut packets = Vec::new();
         while connection.has_more_objects() {

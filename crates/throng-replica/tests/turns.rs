@@ -81,7 +81,7 @@ impl House {
     /// The next packet of this tick.
     fn write(&mut self, room: usize) -> Vec<u8> {
         let (outgoing, slots) = self.server.hub().writers();
-        let connection = slots[self.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[self.connection.index as usize].writer().expect("it stays");
         connection.begin_write(outgoing, room);
         self.sequence += 1;
         let mut packet = vec![0; room];
@@ -320,7 +320,7 @@ fn the_subscriptions_that_are_due_spread_over_the_ticks() {
         let (outgoing, slots) = server.hub().writers();
         let mut ids = Vec::new();
         for (index, slot) in slots.iter_mut().enumerate() {
-            let Some(connection) = &mut slot.connection else { continue };
+            let Some(mut connection) = slot.writer() else { continue };
             connection.begin_write(outgoing, 100_000);
             while connection.has_more() {
                 sequence += 1;
@@ -515,12 +515,13 @@ fn with_a_silent_member(retention_ticks: u32, silent_from: u64) -> Vec<u64> {
             false => house.client.apply(house.server.now(), &packet).expect("genuine"),
         }
         let (outgoing, slots) = house.server.hub().writers();
-        let connection = slots[other.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[other.index as usize].writer().expect("it stays");
         connection.begin_write(outgoing, 1_000);
         assert!(
             connection.write_packet(outgoing, tick.into(), &mut [0; 1_000]) > 0,
             "the other is sent to in each tick"
         );
+        drop(connection);
         house.server.hub().delivered(other, tick.into());
         shared.push(house.server.hub_ref().connection(house.connection).expect("it stays").counters().shared_segments);
         house.server.begin_tick();
@@ -551,5 +552,46 @@ fn what_a_member_was_sent_before_it_became_one_counts_too() {
         let shared = with_a_silent_member(12, silent_from);
         let last = silent_from as usize + 11;
         assert_eq!(shared[58], shared[last - 1], "silent from {silent_from}: {shared:?}");
+    }
+}
+
+#[test]
+fn a_member_that_is_not_written_all_of_a_tick_is_told_the_rest_later() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let key = ChannelKey::Custom(1);
+    let other = house.server.hub().connect().expect("room");
+    let channel = house.server.channel(key).expect("room");
+    house.subscribe(key, 1).expect("room");
+    house.server.hub().subscribe(other, channel, 1, 1).expect("room");
+    let lamps: Vec<_> = (0..400).map(|number| house.spawn(&Lamp { number }, key)).collect();
+    let mut regular = Vec::new();
+    for tick in 1..80 {
+        house.update(lamps[0], &Lamp { number: tick });
+        let is_rush = tick == 40;
+        if is_rush {
+            lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number: 10_000 }));
+        }
+        house.plan();
+        regular.push(house.server.hub_ref().counters().regular_connections);
+        // In the tick of the rush it is written a part, or nothing at all.
+        let packet = house.write(1_150);
+        house.deliver(&packet);
+        let (outgoing, slots) = house.server.hub().writers();
+        let mut connection = slots[other.index as usize].writer().expect("it stays");
+        connection.begin_write(outgoing, 100_000);
+        let before = tick * 100;
+        let mut sequence = before;
+        while connection.has_more() {
+            sequence += 1;
+            assert!(connection.write_packet(outgoing, sequence.into(), &mut [0; 1_150]) > 0);
+        }
+        drop(connection);
+        (before + 1..=sequence).for_each(|sequence| house.server.hub().delivered(other, sequence.into()));
+        house.server.begin_tick();
+    }
+    assert_eq!(regular[37], 2, "both are members, and the plan looks at neither: {regular:?}");
+    for &lamp in &lamps[1..] {
+        assert_eq!(house.seen::<Lamp>(lamp), Some(Lamp { number: 10_000 }));
     }
 }

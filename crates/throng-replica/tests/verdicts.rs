@@ -68,7 +68,7 @@ impl Model {
         self.server.plan();
         self.server.encode(&Inline);
         let (outgoing, slots) = self.server.hub().writers();
-        let connection = slots[self.connection.index as usize].connection.as_mut().expect("it stays");
+        let mut connection = slots[self.connection.index as usize].writer().expect("it stays");
         self.sequence += 1;
         let mut packet = vec![0; 400];
         connection.begin_write(outgoing, packet.len());

@@ -355,24 +355,24 @@ impl Replication for Channels {
 
     #[inline]
     fn begin_write(slot: &mut ConnectionSlot, outgoing: ObjectsOutgoing<'_>, budget_bytes: usize) {
-        if let Some(connection) = &mut slot.connection {
+        if let Some(mut connection) = slot.writer() {
             connection.begin_objects(outgoing, budget_bytes);
         }
     }
 
     #[inline]
     fn has_more(slot: &ConnectionSlot) -> bool {
-        slot.connection.as_ref().is_some_and(|connection| connection.has_more_objects())
+        slot.reader().is_some_and(|connection| connection.has_more_objects())
     }
 
     #[inline]
     fn needs_full_packet(slot: &ConnectionSlot) -> bool {
-        slot.connection.as_ref().is_some_and(|connection| connection.needs_full_packet())
+        slot.reader().is_some_and(|connection| connection.needs_full_packet())
     }
 
     #[inline]
     fn write_packet(slot: &mut ConnectionSlot, outgoing: ObjectsOutgoing<'_>, sequence: u64, room: &mut [u8]) -> usize {
-        slot.connection.as_mut().map_or(0, |connection| connection.write_objects(outgoing, sequence, room))
+        slot.writer().map_or(0, |mut connection| connection.write_objects(outgoing, sequence, room))
     }
 
     fn delivered(&mut self, id: ConnectionId, sequence: u64) {

@@ -62,9 +62,10 @@ fn the_packets_of_the_example_are_those_of_the_document() {
         server.plan();
         server.encode(&Inline);
         let (outgoing, slots) = server.hub().writers();
-        let writer = slots[connection.index as usize].connection.as_mut().unwrap();
-        let bytes = packet(writer, outgoing, sequence as u64);
+        let mut writer = slots[connection.index as usize].writer().unwrap();
+        let bytes = packet(&mut writer, outgoing, sequence as u64);
         client.apply(tick, &bytes).unwrap();
+        drop(writer);
         server.hub().delivered(connection, sequence as u64);
         assert!(text.contains(&format!("{what}: `{}`", hex(&bytes))), "{what}: `{}`", hex(&bytes));
     }

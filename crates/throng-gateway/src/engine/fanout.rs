@@ -174,7 +174,7 @@ impl Engine {
             .iter_mut()
             .zip(self.connections.slots_mut())
             .filter_map(|(slot, connection)| {
-                let has_due = slot.connection.as_ref().is_some_and(|stream| stream.has_due());
+                let has_due = slot.reader().is_some_and(|stream| stream.has_due());
                 let connection = connection.filter(|_| has_due)?;
                 if connection.is_slow(limits) {
                     // Missed changes are sent, merged, when it has caught up.
@@ -183,7 +183,7 @@ impl Engine {
                     }
                     return None;
                 }
-                due_bytes += slot.connection.as_ref().map_or(0, |stream| stream.due_bytes(outgoing));
+                due_bytes += slot.reader().map_or(0, |stream| stream.due_bytes(outgoing));
                 Some(Share { slot, connection, updates: 0, bytes: 0, lag_ms: 0 })
             })
             .collect();
@@ -239,7 +239,7 @@ impl Share<'_> {
         (forms, limits, buffers): (&Forms, &Limits, &Buffers),
     ) {
         let Share { slot, connection, updates, bytes, lag_ms } = self;
-        let Some(stream) = &mut slot.connection else { return };
+        let Some(mut stream) = slot.writer() else { return };
         let (place, me) = (connection.place(), connection.writer);
         let mut ways = connection.ways(limits, buffers);
         stream.drain(outgoing, |index, frame, (since, lag)| {
@@ -275,7 +275,7 @@ impl Share<'_> {
             *updates += if is_under_way { count } else { 0 };
         });
         if let Some(movement) = ways.movement {
-            movement.finish(stream, outgoing);
+            movement.finish(&mut stream, outgoing);
         }
         *bytes = connection.flush(buffers) as u64;
     }

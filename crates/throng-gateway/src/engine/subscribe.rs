@@ -174,7 +174,7 @@ impl Engine {
         let (_, slots) = self.hub.writers();
         let mut outdated: Vec<(Place, ChannelIndex)> = Vec::new();
         for (slot, connection) in slots.iter_mut().zip(self.connections.slots_mut()) {
-            if let (Some(stream), Some(connection)) = (&mut slot.connection, connection) {
+            if let (Some(mut stream), Some(connection)) = (slot.writer(), connection) {
                 let place = connection.place();
                 outdated.extend(stream.take_outdated().map(|channel| (place, channel)));
             }

@@ -322,7 +322,7 @@ impl Scene {
         let (outgoing, slots) = self.server.hub().writers();
         self.last_packets.clear();
         for (index, watcher) in self.watchers.iter_mut().enumerate() {
-            let connection = slots[watcher.id.index as usize].connection.as_mut().expect("connected");
+            let mut connection = slots[watcher.id.index as usize].writer().expect("connected");
             let mut budget = packets.allowance(watcher, self.shape.budget_bytes);
             connection.begin_write(outgoing, budget);
             while connection.has_more() && budget >= packets.least_bytes {

@@ -25,7 +25,7 @@ use throng_wire::Tick;
 
 use super::{Connection, NEVER, Resend};
 use crate::frame::Frame;
-use crate::hub::{ChannelState, Outgoing, Planner};
+use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner, Regular};
 use crate::piece::{Piece, SharedRange};
 use crate::shared_view::{SharedPieces, SharedViews, ViewKey, number_of};
 use crate::subscription::{Stage, Subscription};
@@ -38,9 +38,6 @@ const ASKS_AGAIN_TICKS: u32 = 4;
 
 /// A connection with more exceptions than this part of its subscriptions is by itself: they are written twice.
 const EXCEPTIONS_PART: usize = 2;
-
-/// Bytes of a tick that a member needs beside the view's.
-const BESIDE_BYTES: usize = 64;
 
 /// The part of a connection in a shared view.
 #[derive(Debug, Default)]
@@ -112,6 +109,21 @@ impl Sharing {
         self.pieces.is_some()
     }
 
+    /// The view was planned for it at `tick`.
+    pub(super) fn take_up(&mut self, tick: Tick) {
+        self.planned = Some(tick);
+    }
+
+    /// The view's pieces are taken and written.
+    pub(super) fn is_written(&self) -> bool {
+        self.pieces.is_none() && self.planned.is_none()
+    }
+
+    /// No shared pieces under way become too old before.
+    pub(super) fn deadline(&self) -> Tick {
+        self.deadline
+    }
+
     /// The shared pieces that are not written yet.
     pub(super) fn bytes_left(&self) -> usize {
         self.pieces.as_ref().map_or(0, |pieces| pieces.bytes_from(self.next_piece))
@@ -140,9 +152,8 @@ impl Connection {
         self.sharing.is_overdue = self.is_overdue(planner);
         let now = planner.now;
         if let Some(view) = self.sharing.view {
-            let needed_bytes = planner.views.usual_bytes(view) + BESIDE_BYTES;
             let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
-            let is_short = was_short || is_late || planner.allowance_bytes < needed_bytes;
+            let is_short = was_short || is_late || !planner.can_afford(view);
             if is_short || self.sharing.is_overdue || planner.views.is_off || !self.has_sound_exceptions(planner) {
                 self.end_membership(planner);
                 self.sharing.alone_until = now.after(if is_short { ALONE_TICKS } else { 1 });
@@ -165,6 +176,25 @@ impl Connection {
             planner.count_shared(view);
             self.sharing.planned = Some(now);
         }
+    }
+
+    /// The regular case, as this plan finds it: until when later plans need not look at this connection.
+    pub(super) fn regular(&self) -> Regular {
+        let sharing = &self.sharing;
+        let is_quiet = self.resends.is_empty() && !self.is_cut && !sharing.is_overdue;
+        let Some(view) = sharing.view.filter(|_| is_quiet && sharing.changed.is_empty()) else {
+            return Regular::default();
+        };
+        let mut until = sharing.deadline.min(sharing.former_deadline);
+        for &number in &sharing.exceptions {
+            let number = usize::from(number);
+            if self.subscriptions[number].may_share() && self.subscriptions[number].is_open() {
+                // It may become shared in any tick.
+                return Regular::default();
+            }
+            until = until.min(self.due_at[number].before(1));
+        }
+        Regular::new(until, view, self.ticks)
     }
 
     /// A member that has other ticks than its view leaves at once: the view goes on without it.

@@ -211,7 +211,7 @@ mod tests {
                 self.hub.plan(tick);
                 self.hub.encode(&(), &Inline);
                 let (outgoing, slots) = self.hub.writers();
-                let stream = slots[self.reader.index as usize].connection.as_mut().expect("it is connected");
+                let mut stream = slots[self.reader.index as usize].writer().expect("it is connected");
                 stream.drain(outgoing, |_, frame, _| {
                     let since = frame.bytes[..4].try_into().expect("four bytes");
                     got.push((tick.0, u32::from_le_bytes(since)));
