@@ -5,7 +5,12 @@
 //! cargo run --release -p throng-crowd --example learn_codes > crates/throng-crowd/src/kinds.codes
 //! ```
 //!
-//! Time is virtual: every run prints the same. How many bits the state took goes to standard error.
+//! Time is virtual: every run prints the same. How many bits the state took goes to standard error. With names of scenarios, or
+//! paths, it plays those instead, and prints that alone:
+//!
+//! ```text
+//! cargo run --release -p throng-crowd --example learn_codes -- erratic ./mine.toml
+//! ```
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +32,13 @@ const SECONDS: u64 = 20;
 const WARMUP_SECONDS: u64 = 3;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let scenarios: Vec<String> = std::env::args().skip(1).collect();
+    for scenario in &scenarios {
+        play(&Scenario::resolve(scenario, &Overrides::default())?)?;
+    }
+    if !scenarios.is_empty() {
+        return Ok(());
+    }
     let mut counts = CodeCounts::new(&kinds::schema());
     for (name, players, area_m) in WORKLOADS {
         let overrides = Overrides { players: Some(players), area_m, ..Overrides::default() };

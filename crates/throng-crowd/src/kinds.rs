@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use throng::schema::Threshold;
 use throng::{Replicate, ReplicateEnum, Schema};
 
 use crate::pulse::Pulse;
@@ -15,8 +16,14 @@ pub fn velocity_of(word: u32) -> f64 {
     f64::from(word) * 0.02 - 20.0
 }
 
-/// The words of a character with a threshold, and by how many steps clients may be off: velocity and pitch.
-pub const THRESHOLDS: [(usize, u32); 4] = [(3, 40), (4, 40), (5, 40), (7, 2)];
+/// The words of a character with a threshold, and by how many steps clients may be off: velocity, yaw and pitch.
+pub const THRESHOLDS: [Threshold; 5] = [
+    Threshold { word: 3, steps: 40, code_mask: u32::MAX },
+    Threshold { word: 4, steps: 40, code_mask: u32::MAX },
+    Threshold { word: 5, steps: 40, code_mask: u32::MAX },
+    Threshold { word: 6, steps: 5, code_mask: 0x1FF },
+    Threshold { word: 7, steps: 2, code_mask: u32::MAX },
+];
 
 /// Where the words of that position begin.
 pub const FAR_WORD: usize = 9;
@@ -31,8 +38,8 @@ pub struct Character {
     /// from it, and the new velocity with it.
     #[replicate(fixed(min = -20.0, max = 20.0, step = 0.02), threshold = 0.8)]
     pub velocity: [f32; 3],
-    /// Where it looks, in radians.
-    #[replicate(angle(bits = 9))]
+    /// Where it looks, in radians. Three and a half degrees are seen by nobody, and one that turns fast turns so far in two ticks.
+    #[replicate(angle(bits = 9), threshold = 0.062)]
     pub yaw: f32,
     /// Up is positive, in radians. Aims wander in every tick; two degrees are seen by nobody.
     #[replicate(fixed(min = -1.5, max = 1.5, step = 0.02), threshold = 0.04)]

@@ -36,6 +36,9 @@ impl Piece {
     }
 }
 
+/// Records that have shrunk have room for so many more pieces, at least.
+const SHRUNK_PIECES: usize = 32;
+
 /// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it. In the
 /// segment, 8 bytes stand before a run, 3 begin it, and the entry ends with a byte.
 pub const PIECE_MAX_BYTES: usize = 3 + 5 + KEY_MAX_BYTES + 5 + 2 + 16 + ENTRY_MAX_BYTES;
@@ -186,6 +189,11 @@ impl PacketRecords {
         let end = self.end();
         self.packets.push_back(PacketRecord { sequence, first, end, shared, settled: false });
         self.room.trim(&mut self.pieces);
+    }
+
+    /// Gives memory back that the packets under way do not need.
+    pub(crate) fn shrink(&mut self) {
+        self.pieces.shrink_to(2 * self.pieces.len() + SHRUNK_PIECES);
     }
 
     /// The index of a packet that is neither acknowledged nor lost so far.

@@ -238,8 +238,8 @@ impl ObjectStore {
         }
         words.clear();
         words.extend_from_slice(values.words);
-        for (&(word, _), &(exact, _)) in kind.thresholds().iter().zip(self.exact_of(index)) {
-            words[word] = exact;
+        for (threshold, &(exact, _)) in kind.thresholds().iter().zip(self.exact_of(index)) {
+            words[threshold.word] = exact;
         }
         (kind_id, kind, Values { words, ..values })
     }
@@ -250,8 +250,8 @@ impl ObjectStore {
         let kind = self.kind(index);
         let all = kind.thresholds().iter().zip(self.exact_of(index));
         let newer = all.filter(|(_, (_, tick))| since.is_none_or(|since| tick.is_newer_than(since)));
-        newer.fold((0, None), |(mask, newest): (FieldMask, Option<Tick>), (&(word, _), &(_, tick))| {
-            (mask | kind.word_bit(word), Some(newest.map_or(tick, |newest| newest.newest(tick))))
+        newer.fold((0, None), |(mask, newest): (FieldMask, Option<Tick>), (threshold, &(_, tick))| {
+            (mask | kind.word_bit(threshold.word), Some(newest.map_or(tick, |newest| newest.newest(tick))))
         })
     }
 
@@ -393,9 +393,10 @@ impl Arena {
             self.statements[row].velocity = reckoning.velocity_words(&self.scratch_words);
         }
         let exact = &mut self.exact[row * kind.thresholds().len()..][..kind.thresholds().len()];
-        for (&(word, _), exact) in kind.thresholds().iter().zip(exact) {
-            if exact.0 != self.scratch_words[word] {
-                *exact = (self.scratch_words[word], now);
+        for (threshold, exact) in kind.thresholds().iter().zip(exact) {
+            let word = self.scratch_words[threshold.word];
+            if exact.0 != word {
+                *exact = (word, now);
             }
         }
         kind.hold(words, &mut self.scratch_words);
@@ -564,5 +565,30 @@ mod tests {
         // Slow drift is sent as soon as it has gone far enough from what was sent.
         let drift: Vec<f64> = (1..=10).map(|step| set(5 + step, [12.5 + step as f64 * 0.5, -22.5], 6).1[0]).collect();
         assert_eq!(drift, [12.5, 12.5, 12.5, 12.5, 15.0, 15.0, 15.0, 15.0, 15.0, 17.5]);
+    }
+
+    #[derive(Clone, Debug, Default, PartialEq, Replicate)]
+    struct Ship {
+        #[replicate(angle(bits = 8), threshold = 0.1)]
+        heading: f64,
+    }
+
+    #[test]
+    fn the_last_code_of_an_angle_is_next_to_the_first() {
+        let schema = Arc::new(Schema::builder().kind::<Ship>().build().expect("a good kind"));
+        let mut store = ObjectStore::new(schema, 1, 100_000);
+        let id = store.spawn(KindId(0), Tick(1)).expect("room");
+        // A step is 0.0245, so the threshold is four steps.
+        let mut steps = |now: u64, steps: i32| {
+            let ship = Ship { heading: f64::from(steps) * std::f64::consts::TAU / 256.0 };
+            let changed = store.update(id.index, Tick(now), |to| ship.quantise(to)).changed;
+            (changed != 0, store.values(id.index).words[0])
+        };
+        assert_eq!(steps(1, 254), (true, 254));
+        assert_eq!((steps(2, 258), steps(3, 250)), ((false, 254), (false, 254)), "four steps on either side");
+        assert_eq!(steps(4, 259), (true, 3));
+        assert_eq!((steps(5, -1), steps(6, 7)), ((false, 3), (false, 3)));
+        assert_eq!(steps(7, -2), (true, 254));
+        assert_eq!(steps(8, 126), (true, 126), "the other way");
     }
 }

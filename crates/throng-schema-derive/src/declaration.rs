@@ -254,7 +254,13 @@ fn check_threshold(threshold: f64, field: &FieldDeclaration<'_>) -> std::result:
                 )
             })
         }
-        _ => Err("`threshold` is for `fixed` values that are always there".to_owned()),
+        Quantiser::Angle { bits } if field.shape == Shape::Value => {
+            let step = std::f64::consts::TAU / f64::from(1u32 << bits);
+            (threshold >= step && threshold <= std::f64::consts::PI).then_some(()).ok_or_else(|| {
+                format!("the threshold ({threshold}) must be at least a step ({step:.6}), and at most half a turn")
+            })
+        }
+        _ => Err("`threshold` is for `fixed` values and angles that are always there".to_owned()),
     }
 }
 

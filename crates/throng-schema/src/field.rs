@@ -1,4 +1,4 @@
-use crate::arithmetic::bits_for;
+use crate::arithmetic::{angle_step, bits_for};
 use crate::reckoning::whole_steps;
 use crate::{Condition, Predict, Quantiser};
 
@@ -38,7 +38,7 @@ pub struct Field {
     pub variants: &'static [&'static str],
     /// For a position: between two statements of it, both ends reckon it from a velocity.
     pub predict: Option<Predict>,
-    /// For a fixed-point number: it is sent when it differs by more than this from what was sent last.
+    /// For a fixed-point number or an angle: it is sent when it differs by more than this from what was sent last.
     pub threshold: Option<f64>,
 }
 
@@ -104,10 +104,15 @@ impl Field {
         Field { threshold: Some(threshold), ..self }
     }
 
-    /// The threshold in steps.
-    pub(crate) fn threshold_steps(&self) -> Option<u32> {
-        let (Some(threshold), Quantiser::Fixed { step, .. }) = (self.threshold, self.quantiser) else { return None };
-        Some(whole_steps(threshold, step) as u32)
+    /// The threshold in steps, and the bits of a code that count.
+    pub(crate) fn threshold_steps(&self) -> Option<(u32, u32)> {
+        match (self.threshold?, self.quantiser) {
+            (threshold, Quantiser::Fixed { step, .. }) => Some((whole_steps(threshold, step) as u32, u32::MAX)),
+            (threshold, Quantiser::Angle { bits }) => {
+                Some((whole_steps(threshold, angle_step(bits)) as u32, (1 << bits) - 1))
+            }
+            _ => None,
+        }
     }
 
     /// The most bits that the field can take on the wire, a position in the widest space.
@@ -137,7 +142,13 @@ impl Field {
                     Err("a threshold must be at least a step, and at most the whole range")
                 }
             }
-            _ => Err("only a `fixed` value that is always there can have a threshold"),
+            Quantiser::Angle { bits } if self.list.is_none() => {
+                match whole_steps(threshold, angle_step(bits)) >= 1.0 && threshold <= std::f64::consts::PI {
+                    true => Ok(()),
+                    false => Err("a threshold must be at least a step, and at most half a turn"),
+                }
+            }
+            _ => Err("only a `fixed` value or an angle that is always there can have a threshold"),
         }
     }
 

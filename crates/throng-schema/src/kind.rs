@@ -42,8 +42,31 @@ pub struct Kind {
     /// For each list, how its first item is written.
     pub(crate) items: Vec<Step>,
     pub(crate) codes: KindCodes,
-    /// The words with a threshold, and how many steps that is.
-    thresholds: Vec<(usize, u32)>,
+    thresholds: Vec<Threshold>,
+}
+
+/// A word that is sent when it differs by more than its threshold from what was sent last: see [`Field::threshold`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// Which word of the kind.
+    pub word: usize,
+    /// The largest difference that is not sent.
+    pub steps: u32,
+    /// All codes but one of an angle, of which the last is next to the first; of a number, all bits.
+    pub code_mask: u32,
+}
+
+impl Threshold {
+    /// Whether two values of the word differ by no more than the threshold.
+    #[inline]
+    pub fn holds(self, one: u32, other: u32) -> bool {
+        if self.code_mask == u32::MAX {
+            return one.abs_diff(other) <= self.steps;
+        }
+        let ahead = one.wrapping_sub(other) & self.code_mask;
+        let behind = other.wrapping_sub(one) & self.code_mask;
+        ahead.min(behind) <= self.steps
+    }
 }
 
 impl Kind {
@@ -105,8 +128,9 @@ impl Kind {
             self.notify |= bit;
         }
         let words = usize::from(field.word)..usize::from(field.word + field.words);
-        self.thresholds
-            .extend(field.threshold_steps().into_iter().flat_map(|steps| words.clone().map(move |word| (word, steps))));
+        if let Some((steps, code_mask)) = field.threshold_steps() {
+            self.thresholds.extend(words.map(|word| Threshold { word, steps, code_mask }));
+        }
         self.steps.push(Step::of(field, &mut self.items));
     }
 
@@ -209,8 +233,9 @@ impl Kind {
     /// If there are fewer words than the kind has.
     #[inline]
     pub fn hold(&self, old: &[u32], new: &mut [u32]) {
-        for &(word, steps) in &self.thresholds {
-            if old[word].abs_diff(new[word]) <= steps {
+        for threshold in &self.thresholds {
+            let word = threshold.word;
+            if threshold.holds(old[word], new[word]) {
                 new[word] = old[word];
             }
         }
@@ -225,11 +250,11 @@ impl Kind {
     /// The fields with a threshold.
     #[inline]
     pub fn threshold_mask(&self) -> FieldMask {
-        self.thresholds.iter().fold(0, |mask, &(word, _)| mask | self.word_bits[word])
+        self.thresholds.iter().fold(0, |mask, threshold| mask | self.word_bits[threshold.word])
     }
 
-    /// The words with a threshold, and how many steps that is: clients may hold values that differ by so much.
-    pub fn thresholds(&self) -> &[(usize, u32)] {
+    /// The words with a threshold: clients may hold values that differ by so much.
+    pub fn thresholds(&self) -> &[Threshold] {
         &self.thresholds
     }
 

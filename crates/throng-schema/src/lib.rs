@@ -108,7 +108,7 @@ pub use codes::{CodeCounts, CodeTable};
 pub use condition::{Condition, Facet};
 pub use error::{DecodeError, SchemaError, SummaryError};
 pub use field::Field;
-pub use kind::Kind;
+pub use kind::{Kind, Threshold};
 pub use quantiser::Quantiser;
 pub use reckoning::{Predict, Reckoning};
 pub use replicate::{Nested, Replicate, ReplicateEnum, nested_fields};

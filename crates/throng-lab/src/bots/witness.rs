@@ -402,7 +402,7 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     let (words, truth) = (&words[..end], &truth.words[..end]);
     let is_within = |from: usize| {
         let mut pairs = truth.iter().zip(words).enumerate().skip(from);
-        pairs.all(|(word, (truth, seen))| seen.abs_diff(*truth) <= tolerance(object, word))
+        pairs.all(|(word, (truth, seen))| seen == truth || is_held(object, word, *seen, *truth))
     };
     let Some(reckoned) = object.reckoned else { return is_within(0) };
     let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps);
@@ -411,10 +411,10 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     is_near && is_within(3)
 }
 
-/// By how much a word may differ from the truth, in steps. Owners are exact.
-fn tolerance(object: &ObjectView<'_>, word: usize) -> u32 {
+/// Whether a word differs by no more than its threshold. Owners are exact.
+fn is_held(object: &ObjectView<'_>, word: usize, seen: u32, truth: u32) -> bool {
     let has_thresholds = object.kind.0 == Character::NUMBER && !object.is_own();
-    THRESHOLDS.iter().find(|(at, _)| has_thresholds && *at == word).map_or(0, |(_, steps)| *steps)
+    has_thresholds && THRESHOLDS.iter().any(|threshold| threshold.word == word && threshold.holds(seen, truth))
 }
 
 /// Whether the client is sent only what clients far away are sent.

@@ -52,6 +52,8 @@ pub(crate) struct Sharing {
     registered: Option<ViewKey>,
     /// It is a member of this view.
     view: Option<u32>,
+    /// It has been a member before.
+    was_member: bool,
     /// The open subscriptions of a member that are not shared.
     pub(super) exceptions: Vec<u16>,
     /// Shared subscriptions that have got another interval since the last plan.
@@ -306,6 +308,8 @@ impl Connection {
         if exceptions * EXCEPTIONS_PART > self.sharing.count || !self.has_sound_exceptions(planner) {
             self.end_membership(planner);
             self.sharing.alone_until = planner.now.after(1);
+        } else if !std::mem::replace(&mut self.sharing.was_member, true) {
+            self.shrink();
         }
     }
 

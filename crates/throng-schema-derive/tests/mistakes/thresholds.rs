@@ -27,6 +27,18 @@ struct NoSteps {
 }
 
 #[derive(Default, Replicate)]
+struct MoreThanHalfATurn {
+    #[replicate(angle(bits = 9), threshold = 3.2)]
+    heading: f32,
+}
+
+#[derive(Default, Replicate)]
+struct LessThanAStepOfATurn {
+    #[replicate(angle(bits = 9), threshold = 0.012)]
+    heading: f32,
+}
+
+#[derive(Default, Replicate)]
 struct NotAlwaysThere {
     #[replicate(fixed(min = 0, max = 1, step = 0.1), threshold = 0.2)]
     heat: Option<f32>,

@@ -13,6 +13,11 @@ pub struct Angle {
     step: f64,
 }
 
+/// The step of angles of so many bits, in radians.
+pub(crate) fn angle_step(bits: u32) -> f64 {
+    TAU / (1u64 << bits) as f64
+}
+
 impl Angle {
     /// Angles of `bits` bits, 1 to 22.
     pub const fn new(bits: u32) -> Angle {

@@ -24,6 +24,7 @@ mod traits;
 mod vectors;
 
 pub use angle::Angle;
+pub(crate) use angle::angle_step;
 pub use blob::{ByteString, Text};
 pub use fixed::Fixed;
 pub use float::{Float16, Float32};

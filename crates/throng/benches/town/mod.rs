@@ -52,6 +52,8 @@ pub(crate) struct Shape {
     /// Radius in metres, interval in ticks.
     pub(crate) rings: &'static [(f64, u32)],
     pub(crate) looks_from: LooksFrom,
+    /// Of the server.
+    pub(crate) threads: usize,
 }
 
 const TICK: Duration = Duration::from_micros(33_333);
@@ -65,6 +67,7 @@ pub(crate) const DENSE_100: Shape = Shape {
     client_bytes_per_s: 500_000,
     rings: &[(400.0, 1)],
     looks_from: LooksFrom::Position,
+    threads: 1,
 };
 
 /// Each sees only itself.
@@ -76,6 +79,7 @@ pub(crate) const SPARSE_100: Shape = Shape {
     client_bytes_per_s: 125_000,
     rings: &[(5.0, 1)],
     looks_from: LooksFrom::Position,
+    threads: 1,
 };
 
 /// Near ones often, far ones seldom.
@@ -87,6 +91,7 @@ pub(crate) const CROWD_1000: Shape = Shape {
     client_bytes_per_s: 64_000,
     rings: &[(10.0, 2), (50.0, 6), (150.0, 30)],
     looks_from: LooksFrom::Position,
+    threads: 1,
 };
 
 /// The same crowd in shared views, with the rings of the scenario `crowd`.
@@ -102,6 +107,7 @@ pub(crate) const VIEWS_10HZ: Shape = Shape {
     client_bytes_per_s: 32_000,
     rings: &[(9.0, 1), (29.0, 5), (59.0, 20)],
     looks_from: LooksFrom::Cell,
+    threads: 1,
 };
 
 pub(crate) struct Town {
@@ -124,6 +130,7 @@ impl Town {
             max_clients: shape.players,
             tick_interval: shape.tick_interval,
             client_bytes_per_s: shape.client_bytes_per_s,
+            threads: shape.threads,
             grids: vec![GridOptions {
                 shape: GridShape::flat(throng::Up::Z, [shape.cell_m, shape.cell_m, 20.0]),
                 // Without bounds, so that the empty cells around the area are part of the measurement.
