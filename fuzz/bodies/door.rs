@@ -28,7 +28,7 @@ fn token(client_id: u64) -> ConnectToken {
         client_id,
         create_unix_s: UNIX_S,
         expire_unix_s: UNIX_S + 30,
-        suite: Suite::default(),
+        suite: Suite::ALL[client_id as usize % Suite::ALL.len()],
         timeout_s: 5,
         servers: vec![server_address()],
         user_data: [client_id as u8; USER_DATA_LEN],

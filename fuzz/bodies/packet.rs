@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throng_link::netcode::{Key, Opener, Sealer, Side, Suite, TAG_LEN};
+use throng_link::netcode::{Key, KeyForm, Opener, Sealer, Side, Suite, TAG_LEN};
 use throng_link::session::{
     CloseCode, CloseReason, Envelope, LaneId, LaneKind, LaneOptions, MAX_INPUT_BYTES, MAX_PAYLOAD_BYTES, Rest, Session,
     SessionOptions,
@@ -208,8 +208,11 @@ fn check(now: Time, end: &mut End) {
 /// Nothing that was changed after sealing opens, and nothing opens twice.
 fn seal(choices: &mut Choices<'_>) {
     let key = Key::new([9; 32]);
-    let (mut sealer, mut opener) =
-        (Sealer::new(Suite::default(), &key, 7), Opener::new(Suite::default(), &key, 7, Side::Server));
+    let choice = choices.below(4);
+    let suite = Suite::ALL[choice & 1];
+    let form = if choice < 2 { KeyForm::Prepared } else { KeyForm::Bare };
+    let mut sealer = Sealer::new(suite, &key, 7).in_form(form);
+    let mut opener = Opener::new(suite, &key, 7, Side::Server).in_form(form);
     for _ in 0..=choices.below(4) {
         let body = vec![choices.byte(); 1 + choices.below(64)];
         let mut packet = vec![0; sealer.header_len()];

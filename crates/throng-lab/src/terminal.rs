@@ -156,8 +156,9 @@ fn replication(run: &RunSummary) -> String {
 
 fn network(run: &RunSummary) -> String {
     let network = &run.network;
+    let cipher = if run.cipher.is_empty() { String::new() } else { format!(", {}", run.cipher) };
     format!(
-        "{} ({} % lost, {} segments resent), round trip p50 {} ms",
+        "{} ({} % lost, {} segments resent), round trip p50 {} ms{cipher}",
         network.preset,
         figure(network.loss_ratio * 100.0),
         grouped(network.resent_segments),
@@ -290,6 +291,9 @@ mod tests {
         {
             assert!(text.contains(word), "no {word} in:\n{text}");
         }
+        assert!(text.contains(" ms, aes-256-gcm"), "{text}");
+        let older = RunSummary { cipher: String::new(), ..RunSummary::example() };
+        assert!(!table(&older, None).contains("aes-256-gcm"));
         assert!(!text.contains("NaN"));
         assert!(!text.contains("steady from"), "a constant load has no steps");
         let mut stairs = RunSummary::example();

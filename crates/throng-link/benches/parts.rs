@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use throng_link::netcode::{Key, Opener, Sealer, Side, Suite, TAG_LEN};
+use throng_link::netcode::{Key, KeyForm, Opener, Sealer, Side, Suite, TAG_LEN};
 use throng_link::session::{Envelope, Rest, Session, SessionOptions};
 use throng_wire::{Tick, Time};
 
 const TICK_US: u64 = 33_333;
 
-/// Payloads of a server's full packet and of a client's input packet, in bytes.
-const PAYLOAD_BYTES: [usize; 2] = [1_180, 40];
+/// Payloads of a client's input packet, of a middling packet and of a full one, in bytes.
+const PAYLOAD_BYTES: [usize; 3] = [60, 600, 1_200];
+
+/// Connections whose keys do not stay in a core's own caches.
+const CONNECTIONS: usize = 10_000;
 
 /// A server's session and a client's, which exchange a packet each way per tick.
 struct Pair {
@@ -102,19 +105,22 @@ fn session(c: &mut Criterion) {
 fn cipher(c: &mut Criterion) {
     let key = Key::new([7; 32]);
     let mut group = c.benchmark_group("cipher");
-    for (suite, payload) in Suite::ALL.into_iter().flat_map(|suite| PAYLOAD_BYTES.map(|payload| (suite, payload))) {
-        let mut sealer = Sealer::new(suite, &key, 1);
+    let forms = [(KeyForm::Prepared, "prepared"), (KeyForm::Bare, "bare")];
+    let cases = Suite::ALL.into_iter().flat_map(|suite| forms.map(|form| (suite, form)));
+    for ((suite, (form, name)), payload) in cases.flat_map(|case| PAYLOAD_BYTES.map(|payload| (case, payload))) {
+        let new_sealer = || Sealer::new(suite, &key, 1).in_form(form);
+        let mut sealer = new_sealer();
         let mut packet = vec![0; 9 + payload + TAG_LEN];
         group.throughput(Throughput::Bytes(payload as u64));
-        group.bench_function(BenchmarkId::new(format!("seal {}", suite.tag()), payload), |b| {
+        group.bench_function(BenchmarkId::new(format!("seal {} {name}", suite.tag()), payload), |b| {
             b.iter(|| {
                 let len = sealer.header_len() + payload + TAG_LEN;
                 sealer.seal_payload(black_box(&mut packet[..len])).expect("a good length")
             })
         });
-        let mut sealer = Sealer::new(suite, &key, 1);
-        let mut opener = Opener::new(suite, &key, 1, Side::Server);
-        group.bench_function(BenchmarkId::new(format!("open {}", suite.tag()), payload), |b| {
+        let mut sealer = new_sealer();
+        let mut opener = Opener::new(suite, &key, 1, Side::Server).in_form(form);
+        group.bench_function(BenchmarkId::new(format!("open {} {name}", suite.tag()), payload), |b| {
             b.iter_custom(|packets| {
                 let mut total = Duration::ZERO;
                 for _ in 0..packets {
@@ -125,6 +131,17 @@ fn cipher(c: &mut Criterion) {
                     total += start.elapsed();
                 }
                 total
+            })
+        });
+        let mut sealers: Vec<_> = (0..CONNECTIONS).map(|_| Box::new((new_sealer(), [0_u8; 2_048]))).collect();
+        let mut next = 0;
+        group.bench_function(BenchmarkId::new(format!("seal cold {} {name}", suite.tag()), payload), |b| {
+            b.iter(|| {
+                // Far from the last one, so that nothing fetches it ahead.
+                next = (next + 3_989) % CONNECTIONS;
+                let sealer = &mut sealers[next].0;
+                let len = sealer.header_len() + payload + TAG_LEN;
+                sealer.seal_payload(black_box(&mut packet[..len])).expect("a good length")
             })
         });
     }

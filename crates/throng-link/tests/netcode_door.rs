@@ -128,6 +128,48 @@ fn nobody_on_the_way_can_change_the_cipher() {
     }
 }
 
+/// Each of the servers believes that it is the only one that accepted the token. With the standard's cipher, their first packets
+/// have the same nonce: a known weakness.
+#[test]
+fn servers_that_accept_the_same_token_have_nonces_of_their_own() {
+    for client_id in 1..=2 {
+        let keep_alives = [1, 2].map(|seed| {
+            let mut server = Server::new(1);
+            let options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+            server.door = ServerHandshake::new(options, &mut random(seed));
+            let (mut client, _) = challenged(&mut server, client_address(1), token(client_id));
+            server.handle(NOW, client_address(1), &poll(&mut client, NOW)).unwrap()
+        });
+        let [first, second] = &keep_alives;
+        assert_eq!(first[..2], second[..2], "the same kind and sequence number");
+        assert_eq!(first == second, token(client_id).suite() == Suite::ChaCha20Poly1305);
+    }
+}
+
+/// A prepared key of each direction is 1 KiB per connection, which a server with many connections does not spend.
+#[test]
+fn connections_of_large_servers_hold_bare_keys_and_work_alike() {
+    let options = || ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    for (seats, form) in [(2_048, KeyForm::Prepared), (2_049, KeyForm::Bare)] {
+        assert_eq!(options().sized_for(seats).key_form, form);
+        for client_id in 1..=2 {
+            let token = token(client_id);
+            let is_prepared = form == KeyForm::Prepared && token.suite() == Suite::Aes256Gcm;
+            let mut server = Server::with(1, options().sized_for(seats));
+            let mut client = connect(&mut server, NOW, client_address(1), token);
+            let (_, accepted) = &mut server.connected[0];
+            for heap_bytes in [accepted.sealer.heap_bytes(), accepted.opener.heap_bytes()] {
+                assert_eq!(heap_bytes > 0, is_prepared, "{seats} seats, client {client_id}");
+            }
+            let opened =
+                client.opener.open(&mut seal(&mut accepted.sealer, b"down")).map(|opened| opened.body.to_vec());
+            assert_eq!(opened, Ok(b"down".to_vec()));
+            let opened = accepted.opener.open(&mut seal(&mut client.sealer, b"up")).map(|opened| opened.body.to_vec());
+            assert_eq!(opened, Ok(b"up".to_vec()));
+        }
+    }
+}
+
 #[test]
 fn a_token_shown_from_another_address_is_refused_while_the_first_may_ask_again() {
     let mut server = Server::new(2);

@@ -6,8 +6,12 @@ use throng_link::netcode::*;
 use throng_wire::Time;
 
 fn ends(protocol_id: u64) -> (Sealer, Opener) {
+    ends_of(Suite::default(), protocol_id)
+}
+
+fn ends_of(suite: Suite, protocol_id: u64) -> (Sealer, Opener) {
     let key = Key::new([9; 32]);
-    (Sealer::new(Suite::default(), &key, protocol_id), Opener::new(Suite::default(), &key, protocol_id, Side::Server))
+    (Sealer::new(suite, &key, protocol_id), Opener::new(suite, &key, protocol_id, Side::Server))
 }
 
 #[test]
@@ -57,19 +61,20 @@ fn packets_may_overtake_each_other_within_the_window() {
 
 #[test]
 fn wrong_keys_protocols_and_kinds_do_not_open() {
-    let (mut sealer, _) = ends(1);
-    let packet = seal(&mut sealer, &[0; 8]);
-    let open = |key: [u8; 32], protocol_id, packet: &[u8]| {
-        Opener::new(Suite::default(), &Key::new(key), protocol_id, Side::Server)
-            .open(&mut packet.to_vec())
-            .map(|o| o.kind)
-    };
-    assert_eq!(open([9; 32], 1, &packet), Ok(PacketKind::Payload));
-    assert_eq!(open([8; 32], 1, &packet), Err(OpenError::NotAuthentic));
-    assert_eq!(open([9; 32], 2, &packet), Err(OpenError::NotAuthentic));
-    let mut as_keep_alive = packet;
-    as_keep_alive[0] = 0x14;
-    assert_eq!(open([9; 32], 1, &as_keep_alive), Err(OpenError::NotAuthentic));
+    for suite in Suite::ALL {
+        let (mut sealer, _) = ends_of(suite, 1);
+        let packet = seal(&mut sealer, &[0; 8]);
+        let open = |key: [u8; 32], protocol_id, packet: &[u8]| {
+            let mut opener = Opener::new(suite, &Key::new(key), protocol_id, Side::Server);
+            opener.open(&mut packet.to_vec()).map(|o| o.kind)
+        };
+        assert_eq!(open([9; 32], 1, &packet), Ok(PacketKind::Payload));
+        assert_eq!(open([8; 32], 1, &packet), Err(OpenError::NotAuthentic));
+        assert_eq!(open([9; 32], 2, &packet), Err(OpenError::NotAuthentic));
+        let mut as_keep_alive = packet;
+        as_keep_alive[0] = 0x14;
+        assert_eq!(open([9; 32], 1, &as_keep_alive), Err(OpenError::NotAuthentic));
+    }
 }
 
 #[test]
@@ -141,8 +146,11 @@ proptest! {
         payload in proptest::collection::vec(any::<u8>(), 1..=PAYLOAD_MAX),
         earlier in 0u64..300,
         bit in any::<prop::sample::Index>(),
+        suite in prop::sample::select(&Suite::ALL[..]),
+        form in prop::sample::select(&[KeyForm::Prepared, KeyForm::Bare][..]),
     ) {
-        let (mut sealer, mut opener) = ends(1);
+        let (sealer, opener) = ends_of(suite, 1);
+        let (mut sealer, mut opener) = (sealer.in_form(form), opener);
         for _ in 0..earlier {
             sealer.seal_disconnect(&mut Vec::new()).unwrap();
         }

@@ -484,7 +484,18 @@ impl Connection {
     fn plan_in_order<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
         let mut ranks = std::mem::take(&mut planner.ranks);
         ranks.clear();
-        ranks.extend(planner.candidates.iter().map(|&number| (self.score(number, planner.now), Reverse(number))));
+        let (mut lost, mut before) = (0, 0);
+        ranks.extend(planner.candidates.iter().map(|&number| {
+            // Candidates and lost segments are both in the order of numbers, and candidates begin again at most once.
+            if number < before {
+                lost = 0;
+            }
+            before = number;
+            lost += self.resends[lost..].iter().take_while(|resend| resend.subscription < number).count();
+            let has_lost = self.resends.get(lost).is_some_and(|resend| resend.subscription == number);
+            debug_assert_eq!(has_lost, self.resends_of(number).next().is_some());
+            (self.score(number, has_lost, planner.now), Reverse(number))
+        }));
         let mut ranks = BinaryHeap::from(ranks);
         // Sizes are guessed from those of the last shares, so a little more is asked for than is likely to fit.
         let reach = planner.allowance_bytes.saturating_add(planner.allowance_bytes / 4);
@@ -541,12 +552,12 @@ impl Connection {
         bytes + lost_bytes.min(SHARE_BYTES as usize)
     }
 
-    /// The priority of a subscription that has something to be sent.
+    /// The priority of a subscription that has something to be sent, perhaps lost segments.
     #[inline]
-    fn score(&self, number: u16, now: Tick) -> u64 {
+    fn score(&self, number: u16, may_have_lost: bool, now: Tick) -> u64 {
         let subscription = &self.subscriptions[usize::from(number)];
         let wait_ticks = now.since(self.due_at[usize::from(number)]);
-        match number == self.first || subscription.stage == Stage::Sending || !self.resends.is_empty() {
+        match number == self.first || subscription.stage == Stage::Sending || may_have_lost {
             true => self.special_score(number, wait_ticks, now),
             false => subscription.score(wait_ticks),
         }
@@ -615,8 +626,9 @@ impl Connection {
             fetch(&self.subscriptions, due.iter().map(|due| due.subscription));
         }
         if wanted_bytes > budget_bytes || !self.resends.is_empty() || self.first != 0 {
+            let may_have_lost = !self.resends.is_empty();
             for place in 0..self.due.len() {
-                self.due[place].score = self.score(self.due[place].subscription, outgoing.now);
+                self.due[place].score = self.score(self.due[place].subscription, may_have_lost, outgoing.now);
             }
             let due = self.due.make_contiguous();
             due.sort_unstable_by(|a, b| b.score.cmp(&a.score).then(a.subscription.cmp(&b.subscription)));

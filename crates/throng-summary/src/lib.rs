@@ -647,6 +647,14 @@ impl Split {
 }
 
 impl RunSummary {
+    /// The work of encryption in words, with the cipher where the summary has it.
+    pub fn encryption(&self) -> String {
+        match &*self.cipher {
+            "" => "encrypt".to_owned(),
+            cipher => format!("encrypt with {cipher}"),
+        }
+    }
+
     /// Stated targets that the run has measured and missed. A valid run can miss targets: its figures are right, and bad.
     pub fn missed_targets(&self) -> usize {
         self.targets.iter().filter(|target| target.met == Some(false)).count()

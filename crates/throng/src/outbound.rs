@@ -166,16 +166,26 @@ impl Worker {
         first_span: usize,
     ) {
         self.lap.enter(Subsystem::SEAL, job.stopwatch.ns());
-        for span in &self.spans[first_span..] {
-            let Some(peer) = &mut peers[span.peer as usize - base] else { continue };
+        for spans in self.spans[first_span..].chunk_by(|one, next| one.peer == next.peer) {
+            let Some(peer) = &mut peers[spans[0].peer as usize - base] else { continue };
             if peer.stage == Stage::Unconfirmed {
                 continue;
             }
-            let packet = &mut self.buffer[span.start as usize..][..span.len as usize];
-            if peer.sealer.seal_payload(packet).is_err() {
-                // Nothing is sent unencrypted: the packet is emptied, and the connection ends.
-                packet.fill(0);
-                self.send_errors += 1;
+            let buffer = &mut self.buffer;
+            let unsealed = peer.sealer.row(|row| {
+                let mut unsealed = 0;
+                for span in spans {
+                    let packet = &mut buffer[span.start as usize..][..span.len as usize];
+                    if row.seal_payload(packet).is_err() {
+                        // Nothing is sent unencrypted: the packet is emptied, and the connection ends.
+                        packet.fill(0);
+                        unsealed += 1;
+                    }
+                }
+                unsealed
+            });
+            if unsealed > 0 {
+                self.send_errors += unsealed;
                 peer.gone.get_or_insert(CloseCause::Local(CloseReason::new(CloseCode::PROTOCOL, "cannot be sealed")));
             }
         }

@@ -4,7 +4,7 @@
 //! the sparse ones, one thread. Viewpoints are set in every tick, so visibility is computed in every tick.
 //!
 //! "Values written" to "packets ready" is the call of `Server::tick`: quantise and compare, interest, encode, write packets,
-//! seal them (ChaCha20-Poly1305), hand them to the driver. A second row takes off the sealing, by throng's own meter.
+//! seal them (with the faster cipher), hand them to the driver. A second row takes off the sealing, by throng's own meter.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use peers_harness::{
 use throng::meter::Subsystem;
 use throng::net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
 use throng::{
-    ClientCore, ClientOptions, GridOptions, GridShape, ObjectId, Placement, Replicate, ReplicateEnum, Ring, Schema,
+    ClientCore, ClientOptions, GridOptions, GridShape, LooksFrom, ObjectId, Placement, Replicate, ReplicateEnum, Ring, Schema,
     ServerEvent, ServerOptions, Time, TokenIssuer, random_key,
 };
 
@@ -77,15 +77,16 @@ const PROTOCOL_ID: u64 = 1;
 
 fn options(world: &World) -> ServerOptions {
     let side_m = world.side_m();
-    let (cell_m, radius_m, kbit_per_s) = match world.workload() {
-        Workload::Dense => (side_m, side_m.hypot(side_m), 4_000),
-        Workload::Sparse { .. } => (CELL_M, SIGHT_M, 1_000),
+    let (cell_m, radius_m, kbit_per_s, looks_from) = match world.workload() {
+        Workload::Dense => (side_m, side_m.hypot(side_m), 4_000, LooksFrom::Cell),
+        Workload::Sparse { .. } => (CELL_M, SIGHT_M, 1_000, LooksFrom::Position),
     };
     let height_m = f64::from(HEIGHT_M);
     let grid = GridOptions {
         shape: GridShape::flat(throng::Up::Z, [cell_m, cell_m, height_m]),
         bounds_m: Some([[0.0; 3], [side_m, side_m, height_m]]),
         rings: vec![Ring { radius_m, interval_ticks: 1 }],
+        looks_from,
     };
     ServerOptions {
         tick_interval: std::time::Duration::from_micros(TICK_US),

@@ -105,9 +105,10 @@ fn tiles(run: &RunSummary, figures: &Figures<'_>) -> Vec<throng_report::Tile> {
         (
             "server.us_per_connection.total",
             format!(
-                "outgoing work {} µs, {} times the minimum (encrypt, send)",
+                "outgoing work {} µs, {} times the minimum ({}, send)",
                 figure(server.us_per_connection.outgoing()),
-                optional(run.floor.ratio)
+                optional(run.floor.ratio),
+                run.encryption()
             ),
         ),
         ("server.cpu_cores", format!("{} per connection", bytes(server.rss_bytes_per_connection))),

@@ -14,7 +14,7 @@
 //! standard binds it to nothing; clients cannot tell.)
 
 use super::USER_DATA_LEN;
-use super::aead::{Key, NotAuthentic, PacketKey, TAG_LEN};
+use super::aead::{Key, KeyForm, Nonces, NotAuthentic, PacketKey, TAG_LEN};
 use super::fields::{ADDRESS_LEN_MAX, FieldReader, FieldWriter};
 use super::suite::Suite;
 use std::net::SocketAddr;
@@ -49,6 +49,10 @@ pub(super) fn bound_to(purpose: Purpose, address: SocketAddr) -> [u8; 1 + ADDRES
     bytes
 }
 
+fn packet_key(key: &Key) -> PacketKey {
+    PacketKey::new(Suite::ChaCha20Poly1305, key, KeyForm::Bare)
+}
+
 /// Seals and opens the challenges of one server. The key is made when the server starts and never leaves it.
 pub(super) struct ChallengeSealer {
     key: PacketKey,
@@ -56,13 +60,18 @@ pub(super) struct ChallengeSealer {
 }
 
 impl ChallengeSealer {
-    pub(super) fn new(key: &Key) -> ChallengeSealer {
-        ChallengeSealer { key: PacketKey::new(Suite::ChaCha20Poly1305, key), next_sequence: 0 }
+    /// The first challenge has a number from `random`, because connections with AES take it into their nonces: challenges of
+    /// two servers, or of one before and after a restart, must have different numbers.
+    pub(super) fn new(random: &mut dyn FnMut(&mut [u8])) -> ChallengeSealer {
+        let key = Key::generate(random);
+        let mut start = [0; 8];
+        random(&mut start);
+        // Half of the numbers are left to count on.
+        ChallengeSealer::starting_at(&key, u64::from_le_bytes(start) >> 1)
     }
 
-    #[cfg(test)]
     pub(super) fn starting_at(key: &Key, next_sequence: u64) -> ChallengeSealer {
-        ChallengeSealer { key: PacketKey::new(Suite::ChaCha20Poly1305, key), next_sequence }
+        ChallengeSealer { key: packet_key(key), next_sequence }
     }
 
     /// The sequence number of the sealed challenge, and its bytes. `bound` is authenticated with it.
@@ -75,7 +84,7 @@ impl ChallengeSealer {
         w.u64(challenge.client_id);
         w.bytes(&challenge.user_data);
         w.bytes(&challenge.token_tag);
-        *tag = self.key.seal(sequence, bound, body);
+        *tag = self.key.with(|key| key.seal(Nonces::Standard.nonce(sequence), bound, body));
         (sequence, sealed)
     }
 
@@ -85,7 +94,7 @@ impl ChallengeSealer {
         sequence: u64,
         sealed: &mut [u8; CHALLENGE_LEN],
     ) -> Result<Challenge, NotAuthentic> {
-        let body = self.key.open(sequence, bound, sealed)?;
+        let body = self.key.with(|key| key.open(Nonces::Standard.nonce(sequence), bound, sealed))?;
         let mut r = FieldReader::new(body);
         let mut fields = || Some(Challenge { client_id: r.u64()?, user_data: r.array()?, token_tag: r.array()? });
         Ok(fields().expect("a challenge has room for its fields"))
@@ -104,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_challenge_opens_only_unchanged_and_under_its_own_sequence_number() {
-        let mut sealer = ChallengeSealer::new(&Key::new([5; KEY_LEN]));
+        let mut sealer = ChallengeSealer::starting_at(&Key::new([5; KEY_LEN]), 1000);
         let (first, sealed) = sealer.seal(b"here", &challenge());
         let (second, _) = sealer.seal(b"here", &challenge());
         assert_ne!(first, second);
@@ -120,7 +129,7 @@ mod tests {
     #[test]
     fn a_challenge_is_worth_nothing_at_another_address_or_for_another_purpose() {
         let here = SocketAddr::from(([10, 0, 0, 1], 7));
-        let mut sealer = ChallengeSealer::new(&Key::new([5; KEY_LEN]));
+        let mut sealer = ChallengeSealer::starting_at(&Key::new([5; KEY_LEN]), 1000);
         let (sequence, sealed) = sealer.seal(&bound_to(Purpose::Join, here), &challenge());
         let open = |purpose, address| sealer.open(&bound_to(purpose, address), sequence, &mut sealed.clone());
         assert_eq!(open(Purpose::Join, here), Ok(challenge()));

@@ -237,6 +237,8 @@ impl ClientHandshake {
             }
             (PacketKind::Challenge, ClientState::SendingRequest) => {
                 self.response.copy_from_slice(body);
+                let number = *self.response.first_chunk().expect("a challenge begins with its number");
+                opener.answered(u64::from_le_bytes(number));
                 self.note_round_trip(now, self.request_at);
                 if !std::mem::replace(&mut self.was_challenged, true) {
                     self.patient_since = now;

@@ -21,6 +21,8 @@ pub enum DropReason {
     Replayed,
     /// Not sealed with the right key for this protocol, or changed on the way.
     NotAuthentic,
+    /// So many packets were forged that the connection's key must not be used any more.
+    KeyWornOut,
     /// A request that is not 1078 bytes long.
     RequestLength,
     /// A request for another version of the standard.
@@ -59,7 +61,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 24] = [
+    pub const ALL: [DropReason; 25] = [
         DropReason::TooShort,
         DropReason::UnknownKind,
         DropReason::UnexpectedKind,
@@ -67,6 +69,7 @@ impl DropReason {
         DropReason::BodyLength,
         DropReason::Replayed,
         DropReason::NotAuthentic,
+        DropReason::KeyWornOut,
         DropReason::RequestLength,
         DropReason::RequestVersion,
         DropReason::RequestProtocol,
@@ -96,6 +99,7 @@ impl DropReason {
             DropReason::BodyLength => "body_length",
             DropReason::Replayed => "replayed",
             DropReason::NotAuthentic => "not_authentic",
+            DropReason::KeyWornOut => "key_worn_out",
             DropReason::RequestLength => "request_length",
             DropReason::RequestVersion => "request_version",
             DropReason::RequestProtocol => "request_protocol",
@@ -133,6 +137,7 @@ impl From<OpenError> for DropReason {
             OpenError::BodyLength => DropReason::BodyLength,
             OpenError::Replayed => DropReason::Replayed,
             OpenError::NotAuthentic => DropReason::NotAuthentic,
+            OpenError::KeyWornOut => DropReason::KeyWornOut,
         }
     }
 }

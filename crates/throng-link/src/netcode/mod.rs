@@ -66,7 +66,7 @@
 //! - A connection can continue from another address ([`PathProbe`], [`ServerHandshake::handle_move`]). One kind of
 //!   packet is new for that; servers of other implementations ignore it.
 //!
-//! [`Key`]s are wiped when dropped; the prepared copies inside of [`Sealer`] and [`Opener`] belong to `ring`, which
+//! [`Key`]s are wiped when dropped; the prepared states of AES in a [`Sealer`] and an [`Opener`] belong to `ring`, which
 //! does not wipe them. Tags are compared in constant time, inside the two cryptography crates. The connect token's
 //! tag, which recognises a used token, travels in the clear and is looked up only after it has been verified.
 //!
@@ -95,7 +95,7 @@ mod used_tokens;
 
 use std::time::Duration;
 
-pub use aead::{KEY_LEN, Key, TAG_LEN};
+pub use aead::{KEY_LEN, Key, KeyForm, TAG_LEN};
 pub use budget::{RationedOpener, WorkBudget};
 pub use client::{ClientHandshake, ClientOutcome, ClientState, ConnectError, Connected};
 pub use counters::{DropReason, NetcodeCounters};
@@ -103,7 +103,7 @@ pub use denial::Denial;
 pub use moving::{Candidate, MOVE_LEN, Movable, PathProbe, is_response, move_seat};
 pub use packet::{PacketKind, Side, header_len};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};
-pub use seal::{OpenError, Opened, Opener, SealError, Sealer};
+pub use seal::{OpenError, Opened, Opener, Row, SealError, Sealer};
 pub use server::{Accepted, Admission, Held, Now, Outcome, Seats, SecondConnection, ServerHandshake, ServerOptions};
 pub use strangers::Strangers;
 pub use suite::Suite;

@@ -1,6 +1,6 @@
 //! Sealing and opening the packets of one connection, in place and without allocation.
 
-use super::aead::{Key, PacketKey, TAG_LEN};
+use super::aead::{Key, KeyForm, Nonces, PacketKey, ReadyKey, TAG_LEN};
 use super::packet::{self, ADDITIONAL_LEN, KEEP_ALIVE_BODY_LEN, PacketKind, Side};
 use super::replay::ReplayWindow;
 use super::suite::Suite;
@@ -22,8 +22,8 @@ pub enum SealError {
         /// Bytes of the buffer.
         packet_len: usize,
     },
-    /// 2^63 packets have been sealed: the connection must end.
-    #[error("the sequence numbers of this connection are used up")]
+    /// As many packets have been sealed as one key may seal ([`Suite::packets_max`]): the connection must end.
+    #[error("this connection has sent as many packets as its key may seal: connect again with a new token")]
     SequenceExhausted,
 }
 
@@ -62,6 +62,7 @@ impl SealError {
 /// ```
 pub struct Sealer {
     key: PacketKey,
+    nonces: Nonces,
     /// Complete but for the prefix byte at its end.
     additional: [u8; ADDITIONAL_LEN],
     next_sequence: u64,
@@ -71,10 +72,26 @@ impl Sealer {
     /// A sealer that starts at sequence number 0. There may be one only for each key, ever.
     pub fn new(suite: Suite, key: &Key, protocol_id: u64) -> Sealer {
         Sealer {
-            key: PacketKey::new(suite, key),
+            key: PacketKey::new(suite, key, KeyForm::default()),
+            nonces: Nonces::Standard,
             additional: packet::additional_data(suite, protocol_id, 0),
             next_sequence: 0,
         }
+    }
+
+    /// The same sealer, for what a server sends after its challenge with this number was answered.
+    pub(super) fn after(self, challenge: u64) -> Sealer {
+        Sealer { nonces: Nonces::after(self.key.suite(), challenge), ..self }
+    }
+
+    /// The same sealer, which holds its key in this form.
+    pub fn in_form(self, form: KeyForm) -> Sealer {
+        Sealer { key: self.key.in_form(form), ..self }
+    }
+
+    /// Bytes on the heap: 544 for a prepared key of AES.
+    pub fn heap_bytes(&self) -> usize {
+        self.key.heap_bytes()
     }
 
     /// The sequence number of the next packet.
@@ -112,11 +129,7 @@ impl Sealer {
     /// Nothing is changed and no sequence number used: see [`SealError`].
     #[inline]
     pub fn seal_payload(&mut self, packet: &mut [u8]) -> Result<u64, SealError> {
-        let payload_len = packet.len().saturating_sub(self.header_len() + TAG_LEN);
-        if !(1..=PAYLOAD_MAX).contains(&payload_len) {
-            return Err(SealError::PayloadLength { packet_len: packet.len() });
-        }
-        self.seal(PacketKind::Payload, packet)
+        self.row(|row| row.seal_payload(packet))
     }
 
     /// Replaces `out` with a keep-alive. The client's index and the number of seats are the server's to say; a client
@@ -156,18 +169,62 @@ impl Sealer {
     pub(super) fn seal_unconnected(&self, kind: PacketKind, sequence: u64, body: &[u8], out: &mut Vec<u8>) {
         debug_assert!(sequence >= UNCONNECTED_SEQUENCE);
         lay_out(sequence, body, out);
-        seal_in_place(&self.key, &mut self.additional.clone(), kind, sequence, out);
+        let key = |key: &_| seal_in_place((key, self.nonces), &mut self.additional.clone(), kind, sequence, out);
+        self.key.with(key);
     }
 
     #[inline]
     fn seal(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<u64, SealError> {
-        let sequence = self.next_sequence;
-        if sequence >= UNCONNECTED_SEQUENCE {
+        self.row(|row| row.seal(kind, packet))
+    }
+
+    /// Calls `run` with the key ready for use, to seal several packets one after the other.
+    #[inline]
+    pub fn row<T>(&mut self, run: impl FnOnce(&mut Row<'_>) -> T) -> T {
+        let (additional, next_sequence) = (&mut self.additional, &mut self.next_sequence);
+        let packets_max = self.key.suite().packets_max();
+        self.key.with(|key| run(&mut Row { key: (key, self.nonces), additional, next_sequence, packets_max }))
+    }
+}
+
+/// The sealer of a row of packets: [`Sealer::row`].
+pub struct Row<'a> {
+    key: (&'a ReadyKey, Nonces),
+    additional: &'a mut [u8; ADDITIONAL_LEN],
+    next_sequence: &'a mut u64,
+    packets_max: u64,
+}
+
+impl Row<'_> {
+    /// As [`Sealer::seal_payload`].
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed and no sequence number used: see [`SealError`].
+    #[inline]
+    pub fn seal_payload(&mut self, packet: &mut [u8]) -> Result<u64, SealError> {
+        let payload_len = packet.len().saturating_sub(header_len(*self.next_sequence) + TAG_LEN);
+        if !(1..=PAYLOAD_MAX).contains(&payload_len) {
+            return Err(SealError::PayloadLength { packet_len: packet.len() });
+        }
+        self.seal(PacketKind::Payload, packet)
+    }
+
+    #[inline]
+    fn seal(&mut self, kind: PacketKind, packet: &mut [u8]) -> Result<u64, SealError> {
+        let sequence = *self.next_sequence;
+        if sequence >= self.packets_max {
             return Err(SealError::SequenceExhausted);
         }
-        seal_in_place(&self.key, &mut self.additional, kind, sequence, packet);
-        self.next_sequence = sequence + 1;
+        seal_in_place(self.key, self.additional, kind, sequence, packet);
+        *self.next_sequence = sequence + 1;
         Ok(sequence)
+    }
+}
+
+impl fmt::Debug for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row").field("next_sequence", &self.next_sequence).finish_non_exhaustive()
     }
 }
 
@@ -188,7 +245,8 @@ pub(super) fn seal_unconnected(
 ) {
     lay_out(sequence, body, out);
     let mut additional = packet::additional_data(suite, protocol_id, 0);
-    seal_in_place(&PacketKey::new(suite, key), &mut additional, kind, sequence, out);
+    let key = PacketKey::new(suite, key, KeyForm::Bare);
+    key.with(|key| seal_in_place((key, Nonces::Standard), &mut additional, kind, sequence, out));
 }
 
 /// Replaces `out` with room for a header, the body, and room for a tag.
@@ -201,7 +259,7 @@ fn lay_out(sequence: u64, body: &[u8], out: &mut Vec<u8>) {
 
 #[inline]
 fn seal_in_place(
-    key: &PacketKey,
+    (key, nonces): (&ReadyKey, Nonces),
     additional: &mut [u8; ADDITIONAL_LEN],
     kind: PacketKind,
     sequence: u64,
@@ -210,7 +268,7 @@ fn seal_in_place(
     let (prefix, header_len) = packet::write_header(kind, sequence, packet);
     additional[ADDITIONAL_LEN - 1] = prefix;
     let (body, tag) = packet[header_len..].split_last_chunk_mut::<TAG_LEN>().expect("a packet ends with its tag");
-    *tag = key.seal(sequence, additional, body);
+    *tag = key.seal(nonces.nonce(sequence), additional, body);
 }
 
 /// Why a datagram was not accepted over a connection. Always the fault of the peer, or of an attacker in between.
@@ -238,6 +296,9 @@ pub enum OpenError {
     /// Not sealed with the peer's key for this protocol, or changed on the way.
     #[error("not authentic")]
     NotAuthentic,
+    /// So many packets were not authentic that the key must not be used any more ([`Suite::forgeries_max`]).
+    #[error("the key is worn out by forged packets: connect again with a new token")]
+    KeyWornOut,
 }
 
 impl OpenError {
@@ -251,6 +312,7 @@ impl OpenError {
             OpenError::BodyLength => "body_length",
             OpenError::Replayed => "replayed",
             OpenError::NotAuthentic => "not_authentic",
+            OpenError::KeyWornOut => "key_worn_out",
         }
     }
 }
@@ -269,21 +331,41 @@ pub struct Opened<'a> {
 /// Opens the packets that one side receives over one connection: owns the key and the replay window.
 pub struct Opener {
     key: PacketKey,
+    nonces: Nonces,
     /// Complete but for the prefix byte at its end.
     additional: [u8; ADDITIONAL_LEN],
     side: Side,
     window: ReplayWindow,
+    /// Packets that were not authentic.
+    forgeries: u64,
 }
 
 impl Opener {
     /// An opener for `side` that has received nothing yet.
     pub fn new(suite: Suite, key: &Key, protocol_id: u64, side: Side) -> Opener {
         Opener {
-            key: PacketKey::new(suite, key),
+            key: PacketKey::new(suite, key, KeyForm::default()),
+            nonces: Nonces::Standard,
             additional: packet::additional_data(suite, protocol_id, 0),
             side,
             window: ReplayWindow::default(),
+            forgeries: 0,
         }
+    }
+
+    /// From now on, for what the server sends after its challenge with this number was answered.
+    pub(super) fn answered(&mut self, challenge: u64) {
+        self.nonces = Nonces::after(self.key.suite(), challenge);
+    }
+
+    /// The same opener, which holds its key in this form.
+    pub fn in_form(self, form: KeyForm) -> Opener {
+        Opener { key: self.key.in_form(form), ..self }
+    }
+
+    /// Bytes on the heap: 544 for a prepared key of AES.
+    pub fn heap_bytes(&self) -> usize {
+        self.key.heap_bytes()
     }
 
     /// Authenticates and decrypts a datagram in place. Allocates nothing.
@@ -301,11 +383,21 @@ impl Opener {
         if is_protected && self.window.is_replayed(header.sequence) {
             return Err(OpenError::Replayed);
         }
+        let suite = self.key.suite();
+        if self.forgeries >= suite.forgeries_max() {
+            return Err(OpenError::KeyWornOut);
+        }
+        if (suite.packets_max()..UNCONNECTED_SEQUENCE).contains(&header.sequence) {
+            // No sealer gives this number, and its nonce could be that of another.
+            return Err(OpenError::NotAuthentic);
+        }
         self.additional[ADDITIONAL_LEN - 1] = header.prefix;
-        let body = self
-            .key
-            .open(header.sequence, &self.additional, &mut datagram[header.len..])
-            .map_err(|_| OpenError::NotAuthentic)?;
+        let nonce = self.nonces.nonce(header.sequence);
+        let opened = self.key.with(|key| key.open(nonce, &self.additional, &mut datagram[header.len..]));
+        let Ok(body) = opened else {
+            self.forgeries += 1;
+            return Err(OpenError::NotAuthentic);
+        };
         if is_protected {
             self.window.mark(header.sequence);
         }
@@ -333,6 +425,95 @@ mod tests {
         let tags = [SealError::PayloadLength { packet_len: 3 }, SealError::SequenceExhausted].map(SealError::tag);
         assert_eq!(tags, ["payload_length", "sequence_exhausted"]);
     }
+
+    #[test]
+    fn a_key_seals_as_many_packets_as_its_cipher_allows_and_then_none() {
+        for suite in Suite::ALL {
+            let mut sealer = Sealer::new(suite, &Key::new([1; 32]), 1);
+            sealer.next_sequence = suite.packets_max() - 1;
+            let mut out = Vec::new();
+            assert_eq!(sealer.seal_disconnect(&mut out), Ok(suite.packets_max() - 1));
+            let mut packet = vec![0x77; sealer.header_len() + 9 + TAG_LEN];
+            assert_eq!(sealer.seal_payload(&mut packet), Err(SealError::SequenceExhausted));
+            assert_eq!(sealer.seal_keep_alive(0, 0, &mut out), Err(SealError::SequenceExhausted));
+            assert_eq!(packet, vec![0x77; packet.len()], "nothing is encrypted under a number that was not given");
+        }
+        assert_eq!(Suite::Aes256Gcm.packets_max(), 1 << 28);
+    }
+
+    #[test]
+    fn a_key_opens_nothing_after_as_many_forged_packets_as_its_cipher_allows() {
+        for suite in Suite::ALL {
+            let key = Key::new([1; 32]);
+            let (mut sealer, mut opener) = (Sealer::new(suite, &key, 1), Opener::new(suite, &key, 1, Side::Server));
+            opener.forgeries = suite.forgeries_max() - 1;
+            let mut genuine = Vec::new();
+            for _ in 0..2 {
+                sealer.seal_disconnect(&mut genuine).unwrap();
+                assert!(opener.open(&mut genuine).is_ok(), "authentic packets do not count");
+            }
+            sealer.seal_disconnect(&mut genuine).unwrap();
+            let mut forged = genuine.clone();
+            forged[2] ^= 1;
+            assert_eq!(opener.open(&mut forged), Err(OpenError::NotAuthentic));
+            assert_eq!(opener.open(&mut genuine), Err(OpenError::KeyWornOut));
+            assert_eq!(opener.open(&mut []), Err(OpenError::TooShort));
+            opener.forget_received();
+            assert_eq!(opener.open(&mut genuine), Err(OpenError::KeyWornOut), "the next server has the same key");
+        }
+        assert_eq!(Suite::ChaCha20Poly1305.forgeries_max(), 1 << 36);
+        assert_eq!(Suite::Aes256Gcm.forgeries_max(), 1 << 57);
+        assert_eq!(OpenError::KeyWornOut.tag(), "key_worn_out");
+    }
+
+    /// Only the lower half of the number stands in the nonces of such a connection.
+    #[test]
+    fn a_number_that_no_sealer_gives_does_not_open() {
+        let key = Key::new([1; 32]);
+        let mut opener = Opener::new(Suite::Aes256Gcm, &key, 1, Side::Client);
+        opener.answered(9);
+        for sequence in [Suite::Aes256Gcm.packets_max(), 1 << 32, UNCONNECTED_SEQUENCE - 1] {
+            let mut packet = Vec::new();
+            lay_out(sequence, &[], &mut packet);
+            let mut additional = packet::additional_data(Suite::Aes256Gcm, 1, 0);
+            let nonces = Nonces::after(Suite::Aes256Gcm, 9);
+            let sealed = PacketKey::new(Suite::Aes256Gcm, &key, KeyForm::Bare);
+            sealed.with(|key| {
+                seal_in_place((key, nonces), &mut additional, PacketKind::Disconnect, sequence, &mut packet);
+            });
+            assert_eq!(opener.open(&mut packet), Err(OpenError::NotAuthentic), "{sequence}");
+        }
+        let mut sealer = Sealer::new(Suite::Aes256Gcm, &key, 1).after(9);
+        let mut packet = Vec::new();
+        sealer.seal_disconnect(&mut packet).unwrap();
+        assert!(opener.open(&mut packet.clone()).is_ok());
+        opener.forget_received();
+        opener.answered(8);
+        assert_eq!(opener.open(&mut packet), Err(OpenError::NotAuthentic), "of another challenge");
+    }
+
+    #[test]
+    fn a_bare_key_and_a_prepared_one_seal_the_same_bytes_one_by_one_and_in_rows() {
+        for suite in Suite::ALL {
+            let sealer = |form| Sealer::new(suite, &Key::new([4; 32]), 1).in_form(form);
+            let (mut bare, mut prepared) = (sealer(KeyForm::Bare), sealer(KeyForm::Prepared));
+            assert_eq!(bare.heap_bytes(), 0);
+            let mut packets = [[0x33; 2 + 40 + TAG_LEN]; 3];
+            let sequences = bare.row(|row| packets.each_mut().map(|packet| row.seal_payload(packet)));
+            assert_eq!(sequences, [Ok(0), Ok(1), Ok(2)]);
+            assert_eq!(bare.next_sequence(), 3);
+            let mut opener = Opener::new(suite, &Key::new([4; 32]), 1, Side::Client).in_form(KeyForm::Bare);
+            assert_eq!(opener.heap_bytes(), 0);
+            for mut packet in packets {
+                let mut other = [0x33; 2 + 40 + TAG_LEN];
+                prepared.seal_payload(&mut other).unwrap();
+                assert_eq!(packet, other);
+                assert_eq!(opener.open(&mut packet).unwrap().body, [0x33; 40]);
+            }
+            assert!(bare.row(|row| row.seal_payload(&mut [0; 18])).is_err(), "no payload");
+        }
+    }
+
     #[test]
     fn a_connection_never_reaches_the_sequence_numbers_outside_of_connections() {
         let mut sealer = Sealer::new(Suite::default(), &Key::new([1; 32]), 1);
@@ -345,14 +526,15 @@ mod tests {
 
     #[test]
     fn packets_open_at_every_length_of_the_sequence_number() {
-        for bits in [0, 8, 16, 24, 32, 40, 48, 56, 62] {
-            for sequence in [(1u64 << bits) - 1, 1 << bits] {
-                let key = Key::new([bits; 32]);
-                let mut sealer = Sealer::new(Suite::default(), &key, 1);
+        let sequences = [0, 8, 16, 24, 32, 40, 48, 56, 62].map(|bits| [(1u64 << bits) - 1, 1 << bits]);
+        for suite in Suite::ALL {
+            for sequence in sequences.into_iter().flatten().filter(|&sequence| sequence < suite.packets_max()) {
+                let key = Key::new([sequence as u8; 32]);
+                let mut sealer = Sealer::new(suite, &key, 1);
                 sealer.next_sequence = sequence;
                 let mut packet = vec![0x77; sealer.header_len() + 9 + TAG_LEN];
                 assert_eq!(sealer.seal_payload(&mut packet), Ok(sequence));
-                let mut opener = Opener::new(Suite::default(), &key, 1, Side::Server);
+                let mut opener = Opener::new(suite, &key, 1, Side::Server);
                 let opened = opener.open(&mut packet).unwrap();
                 assert_eq!((opened.sequence, opened.body), (sequence, &mut [0x77; 9][..]));
             }

@@ -1,6 +1,6 @@
 //! The server's half of the handshake: one function from datagrams of unknown addresses to answers.
 
-use super::aead::{Key, TAG_LEN};
+use super::aead::{Key, KeyForm, TAG_LEN};
 use super::budget::WorkBudget;
 use super::challenge::{Challenge, ChallengeSealer, Purpose, bound_to};
 use super::counters::{DropReason, NetcodeCounters};
@@ -41,6 +41,8 @@ pub struct ServerOptions {
     pub requests_per_s: u32,
     /// See [`requests_per_s`](ServerOptions::requests_per_s).
     pub requests_burst: u32,
+    /// How connections hold their keys.
+    pub key_form: KeyForm,
 }
 
 /// The handling of a connected client that comes with another token.
@@ -68,20 +70,27 @@ impl ServerOptions {
             used_tokens_max: 65_536,
             requests_per_s: 20_000,
             requests_burst: 4_096,
+            key_form: KeyForm::Prepared,
         }
     }
 
-    /// Room for `max_clients` who all come at once, after a restart, and for the tokens of several such generations.
+    /// Room for `max_clients` who all come at once, after a restart, and for the tokens of several such generations. Above 2,048,
+    /// keys are [bare](KeyForm::Bare).
     pub fn sized_for(self, max_clients: u32) -> ServerOptions {
         let clients = max_clients as usize;
         ServerOptions {
             pending_max: clients.saturating_mul(2).max(1_024),
             used_tokens_max: clients.saturating_mul(8).max(65_536),
             requests_burst: max_clients.saturating_mul(4).clamp(1_024, 32_768),
+            key_form: if max_clients > PREPARED_KEYS_MAX { KeyForm::Bare } else { KeyForm::Prepared },
             ..self
         }
     }
 }
+
+/// Servers with more seats hold bare keys: two prepared ones for each of so many connections take 2 MiB, about what a core has
+/// in caches of its own.
+const PREPARED_KEYS_MAX: u32 = 2_048;
 
 /// A token counts as expired this many seconds after its expiry, because the clocks of backend and servers differ a
 /// little.
@@ -198,6 +207,7 @@ pub struct ServerHandshake {
     used_tokens: UsedTokens,
     work: WorkBudget,
     requests_burst: u32,
+    key_form: KeyForm,
     pub(super) counters: NetcodeCounters,
 }
 
@@ -210,12 +220,13 @@ impl ServerHandshake {
             previous_private_key: options.previous_private_key,
             second_connection: options.second_connection,
             addresses: options.addresses.into_iter().map(plain_address).collect(),
-            challenges: ChallengeSealer::new(&Key::generate(random)),
+            challenges: ChallengeSealer::new(random),
             sequences: UnconnectedSequences::new(random),
             pending: PendingTable::new(options.pending_max),
             used_tokens: UsedTokens::new(options.used_tokens_max),
             work: WorkBudget::new(options.requests_per_s, options.requests_burst, Time(0)),
             requests_burst: options.requests_burst,
+            key_form: options.key_form,
             counters: NetcodeCounters::default(),
         }
     }
@@ -408,7 +419,7 @@ impl ServerHandshake {
         seats: &Seats<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, DropReason> {
-        let (challenge, opener) = self.open_response(now, from, datagram)?;
+        let (number, challenge, opener) = self.open_response(now, from, datagram)?;
         let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
         let (suite, send_key, expire_unix_s) = (pending.suite, pending.server_to_client.clone(), pending.expire_unix_s);
         let seat =
@@ -428,7 +439,7 @@ impl ServerHandshake {
             }
         };
         let pending = self.pending.remove(from).ok_or(DropReason::UnknownAddress)?;
-        let mut sealer = Sealer::new(suite, &send_key, self.protocol_id);
+        let mut sealer = Sealer::new(suite, &send_key, self.protocol_id).after(number);
         sealer
             .seal_keep_alive(client_index, seats.max_clients, reply)
             .expect("a new connection has all its sequence numbers");
@@ -443,19 +454,19 @@ impl ServerHandshake {
             user_data: challenge.user_data,
             timeout: super::timeout_of(pending.timeout_s),
             expire_unix_s: pending.expire_unix_s,
-            sealer,
-            opener,
+            sealer: sealer.in_form(self.key_form),
+            opener: opener.in_form(self.key_form),
         })))
     }
 
-    /// The challenge that a response answers, if it comes from the address and under the token that were challenged;
-    /// with the connection's opener.
+    /// The challenge that a response answers, and its number, if it comes from the address and under the token that were
+    /// challenged; with the connection's opener.
     fn open_response(
         &mut self,
         now: Now,
         from: SocketAddr,
         datagram: &mut [u8],
-    ) -> Result<(Challenge, Opener), DropReason> {
+    ) -> Result<(u64, Challenge, Opener), DropReason> {
         let header = packet::read_header(Side::Server, datagram)?;
         let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
         if header.kind != PacketKind::Response {
@@ -470,7 +481,7 @@ impl ServerHandshake {
         if number < first_challenge {
             return Err(DropReason::ChallengeOutdated);
         }
-        Ok((challenge, opener))
+        Ok((number, challenge, opener))
     }
 
     /// The challenge in the body of a response that came from `from`, and its number.

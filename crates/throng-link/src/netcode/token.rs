@@ -56,7 +56,10 @@ pub enum TokenError {
         expire_unix_s: u64,
     },
     /// The token was made for another version of the standard, or is no token at all.
-    #[error("this is not a connect token of netcode 1.02, with one of the ciphers that are known here")]
+    #[error(
+        "this is not a connect token of netcode 1.02, or its cipher is not known here: update this program, or let the backend \
+         choose ChaCha20-Poly1305"
+    )]
     Version,
     /// An address is neither IPv4 nor IPv6.
     #[error("the connect token holds an address that is neither IPv4 nor IPv6")]

@@ -54,6 +54,8 @@ pub(crate) struct Shape {
     pub(crate) looks_from: LooksFrom,
     /// Of the server.
     pub(crate) threads: usize,
+    /// Of 100 datagrams, so many are lost in each direction once everybody has come in.
+    pub(crate) lost_percent: u32,
 }
 
 const TICK: Duration = Duration::from_micros(33_333);
@@ -68,6 +70,7 @@ pub(crate) const DENSE_100: Shape = Shape {
     rings: &[(400.0, 1)],
     looks_from: LooksFrom::Position,
     threads: 1,
+    lost_percent: 0,
 };
 
 /// Each sees only itself.
@@ -80,6 +83,7 @@ pub(crate) const SPARSE_100: Shape = Shape {
     rings: &[(5.0, 1)],
     looks_from: LooksFrom::Position,
     threads: 1,
+    lost_percent: 0,
 };
 
 /// Near ones often, far ones seldom.
@@ -92,11 +96,21 @@ pub(crate) const CROWD_1000: Shape = Shape {
     rings: &[(10.0, 2), (50.0, 6), (150.0, 30)],
     looks_from: LooksFrom::Position,
     threads: 1,
+    lost_percent: 0,
 };
 
 /// The same crowd in shared views, with the rings of the scenario `crowd`.
 pub(crate) const VIEWS_1000: Shape =
     Shape { rings: &[(9.0, 2), (49.0, 8), (150.0, 40)], looks_from: LooksFrom::Cell, ..CROWD_1000 };
+
+/// The same, of which each connection loses packets.
+pub(crate) const VIEWS_LOSSY: Shape = Shape { lost_percent: 5, ..VIEWS_1000 };
+
+/// The same with a third of the bytes that everybody wants.
+pub(crate) const VIEWS_SHORT: Shape = Shape { client_bytes_per_s: 10_000, ..VIEWS_1000 };
+
+/// Both at once.
+pub(crate) const VIEWS_SHORT_LOSSY: Shape = Shape { lost_percent: 5, ..VIEWS_SHORT };
 
 /// A tenth of the scenario `crowd-10k`: the same density, rings and budget.
 pub(crate) const VIEWS_10HZ: Shape = Shape {
@@ -108,6 +122,7 @@ pub(crate) const VIEWS_10HZ: Shape = Shape {
     rings: &[(9.0, 1), (29.0, 5), (59.0, 20)],
     looks_from: LooksFrom::Cell,
     threads: 1,
+    lost_percent: 0,
 };
 
 pub(crate) struct Town {
@@ -164,12 +179,18 @@ impl Town {
             self.tick();
         }
         assert_eq!(self.citizens.len(), self.shape.players as usize, "somebody did not get in");
+        self.wire.lock().lost_percent = self.shape.lost_percent;
         for _ in 0..WARM_UP_TICKS {
             self.clients_turn();
             self.receive();
             self.simulate();
             self.tick();
         }
+    }
+
+    /// Bytes of all datagrams that the server has sent so far.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.wire.lock().sent_bytes
     }
 
     pub(crate) fn connections(&self) -> u64 {
@@ -191,7 +212,7 @@ impl Town {
             // Before the connection is open there is no peer to send it to.
             let _ = client.send_input(&[7; 8]);
             while client.poll_transmit(self.now, &mut self.datagram) {
-                self.wire.lock().to_server.push(address, &self.datagram);
+                self.wire.lock().send_to_server(address, &self.datagram);
             }
         }
         self.wire.lock().to_clients.clear();
@@ -298,16 +319,35 @@ struct UnderWay {
     to_clients: Heap,
     /// The batches of each client, by its index: filled when the first client asks.
     by_client: Vec<Vec<(usize, usize, usize)>>,
+    lost_percent: u32,
+    luck: Luck,
+    sent_bytes: u64,
+}
+
+/// Decides which datagrams are lost; the same in each run.
+struct Luck(Rng);
+
+impl Default for Luck {
+    fn default() -> Luck {
+        Luck(Rng::with_seed(2))
+    }
 }
 
 impl UnderWay {
+    fn send_to_server(&mut self, from: SocketAddr, datagram: &[u8]) {
+        if self.luck.0.u32(..100) >= self.lost_percent {
+            self.to_server.push(from, datagram);
+        }
+    }
+
     fn deliver(&mut self, client: usize, mut sink: impl FnMut(&mut [u8])) {
         if client == 0 {
             self.sort();
         }
         let Some(batches) = self.by_client.get(client) else { return };
         for &(start, len, segment_bytes) in batches {
-            self.to_clients.bytes[start..start + len].chunks_mut(segment_bytes).for_each(&mut sink);
+            let datagrams = self.to_clients.bytes[start..start + len].chunks_mut(segment_bytes);
+            datagrams.filter(|_| self.luck.0.u32(..100) >= self.lost_percent).for_each(&mut sink);
         }
     }
 
@@ -342,7 +382,9 @@ struct WireDriver {
 
 impl Driver for WireDriver {
     fn send(&mut self, _now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
-        self.wire.lock().to_clients.push_batch(transmit.to, transmit.bytes, transmit.segment_bytes);
+        let mut under_way = self.wire.lock();
+        under_way.sent_bytes += transmit.bytes.len() as u64;
+        under_way.to_clients.push_batch(transmit.to, transmit.bytes, transmit.segment_bytes);
         Ok(transmit.datagrams())
     }
 
