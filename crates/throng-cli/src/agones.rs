@@ -25,7 +25,10 @@ impl Agones {
         let sidecar = Arc::new(sidecar);
         let told = sidecar.clone();
         options.playing = Some(Playing(Arc::new(move |matches: &[u32]| {
-            told.set_matches(matches.iter().map(|number| format!("match-{number}")));
+            // After the last match comes the report: until then the process must not count as ready for others.
+            if !matches.is_empty() {
+                told.set_matches(matches.iter().map(|number| format!("match-{number}")));
+            }
         })));
         Ok(Agones { sidecar })
     }
