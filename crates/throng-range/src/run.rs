@@ -96,7 +96,10 @@ pub struct RunOptions {
 
 /// Told the numbers of the matches that are played, from 1, whenever they change: at the beginning all, at the end none.
 #[derive(Clone)]
-pub struct Playing(pub Arc<dyn Fn(&[u32]) + Send + Sync>);
+pub struct Playing(pub Arc<TellPlaying>);
+
+/// Takes the numbers of the matches that are played.
+pub type TellPlaying = dyn Fn(&[u32]) + Send + Sync;
 
 impl fmt::Debug for Playing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

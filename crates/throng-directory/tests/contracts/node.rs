@@ -48,6 +48,7 @@ pub(crate) struct Node {
     pub(crate) moved: u64,
     pub(crate) kept: u64,
     pub(crate) lost: u64,
+    pub(crate) has_had_term: bool,
     pub(crate) claimed: Vec<(HomeKey, Fence)>,
 }
 
@@ -86,6 +87,7 @@ impl Node {
             moved: 0,
             kept: 0,
             lost: 0,
+            has_had_term: false,
             claimed: Vec::new(),
         }
     }
@@ -112,6 +114,7 @@ impl Node {
             }
         }
         self.directory.handle_timeout(now);
+        self.has_had_term |= self.directory.term(now).is_some();
         self.follow();
         self.write_checkpoints(now);
         self.send_messages(now);

@@ -127,6 +127,9 @@ impl Storm {
             if now >= *sleeps_until {
                 node.run();
             }
+            if !self.is_hard && node.has_had_term && node.directory.term(node.now()).is_none() {
+                return Err("a lease ended, so this seed says nothing".to_owned());
+            }
             for (key, fence) in node.claimed.drain(..) {
                 let newest = self.newest.entry(key).or_default();
                 if fence <= *newest {
@@ -226,7 +229,7 @@ fn run(seeds: u64, is_hard: bool) -> (Figures, u64) {
 
 #[test]
 fn a_home_has_one_owner_and_keeps_what_it_acknowledged_in_any_storm() {
-    let (all, seeds) = run(500, true);
+    let (all, seeds) = run(1_000, true);
     if !throng_seeds::is_partial() {
         assert!(all.moved > 3 * seeds, "hardly a home moved: {} in {seeds}", all.moved);
         assert!(all.kept > seeds / 4, "hardly a move was given up: {} in {seeds}", all.kept);
@@ -237,8 +240,7 @@ fn a_home_has_one_owner_and_keeps_what_it_acknowledged_in_any_storm() {
 
 #[test]
 fn while_leases_hold_moves_lose_and_double_nothing_without_any_checkpoint() {
-    let (all, seeds) = run(500, false);
-    assert_eq!(all.lost, 0, "a lease ended, so this says nothing");
+    let (all, seeds) = run(1_000, false);
     if !throng_seeds::is_partial() {
         assert!(all.moved > 10 * seeds, "hardly a home moved: {} in {seeds}", all.moved);
         assert!(all.acknowledged > 50 * seeds, "hardly a message came through: {} in {seeds}", all.acknowledged);
