@@ -4,6 +4,7 @@
 #[macro_use]
 mod out;
 
+mod agones;
 mod ai_server;
 mod allocation;
 mod args;

@@ -15,6 +15,7 @@ use throng_range::{
     site,
 };
 
+use crate::agones::Agones;
 use crate::exit::{self, Failure, Outcome};
 use crate::live::LiveArgument;
 use crate::metrics_page;
@@ -141,6 +142,9 @@ pub(crate) struct MatchArguments {
     /// Write no report
     #[arg(long, conflicts_with = "store")]
     no_report: bool,
+    /// Tell the Agones sidecar of this pod when the process is ready, what it plays, and when it ends (docs/fleet.md)
+    #[arg(long, conflicts_with = "replay")]
+    agones: bool,
 }
 
 #[derive(Debug, Args)]
@@ -231,7 +235,12 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     if !arguments.workload.quiet {
         announce(&options);
     }
-    let finished = play(&options, stop).map_err(failure)?;
+    let agones = arguments.agones.then(|| Agones::start(&mut options)).transpose()?;
+    let finished = play(&options, stop);
+    if let Some(agones) = agones {
+        agones.end();
+    }
+    let finished = finished.map_err(failure)?;
     arguments.workload.print(&finished.summary)?;
     if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
         outln!("report: {}", page.display());

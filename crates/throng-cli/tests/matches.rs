@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "../../throng-fleet/tests/contracts/fake.rs"]
+mod fake;
+
 use crate::lab::has_samples_of;
 use crate::summary_keys::{COMMON, keys};
 
@@ -105,6 +108,24 @@ fn metrics_are_shown_while_a_match_is_played() {
 
     let refused = throng(&["--metrics", &address, "--processes"]).output().expect("it runs");
     assert_eq!(refused.status.code(), Some(2), "{}", line(&refused));
+}
+
+#[test]
+fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
+    let fake = fake::FakeSidecar::start(10);
+    let arguments = ["--matches", "2", "--seconds", "2", "--json", "--no-report", "--no-check", "--agones"];
+    let port = "AGONES_SDK_HTTP_PORT";
+    let output = throng(&arguments).env(port, fake.port.to_string()).output().expect("it runs");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", line(&output));
+    let server = fake.server.lock().expect("no request fails");
+    assert_eq!(server.history, ["Ready", "Allocated", "Shutdown"]);
+    assert_eq!((server.most_values, server.counters["matches"].0, server.lists["matches"].0.len()), (2, 0, 0));
+    assert_eq!(server.state, "Shutdown");
+    assert!(server.health >= 1);
+
+    let refused = throng(&arguments).env(port, "many").output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(line(&refused).contains("AGONES_SDK_HTTP_PORT is `many`"), "{}", line(&refused));
 }
 
 fn kill(signal: &str, id: u32) {

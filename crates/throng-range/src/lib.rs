@@ -36,7 +36,7 @@ mod watch;
 pub use density::{DensityOptions, density};
 pub use error::RangeError;
 pub use report::{is_match, rebuild};
-pub use run::{Finished, LiveMetrics, Note, Players, RunOptions, play, replay_file};
+pub use run::{Finished, LiveMetrics, Note, Players, Playing, RunOptions, TellPlaying, play, replay_file};
 pub use stage::{MapSource, Stage};
 pub use summary::Summary;
 pub use throng_tactical::Rules;

@@ -1,6 +1,7 @@
 //! A run: matches, bots, checks, summary, report.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,21 @@ pub struct RunOptions {
     pub metrics: Option<LiveMetrics>,
     /// Where a live page takes figures about once a second; only of matches in this process.
     pub live: Option<SocketAddr>,
+    /// Told which matches are played.
+    pub playing: Option<Playing>,
+}
+
+/// Told the numbers of the matches that are played, from 1, whenever they change: at the beginning all, at the end none.
+#[derive(Clone)]
+pub struct Playing(pub Arc<TellPlaying>);
+
+/// Takes the numbers of the matches that are played.
+pub type TellPlaying = dyn Fn(&[u32]) + Send + Sync;
+
+impl fmt::Debug for Playing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Playing(..)")
+    }
 }
 
 /// The newest metrics of a run that goes on, in Prometheus' text format. Empty before the matches begin. Clones share it.
@@ -142,6 +158,7 @@ impl RunOptions {
             note: |_| (),
             metrics: None,
             live: None,
+            playing: None,
         }
     }
 
@@ -186,6 +203,12 @@ impl RunOptions {
     fn line(&self, line: &str) {
         (self.note)(Note::Line(line));
     }
+
+    fn tell_playing(&self, matches: &[u32]) {
+        if let Some(Playing(tell)) = &self.playing {
+            tell(matches);
+        }
+    }
 }
 
 impl Default for RunOptions {
@@ -222,12 +245,14 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     options.line("the bots read the map");
     bots.wait_for(bots::READY, &mut || stop.load(Ordering::Relaxed));
     sites.begin();
+    options.tell_playing(&sites.playing());
     options.line("the bots join");
     bots.wait_for(bots::JOINED, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
     sites.measure();
     let mut faults = Vec::new();
     let mut sampler = Sampler::default();
     faults.extend(wait_for_end(options, (&mut sites, &mut sampler), &mut bots, stop));
+    options.tell_playing(&[]);
     options.line("the matches are over");
     let (reports, watched) = sites.finish();
     let (bots, fault) = bots.finish();
@@ -332,7 +357,13 @@ fn wait_for_end(
     let mut show = options.live.map(|address| Show::new(address, options.matches, options.rules.tick_hz));
     let mut noted = None;
     let mut left: Option<Instant> = None;
+    let mut playing = sites.playing();
     while !sites.wait(LOOK_INTERVAL) {
+        let now_playing = sites.playing();
+        if now_playing != playing {
+            options.tell_playing(&now_playing);
+            playing = now_playing;
+        }
         if stop.load(Ordering::Relaxed) {
             let passed = began.elapsed().as_secs();
             return Some(format!("the run was interrupted after {passed} s, before the matches were over"));

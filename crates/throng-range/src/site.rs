@@ -374,7 +374,7 @@ impl Site {
         self.windows.push(window);
         let record = order.record.as_deref().filter(|_| number == 0);
         let recording = record.map(|path| recording(path, order, stage, seed)).transpose()?;
-        let name = format!("match {}", order.first + number + 1);
+        let name = match_name(order.first + number + 1);
         let options = MatchOptions {
             rate_hz: rules.tick_hz,
             seats: Seats::open(rules.seats() as u16),
@@ -419,6 +419,12 @@ impl Site {
             }
         }
         self.ends.len() == self.matches
+    }
+
+    /// The numbers of the matches that have not ended, from 1.
+    pub(crate) fn playing(&self) -> Vec<u32> {
+        let has_ended = |number: u32| self.ends.iter().any(|end| end.name == match_name(number));
+        (1..=self.matches as u32).filter(|number| !has_ended(*number)).collect()
     }
 
     pub(crate) fn telemetry(&self) -> &Telemetry {
@@ -509,6 +515,10 @@ impl Site {
         };
         (report, watched)
     }
+}
+
+fn match_name(number: u32) -> String {
+    format!("match {number}")
 }
 
 /// Another process: reads a [`SiteOrder`] from `input`, writes the addresses of its servers, plays from the next line of

@@ -84,6 +84,17 @@ impl Sites {
         }
     }
 
+    /// The numbers of the matches that have not ended, from 1.
+    pub(crate) fn playing(&mut self) -> Vec<u32> {
+        match self {
+            Sites::Here(site) => site.playing(),
+            Sites::Processes(processes) => {
+                let numbered = (1..).zip(processes.iter_mut());
+                numbered.filter_map(|(number, process)| (!process.has_ended()).then_some(number)).collect()
+            }
+        }
+    }
+
     /// Whether a match has ended already.
     pub(crate) fn has_lost_any(&mut self) -> bool {
         match self {

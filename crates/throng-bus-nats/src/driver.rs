@@ -1,0 +1,238 @@
+//! The runtime's side: sends what the endpoint wants to send, and hands it what arrives.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, RequestErrorKind};
+use futures_util::StreamExt;
+use throng_bus::endpoint::Outgoing;
+use throng_bus::{Pattern, RequestError, SubscriptionId, Ticket, WatchId};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::bus::{NatsOptions, SERVER_VERSION_MIN, Secret, Shared};
+use crate::error::{StartError, line};
+use crate::store::Store;
+
+/// The time for what waits when the bus ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The beginning of all addresses of answers.
+const INBOX_PREFIX: &str = "_INBOX.";
+/// The time between two attempts to connect.
+const RECONNECT_EVERY: Duration = Duration::from_millis(200);
+
+struct Driver {
+    shared: Arc<Shared>,
+    client: Client,
+    store: Store,
+    prefix: String,
+    subscriptions: HashMap<SubscriptionId, (Pattern, AbortHandle)>,
+    watches: HashMap<WatchId, AbortHandle>,
+}
+
+/// Connects, says whether that worked, and runs until the caller's end is dropped.
+pub(crate) async fn run(shared: &Arc<Shared>, options: &NatsOptions, started: &Sender<Result<(), StartError>>) {
+    let opened = timeout(options.patience, open(shared, options)).await.unwrap_or_else(|_| {
+        let reason = format!("no answer within {:?}", options.patience);
+        Err(StartError::Unreachable { servers: options.servers.clone(), reason })
+    });
+    let mut driver = match opened {
+        Ok(driver) => driver,
+        Err(error) => {
+            drop(started.send(Err(error)));
+            return;
+        }
+    };
+    shared.tell(|state| {
+        state.is_ready = true;
+        state.connections = 1;
+        let now = state.now;
+        state.endpoint.handle_connected(now);
+    });
+    if started.send(Ok(())).is_ok() {
+        driver.serve().await;
+    }
+    drop(timeout(FAREWELL, driver.client.flush()).await);
+}
+
+async fn open(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Driver, StartError> {
+    let client = connect(shared, options).await?;
+    let servers = || options.servers.clone();
+    let version = client.server_info().version;
+    let (major, minor) = SERVER_VERSION_MIN;
+    if !client.is_server_compatible(i64::from(major), i64::from(minor), 0) {
+        return Err(StartError::TooOld { servers: servers(), found: line(&version) });
+    }
+    let store = Store::open(&client, options).await?;
+    Ok(Driver {
+        shared: shared.clone(),
+        client,
+        store,
+        prefix: format!("throng.{}.", options.cluster.name()),
+        subscriptions: HashMap::new(),
+        watches: HashMap::new(),
+    })
+}
+
+async fn connect(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Client, StartError> {
+    let theirs = shared.clone();
+    let mut connect = ConnectOptions::new()
+        .name(format!("throng {} {}", options.cluster.name(), options.member))
+        .ping_interval(options.ping_every)
+        .reconnect_delay_callback(|_| RECONNECT_EVERY)
+        .event_callback(move |event| {
+            handle_event(&theirs, &event);
+            async {}
+        });
+    connect = match &options.secret {
+        Secret::None => connect,
+        Secret::Token(token) => connect.token(token.clone()),
+        Secret::User(user, password) => connect.user_and_password(user.clone(), password.clone()),
+    };
+    let addresses: Vec<&str> = options.servers.split(',').map(str::trim).collect();
+    connect.connect(addresses).await.map_err(|error| {
+        let servers = options.servers.clone();
+        match error.kind() {
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+                StartError::NotAllowed { servers }
+            }
+            _ => StartError::Unreachable { servers, reason: line(&error) },
+        }
+    })
+}
+
+fn handle_event(shared: &Shared, event: &async_nats::Event) {
+    shared.tell(|state| {
+        if !state.is_ready {
+            return;
+        }
+        match event {
+            async_nats::Event::Connected => {
+                state.connections += 1;
+                let now = state.now;
+                state.endpoint.handle_connected(now);
+            }
+            async_nats::Event::Disconnected | async_nats::Event::Closed => state.endpoint.handle_disconnected(),
+            async_nats::Event::SlowConsumer(_) => state.endpoint.handle_dropped(),
+            _ => {}
+        }
+    });
+    shared.work.notify_one();
+}
+
+impl Driver {
+    async fn serve(&mut self) {
+        let mut connections = 1;
+        loop {
+            self.shared.work.notified().await;
+            let (newest, is_stopping) = {
+                let state = self.shared.lock();
+                (state.connections, state.is_stopping)
+            };
+            if std::mem::replace(&mut connections, newest) != newest {
+                self.forget_ended();
+            }
+            loop {
+                let outgoing = self.shared.lock().endpoint.poll_outgoing();
+                let Some(outgoing) = outgoing else { break };
+                self.send(outgoing).await;
+            }
+            if is_stopping {
+                return;
+            }
+        }
+    }
+
+    /// Ends the subscriptions that were ended while there was no connection.
+    fn forget_ended(&mut self) {
+        let state = self.shared.lock();
+        self.subscriptions.retain(|&subscription, (_, task)| {
+            let stays = state.endpoint.is_subscribed(subscription);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+    }
+
+    async fn send(&mut self, outgoing: Outgoing) {
+        match outgoing {
+            // A message that cannot be sent is found missing by its number.
+            Outgoing::Publish { subject, bytes } => {
+                drop(self.client.publish(format!("{}{subject}", self.prefix), bytes).await);
+            }
+            Outgoing::Request { ticket, subject, bytes, patience } => {
+                let subject = format!("{}{subject}", self.prefix);
+                tokio::spawn(request(self.shared.clone(), self.client.clone(), ticket, subject, bytes, patience));
+            }
+            Outgoing::Reply { to, bytes } => {
+                if let Some(address) = to.address {
+                    drop(self.client.publish(address.to_string(), bytes).await);
+                }
+            }
+            Outgoing::Subscribe { subscription, pattern } => self.subscribe(subscription, pattern).await,
+            Outgoing::Unsubscribe { subscription } => {
+                if let Some((_, task)) = self.subscriptions.remove(&subscription) {
+                    task.abort();
+                }
+            }
+            Outgoing::Store(command) => self.store.operate(&self.shared, command).await,
+            Outgoing::Watch { watch, pattern, listing } => {
+                let task = tokio::spawn(self.store.clone().watch(self.shared.clone(), watch, pattern, listing));
+                if let Some(before) = self.watches.insert(watch, task.abort_handle()) {
+                    before.abort();
+                }
+            }
+            Outgoing::Unwatch { watch } => {
+                if let Some(task) = self.watches.remove(&watch) {
+                    task.abort();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The client subscribes again by itself when it has connected again, so a subscription that is there stays.
+    async fn subscribe(&mut self, subscription: SubscriptionId, pattern: Pattern) {
+        if self.subscriptions.get(&subscription).is_some_and(|(before, _)| *before == pattern) {
+            return;
+        }
+        let Ok(mut messages) = self.client.subscribe(format!("{}{pattern}", self.prefix)).await else { return };
+        let (shared, cut) = (self.shared.clone(), self.prefix.len());
+        let task = tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                let subject = message.subject.as_str().get(cut..).unwrap_or_default();
+                // A peer chooses this address, and we would write to it: so it may only be one for answers.
+                let reply = message.reply.as_ref().filter(|reply| reply.as_str().starts_with(INBOX_PREFIX));
+                let reply = reply.map(|reply| Arc::from(reply.as_str()));
+                shared.tell(|state| {
+                    state.endpoint.handle_delivery(subscription, subject, &message.payload, reply);
+                });
+            }
+        });
+        if let Some((_, before)) = self.subscriptions.insert(subscription, (pattern, task.abort_handle())) {
+            before.abort();
+        }
+    }
+}
+
+async fn request(
+    shared: Arc<Shared>,
+    client: Client,
+    ticket: Ticket,
+    subject: String,
+    bytes: bytes::Bytes,
+    patience: Duration,
+) {
+    let request = async_nats::Request::new().payload(bytes).timeout(Some(patience));
+    match client.send_request(subject, request).await {
+        Ok(message) => shared.tell(|state| state.endpoint.handle_answer(ticket, Ok(&message.payload))),
+        Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+            shared.tell(|state| state.endpoint.handle_answer(ticket, Err(RequestError::NobodyListens)));
+        }
+        // The endpoint keeps the time, and ends all requests when the connection is lost.
+        Err(_) => {}
+    }
+}

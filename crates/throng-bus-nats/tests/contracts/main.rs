@@ -1,0 +1,65 @@
+//! The bus over a real nats-server, on loopback, which the tests start and stop.
+
+mod faults;
+mod messages;
+mod server;
+mod settings;
+mod stores;
+
+use std::time::{Duration, Instant};
+
+use throng_bus::{Bus, Cluster, Event, Limits, MemberId, Pattern, Subject};
+use throng_bus_nats::{NatsBus, NatsOptions};
+use throng_wire::Time;
+
+use server::NatsServer;
+
+/// The time that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn subject(text: &str) -> Subject {
+    Subject::new(text).expect("the text is a name")
+}
+
+fn pattern(text: &str) -> Pattern {
+    Pattern::new(text).expect("the text is a pattern")
+}
+
+/// One clock for all members of a test.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    fn now(&self) -> Time {
+        self.0.elapsed().into()
+    }
+}
+
+fn options(server: &NatsServer, id: u64) -> NatsOptions {
+    let cluster = Cluster::new("test", 1).expect("the name is allowed");
+    NatsOptions { creates: true, patience: PATIENCE, ..NatsOptions::new(&server.address(), cluster, MemberId(id)) }
+}
+
+fn join(server: &NatsServer, id: u64, limits: Limits) -> NatsBus {
+    let mut bus = NatsBus::start(NatsOptions { limits, ..options(server, id) }).expect("the server is there");
+    assert_eq!(bus.poll_event(Time(0)), Some(Event::Connected));
+    bus
+}
+
+/// Reads events until one is as wanted.
+fn until<T>(clock: &Clock, bus: &mut NatsBus, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+    let end = clock.now().after(PATIENCE);
+    while clock.now() < end {
+        bus.handle_timeout(clock.now());
+        while let Some(event) = bus.poll_event(clock.now()) {
+            if let Some(found) = wanted(event) {
+                return found;
+            }
+        }
+        bus.wait(Duration::from_millis(20));
+    }
+    panic!("it did not come in {PATIENCE:?}; counters {:?}", bus.counters());
+}

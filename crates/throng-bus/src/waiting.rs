@@ -1,0 +1,158 @@
+//! Events that wait for [`Bus::poll_event`](crate::Bus::poll_event), within limits.
+
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::store::Change;
+use crate::{Event, Gap, Limits, MemberId, Message, Missing, Sequence, Subject, SubscriptionId, WatchId};
+
+/// Most gaps that are told one by one while too much waits. Then whole subscriptions are named.
+pub const GAPS_MAX: usize = 1_024;
+
+/// Events in three rows. Answers and news of the connection are bounded by the commands that ask for them. Of watches, each
+/// key waits once, with its newest state. Messages are bounded by number and bytes; those that find no room are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    control: VecDeque<Event>,
+    changed: FxHashMap<(WatchId, Subject), Change>,
+    changes: VecDeque<WatchEvent>,
+    messages: VecDeque<Item>,
+    bytes: usize,
+    gaps: FxHashSet<(SubscriptionId, MemberId, Subject)>,
+    wide_gaps: FxHashSet<SubscriptionId>,
+    pub(crate) dropped: u64,
+}
+
+#[derive(Debug)]
+enum WatchEvent {
+    Changed(WatchId, Subject),
+    Listed(WatchId),
+}
+
+#[derive(Debug)]
+enum Item {
+    Message(Message),
+    Gap(Gap),
+}
+
+impl Waiting {
+    pub(crate) fn push_control(&mut self, event: Event) {
+        // A connection that was lost, came back and was lost again while nobody looked is one that was lost.
+        let len = self.control.len();
+        let was_lost = len >= 2 && self.control[len - 2] == Event::Disconnected;
+        if event == Event::Disconnected && self.control.back() == Some(&Event::Connected) && was_lost {
+            self.control.pop_back();
+            return;
+        }
+        self.control.push_back(event);
+    }
+
+    pub(crate) fn push_change(&mut self, watch: WatchId, change: Change) {
+        let place = (watch, change.key.clone());
+        if self.changed.insert(place, change.clone()).is_none() {
+            self.changes.push_back(WatchEvent::Changed(watch, change.key));
+        }
+    }
+
+    pub(crate) fn push_listed(&mut self, watch: WatchId) {
+        self.changes.push_back(WatchEvent::Listed(watch));
+    }
+
+    /// A message. One that finds no room is counted, and a gap after `known` waits in its place.
+    #[inline]
+    pub(crate) fn push_message(&mut self, message: Message, known: Sequence, limits: &Limits) {
+        let bytes = message.payload.len();
+        if self.messages.len() >= limits.waiting_events || self.bytes + bytes > limits.waiting_bytes {
+            self.drop_message(message, known);
+            return;
+        }
+        if !(self.gaps.is_empty() && self.wide_gaps.is_empty()) {
+            self.close_gap(&message);
+        }
+        self.bytes += bytes;
+        self.messages.push_back(Item::Message(message));
+    }
+
+    /// A gap that waits. It is told once, until a message of the same subscription, publisher and subject waits behind it.
+    pub(crate) fn push_gap(
+        &mut self,
+        subscription: SubscriptionId,
+        publisher: MemberId,
+        subject: Subject,
+        after: Sequence,
+    ) {
+        if self.wide_gaps.contains(&subscription) {
+            return;
+        }
+        if self.gaps.len() >= GAPS_MAX {
+            self.push_wide_gap(subscription);
+        } else if self.gaps.insert((subscription, publisher, subject.clone())) {
+            let missing = Missing::Of { subject, publisher, after };
+            self.messages.push_back(Item::Gap(Gap { subscription, missing }));
+        }
+    }
+
+    /// A gap anywhere in a subscription.
+    pub(crate) fn push_wide_gap(&mut self, subscription: SubscriptionId) {
+        if self.wide_gaps.insert(subscription) {
+            self.messages.push_back(Item::Gap(Gap { subscription, missing: Missing::Anywhere }));
+        }
+    }
+
+    #[cold]
+    fn drop_message(&mut self, message: Message, known: Sequence) {
+        self.dropped += 1;
+        // The member that asks sees that no answer comes.
+        if message.reply_to.is_none() {
+            self.push_gap(message.subscription, message.publisher, message.subject, known);
+        }
+    }
+
+    #[cold]
+    fn close_gap(&mut self, message: &Message) {
+        self.gaps.remove(&(message.subscription, message.publisher, message.subject.clone()));
+        self.wide_gaps.remove(&message.subscription);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        if let Some(event) = self.control.pop_front() {
+            return Some(event);
+        }
+        if let Some(event) = self.changes.pop_front() {
+            return Some(self.watch_event(event));
+        }
+        let item = self.messages.pop_front();
+        if self.messages.is_empty() && !(self.gaps.is_empty() && self.wide_gaps.is_empty()) {
+            self.gaps.clear();
+            self.wide_gaps.clear();
+        }
+        Some(match item? {
+            Item::Message(message) => {
+                self.bytes -= message.payload.len();
+                Event::Message(message)
+            }
+            Item::Gap(gap) => Event::Gap(gap),
+        })
+    }
+
+    fn watch_event(&mut self, event: WatchEvent) -> Event {
+        match event {
+            WatchEvent::Listed(watch) => Event::Listed { watch },
+            WatchEvent::Changed(watch, key) => {
+                let change = self.changed.remove(&(watch, key.clone()));
+                let (revision, value) = change.map(|change| (change.revision, change.value)).unwrap_or_default();
+                Event::Changed { watch, key, revision, value }
+            }
+        }
+    }
+
+    /// Forgets what waits of a watch that has ended.
+    pub(crate) fn forget_watch(&mut self, ended: WatchId) {
+        self.changed.retain(|(watch, _), _| *watch != ended);
+        self.changes.retain(|event| match event {
+            WatchEvent::Changed(watch, _) | WatchEvent::Listed(watch) => *watch != ended,
+        });
+    }
+}

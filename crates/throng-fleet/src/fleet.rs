@@ -1,0 +1,333 @@
+//! The requests of a process to its sidecar, and their time.
+//!
+//! The requests are those of `sdk.proto` and `beta.proto` of Agones 1.61, in their mapping to HTTP and JSON:
+//!
+//! ```text
+//! POST  /ready, /health, /allocate, /shutdown       {}
+//! PATCH /v1beta1/counters/NAME                      {"count": "3"}
+//! POST  /v1beta1/lists/NAME:addValue, :removeValue  {"value": "match-1"}
+//! ```
+//!
+//! Each request states what should be, so one whose answer is lost is said again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use throng_wire::Time;
+
+/// Most matches of a process.
+pub const MATCHES_MAX: usize = 1_000;
+/// Most bytes of a match's name.
+pub const MATCH_NAME_BYTES_MAX: usize = 64;
+
+/// The settings of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetOptions {
+    /// The counter of the Fleet with the number of matches. `None`: there is none.
+    pub counter: Option<String>,
+    /// The list of the Fleet with the names of matches. `None`: there is none.
+    pub list: Option<String>,
+    /// The time between two signs of life: at most half of the Fleet's `periodSeconds`.
+    pub health_every: Duration,
+    /// The time after a request that failed.
+    pub retry_after: Duration,
+    /// The time after which a counter or list that is full or missing is tried again.
+    pub refused_retry_after: Duration,
+}
+
+impl Default for FleetOptions {
+    /// A counter and a list `matches`; a sign of life every 2 s.
+    fn default() -> FleetOptions {
+        FleetOptions {
+            counter: Some("matches".to_owned()),
+            list: Some("matches".to_owned()),
+            health_every: Duration::from_secs(2),
+            retry_after: Duration::from_secs(1),
+            refused_retry_after: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The method of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// POST.
+    Post,
+    /// PATCH.
+    Patch,
+}
+
+/// A request to the sidecar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its method.
+    pub method: Method,
+    /// Its path.
+    pub path: String,
+    /// Its body, JSON.
+    pub body: String,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// With this status of HTTP.
+    Status(u16),
+    /// Without an answer.
+    Nothing,
+}
+
+/// The state of the process for Agones, as far as it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FleetState {
+    /// It was not told yet that the process is ready.
+    #[default]
+    Starting,
+    /// It may be allocated, or ended when the fleet shrinks.
+    Ready,
+    /// It plays.
+    Allocated,
+    /// It was asked to end the process.
+    Ended,
+}
+
+/// The counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FleetCounters {
+    /// Requests that succeeded.
+    pub done: u64,
+    /// Requests without an answer, or with an error of the sidecar.
+    pub failed: u64,
+    /// Values that the Fleet's counter or list did not take: it is full, or not declared.
+    pub refused: u64,
+    /// Matches left out because of [`MATCHES_MAX`] or [`MATCH_NAME_BYTES_MAX`].
+    pub left_out: u64,
+}
+
+/// One process in a fleet.
+///
+/// In each pass: [`Fleet::handle_reply`] for the request under way, your changes, [`Fleet::poll_request`]. One request is under way at
+/// a time.
+#[derive(Debug)]
+pub struct Fleet {
+    options: FleetOptions,
+    state: FleetState,
+    /// A change of the state was said, and the answer was lost.
+    is_unsure: bool,
+    wanted: BTreeSet<String>,
+    told: BTreeSet<String>,
+    /// Names that may be in the list or not: the answer was lost.
+    unsure: BTreeSet<String>,
+    /// `None` if the answer was lost.
+    told_count: Option<usize>,
+    is_draining: bool,
+    open: Option<Call>,
+    health_at: Time,
+    next_at: Time,
+    counter_at: Time,
+    list_at: Time,
+    counters: FleetCounters,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Call {
+    Health,
+    Ready,
+    Allocate,
+    Shutdown,
+    Count(usize),
+    Add(String),
+    Remove(String),
+}
+
+impl Fleet {
+    /// A process that has said nothing yet.
+    pub fn new(options: FleetOptions) -> Fleet {
+        Fleet {
+            options,
+            state: FleetState::Starting,
+            is_unsure: false,
+            wanted: BTreeSet::new(),
+            told: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            told_count: None,
+            is_draining: false,
+            open: None,
+            health_at: Time(0),
+            next_at: Time(0),
+            counter_at: Time(0),
+            list_at: Time(0),
+            counters: FleetCounters::default(),
+        }
+    }
+
+    /// The state for Agones, as far as it was told.
+    pub fn state(&self) -> FleetState {
+        self.state
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> FleetCounters {
+        self.counters
+    }
+
+    /// The matches that are played now. Names beyond [`MATCHES_MAX`] and names that are too long or empty are left out.
+    pub fn set_matches(&mut self, names: impl IntoIterator<Item = String>) {
+        self.wanted.clear();
+        for name in names {
+            let is_name = !name.is_empty() && name.len() <= MATCH_NAME_BYTES_MAX;
+            if is_name && self.wanted.len() < MATCHES_MAX {
+                self.wanted.insert(name);
+            } else {
+                self.counters.left_out += 1;
+            }
+        }
+    }
+
+    /// No further match begins here: when the last one is over, Agones is asked to end the process.
+    pub fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// The next request, unless one is under way.
+    pub fn poll_request(&mut self, now: Time) -> Option<Request> {
+        if self.open.is_some() {
+            return None;
+        }
+        let call = self.next_call(now)?;
+        let request = self.request(&call);
+        self.doubt(now, &call);
+        self.open = Some(call);
+        Some(request)
+    }
+
+    /// Takes the end of the request under way.
+    pub fn handle_reply(&mut self, now: Time, reply: Reply) {
+        let Some(call) = self.open.take() else { return };
+        match (reply, call) {
+            (Reply::Status(200..=299), call) => {
+                self.counters.done += 1;
+                self.succeed(call);
+            }
+            // ALREADY_EXISTS: it was said before, and the answer was lost.
+            (Reply::Status(409), call @ Call::Add(_)) => self.succeed(call),
+            // NOT_FOUND: it was removed before, or there is no such list any more.
+            (Reply::Status(404), call @ Call::Remove(_)) => self.succeed(call),
+            // NOT_FOUND or OUT_OF_RANGE: nobody declared it, or it is full. Everything else goes on.
+            (Reply::Status(400 | 404), Call::Count(_)) => {
+                self.counters.refused += 1;
+                self.counter_at = now.after(self.options.refused_retry_after);
+            }
+            (Reply::Status(400 | 404), Call::Add(name)) => {
+                self.counters.refused += 1;
+                self.unsure.remove(&name);
+                self.list_at = now.after(self.options.refused_retry_after);
+            }
+            (_, Call::Health) => self.counters.failed += 1,
+            _ => {
+                self.counters.failed += 1;
+                self.next_at = now.after(self.options.retry_after);
+            }
+        }
+    }
+
+    /// When to call [`Fleet::poll_request`] again at the latest.
+    pub fn next_timeout(&self) -> Time {
+        self.health_at
+    }
+
+    fn next_call(&self, now: Time) -> Option<Call> {
+        if self.state == FleetState::Ended {
+            return None;
+        }
+        if now >= self.health_at {
+            return Some(Call::Health);
+        }
+        if now < self.next_at {
+            return None;
+        }
+        let plays = !self.wanted.is_empty();
+        if self.state == FleetState::Starting {
+            return Some(Call::Ready);
+        }
+        if plays && (self.is_unsure || self.state != FleetState::Allocated) {
+            return Some(Call::Allocate);
+        }
+        if !plays && !self.is_draining && (self.is_unsure || self.state != FleetState::Ready) {
+            return Some(Call::Ready);
+        }
+        self.next_figure(now).or_else(|| (self.is_draining && !plays).then_some(Call::Shutdown))
+    }
+
+    fn next_figure(&self, now: Time) -> Option<Call> {
+        let count = self.wanted.len();
+        if self.options.counter.is_some() && self.told_count != Some(count) && now >= self.counter_at {
+            return Some(Call::Count(count));
+        }
+        if self.options.list.is_none() || now < self.list_at {
+            return None;
+        }
+        // Removed first, so that a list that is full has room.
+        if let Some(name) = self.told.union(&self.unsure).find(|name| !self.wanted.contains(*name)) {
+            return Some(Call::Remove(name.clone()));
+        }
+        self.wanted.difference(&self.told).next().map(|name| Call::Add(name.clone()))
+    }
+
+    /// Until the answer comes, nobody knows whether a request was carried out.
+    fn doubt(&mut self, now: Time, call: &Call) {
+        match call {
+            Call::Health => self.health_at = now.after(self.options.health_every),
+            Call::Ready | Call::Allocate | Call::Shutdown => self.is_unsure = true,
+            Call::Count(_) => self.told_count = None,
+            Call::Add(name) | Call::Remove(name) => {
+                self.told.remove(name);
+                self.unsure.insert(name.clone());
+            }
+        }
+    }
+
+    fn request(&self, call: &Call) -> Request {
+        let list = self.options.list.as_deref().unwrap_or_default();
+        let post =
+            |path: String, body: serde_json::Value| Request { method: Method::Post, path, body: body.to_string() };
+        let plain = |path: &str| post(path.to_owned(), serde_json::json!({}));
+        match call {
+            Call::Health => plain("/health"),
+            Call::Ready => plain("/ready"),
+            Call::Allocate => plain("/allocate"),
+            Call::Shutdown => plain("/shutdown"),
+            Call::Count(count) => {
+                let counter = self.options.counter.as_deref().unwrap_or_default();
+                // JSON of protobuf writes numbers of 64 bits as texts.
+                let body = serde_json::json!({ "count": count.to_string() }).to_string();
+                Request { method: Method::Patch, path: format!("/v1beta1/counters/{counter}"), body }
+            }
+            Call::Add(name) => post(format!("/v1beta1/lists/{list}:addValue"), serde_json::json!({ "value": name })),
+            Call::Remove(name) => {
+                post(format!("/v1beta1/lists/{list}:removeValue"), serde_json::json!({ "value": name }))
+            }
+        }
+    }
+
+    fn succeed(&mut self, call: Call) {
+        match call {
+            Call::Health => {}
+            Call::Ready => self.enter(FleetState::Ready),
+            Call::Allocate => self.enter(FleetState::Allocated),
+            Call::Shutdown => self.enter(FleetState::Ended),
+            Call::Count(count) => self.told_count = Some(count),
+            Call::Add(name) => {
+                self.unsure.remove(&name);
+                self.told.insert(name);
+            }
+            Call::Remove(name) => {
+                self.unsure.remove(&name);
+            }
+        }
+    }
+
+    fn enter(&mut self, state: FleetState) {
+        (self.state, self.is_unsure) = (state, false);
+    }
+}
