@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Growth, Judged, Order, Outcome, Trial};
+use throng_judge::{Growth, Judged, Order, Outcome, Steadiness, Trial};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
@@ -147,6 +147,12 @@ pub struct TrialFigures {
     pub verdict: String,
     /// Why the trial says nothing about the server.
     pub fault: Option<String>,
+    /// `steady`; `unsteady`: not even its second half is; or `unknown`: there are too few samples.
+    #[serde(default)]
+    pub steadiness: String,
+    /// From then on it was steady, as time since the hold began. What was before is not judged.
+    #[serde(default)]
+    pub steady_from_s: Option<f64>,
     /// The limits.
     pub limits: Vec<LimitFigures>,
     /// Cores that were under load.
@@ -183,9 +189,30 @@ impl TrialFigures {
             wall_s: of.wall.as_secs_f64(),
             verdict: verdict(trial).to_owned(),
             fault: trial.fault.clone(),
+            steadiness: match trial.steadiness {
+                Steadiness::From(_) => "steady",
+                Steadiness::Never => "unsteady",
+                Steadiness::Unknown => "unknown",
+            }
+            .to_owned(),
+            steady_from_s: match trial.steadiness {
+                Steadiness::From(share) => Some(share * order.hold.as_secs_f64()),
+                Steadiness::Never | Steadiness::Unknown => None,
+            },
             limits: trial.judged.iter().map(|judged| LimitFigures::of(load, judged)).collect(),
             cores: of.cores,
             memory_bytes_per_unit: of.memory_bytes,
+        }
+    }
+}
+
+impl TrialFigures {
+    /// From when on it was steady, in words.
+    pub(super) fn steady_words(&self) -> String {
+        match (self.steadiness.as_str(), self.steady_from_s) {
+            (_, Some(from_s)) => format!("from {from_s:.0} s"),
+            ("unsteady", None) => "no".to_owned(),
+            _ => "-".to_owned(),
         }
     }
 }
@@ -340,13 +367,13 @@ impl Capacity {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         let limits: Vec<&str> = self.limits().into_iter().map(|of| &of.name[..]).collect();
-        let mut header = vec![self.unit.clone(), "why".to_owned(), "held".to_owned()];
+        let mut header = vec![self.unit.clone(), "why".to_owned(), "held".to_owned(), "steady".to_owned()];
         header.extend(limits.iter().map(|name| (*name).to_owned()));
         header.push("verdict".to_owned());
         table.set_header(header);
         for trial in &self.trials {
             let held = words(Duration::from_secs_f64(trial.held_s));
-            let mut row = vec![trial.amount.to_string(), trial.purpose.clone(), held];
+            let mut row = vec![trial.amount.to_string(), trial.purpose.clone(), held, trial.steady_words()];
             row.extend(limits.iter().map(|name| {
                 trial.limits.iter().find(|of| of.name == *name).map_or("-".to_owned(), LimitFigures::words)
             }));
@@ -433,5 +460,11 @@ pub(super) fn line(load: &Load, trial: &Trial) -> String {
         let unit = of.unit.as_deref().unwrap_or("%");
         format!("{} {}, at most {} {unit}", of.name, of.words(), of.number(of.at_most))
     });
-    format!("  {} {}: {}; {}", trial.amount, load.unit, limits.collect::<Vec<String>>().join("; "), verdict(trial))
+    let steady = match trial.steadiness {
+        Steadiness::From(share) if share > 0.0 => format!("; steady from {:.0} % of the hold on", share * 100.0),
+        Steadiness::Never => "; it was never steady".to_owned(),
+        Steadiness::From(_) | Steadiness::Unknown => String::new(),
+    };
+    let limits = limits.collect::<Vec<String>>().join("; ");
+    format!("  {} {}: {limits}; {}{steady}", trial.amount, load.unit, verdict(trial))
 }

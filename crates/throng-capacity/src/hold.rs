@@ -1,28 +1,17 @@
 //! One trial: the command of a load runs once, and its JSON is judged.
 
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use throng_judge::{Order, Trial};
-use throng_machine::subprocess;
+use throng_judge::{Order, STEP_SAMPLES, Trial};
+use throng_machine::bounded::{Cut, Finished, Limits, Running, printable};
 
-use super::{CapacityOptions, pick};
+use super::{CapacityOptions, Method, pick};
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// So much is kept of what it says on the side.
-const WORDS_MAX: u64 = 64 << 10;
-/// A pipe whose processes were ended is read to its end in this time. A process with a session of its own may hold it for ever.
-const PIPE_PATIENCE: Duration = Duration::from_secs(2);
-/// So many characters of a foreign text are shown.
-const SHOWN_MAX: usize = 300;
-/// A command that runs is looked at so often.
-const LOOK: Duration = Duration::from_millis(50);
 /// A command that was asked to end has so long.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// The exit code of a run whose figures are invalid: its JSON says why.
@@ -55,10 +44,15 @@ pub(super) struct Figures {
     pub(super) wall: Duration,
 }
 
-/// Holds a load.
-pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Held {
+/// Holds a load. `each_look` gets the time so far.
+pub(super) fn hold(
+    options: &CapacityOptions,
+    order: Order,
+    stop: &AtomicBool,
+    each_look: impl FnMut(Duration),
+) -> Held {
     let began = Instant::now();
-    let printed = run(options, order, stop);
+    let printed = run(options, order, stop, each_look);
     let wall = began.elapsed();
     if stop.load(Ordering::Relaxed) {
         return stopped(options, order, printed, wall);
@@ -76,7 +70,10 @@ pub(super) fn hold(options: &CapacityOptions, order: Order, stop: &AtomicBool) -
     }
     let judged = options.load.judge(&value);
     let trial = judged.map_or_else(|why| invalid(&why), |judged| Trial::new(order.amount, order.hold, judged));
-    Held::Tried(trial, figures)
+    // The published method counts its newest samples, whatever was before.
+    let is_published = matches!(options.method, Method::Steps(_));
+    let counted = |trial: Trial| trial.with_steadiness().newest(STEP_SAMPLES);
+    Held::Tried(if is_published { counted(trial) } else { trial.steady() }, figures)
 }
 
 /// A trial that was cut off. A command that prints its figures when it is interrupted has its limits in it.
@@ -94,7 +91,7 @@ fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failu
 fn fault(options: &CapacityOptions, value: &Value) -> Option<String> {
     let reasons = reasons(value);
     let is_fault = |reason: &&str| !options.load.no_faults.iter().any(|part| reason.contains(part));
-    reasons.filter(is_fault).map(shown).next()
+    reasons.filter(is_fault).map(printable).next()
 }
 
 fn reasons(value: &Value) -> impl Iterator<Item = &str> {
@@ -102,12 +99,12 @@ fn reasons(value: &Value) -> impl Iterator<Item = &str> {
     reasons.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// A text of a foreign command, fit for a terminal: in one line, without its control characters.
-fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_MAX).collect()
-}
-
-fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Value, Failure> {
+fn run(
+    options: &CapacityOptions,
+    order: Order,
+    stop: &AtomicBool,
+    each_look: impl FnMut(Duration),
+) -> Result<Value, Failure> {
     let fault = |words: String| Failure::Fault(words);
     let folder = tempfile::tempdir().map_err(|error| fault(format!("cannot make a temporary folder: {error}")))?;
     let seconds = order.hold.as_secs_f64();
@@ -129,30 +126,30 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
         return Err(fault("there is no command".to_owned()));
     };
     let mut command = Command::new(program);
-    // Pipes, because a file needs room on a disk.
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments);
     if let Some(live) = options.live {
         command.env(throng_live::VARIABLE, live.to_string());
     }
-    let child = subprocess::own_group(&mut command).spawn();
-    let mut child = child.map_err(|error| fault(format!("cannot start {program}: {error}")))?;
+    let running = Running::start(&mut command).map_err(|error| fault(format!("cannot start {program}: {error}")))?;
     let patience = order.hold + Duration::from_secs(options.load.around_seconds.into());
-    let (output, words) =
-        (Reading::of(child.stdout.take(), OUTPUT_MAX + 1), Reading::of(child.stderr.take(), WORDS_MAX));
-    let ended = wait(&mut child, patience, stop);
-    // Processes that it has started and not ended itself end here.
-    subprocess::kill(&mut child);
-    let (output, words) = (output.end(), words.end());
-    let last = shown(words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing"));
-    if output.len() as u64 > OUTPUT_MAX {
-        return Err(fault(format!("{program} printed more than {} MB", OUTPUT_MAX >> 20)));
+    // A server may write its log there for a day.
+    let limits = Limits { patience, grace: END_PATIENCE, output_max: OUTPUT_MAX, errors_max: u64::MAX };
+    let Finished { cut, status, output, last_words: last } = running.wait(&limits, stop, each_look);
+    match cut {
+        Some(Cut::TooMuch) => return Err(fault(format!("{program} printed more than {} MB", OUTPUT_MAX >> 20))),
+        Some(Cut::Late) => {
+            let late = format!("{program} was ended after {} s: it did not end in time", patience.as_secs());
+            return Err(fault(late));
+        }
+        // What it printed then is the part that was measured.
+        Some(Cut::Stopped) | None => {}
     }
     let object = || -> Result<Value, Failure> {
         let object = serde_json::from_str(&output);
         object.map_err(|error| fault(format!("{program} printed no JSON object ({error}); its last words: {last}")))
     };
-    match ended {
-        None => Err(fault(format!("{program} was killed after {} s: it did not end in time", patience.as_secs()))),
+    match status.map(|status| status.code()) {
+        None => Err(fault(format!("{program} was killed: it did not end when it was asked to"))),
         Some(Some(0)) => object(),
         Some(Some(INVALID_RUN)) => {
             let object = object()?;
@@ -163,63 +160,5 @@ fn run(options: &CapacityOptions, order: Order, stop: &AtomicBool) -> Result<Val
         Some(Some(USAGE)) => Err(Failure::Refused(format!("{program} refuses its arguments (exit code 2): {last}"))),
         Some(Some(code)) => Err(fault(format!("{program} ended with exit code {code}: {last}"))),
         Some(None) => Err(fault(format!("{program} was killed by a signal: {last}"))),
-    }
-}
-
-/// Waits for the end. Its exit code; the outer `None` if it did not end in time and was killed.
-fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> Option<Option<i32>> {
-    let began = Instant::now();
-    let mut asked: Option<Instant> = None;
-    loop {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status.code());
-        }
-        let is_stopped = stop.load(Ordering::Relaxed);
-        if asked.is_none() && (is_stopped || began.elapsed() > patience) {
-            // It ends its own processes when it is asked to.
-            subprocess::interrupt(child);
-            asked = Some(Instant::now());
-        }
-        if asked.is_some_and(|asked| asked.elapsed() > END_PATIENCE) {
-            subprocess::kill(child);
-            return None;
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-/// A pipe that a thread reads.
-struct Reading {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    ended: Receiver<()>,
-}
-
-impl Reading {
-    /// Keeps so many bytes of the beginning. The rest is read too, so that the command is never held up by a full pipe.
-    fn of(mut source: Option<impl Read + Send + 'static>, most: u64) -> Reading {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let (end, ended) = channel();
-        let kept = Arc::clone(&bytes);
-        std::thread::spawn(move || {
-            let mut part = [0; 1 << 16];
-            let mut read = |part: &mut [u8]| source.as_mut().map_or(0, |source| source.read(part).unwrap_or(0));
-            loop {
-                let count = read(&mut part);
-                if count == 0 {
-                    break;
-                }
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                let room = (most as usize).saturating_sub(kept.len());
-                kept.extend_from_slice(&part[..count.min(room)]);
-            }
-            let _ = end.send(());
-        });
-        Reading { bytes, ended }
-    }
-
-    /// All that came until the end of the pipe, or until now if somebody holds it open.
-    fn end(self) -> String {
-        let _ = self.ended.recv_timeout(PIPE_PATIENCE);
-        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }

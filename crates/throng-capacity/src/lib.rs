@@ -31,6 +31,7 @@ mod load;
 mod memory;
 mod page;
 mod pick;
+mod progress;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use throng_judge::{
-    CapacitySearch, Growth, HoldOptions, Holds, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
+    CapacitySearch, Growth, HoldOptions, Holds, Left, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
 };
 use throng_live::{Feed, Hello};
 use throng_machine::Moment;
@@ -53,6 +54,7 @@ pub use page::page;
 
 use hold::{Figures, Held};
 use memory::Watched;
+use progress::{Around, HoldProgress};
 
 /// How loads are chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,8 +91,10 @@ pub struct CapacityOptions {
     pub runs: PathBuf,
     /// The program of `{throng}`.
     pub program: PathBuf,
-    /// Gets a line before and after each trial.
+    /// Gets a line before and after each trial, and now and then in a long one if no bar is shown.
     pub note: fn(&str),
+    /// Whether a bar is shown while a load is held, if there is a terminal.
+    pub shows_progress: bool,
     /// Where a live page takes the trials as marks. The commands of the trials find it in [`throng_live::VARIABLE`].
     pub live: Option<SocketAddr>,
 }
@@ -156,13 +160,18 @@ fn hold_all(
     search: &mut Course,
     trials: &mut TrialLog,
 ) -> Option<String> {
-    let mut told = Told::begin(options);
+    let (mut told, mut around) = (Told::begin(options), Around::default());
     while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
         let number = trials.figures.len() + 1;
         let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
         let purpose = order.purpose.name();
-        told.say(&format!("trial {number}: {} {unit} for {seconds} s ({purpose})", order.amount));
-        let (trial, figures) = match hold::hold(options, order, stop) {
+        let (left, amount) = (search.left(), order.amount);
+        let time = words(around.left(left));
+        told.say(&format!("trial {number}: {amount} {unit} for {seconds} s ({purpose}); about {time} left"));
+        let progress = HoldProgress::new(options, order, around, left);
+        let held = hold::hold(options, order, stop, |time| progress.show(time));
+        drop(progress);
+        let (trial, figures) = match held {
             Held::Tried(trial, figures) => (trial, figures),
             Held::Refused(words) => return Some(words),
             Held::Stopped(trial, figures) => {
@@ -171,6 +180,7 @@ fn hold_all(
                 return None;
             }
         };
+        around.take(figures.wall, order.hold);
         told.say(&figures::line(&options.load, &trial));
         trials.push(&options.load, order, &trial, figures);
         search.handle_trial(trial);
@@ -218,6 +228,14 @@ impl Course {
             Course::Search(search) => search.outcome(),
             Course::Steps(steps) => steps.outcome(),
             Course::Holds(holds) => holds.outcome(),
+        }
+    }
+
+    fn left(&self) -> Left {
+        match self {
+            Course::Search(search) => search.left(),
+            Course::Steps(steps) => steps.left(),
+            Course::Holds(holds) => holds.left(),
         }
     }
 

@@ -125,14 +125,22 @@ fn levels(capacity: &Capacity) -> Section {
 fn trials(capacity: &Capacity) -> Section {
     let names: Vec<&LimitFigures> = capacity.limits();
     let mut table = Table::new("", &[]).wide();
-    table.head = vec![Cell::number(&capacity.unit[..]), Cell::from("why"), Cell::number("held")];
+    let steady = Term::new(
+        "steady",
+        "From when on the samples of all limits agree with the rest: only these are judged, except by the published method.",
+    );
+    table.head = vec![Cell::number(&capacity.unit[..]), Cell::from("why"), Cell::number("held"), Cell::of(steady)];
     table.head.extend(names.iter().map(|of| Cell { is_number: true, ..Cell::of(term(capacity, of)) }));
-    table.head.extend(["verdict", "fault"].map(Cell::from));
+    table.head.push(Cell::from("verdict"));
+    // In a column of their own they would be narrow and long.
+    let mut faults = Table::new("Trials that say nothing about the server", &[]);
+    faults.head = vec![Cell::number(&capacity.unit[..]), Cell::from("why")];
     for trial in &capacity.trials {
         let mut row = vec![
             Cell::number(trial.amount.to_string()),
             Cell::from(&trial.purpose[..]),
             Cell::number(format!("{} s", figure(trial.held_s))),
+            Cell::from(trial.steady_words()),
         ];
         row.extend(names.iter().map(|of| {
             let limit = trial.limits.iter().find(|limit| limit.name == of.name);
@@ -145,10 +153,13 @@ fn trials(capacity: &Capacity) -> Section {
             Some(_) => (Verdict::Unknown, "invalid"),
             None => (verdict(&trial.verdict), &trial.verdict[..]),
         };
-        row.extend([Cell::verdict(kind, words), Cell::from(trial.fault.as_deref().unwrap_or_default())]);
+        row.push(Cell::verdict(kind, words));
         table.push(row);
+        if let Some(fault) = &trial.fault {
+            faults.push([Cell::number(trial.amount.to_string()), Cell::from(&fault[..])]);
+        }
     }
-    Section::new("Trials").with(table)
+    Section::new("Trials").with(table).with(faults)
 }
 
 /// The growth of memory in a soak.

@@ -28,7 +28,15 @@ fn options(load: Load, runs: &Path) -> CapacityOptions {
         ..SearchOptions::default()
     };
     let (program, runs) = ("throng".into(), runs.to_owned());
-    CapacityOptions { load, method: Method::Search(search), runs, program, note: |_| (), live: None }
+    CapacityOptions {
+        load,
+        method: Method::Search(search),
+        runs,
+        program,
+        note: |_| (),
+        shows_progress: false,
+        live: None,
+    }
 }
 
 fn measured(text: &str) -> (Capacity, tempfile::TempDir, PathBuf) {
@@ -56,6 +64,31 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert_eq!(lines.lines().count(), capacity.trials.len());
     let table = capacity.table();
     assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
+}
+
+#[test]
+fn a_trial_says_from_when_on_it_is_steady_and_judges_that_part() {
+    // The first 12 of the 60 readings are half as high again.
+    let cold = SHELL.replace("(1 + ((i", "(i < 12 ? 1.5 : 1) * (1 + ((i");
+    let (capacity, _runs, folder) = measured(&cold);
+    let kept = capacity.kept.unwrap();
+    assert!((394..=400).contains(&kept), "{kept}: {}", capacity.why);
+    // Trials are 1 s long, confirming holds 2 s.
+    let is_cut =
+        |trial: &TrialFigures| trial.steady_from_s.is_some_and(|from_s| (0.2..=0.3).contains(&(from_s / trial.held_s)));
+    assert!(capacity.trials.iter().all(|trial| trial.steadiness == "steady" && is_cut(trial)), "{capacity:?}");
+    let read = std::fs::read_to_string(folder.join(FILE)).unwrap();
+    assert!(read.contains("\"steady_from_s\"") && capacity.table().contains("steady"), "{read}");
+    // The published method counts its newest 30 samples, and only says it.
+    let runs = tempfile::tempdir().unwrap();
+    let mut options = options(Load::parse("shell.toml", &cold).unwrap(), runs.path());
+    options.method = Method::Holds(HoldOptions { amounts: vec![300], repeats: 1, hold: Duration::from_secs(1) });
+    let (held, _) = measure(&options, &AtomicBool::new(false)).unwrap();
+    let hold = Duration::from_secs(1);
+    options.method = Method::Steps(StepOptions { start: 300, step: 50, most: 300, hold });
+    let (steps, _) = measure(&options, &AtomicBool::new(false)).unwrap();
+    let value = |of: &Capacity| of.trials[0].limits[0].value.unwrap();
+    assert!((value(&held) / value(&steps) - 1.0).abs() < 0.01 && steps.trials[0].steadiness == "steady");
 }
 
 #[test]

@@ -1,36 +1,51 @@
 //! The server's truth, for the bots to compare with: a file in memory, written beside the server's work.
 //!
 //! ```text
-//! header   [version: u64][index of the newest snapshot: u64][ticks begun: u64]
-//! ticks    the last TICKS, each at its number modulo TICKS: [tick + 1: u64][time of its beginning in µs: u64]
-//! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][count: u32][final: u32]
+//! ticks    the last TICKS that did not begin as planned, each at its number modulo TICKS: [tick + 1: u64][time in µs: u64]
+//! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][next: u64][interval in ns: u64][count: u32][final: u32]
 //!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 12 x u32]
+//!          then [version: u64]
 //! ```
 //!
-//! A tick is written before its packets are sent, so that every reader of a packet finds its tick here.
-//! The version is written before and after: a reader that finds the same in header and snapshot has a whole snapshot.
+//! `next` is the time for which the tick after `tick` is planned, 0 without a plan; the others follow in its interval. A tick
+//! that begins at another time is written before its packets are sent, so every reader of a packet finds its tick's time here.
+//! A call of the system costs a server that has just woken up ten times what it costs in a loop, so a tick that begins as
+//! planned costs none, and a snapshot one.
+//!
+//! A reader that finds the same version at the beginning and at the end has a whole snapshot.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use throng::schema::ValuesMut;
 use throng::{ObjectId, Tick, Time};
 
 use crate::kinds::{LabKind, velocity_of};
+use crate::scenario::Scenario;
 
 /// Words of the kind with the most.
 pub const WORDS: usize = 12;
 const ENTRY_BYTES: usize = 16 + WORDS * 4;
-const HEAD_BYTES: usize = 32;
+const HEAD_BYTES: usize = 48;
+const VERSION_BYTES: usize = 8;
 const NO_OWNER: u32 = u32::MAX;
-const HEADER_BYTES: u64 = 24;
-const BEGUN_AT: u64 = 16;
 const TICK_BYTES: u64 = 16;
 /// Ticks whose time is kept.
 pub const TICKS: u64 = 512;
-const PLACES_AT: u64 = HEADER_BYTES + TICKS * TICK_BYTES;
+const PLACES_AT: u64 = TICKS * TICK_BYTES;
+/// A tick that begins so long before or after its planned time began as planned.
+const PUNCTUAL_US: u64 = 50;
+/// A plan holds for so many ticks at most. The next snapshot brings another one.
+const PLANNED_MAX: u64 = 64;
+
+/// The objects for which the file of a scenario has room.
+pub fn room(scenario: &Scenario) -> usize {
+    let own = scenario.players as usize * (1 + scenario.chests_per_player as usize);
+    own + scenario.idle_objects as usize
+}
 
 /// One object at the moment of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +102,24 @@ pub struct Snapshot {
     pub objects: Vec<TrueObject>,
 }
 
+/// When the ticks after a snapshot are planned to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The first tick that is planned.
+    pub tick: Tick,
+    /// It is to begin then.
+    pub time: Time,
+    /// The others follow in this interval.
+    pub interval: Duration,
+}
+
+impl Plan {
+    fn time_of(&self, tick: Tick) -> Option<Time> {
+        let later = tick.0.checked_sub(self.tick.0).filter(|later| *later < PLANNED_MAX)?;
+        Some(Time(self.time.0 + (self.interval.as_nanos() as u64).saturating_mul(later) / 1_000))
+    }
+}
+
 /// Writes snapshots.
 #[derive(Debug)]
 pub struct TruthWriter {
@@ -95,6 +128,7 @@ pub struct TruthWriter {
     version: u64,
     place_bytes: u64,
     bytes: Vec<u8>,
+    plan: Option<Plan>,
 }
 
 impl TruthWriter {
@@ -104,8 +138,9 @@ impl TruthWriter {
         let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let path = folder.join(format!("throng-truth-{}-{}", std::process::id(), throng_machine::clock::now().0));
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES) as u64;
-        Ok(TruthWriter { path, file, version: 0, place_bytes, bytes: Vec::with_capacity(place_bytes as usize) })
+        let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES + VERSION_BYTES) as u64;
+        let bytes = Vec::with_capacity(place_bytes as usize);
+        Ok(TruthWriter { path, file, version: 0, place_bytes, bytes, plan: None })
     }
 
     /// The file.
@@ -113,51 +148,62 @@ impl TruthWriter {
         &self.path
     }
 
-    /// Writes when a tick begins. To be called before its packets are sent.
+    /// Notes when a tick begins. To be called before its packets are sent.
     pub fn note_tick(&mut self, tick: Tick, time: Time) -> io::Result<()> {
+        let planned = self.plan.and_then(|plan| plan.time_of(tick));
+        if planned.is_some_and(|planned| planned.0.abs_diff(time.0) <= PUNCTUAL_US) {
+            return Ok(());
+        }
         let mut entry = [0; TICK_BYTES as usize];
         entry[..8].copy_from_slice(&(tick.0 + 1).to_le_bytes());
         entry[8..].copy_from_slice(&time.0.to_le_bytes());
-        self.file.write_all_at(&entry, HEADER_BYTES + tick.0 % TICKS * TICK_BYTES)?;
-        self.file.write_all_at(&(tick.0 + 1).to_le_bytes(), BEGUN_AT)
+        self.file.write_all_at(&entry, tick.0 % TICKS * TICK_BYTES)
     }
 
-    /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last.
+    /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last, and `plan` tells
+    /// when the ticks after it are to begin: only if the server is on time.
     pub fn write(
         &mut self,
         (tick, time): (Tick, Time),
+        plan: Option<Plan>,
         is_final: bool,
         objects: impl Iterator<Item = TrueObject>,
     ) -> io::Result<()> {
         self.version += 1;
+        // The ticks follow each other: what is planned for another one is no plan.
+        self.plan = plan.filter(|plan| plan.tick.0 == tick.0 + 1);
+        let Plan { time: next, interval, .. } = self.plan.unwrap_or_default();
         self.bytes.clear();
         self.bytes.resize(HEAD_BYTES, 0);
-        let mut count = 0u32;
-        for object in objects {
-            if self.bytes.len() + ENTRY_BYTES > self.place_bytes as usize {
-                break;
-            }
-            let owner = object.owner.unwrap_or(NO_OWNER);
-            for number in [object.id.index, object.id.generation, owner, u32::from(object.kind)] {
-                self.bytes.extend_from_slice(&number.to_le_bytes());
-            }
-            for word in object.words {
-                self.bytes.extend_from_slice(&word.to_le_bytes());
-            }
-            count += 1;
+        let room = (self.place_bytes as usize - HEAD_BYTES - VERSION_BYTES) / ENTRY_BYTES;
+        let bytes = &mut self.bytes;
+        // From the inside: an iterator of several parts is slow to ask one by one.
+        objects.take(room).for_each(|object| bytes.extend_from_slice(&entry(&object)));
+        let count = (self.bytes.len() - HEAD_BYTES) / ENTRY_BYTES;
+        let head = [self.version, tick.0, time.0, next.0, interval.as_nanos() as u64];
+        for (place, number) in self.bytes.chunks_exact_mut(8).zip(head) {
+            place.copy_from_slice(&number.to_le_bytes());
         }
-        self.bytes[0..8].copy_from_slice(&self.version.to_le_bytes());
-        self.bytes[8..16].copy_from_slice(&tick.0.to_le_bytes());
-        self.bytes[16..24].copy_from_slice(&time.0.to_le_bytes());
-        self.bytes[24..28].copy_from_slice(&count.to_le_bytes());
-        self.bytes[28..32].copy_from_slice(&u32::from(is_final).to_le_bytes());
-        let place = self.version % 2;
-        self.file.write_all_at(&self.bytes, PLACES_AT + place * self.place_bytes)?;
-        let mut header = [0; 16];
-        header[..8].copy_from_slice(&self.version.to_le_bytes());
-        header[8..].copy_from_slice(&(PLACES_AT + place * self.place_bytes).to_le_bytes());
-        self.file.write_all_at(&header, 0)
+        self.bytes[40..44].copy_from_slice(&(count as u32).to_le_bytes());
+        self.bytes[44..HEAD_BYTES].copy_from_slice(&u32::from(is_final).to_le_bytes());
+        self.bytes.extend_from_slice(&self.version.to_le_bytes());
+        self.file.write_all_at(&self.bytes, self.place_at(self.version))
     }
+
+    fn place_at(&self, version: u64) -> u64 {
+        PLACES_AT + version % 2 * self.place_bytes
+    }
+}
+
+/// An object as the file has it.
+fn entry(object: &TrueObject) -> [u8; ENTRY_BYTES] {
+    let mut entry = [0; ENTRY_BYTES];
+    let owner = object.owner.unwrap_or(NO_OWNER);
+    let head = [object.id.index, object.id.generation, owner, u32::from(object.kind)];
+    for (place, number) in entry.chunks_exact_mut(4).zip(head.into_iter().chain(object.words)) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    entry
 }
 
 impl Drop for TruthWriter {
@@ -171,68 +217,91 @@ impl Drop for TruthWriter {
 #[derive(Debug)]
 pub struct TruthReader {
     file: File,
+    place_bytes: u64,
     bytes: Vec<u8>,
     newest: Snapshot,
-    /// Ticks that were read, and all before them.
-    ticks_read: u64,
+    /// Of the newest snapshot, and of the one before it.
+    plans: [Option<Plan>; 2],
+    /// The ticks before this one were told, and their times stand.
+    settled: Tick,
 }
 
 impl TruthReader {
-    /// Opens the file of a writer.
+    /// Opens the file of a writer that has made room for `objects`.
     ///
     /// # Errors
     /// If the file cannot be opened.
-    pub fn open(path: &Path) -> io::Result<TruthReader> {
-        Ok(TruthReader { file: File::open(path)?, bytes: Vec::new(), newest: Snapshot::default(), ticks_read: 0 })
+    pub fn open(path: &Path, objects: usize) -> io::Result<TruthReader> {
+        let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES + VERSION_BYTES) as u64;
+        let (bytes, newest) = (Vec::new(), Snapshot::default());
+        Ok(TruthReader { file: File::open(path)?, place_bytes, bytes, newest, plans: [None; 2], settled: Tick(0) })
     }
 
-    /// The ticks that have begun since the last call, oldest first, as far as they are still in the file.
-    pub fn poll_ticks(&mut self, mut each: impl FnMut(Tick, Time)) {
-        let mut begun = [0; 8];
-        if self.file.read_exact_at(&mut begun, BEGUN_AT).is_err() {
-            return;
-        }
-        let begun = long(&begun);
-        for tick in self.ticks_read.max(begun.saturating_sub(TICKS))..begun {
-            let mut entry = [0; TICK_BYTES as usize];
-            let at = HEADER_BYTES + tick % TICKS * TICK_BYTES;
-            if self.file.read_exact_at(&mut entry, at).is_ok() && long(&entry[..8]) == tick + 1 {
-                each(Tick(tick), Time(long(&entry[8..])));
+    /// The ticks that have begun until `now`, oldest first. Those after the newest snapshot are told again with each call: of a
+    /// tick whose packets have not come yet, the time may be that of a plan which it does not keep.
+    pub fn poll_ticks(&mut self, now: Time, mut each: impl FnMut(Tick, Time)) {
+        let newest = self.newest.tick;
+        let first = self.settled.0.max(newest.0.saturating_sub(TICKS));
+        for tick in (first..).map(Tick).take((TICKS + PLANNED_MAX) as usize) {
+            // The newest plan alone tells of what comes, also if there is none; the one before it, of what was.
+            let plan = self.plans[usize::from(tick < newest)];
+            let planned = || plan.and_then(|plan| plan.time_of(tick));
+            let of_snapshot = || (self.newest.version > 0 && tick == newest).then_some(self.newest.time);
+            match self.noted(tick).or_else(of_snapshot).or_else(planned) {
+                Some(time) if time <= now => each(tick, time),
+                // Its time was never read: this reader was away for too long.
+                None if tick < newest => {}
+                _ => break,
             }
         }
-        self.ticks_read = begun;
+        self.settled = self.settled.max(Tick(newest.0.saturating_sub(1)));
+    }
+
+    /// The time that was written for a tick.
+    fn noted(&self, tick: Tick) -> Option<Time> {
+        let mut entry = [0; TICK_BYTES as usize];
+        self.file.read_exact_at(&mut entry, tick.0 % TICKS * TICK_BYTES).ok()?;
+        (long(&entry[..8]) == tick.0 + 1).then(|| Time(long(&entry[8..])))
     }
 
     /// The newest snapshot, if it is newer than the last that was returned.
     pub fn poll(&mut self) -> Option<&Snapshot> {
-        let mut header = [0; 16];
-        self.file.read_exact_at(&mut header, 0).ok()?;
-        let (version, place) = (long(&header[..8]), long(&header[8..]));
+        let heads = [0, 1].map(|place| PLACES_AT + place * self.place_bytes).map(|at| (self.head(at), at));
+        let whole = heads.into_iter().filter_map(|(head, at)| Some((head?, at)));
+        let (head, at) = whole.max_by_key(|(head, _)| long(&head[..8]))?;
+        let version = long(&head[..8]);
         if version <= self.newest.version {
             return None;
         }
-        let mut head = [0; HEAD_BYTES];
-        self.file.read_exact_at(&mut head, place).ok()?;
-        let count = word(&head[24..28]) as usize;
-        self.bytes.resize(count.checked_mul(ENTRY_BYTES).filter(|&bytes| bytes < 1 << 30)?, 0);
-        self.file.read_exact_at(&mut self.bytes, place + HEAD_BYTES as u64).ok()?;
-        let mut again = [0; 8];
-        self.file.read_exact_at(&mut again, place).ok()?;
-        if long(&head[..8]) != version || long(&again) != version {
+        let bytes = (word(&head[40..44]) as usize).checked_mul(ENTRY_BYTES)? + VERSION_BYTES;
+        self.bytes.resize(Some(bytes).filter(|&bytes| (HEAD_BYTES + bytes) as u64 <= self.place_bytes)?, 0);
+        self.file.read_exact_at(&mut self.bytes, at + HEAD_BYTES as u64).ok()?;
+        let (entries, end) = self.bytes.split_at(bytes - VERSION_BYTES);
+        if long(end) != version || self.head(at)? != head {
             return None;
         }
+        let [tick, time, next, interval_ns] = [8, 16, 24, 32].map(|from| long(&head[from..from + 8]));
         self.newest.version = version;
-        self.newest.tick = Tick(long(&head[8..16]));
-        self.newest.time = Time(long(&head[16..24]));
-        self.newest.is_final = word(&head[28..]) == 1;
+        self.newest.tick = Tick(tick);
+        self.newest.time = Time(time);
+        self.newest.is_final = word(&head[44..]) == 1;
         self.newest.objects.clear();
-        self.newest.objects.extend(self.bytes.chunks_exact(ENTRY_BYTES).map(|entry| TrueObject {
+        self.newest.objects.extend(entries.chunks_exact(ENTRY_BYTES).map(|entry| TrueObject {
             id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) },
             owner: Some(word(&entry[8..12])).filter(|&owner| owner != NO_OWNER),
             kind: word(&entry[12..16]) as u16,
             words: std::array::from_fn(|at| word(&entry[16 + at * 4..][..4])),
         }));
+        let interval = Duration::from_nanos(interval_ns);
+        let plan = (next > 0).then_some(Plan { tick: Tick(tick + 1), time: Time(next), interval });
+        self.plans = [plan, self.plans[0]];
         Some(&self.newest)
+    }
+
+    fn head(&self, at: u64) -> Option<[u8; HEAD_BYTES]> {
+        let mut head = [0; HEAD_BYTES];
+        self.file.read_exact_at(&mut head, at).ok()?;
+        Some(head)
     }
 }
 
@@ -248,30 +317,112 @@ fn long(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    const INTERVAL: Duration = Duration::from_micros(100);
+
+    fn object(index: u32) -> TrueObject {
+        TrueObject {
+            id: ObjectId { index, generation: 1 },
+            owner: (index == 2).then_some(7),
+            kind: 2,
+            words: [index; WORDS],
+        }
+    }
+
+    fn ticks(reader: &mut TruthReader, now: u64) -> Vec<(u64, u64)> {
+        let mut ticks = Vec::new();
+        reader.poll_ticks(Time(now), |tick, time| ticks.push((tick.0, time.0)));
+        ticks
+    }
+
+    /// Writes a snapshot of a tick at its time, with a plan for the next one.
+    fn write(writer: &mut TruthWriter, (tick, time): (u64, u64), next: Option<u64>) {
+        let plan = next.map(|next| Plan { tick: Tick(tick + 1), time: Time(next), interval: INTERVAL });
+        writer.write((Tick(tick), Time(time)), plan, false, (1..=3).map(object)).unwrap();
+    }
+
     #[test]
-    fn every_tick_and_every_snapshot_is_read_as_it_was_written() {
+    fn a_snapshot_is_read_as_it_was_written_and_once() {
         let mut writer = TruthWriter::create(2).unwrap();
-        let mut reader = TruthReader::open(writer.path()).unwrap();
-        let read = |reader: &mut TruthReader| {
-            let mut ticks = Vec::new();
-            reader.poll_ticks(|tick, time| ticks.push((tick.0, time.0)));
-            ticks
-        };
-        assert!(read(&mut reader).is_empty() && reader.poll().is_none());
-        writer.note_tick(Tick(5), Time(50)).unwrap();
-        writer.note_tick(Tick(6), Time(75)).unwrap();
-        // Of the ticks before the first, nothing was written.
-        assert_eq!(read(&mut reader), [(5, 50), (6, 75)]);
-        assert!(read(&mut reader).is_empty());
-        let object =
-            |index| TrueObject { id: ObjectId { index, generation: 1 }, owner: None, kind: 2, words: [index; WORDS] };
-        writer.write((Tick(6), Time(75)), false, [object(1), object(2), object(3)].into_iter()).unwrap();
-        let snapshot = reader.poll().unwrap();
-        assert_eq!((snapshot.tick, snapshot.time, snapshot.is_final), (Tick(6), Time(75), false));
-        assert_eq!(snapshot.objects, [object(1), object(2)], "there is room for two");
+        let mut reader = TruthReader::open(writer.path(), 2).unwrap();
         assert!(reader.poll().is_none());
-        (7..7 + 3 * TICKS).for_each(|tick| writer.note_tick(Tick(tick), Time(tick * 10)).unwrap());
-        let ticks = read(&mut reader);
-        assert_eq!((ticks.len() as u64, ticks[0]), (TICKS, (7 + 2 * TICKS, 10 * (7 + 2 * TICKS))));
+        for version in 1..=5 {
+            write(&mut writer, (version * 10, version * 1_000), None);
+            let snapshot = reader.poll().unwrap();
+            assert_eq!((snapshot.version, snapshot.tick.0, snapshot.time.0), (version, version * 10, version * 1_000));
+            assert_eq!(
+                (snapshot.is_final, &snapshot.objects[..]),
+                (false, &[object(1), object(2)][..]),
+                "room for two"
+            );
+            assert!(reader.poll().is_none());
+        }
+        writer.write((Tick(60), Time(6_000)), None, true, std::iter::empty()).unwrap();
+        assert!(reader.poll().is_some_and(|snapshot| snapshot.is_final && snapshot.objects.is_empty()));
+    }
+
+    #[test]
+    fn a_snapshot_that_is_being_written_is_none() {
+        let mut writer = TruthWriter::create(2).unwrap();
+        let mut reader = TruthReader::open(writer.path(), 2).unwrap();
+        write(&mut writer, (10, 1_000), None);
+        let file = File::options().write(true).open(writer.path()).unwrap();
+        // The head of the next one is there, its end is not.
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&2u64.to_le_bytes());
+        head[40..44].copy_from_slice(&2u32.to_le_bytes());
+        file.write_all_at(&head, PLACES_AT).unwrap();
+        assert!(reader.poll().is_none());
+        // Nor does a count beyond the place lead anywhere.
+        head[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
+        file.write_all_at(&head, PLACES_AT).unwrap();
+        assert!(reader.poll().is_none());
+        write(&mut writer, (13, 1_300), None);
+        assert!(reader.poll().is_some_and(|snapshot| snapshot.tick == Tick(13)));
+    }
+
+    #[test]
+    fn ticks_have_their_planned_times_unless_others_were_noted() {
+        let mut writer = TruthWriter::create(3).unwrap();
+        let mut reader = TruthReader::open(writer.path(), 3).unwrap();
+        let note = |writer: &mut TruthWriter, tick: u64, time: u64| writer.note_tick(Tick(tick), Time(time)).unwrap();
+        // Without a plan, each tick is written.
+        note(&mut writer, 9, 850);
+        write(&mut writer, (9, 850), None);
+        note(&mut writer, 10, 1_000);
+        write(&mut writer, (10, 1_000), Some(1_100));
+        reader.poll();
+        assert_eq!(ticks(&mut reader, 1_099), [(9, 850), (10, 1_000)]);
+        // As planned, to within 50 µs: nothing is written.
+        note(&mut writer, 11, 1_120);
+        assert_eq!(ticks(&mut reader, 1_150), [(9, 850), (10, 1_000), (11, 1_100)]);
+        // Later than planned. Until then, nobody could know.
+        assert_eq!(ticks(&mut reader, 1_210).last(), Some(&(12, 1_200)));
+        note(&mut writer, 12, 1_260);
+        assert_eq!(ticks(&mut reader, 1_280).last(), Some(&(12, 1_260)));
+        note(&mut writer, 13, 1_300);
+        // The next snapshot has no plan, because the server is late. The plan before it still tells of the ticks before.
+        write(&mut writer, (13, 1_300), None);
+        reader.poll();
+        note(&mut writer, 14, 1_555);
+        assert_eq!(
+            ticks(&mut reader, 2_000),
+            [(9, 850), (10, 1_000), (11, 1_100), (12, 1_260), (13, 1_300), (14, 1_555)]
+        );
+        assert_eq!(ticks(&mut reader, 2_000), [(12, 1_260), (13, 1_300), (14, 1_555)], "those before stand");
+    }
+
+    #[test]
+    fn a_reader_that_was_away_goes_on_with_what_is_there() {
+        let mut writer = TruthWriter::create(3).unwrap();
+        let mut reader = TruthReader::open(writer.path(), 3).unwrap();
+        for tick in (100..200).step_by(10) {
+            write(&mut writer, (tick, tick * 100), Some(tick * 100 + 100));
+        }
+        reader.poll();
+        // Of the ticks before 190, no plan was ever read.
+        let found = ticks(&mut reader, 19_250);
+        assert_eq!(found, [(190, 19_000), (191, 19_100), (192, 19_200)]);
+        // A writer that has ended plans nothing for ever.
+        assert_eq!(ticks(&mut reader, u64::MAX).len() as u64, 2 + PLANNED_MAX - 1);
     }
 }

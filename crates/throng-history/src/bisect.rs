@@ -7,10 +7,8 @@
 //!
 //! A revision is measured in a work tree of its own, several times. It is good if its median is nearer to that of the good end.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,18 +18,14 @@ use serde_json::Value;
 use throng_judge::{ChangeKind, ChangeOptions, compare, median};
 
 use super::at;
-use throng_machine::subprocess;
+use throng_machine::bounded::{Cut, Limits, Running};
 
 /// A bisection has at most so many revisions.
 const REVISIONS_MAX: usize = 100_000;
 /// A command may print so many bytes to each of its two outputs.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// The last words of a command are looked for in so many bytes at the end.
-const WORDS_MAX: u64 = 64 << 10;
-/// They are at most so long.
-const WORDS_CHARS_MAX: usize = 300;
-/// A command that runs is looked at so often.
-const LOOK: Duration = Duration::from_millis(20);
+/// A command that is asked to end has so long.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Settings of a bisection.
 #[derive(Clone, Debug)]
@@ -52,7 +46,7 @@ pub struct BisectOptions {
     pub repeats: u32,
     /// Each build and each run takes at most so long.
     pub patience: Duration,
-    /// Gets a line for each revision.
+    /// Gets a line for each step: what is built and run, its figure, and the time left.
     pub note: fn(&str),
 }
 
@@ -67,10 +61,12 @@ pub struct Bisected {
     pub subject: String,
     /// The metric of the first bad revision divided by that of the last good one.
     pub ratio: f64,
-    /// Revisions between the two that could not be measured.
+    /// Revisions between the two that could not be measured, or were not because it was interrupted.
     pub between: Vec<String>,
     /// The two compared, in words: how sure the difference between them is.
     pub certainty: String,
+    /// Whether it was interrupted before two neighbours were left.
+    pub partial: bool,
     /// The revisions that were measured, in their order.
     pub tried: Vec<Tried>,
     /// Revisions that could not be built or measured.
@@ -88,74 +84,98 @@ pub struct Tried {
     pub is_bad: bool,
 }
 
-/// Finds the first bad revision.
+/// Finds the first bad revision. If it is stopped after both ends were measured, the answer is partial.
 ///
 /// # Errors
-/// The repository or its revisions cannot be used, the ends do not differ beyond noise, or it was stopped.
+/// The repository or its revisions cannot be used, the ends do not differ beyond noise, or it was stopped before they were
+/// measured.
 pub fn bisect(options: &BisectOptions, stop: &AtomicBool) -> Result<Bisected> {
     ensure!(options.repeats >= 5, "--repeats {}: fewer than 5 runs do not show a difference", options.repeats);
     let all = revisions(options)?;
     let tree = Tree::add(options, &all[0])?;
-    let mut tried: Vec<Tried> = Vec::new();
-    let mut skipped = Vec::new();
-    let measure = |revision: &str| -> Result<Vec<f64>> {
-        let values = tree.measure(revision, stop)?;
-        let middle = median(&values).unwrap_or(f64::NAN);
-        (options.note)(&format!("{revision}: {} {middle}", options.metric));
-        Ok(values)
-    };
-    let good = measure(&all[0]).with_context(|| format!("the good revision {} cannot be measured", all[0]))?;
+    let mut course = Course { options, tree, began: Instant::now(), tried: Vec::new(), skipped: Vec::new() };
     let last = all.len() - 1;
-    let bad = measure(&all[last]).with_context(|| format!("the bad revision {} cannot be measured", all[last]))?;
+    (options.note)(&format!("{} revisions: about {} are measured", all.len(), 2 + rounds(all.len())));
+    let good = course.measure(&all[0], stop);
+    let good = good.with_context(|| format!("the good revision {} cannot be measured", all[0]))?;
+    course.take(&all[0], good.clone(), false, 1 + rounds(all.len()));
+    let bad = course.measure(&all[last], stop);
+    let bad = bad.with_context(|| format!("the bad revision {} cannot be measured", all[last]))?;
     let change = compare(&good, &bad, &ChangeOptions::default());
     let is_told_apart = matches!(change.kind, ChangeKind::Higher | ChangeKind::Lower);
     ensure!(is_told_apart, "{} and {} do not differ beyond noise: {}", options.good, options.bad, change.words());
     let (good_median, bad_median) = (median(&good).unwrap_or(0.0), median(&bad).unwrap_or(0.0));
-    tried.push(Tried { revision: all[0].clone(), values: good, is_bad: false });
-    tried.push(Tried { revision: all[last].clone(), values: bad, is_bad: true });
+    course.take(&all[last], bad, true, rounds(all.len()));
     let mut open: Vec<usize> = (0..all.len()).collect();
-    while open.len() > 2 {
-        ensure!(
-            !stop.load(Ordering::Relaxed),
-            "interrupted between {} and {}",
-            all[open[0]],
-            all[open[open.len() - 1]]
-        );
+    while open.len() > 2 && !stop.load(Ordering::Relaxed) {
         let place = open.len() / 2;
         let revision = &all[open[place]];
-        let values = match measure(revision) {
+        let values = match course.measure(revision, stop) {
             Ok(values) => values,
-            Err(error) if stop.load(Ordering::Relaxed) => {
-                let (from, to) = (&all[open[0]], &all[open[open.len() - 1]]);
-                return Err(error.context(format!("interrupted between {from} and {to}")));
-            }
+            // What was measured before tells between which revisions the change lies.
+            Err(_) if stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 (options.note)(&format!("{revision}: left out: {error:#}"));
-                skipped.push(revision.clone());
+                course.skipped.push(revision.clone());
                 open.remove(place);
                 continue;
             }
         };
         let middle = median(&values).unwrap_or(0.0);
         let is_bad = (middle - bad_median).abs() < (middle - good_median).abs();
-        tried.push(Tried { revision: revision.clone(), values, is_bad });
         if is_bad {
             open.truncate(place + 1);
         } else {
             open.drain(..place);
         }
+        course.take(&all[open[if is_bad { open.len() - 1 } else { 0 }]], values, is_bad, rounds(open.len()));
     }
-    let (last_good, first_bad) = (all[open[0]].clone(), all[open[1]].clone());
-    let between = all[open[0] + 1..open[1]].to_vec();
-    let values = |revision: &str| {
-        let tried = tried.iter().find(|tried| tried.revision == revision);
-        tried.map_or(&[][..], |tried| &tried.values[..])
-    };
-    let of = |revision: &str| median(values(revision)).unwrap_or(f64::NAN);
-    let certainty = compare(values(&last_good), values(&first_bad), &ChangeOptions::default()).words();
-    let subject = git(&options.repository, &["log", "-1", "--format=%s", &first_bad])?;
-    let ratio = of(&first_bad) / of(&last_good);
-    Ok(Bisected { last_good, first_bad, subject, ratio, between, certainty, tried, skipped })
+    let (from, to) = (open[0], open[open.len() - 1]);
+    course.found((&all[from], &all[to]), all[from + 1..to].to_vec(), open.len() > 2)
+}
+
+/// Measurements until two neighbours are left of so many revisions.
+fn rounds(open: usize) -> u32 {
+    (open.max(2) - 1).next_power_of_two().trailing_zeros()
+}
+
+/// A bisection that goes on.
+struct Course<'a> {
+    options: &'a BisectOptions,
+    tree: Tree<'a>,
+    began: Instant,
+    tried: Vec<Tried>,
+    skipped: Vec<String>,
+}
+
+impl Course<'_> {
+    fn measure(&self, revision: &str, stop: &AtomicBool) -> Result<Vec<f64>> {
+        self.tree.measure(revision, stop)
+    }
+
+    /// Notes a measured revision. So many more are expected to be measured.
+    fn take(&mut self, revision: &str, values: Vec<f64>, is_bad: bool, more: u32) {
+        let middle = median(&values).unwrap_or(f64::NAN);
+        self.tried.push(Tried { revision: revision.to_owned(), values, is_bad });
+        let each = self.began.elapsed() / (self.tried.len() + self.skipped.len()).max(1) as u32;
+        let (metric, left_min) = (&self.options.metric, (each * more).as_secs_f64() / 60.0);
+        let side = if is_bad { "bad" } else { "good" };
+        (self.options.note)(&format!("{revision}: {metric} {middle}, {side}; about {left_min:.1} min left"));
+    }
+
+    /// The change lies after the first revision and not later than the second one. `between` were not measured.
+    fn found(self, (good, bad): (&str, &str), between: Vec<String>, is_partial: bool) -> Result<Bisected> {
+        let Course { options, tried, skipped, .. } = self;
+        let values = |revision: &str| {
+            let tried = tried.iter().find(|tried| tried.revision == revision);
+            tried.map_or(&[][..], |tried| &tried.values[..])
+        };
+        let of = |revision: &str| median(values(revision)).unwrap_or(f64::NAN);
+        let certainty = compare(values(good), values(bad), &ChangeOptions::default()).words();
+        let subject = git(&options.repository, &["log", "-1", "--format=%s", bad])?;
+        let (ratio, last_good, first_bad) = (of(bad) / of(good), good.to_owned(), bad.to_owned());
+        Ok(Bisected { last_good, first_bad, subject, ratio, between, certainty, partial: is_partial, tried, skipped })
+    }
 }
 
 /// From the good to the bad revision, both included.
@@ -209,10 +229,12 @@ impl<'a> Tree<'a> {
     fn measure(&self, revision: &str, stop: &AtomicBool) -> Result<Vec<f64>> {
         git(&self.path(), &["checkout", "--quiet", "--detach", "--force", revision])?;
         if !self.options.build.is_empty() {
+            (self.options.note)(&format!("  {revision}: it is built"));
             self.shell(&self.options.build, stop).context("it cannot be built")?;
         }
         let mut values = Vec::new();
-        for _ in 0..self.options.repeats {
+        for number in 1..=self.options.repeats {
+            (self.options.note)(&format!("  {revision}: run {number} of {}", self.options.repeats));
             let printed = self.shell(&self.options.run, stop).context("it cannot be measured")?;
             let object: Value = serde_json::from_str(&printed).context("its run printed no JSON object")?;
             let value = at(&object, &self.options.metric).and_then(Value::as_f64);
@@ -223,46 +245,22 @@ impl<'a> Tree<'a> {
 
     /// Runs a command to its end. Its output.
     fn shell(&self, command: &str, stop: &AtomicBool) -> Result<String> {
-        let output = self.folder.path().join("output");
-        let errors = self.folder.path().join("errors");
-        let file = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).current_dir(self.path()).stdin(Stdio::null());
-        shell.stdout(file(&output)?).stderr(file(&errors)?);
-        let mut child = subprocess::own_group(&mut shell).spawn().context("cannot start sh")?;
-        let began = Instant::now();
-        let is_long = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > OUTPUT_MAX);
-        let is_too_long = || is_long(&output) || is_long(&errors);
-        let status = loop {
-            if let Some(status) = child.try_wait().context("cannot wait for the command")? {
-                break Some(status);
-            }
-            if stop.load(Ordering::Relaxed) || began.elapsed() > self.options.patience || is_too_long() {
-                break None;
-            }
-            std::thread::sleep(LOOK);
-        };
-        // Processes that it has left behind would disturb the next revision.
-        subprocess::kill(&mut child);
-        ensure!(!is_too_long(), "it printed more than {} MB, and was ended", OUTPUT_MAX >> 20);
-        let Some(status) = status else { bail!("it was ended after {} s", began.elapsed().as_secs()) };
-        ensure!(status.success(), "{status}: {}", last_words(&errors).unwrap_or_default());
-        let mut text = String::new();
-        File::open(&output)?.take(OUTPUT_MAX).read_to_string(&mut text).context("its output is no text")?;
-        Ok(text)
+        let running =
+            Running::start(shell.args(["-c", command]).current_dir(self.path())).context("cannot start sh")?;
+        let patience = self.options.patience;
+        let limits = Limits { patience, grace: GRACE, output_max: OUTPUT_MAX, errors_max: OUTPUT_MAX };
+        let finished = running.wait(&limits, stop, |_| ());
+        match finished.cut {
+            Some(Cut::TooMuch) => bail!("it printed more than {} MB, and was ended", OUTPUT_MAX >> 20),
+            Some(Cut::Late) => bail!("it was ended after {} s", patience.as_secs()),
+            Some(Cut::Stopped) => bail!("it was interrupted"),
+            None => {}
+        }
+        let status = finished.status.context("it was ended")?;
+        ensure!(status.success(), "{status}: {}", finished.last_words);
+        Ok(finished.output)
     }
-}
-
-/// The last line of a file that is not empty, fit for a terminal.
-fn last_words(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    let end = file.metadata()?.len();
-    file.seek(SeekFrom::Start(end.saturating_sub(WORDS_MAX)))?;
-    let mut bytes = Vec::new();
-    file.take(WORDS_MAX).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    Ok(last.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_CHARS_MAX).collect())
 }
 
 impl Drop for Tree<'_> {

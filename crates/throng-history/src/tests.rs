@@ -1,5 +1,6 @@
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -234,15 +235,32 @@ fn a_bisection_without_a_difference_or_with_wrong_revisions_says_so() {
 }
 
 #[test]
-fn an_interrupted_bisection_blames_nobody() {
-    static LINES: AtomicU32 = AtomicU32::new(0);
+fn an_interrupted_bisection_blames_nobody_and_tells_what_it_knows() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let repository = repository(1);
-    // Both ends are measured. The next of three revisions is interrupted.
-    let note = |_: &str| STOP.store(LINES.fetch_add(1, Ordering::Relaxed) >= 1, Ordering::Relaxed);
-    let options = BisectOptions { bad: "v2".to_owned(), note, ..options(repository.path()) };
-    let error = format!("{:#}", bisect(&options, &STOP).unwrap_err());
-    assert!(error.contains("interrupted between"), "{error}");
+    // Both ends are measured. The next of five revisions is interrupted.
+    let note = |line: &str| STOP.store(line.contains(", bad; about"), Ordering::Relaxed);
+    let options = BisectOptions { bad: "v4".to_owned(), note, ..options(repository.path()) };
+    let found = bisect(&options, &STOP).unwrap();
+    assert!(found.partial && found.tried.len() == 2 && found.between.len() == 3, "{found:?}");
+    assert!(found.certainty.contains("higher") && (found.ratio - 1.1).abs() < 0.02, "{found:?}");
+    // Before both ends are measured there is nothing to tell.
+    let error = format!("{:#}", bisect(&options, &AtomicBool::new(true)).unwrap_err());
+    assert!(error.contains("the good revision") && error.contains("interrupted"), "{error}");
+}
+
+#[test]
+fn a_bisection_says_after_each_revision_how_much_is_left() {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let repository = repository(13);
+    let note = |line: &str| LINES.lock().unwrap().push(line.to_owned());
+    bisect(&BisectOptions { note, ..options(repository.path()) }, &AtomicBool::new(false)).unwrap();
+    let lines = LINES.lock().unwrap();
+    assert_eq!(lines[0], "30 revisions: about 7 are measured");
+    assert!(lines[1].ends_with("it is built") && lines[2].ends_with("run 1 of 5"), "{lines:?}");
+    let left = lines.iter().filter(|line| line.contains("; about ")).collect::<Vec<_>>();
+    assert!((5..=8).contains(&left.len()), "{left:?}");
+    assert!(left.last().is_some_and(|line| line.ends_with("about 0.0 min left")), "{left:?}");
 }
 
 #[test]

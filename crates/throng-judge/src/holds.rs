@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::curve::{Curve, Point};
-use crate::search::{Order, Outcome, Purpose};
+use crate::search::{Left, Order, Outcome, Purpose};
 use crate::stats::median;
 use crate::trial::{Samples, Trial, Verdict};
 
@@ -88,13 +88,21 @@ impl Holds {
         if is_invalid {
             self.fault.clone_from(&trial.fault);
         }
-        self.trials.push(trial);
+        self.trials.push(trial.without_samples());
         if is_invalid && self.repeats < self.repeats_max {
             self.repeats += 1;
             return;
         }
         self.given_up += u32::from(is_invalid);
         (self.done, self.repeats) = (self.done + 1, 0);
+    }
+
+    /// What is to be held yet, if each hold tells something.
+    pub fn left(&self) -> Left {
+        let HoldOptions { amounts, repeats, hold } = &self.options;
+        let all = amounts.len().saturating_mul(*repeats as usize);
+        let trials = u32::try_from(all.saturating_sub(self.done)).unwrap_or(u32::MAX);
+        Left { trials, holds: hold.saturating_mul(trials) }
     }
 
     /// Accepted if every hold was, rejected if one was.

@@ -14,7 +14,7 @@
 //!   values of A, values of B  --> Change: ratio with interval, none | higher | lower | undecided
 //!   values by revision        --> ChangePoint: the range of revisions, and the size of the change
 //!   load, value               --> Curve: fitted, with forecasts
-//!   values by time            --> steady_from: how much of the beginning to leave out
+//!   values by time            --> steady_from, Steadiness: how much of the beginning to leave out
 //!                             --> Drift: growth with bounds, and its forecast
 //! ```
 //!
@@ -51,9 +51,9 @@ pub use change::{Change, ChangeKind, ChangeOptions, compare, compare_pairs, have
 pub use curve::{Curve, Point};
 pub use drift::Drift;
 pub use holds::{Growth, HoldOptions, Holds};
-pub use search::{CapacitySearch, Order, Outcome, Purpose, SearchOptions};
+pub use search::{CapacitySearch, Left, Order, Outcome, Purpose, SearchOptions};
 pub use stats::{Block, Estimate, level_estimate, mean, median, quantile, share_estimate};
-pub use steady::steady_from;
-pub use steps::{StepOptions, StepPressure};
+pub use steady::{Steadiness, steady_from};
+pub use steps::{STEP_SAMPLES, StepOptions, StepPressure};
 pub use trend::{ChangePoint, TrendOptions, change_points};
 pub use trial::{Criterion, Judged, Samples, Trial, Verdict};

@@ -30,6 +30,10 @@ const REPEATS_MAX: u32 = 2;
 const CONTRADICTIONS_MAX: u32 = 3;
 /// A search has at most so many trials.
 const TRIALS_MAX: usize = 100;
+/// Before the first trial, nothing tells how far it is to the limit: so many trials are expected until one is beyond it.
+const RAISES_EXPECTED: u32 = 3;
+/// The line between two levels mostly leads to the answer in so many trials.
+const NARROWS_EXPECTED: u32 = 3;
 
 /// Settings of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,6 +98,15 @@ pub struct Order {
     pub hold: Duration,
     /// Why.
     pub purpose: Purpose,
+}
+
+/// What is still to be held, as far as the trials so far tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Trials, with the next one.
+    pub trials: u32,
+    /// The time of their holds.
+    pub holds: Duration,
 }
 
 /// The answer of a search.
@@ -187,7 +200,7 @@ impl CapacitySearch {
             return;
         }
         self.spent += trial.held;
-        self.trials.push(trial.clone());
+        self.trials.push(trial.clone().without_samples());
         if trial.fault.is_some() {
             self.repeats += 1;
             self.fault.clone_from(&trial.fault);
@@ -206,7 +219,31 @@ impl CapacitySearch {
             self.open = Some(trial);
             return;
         }
-        self.settle(trial);
+        self.settle(trial.without_samples());
+    }
+
+    /// What is expected to be held yet. An answer that is confirmed at once is the rule; noise makes it more.
+    pub fn left(&self) -> Left {
+        let SearchOptions { trial, confirm, .. } = self.options;
+        let (finds, confirms) = match self.phase {
+            _ if self.poll_trial().is_none() => return Left::default(),
+            Phase::Find => (self.finds_left(), 2),
+            Phase::Confirm => (0, 2),
+            Phase::ConfirmBeyond | Phase::Over => (0, 1),
+        };
+        Left { trials: finds + confirms, holds: trial * finds + confirm * confirms }
+    }
+
+    /// Trials until the answer is narrowed down.
+    fn finds_left(&self) -> u32 {
+        if let Some(gap) = self.gap() {
+            let halvings = (f64::from(gap) / f64::from(self.step(self.kept()))).log2().ceil();
+            return (halvings.max(1.0) as u32).min(NARROWS_EXPECTED);
+        }
+        let used = self.accepted.last().and_then(Trial::level_used).filter(|used| *used > 0.0);
+        let raises =
+            used.map_or(RAISES_EXPECTED, |used| ((1.0 / used).ln() / RAISE_MAX.ln()).ceil().max(0.0) as u32 + 1);
+        raises + NARROWS_EXPECTED
     }
 
     /// The answer so far.
@@ -258,7 +295,7 @@ impl CapacitySearch {
         Outcome { verdict, why, kept, beyond, limit, spent: self.spent }
     }
 
-    /// All trials, in their order, as they were handed in.
+    /// All trials, in their order, without their samples.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }

@@ -2,6 +2,48 @@
 
 use crate::stats::mean;
 
+/// Whether the measurements of a held load were steady.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Steadiness {
+    /// From this share of the hold on, 0 to less than 1.
+    From(f64),
+    /// Not even the second half is.
+    Never,
+    /// There are too few samples to tell.
+    #[default]
+    Unknown,
+}
+
+impl Steadiness {
+    /// Of samples in the order of their time.
+    pub fn of(samples: &[f64]) -> Steadiness {
+        match steady_from(samples) {
+            Some(count) => Steadiness::From(count as f64 / samples.len() as f64),
+            None if samples.len() < SAMPLES_MIN => Steadiness::Unknown,
+            None => Steadiness::Never,
+        }
+    }
+
+    /// Of two series of one hold: from when on both are steady.
+    pub fn and(self, other: Steadiness) -> Steadiness {
+        match (self, other) {
+            (Steadiness::Never, _) | (_, Steadiness::Never) => Steadiness::Never,
+            (Steadiness::From(a), Steadiness::From(b)) => Steadiness::From(a.max(b)),
+            (known, Steadiness::Unknown) | (Steadiness::Unknown, known) => known,
+        }
+    }
+
+    /// This share of the hold does not count. If it never was steady, that is the first half: what comes later is nearer to
+    /// where it goes.
+    pub fn left_out(self) -> f64 {
+        match self {
+            Steadiness::From(share) => share,
+            Steadiness::Never => 1.0 - STEADY_MIN,
+            Steadiness::Unknown => 0.0,
+        }
+    }
+}
+
 /// A series is cut into so many blocks.
 const BLOCKS: usize = 20;
 /// Of fewer samples nothing is said.

@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use crate::search::{Order, Outcome, Purpose};
+use crate::search::{Left, Order, Outcome, Purpose};
 use crate::trial::{Trial, Verdict};
 
 /// So many of the newest samples count.
-const SAMPLES: usize = 30;
+pub const STEP_SAMPLES: usize = 30;
 /// Trials that tell nothing are made again, so often for each load.
 const REPEATS_MAX: u32 = 2;
 
@@ -73,11 +73,9 @@ impl StepPressure {
     }
 
     /// The load of [`StepPressure::poll_trial`] was held.
-    pub fn handle_trial(&mut self, mut trial: Trial) {
+    pub fn handle_trial(&mut self, trial: Trial) {
         self.spent += trial.held;
-        for judged in &mut trial.judged {
-            *judged = judged.criterion.clone().judge(judged.samples.newest(SAMPLES));
-        }
+        let trial = trial.newest(STEP_SAMPLES).without_samples();
         self.trials.push(trial.clone());
         if trial.fault.is_some() {
             self.repeats += 1;
@@ -90,6 +88,26 @@ impl StepPressure {
         } else {
             self.beyond = Some(trial);
         }
+    }
+
+    /// What is expected to be held yet: steps up to where the level meets its limit, and the halvings of one step. Without a level
+    /// or before the first trial, up to the largest load.
+    pub fn left(&self) -> Left {
+        let StepOptions { start, step, most, hold } = self.options;
+        let kept = self.kept.as_ref().map_or(0, |trial| trial.amount);
+        let halvings = |gap: u32| u32::BITS - gap.leading_zeros();
+        let apart = |beyond: u32| halvings(((beyond - kept) / (beyond / 100).max(1)).saturating_sub(1));
+        let trials = match &self.beyond {
+            _ if self.poll_trial().is_none() => 0,
+            Some(beyond) => apart(beyond.amount).max(1),
+            None => {
+                let used = self.kept.as_ref().and_then(Trial::level_used).filter(|used| *used > 0.0);
+                let end = used.map_or(most, |used| (f64::from(kept) / used).min(f64::from(most)) as u32);
+                let first = if kept == 0 { start.min(most) } else { kept };
+                end.saturating_sub(first) / step + 1 + halvings(step / (end / 100).max(1))
+            }
+        };
+        Left { trials, holds: hold.saturating_mul(trials) }
     }
 
     /// The answer so far. It is accepted by the measured values alone, as in the published method.
@@ -117,7 +135,7 @@ impl StepPressure {
         Outcome { verdict, why, kept, beyond, limit, spent: self.spent }
     }
 
-    /// All trials, in their order.
+    /// All trials, in their order, without their samples.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::stats::{Block, Estimate, level_estimate, share_estimate};
+use crate::steady::Steadiness;
 
 /// A level that never changes is believed from so many readings on.
 const FLAT_SAMPLES_MIN: usize = 8;
@@ -65,10 +66,38 @@ impl Samples {
     }
 
     /// The newest samples: at most so many, of all that there are.
-    pub fn newest(&self, count: usize) -> Samples {
+    fn newest(&self, count: usize) -> Samples {
         match self {
             Samples::Share(blocks) => Samples::Share(blocks[blocks.len().saturating_sub(count)..].to_vec()),
             Samples::Level(samples) => Samples::Level(samples[samples.len().saturating_sub(count)..].to_vec()),
+        }
+    }
+
+    /// From when on they are steady, if they are in the order of their time.
+    fn steadiness(&self) -> Steadiness {
+        match self {
+            Samples::Level(samples) => Steadiness::of(samples),
+            Samples::Share(blocks) => {
+                let shares = blocks.iter().map(|block| block.over as f64 / (block.of as f64).max(1.0));
+                Steadiness::of(&shares.collect::<Vec<f64>>())
+            }
+        }
+    }
+
+    /// Without this share of them at the beginning.
+    fn without_first(self, share: f64) -> Samples {
+        let from = |count: usize| (share * count as f64).round() as usize;
+        match self {
+            Samples::Share(mut blocks) => Samples::Share(blocks.split_off(from(blocks.len()).min(blocks.len()))),
+            Samples::Level(mut samples) => Samples::Level(samples.split_off(from(samples.len()).min(samples.len()))),
+        }
+    }
+
+    /// The same kind without any.
+    fn emptied(&self) -> Samples {
+        match self {
+            Samples::Share(_) => Samples::Share(Vec::new()),
+            Samples::Level(_) => Samples::Level(Vec::new()),
         }
     }
 
@@ -87,7 +116,7 @@ impl Samples {
 pub struct Judged {
     /// The limit.
     pub criterion: Criterion,
-    /// The measurements.
+    /// The measurements; none of a trial that a search has settled.
     pub samples: Samples,
     /// The value with its bounds.
     pub estimate: Estimate,
@@ -132,17 +161,56 @@ pub struct Trial {
     pub judged: Vec<Judged>,
     /// Why the trial tells nothing about the server, as a load generator that was too slow. Then it is invalid, not failed.
     pub fault: Option<String>,
+    /// From when on it was steady. Unknown until [`Trial::steady`] has looked.
+    pub steadiness: Steadiness,
 }
 
 impl Trial {
     /// A trial without fault.
     pub fn new(amount: u32, held: Duration, judged: Vec<Judged>) -> Trial {
-        Trial { amount, held, judged, fault: None }
+        Trial { amount, held, judged, fault: None, steadiness: Steadiness::Unknown }
     }
 
     /// A trial that tells nothing about the server.
     pub fn invalid(amount: u32, held: Duration, why: &str) -> Trial {
-        Trial { amount, held, judged: Vec::new(), fault: Some(why.to_owned()) }
+        Trial { fault: Some(why.to_owned()), ..Trial::new(amount, held, Vec::new()) }
+    }
+
+    /// This trial, with the steadiness of its samples. They have to be in the order of their time.
+    pub fn with_steadiness(mut self) -> Trial {
+        let all = self.judged.iter().map(|judged| judged.samples.steadiness());
+        self.steadiness = all.fold(Steadiness::Unknown, Steadiness::and);
+        self
+    }
+
+    /// This trial, judged by the steady part of its samples alone: all limits from the same moment on. Without a steady part,
+    /// the second half counts.
+    pub fn steady(self) -> Trial {
+        let mut trial = self.with_steadiness();
+        let left_out = trial.steadiness.left_out();
+        if left_out > 0.0 {
+            for judged in &mut trial.judged {
+                let samples = std::mem::replace(&mut judged.samples, Samples::Level(Vec::new()));
+                *judged = judged.criterion.clone().judge(samples.without_first(left_out));
+            }
+        }
+        trial
+    }
+
+    /// This trial, judged by the newest samples alone: so many of each limit.
+    pub fn newest(mut self, count: usize) -> Trial {
+        for judged in &mut self.judged {
+            *judged = judged.criterion.clone().judge(judged.samples.newest(count));
+        }
+        self
+    }
+
+    /// Forgets the samples, and keeps what they said: a search that goes on for days holds no more than that of its trials.
+    pub(crate) fn without_samples(mut self) -> Trial {
+        for judged in &mut self.judged {
+            judged.samples = judged.samples.emptied();
+        }
+        self
     }
 
     /// Accepted if all criteria are, rejected if one is. A trial without criteria is undecided.
@@ -176,7 +244,7 @@ impl Trial {
         levels.filter_map(Judged::used).max_by(f64::total_cmp)
     }
 
-    /// This trial, held on: the samples of both together, judged again.
+    /// This trial, held on: the samples of both together, judged again. Each has left out its own beginning.
     pub(crate) fn and_then(mut self, more: Trial) -> Trial {
         if self.fault.is_some() || more.fault.is_some() {
             return more;
@@ -192,6 +260,7 @@ impl Trial {
             }
         }
         self.held += more.held;
+        self.steadiness = self.steadiness.and(more.steadiness);
         self
     }
 }

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use throng_judge::{
-    Block, CapacitySearch, Criterion, Judged, Order, Outcome, Purpose, Samples, SearchOptions, StepOptions,
-    StepPressure, Trial, Verdict,
+    Block, CapacitySearch, Criterion, Judged, Left, Order, Outcome, Purpose, Samples, SearchOptions, Steadiness,
+    StepOptions, StepPressure, Trial, Verdict,
 };
 
 /// A server whose largest load is known, and whose measurements are noisy.
@@ -13,12 +13,14 @@ struct Server {
     late_knee: f64,
     /// The standard deviation of a second's processor share.
     noise: f64,
+    /// In the first quarter of each hold, the level is so many times as high.
+    cold: f64,
     random: fastrand::Rng,
 }
 
 impl Server {
     fn new(processor_knee: f64, late_knee: f64, seed: u64) -> Server {
-        Server { processor_knee, late_knee, noise: 0.01, random: fastrand::Rng::with_seed(seed) }
+        Server { processor_knee, late_knee, noise: 0.01, cold: 1.0, random: fastrand::Rng::with_seed(seed) }
     }
 
     /// The largest load that keeps both limits.
@@ -27,7 +29,7 @@ impl Server {
     }
 
     fn hold(&mut self, order: Order) -> Trial {
-        let Server { processor_knee, late_knee, noise, ref mut random } = *self;
+        let Server { processor_knee, late_knee, noise, cold, ref mut random } = *self;
         let load = f64::from(order.amount);
         // Some work is there without any load, and contention makes the rest grow faster than the load.
         let base = 0.03;
@@ -38,7 +40,8 @@ impl Server {
         let mut drift = 0.0;
         let mut levels = Vec::new();
         let mut blocks = Vec::new();
-        for _ in 0..seconds {
+        for second in 0..seconds {
+            let level = if second < seconds / 4 { level * cold } else { level };
             drift = 0.5 * drift + noise * (random.f64() + random.f64() + random.f64() - 1.5) * 2.0 * 0.866;
             levels.push((level + drift).clamp(0.0, 1.0));
             let of = (load * 100.0) as u64;
@@ -50,7 +53,7 @@ impl Server {
             Criterion::new("processor", 0.85).judge(Samples::Level(levels)),
             Criterion::new("late decisions", 0.02).judge(Samples::Share(blocks)),
         ];
-        Trial::new(order.amount, order.hold, judged)
+        Trial::new(order.amount, order.hold, judged).steady()
     }
 
     fn search(&mut self, options: SearchOptions) -> (Outcome, CapacitySearch) {
@@ -128,6 +131,74 @@ fn the_next_load_after_the_answer_is_held_and_not_accepted() {
     }));
     assert_eq!(outcome.limit.as_deref(), Some("processor"));
     assert!(outcome.why.contains("processor"), "{}", outcome.why);
+}
+
+#[test]
+fn a_server_that_begins_cold_is_judged_by_its_steady_part() {
+    let (mut warm, mut all) = (0, 0);
+    throng_seeds::for_seeds(20, |seed| {
+        let mut server = Server { cold: 1.3, ..Server::new(800.0, 8_000.0, seed) };
+        let (outcome, search) = server.search(from_50());
+        assert!(outcome.kept.is_some_and(|kept| (784..=812).contains(&kept)), "seed {seed}: {outcome:?}");
+        let is_warm = |trial: &Trial| match trial.steadiness {
+            Steadiness::From(share) => (0.2..=0.35).contains(&share),
+            Steadiness::Never | Steadiness::Unknown => false,
+        };
+        warm += search.trials().iter().filter(|trial| is_warm(trial)).count();
+        all += search.trials().len();
+    });
+    assert!(warm * 10 >= all * 9, "the beginning of {warm} of {all} trials was left out");
+}
+
+#[test]
+fn a_search_keeps_no_samples_of_settled_trials() {
+    let (_, search) = Server::new(700.0, 7_000.0, 4).search(from_50());
+    let samples = |judged: &Judged| match &judged.samples {
+        Samples::Level(samples) => samples.len(),
+        Samples::Share(blocks) => blocks.len(),
+    };
+    let kept: usize = search.trials().iter().flat_map(|trial| &trial.judged).map(samples).sum();
+    assert_eq!(kept, 0);
+    assert!(search.trials().iter().all(|trial| trial.judged.len() == 2 && trial.binding().is_some()));
+}
+
+#[test]
+fn the_time_left_is_near_the_time_that_it_takes() {
+    let (mut first, mut half) = (Vec::new(), Vec::new());
+    throng_seeds::for_seeds(60, |seed| {
+        let mut server = Server::new(60.0 * 2.0_f64.powf(seed as f64 % 9.0), 1e6, seed);
+        let mut search = CapacitySearch::new(from_50());
+        let mut forecasts = Vec::new();
+        while let Some(order) = search.poll_trial() {
+            forecasts.push((search.left(), search.outcome().spent));
+            let trial = server.hold(order);
+            search.handle_trial(trial);
+        }
+        assert_eq!(search.left(), Left::default());
+        let spent = search.outcome().spent;
+        let ratio = |(left, before): (Left, Duration)| left.holds.as_secs_f64() / (spent - before).as_secs_f64();
+        first.push(ratio(forecasts[0]));
+        half.push(ratio(forecasts[forecasts.len() / 2]));
+    });
+    let median = |values: &[f64]| throng_judge::median(values).unwrap_or(f64::NAN);
+    assert!((0.7..=1.3).contains(&median(&first)) && (0.7..=1.3).contains(&median(&half)), "{first:?} {half:?}");
+}
+
+#[test]
+fn steps_say_how_many_are_left_once_a_level_tells() {
+    let hold = Duration::from_secs(600);
+    let mut steps = StepPressure::new(StepOptions { start: 50, step: 50, most: 5_000, hold });
+    assert!(steps.left().trials >= 100, "nothing is known yet: up to the most");
+    let mut forecasts = Vec::new();
+    while let Some(order) = steps.poll_trial() {
+        let judged = levels(order.amount, 1_000.0);
+        steps.handle_trial(Trial::new(order.amount, order.hold, vec![judged]));
+        forecasts.push(steps.left().trials);
+    }
+    let all = forecasts.len() as u32;
+    for (done, left) in (1..).zip(forecasts) {
+        assert!(left.abs_diff(all - done) <= 3, "{left} left after {done} of {all}");
+    }
 }
 
 #[test]

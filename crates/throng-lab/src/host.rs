@@ -13,7 +13,7 @@ use throng::{
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
 use throng_crowd::scenario::Scenario;
-use throng_crowd::truth::TrueObject;
+use throng_crowd::truth::{Plan, TrueObject};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
 use throng_machine::clock;
 
@@ -181,6 +181,13 @@ impl<R: Replication> Host<R> {
     /// How the last tick went against its plan.
     pub(crate) fn last_finish(&self) -> Finish {
         self.last_finish
+    }
+
+    /// When the next ticks are to begin; `None` while they come late.
+    pub(crate) fn plan(&self) -> Option<Plan> {
+        let (tick, interval) = (self.server.current_tick(), self.interval);
+        let is_punctual = self.last_finish.after_plan <= interval;
+        is_punctual.then(|| Plan { tick, time: self.pace.planned(), interval })
     }
 
     /// Malformed inputs.

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
 use throng_crowd::scenario::{Model, Profile, Scenario};
-use throng_crowd::truth::TruthWriter;
+use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::clock;
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 
@@ -191,9 +191,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let host =
             Host::with_model(scenario, (address, None, key.clone()), model).context("cannot start the server")?;
-        let objects = scenario.players as usize * (1 + scenario.chests_per_player as usize);
-        let truth = TruthWriter::create(objects + scenario.idle_objects as usize)
-            .context("cannot create the file with the server's state")?;
+        let objects = truth::room(scenario);
+        let truth = TruthWriter::create(objects).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let is_pinned = scenario.pin && cores.len() > 1;
         let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
@@ -331,7 +330,8 @@ impl<'a, R: Replication> Play<'a, R> {
             self.tick()?;
         }
         let (tick, began) = timed(clock::now, || self.host.tick());
-        self.truth.write((tick, began), true, self.host.true_objects()).context("cannot write the server's state")?;
+        let last = self.truth.write((tick, began), None, true, self.host.true_objects());
+        last.context("cannot write the server's state")?;
         self.bots.tell(Command::Stop);
         let until = clock::now().after(REPORT_PATIENCE);
         loop {
@@ -372,9 +372,8 @@ impl<'a, R: Replication> Play<'a, R> {
             show.take(&self.host, self.bots.progress(), self.wanted);
         }
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
-            self.truth
-                .write((tick, began), false, self.host.true_changing())
-                .context("cannot write the server's state")?;
+            let written = self.truth.write((tick, began), self.host.plan(), false, self.host.true_changing());
+            written.context("cannot write the server's state")?;
         }
         let heard = self.bots.listen();
         self.ledger.note_measuring(began.since(noted) + clock::now().since(ended));

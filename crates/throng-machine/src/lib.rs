@@ -7,7 +7,8 @@
 //!  monotonic clock --> clock:  the same microseconds in each process of the machine
 //! ```
 //!
-//! [`subprocess`] ends a command with all processes that it started.
+//! [`subprocess`] ends a command with all processes that it started, and [`bounded`] runs one with limits of its time and of
+//! what it prints.
 //!
 //! ```
 //! use std::time::SystemTime;
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 #[cfg(test)]
 #[path = "../build/revision.rs"]
 mod built_revision;

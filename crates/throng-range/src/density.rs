@@ -1,7 +1,9 @@
 //! How many matches at once keep the goal of a frame: more and more of them, until they do not.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::growth;
 use crate::summary::{FRAME_GOAL_MS, Step, Summary, digits};
 use crate::{Note, RangeError, RunOptions, play};
 
@@ -50,6 +52,7 @@ pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Summary, R
     let is_any = steps.iter().any(|step| step.is_within && step.is_valid);
     let workers = summary.workers.max(1) as f64;
     summary.matches_per_core = is_any.then(|| digits(f64::from(within) / workers));
+    summary.density_growth = growth::of(&steps, Path::new("/"));
     summary.density = steps;
     Ok(summary)
 }
@@ -78,6 +81,7 @@ fn step(summary: &Summary) -> Step {
     Step {
         matches: summary.matches,
         frame_ms: summary.frame_ms,
+        not_running_ms: summary.not_running_ms,
         lateness_p99_us: summary.lateness_us.p99,
         missed_ticks: summary.missed_ticks,
         cpu_cores: summary.cpu_cores,

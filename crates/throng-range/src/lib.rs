@@ -21,6 +21,7 @@ pub mod bots;
 mod check;
 mod density;
 mod error;
+mod growth;
 mod observe;
 mod process;
 mod rays;
@@ -35,6 +36,7 @@ mod watch;
 
 pub use density::{DensityOptions, density};
 pub use error::RangeError;
+pub use growth::Growth;
 pub use report::{is_match, rebuild};
 pub use run::{Finished, LiveMetrics, Note, Players, Playing, RunOptions, TellPlaying, play, replay_file};
 pub use stage::{MapSource, Stage};

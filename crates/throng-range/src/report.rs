@@ -314,6 +314,11 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
     if !summary.density.is_empty() {
         section.push(density(summary));
     }
+    if let (Some(growth), Some(largest)) = (&summary.density_growth, summary.density.last()) {
+        let mut table = Table::new("", &["growth over these steps"]);
+        growth.words(largest.matches).into_iter().for_each(|line| table.push([Cell::from(line)]));
+        section.push(table);
+    }
     section
 }
 

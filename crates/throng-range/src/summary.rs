@@ -8,6 +8,7 @@ use throng_match::{ReplayError, Replayed};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
+use crate::growth::Growth;
 use crate::rays::RayRate;
 use crate::site::{LIVE, SiteReport, Times};
 
@@ -88,6 +89,9 @@ pub struct Summary {
     /// The steps of `throng density`; else absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub density: Vec<Step>,
+    /// How the mean frame grows over these steps; absent of fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub density_growth: Option<Growth>,
 }
 
 /// Lists of the same length: a value for about each second.
@@ -277,6 +281,9 @@ pub struct Step {
     pub matches: u32,
     /// Wall time of frames.
     pub frame_ms: Percentiles,
+    /// Part of a frame in which its thread did not run, mean.
+    #[serde(default)]
+    pub not_running_ms: f64,
     /// How late frames began, 99th percentile.
     pub lateness_p99_us: f64,
     /// Deadlines that were skipped.
@@ -439,6 +446,9 @@ impl Summary {
                     step.matches, frame.p50, frame.p99, step.missed_ticks
                 ),
             ));
+        }
+        if let (Some(growth), Some(largest)) = (&self.density_growth, self.density.last()) {
+            rows.extend(growth.words(largest.matches).into_iter().map(|line| ("growth", line)));
         }
         rows.extend(self.invalid_reasons.iter().map(|reason| ("not valid", reason.clone())));
         let mut text: String = rows.iter().map(|(name, value)| format!("{name:<18}{value}\n")).collect();

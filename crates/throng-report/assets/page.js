@@ -169,7 +169,8 @@ if (numbers) (() => {
       },
       series: [{}, ...kind.series],
       axes: [
-        { ...look, size: 28, values: (_, ticks) => ticks.map(tick => tick + " " + unit) },
+        // A long unit stands once: at each tick, it would run into the next one.
+        { ...look, size: 28, values: (_, ticks) => ticks.map((tick, i) => unit.length > 2 && i ? `${tick}` : `${tick} ${unit}`) },
         { ...look, size: 52, values: (_, ticks) => ticks.map(tick => tick == null ? "" : kind.isLog && Math.log10(tick) % 1 ? "" : short(tick)) },
       ],
       hooks: {

@@ -1,23 +1,18 @@
 //! One run of a load: a child process with a time limit, its settings, and the figure that it prints.
 
-use std::fs::File;
-use std::io::{Read, Seek};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, current_timer_slack, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde_json::Value;
-use throng_machine::subprocess;
+use throng_machine::bounded::{Cut, Limits, Running};
 
 /// The most bytes that a load may print, and as many again that it may complain.
 const OUTPUT_MAX: u64 = 16 << 20;
-/// The most characters of a complaint that are repeated.
-const COMPLAINT_MAX: usize = 200;
 /// How long a load may take to end by itself when it is told to.
 const GRACE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(10);
 
 /// A load.
 pub(crate) struct Load {
@@ -41,38 +36,30 @@ pub(crate) enum ForChild {
 impl Load {
     /// Runs the load once, and returns its figure.
     pub(crate) fn run(&self, setting: &ForChild, stop: &AtomicBool) -> Result<f64> {
-        let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
-        let mut errors = tempfile::tempfile().context("cannot make a temporary file")?;
         let prefix = if let ForChild::Prefix(prefix) = setting { &prefix[..] } else { &[] };
         let words: Vec<&String> = prefix.iter().chain(&self.command).collect();
         let mut command = Command::new(words[0]);
-        subprocess::own_group(&mut command).args(&words[1..]).stdin(Stdio::null());
-        command.stdout(output.try_clone()?).stderr(errors.try_clone()?);
-        let mut group = {
+        command.args(&words[1..]);
+        let running = {
             let _own = Inherited::set(setting)?;
-            Group(command.spawn().with_context(|| format!("cannot start {}", words[0]))?)
+            Running::start(&mut command).with_context(|| format!("cannot start {}", words[0]))?
         };
-        let status = group.wait(self.limit, stop, [&output, &errors])?;
-        drop(group);
-        let output = text(&mut output)?;
-        if !status.success() {
-            bail!("the load ended with {status}, so its figures do not count: {}", complaint(&text(&mut errors)?));
+        let limits = Limits { patience: self.limit, grace: GRACE, output_max: OUTPUT_MAX, errors_max: OUTPUT_MAX };
+        let finished = running.wait(&limits, stop, |_| ());
+        match (finished.cut, finished.status) {
+            (Some(Cut::TooMuch), _) => {
+                bail!("the load printed more than {} MB: let it print less", OUTPUT_MAX >> 20)
+            }
+            (Some(Cut::Stopped), _) => bail!("interrupted: no worth was measured"),
+            (None, Some(status)) if status.success() => figure(&finished.output, &self.metric),
+            (None, Some(status)) => {
+                bail!("the load ended with {status}, so its figures do not count: {}", finished.last_words)
+            }
+            (Some(Cut::Late), _) | (None, None) => {
+                bail!("the load took longer than {} s: shorten it, or raise --limit", self.limit.as_secs())
+            }
         }
-        figure(&output, &self.metric)
     }
-}
-
-fn text(file: &mut File) -> Result<String> {
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The last line of what a load complained, without characters that would steer the terminal.
-fn complaint(errors: &str) -> String {
-    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no error");
-    last.trim().chars().take(COMPLAINT_MAX).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The figure at a path with dots, of the JSON object that is the whole output or its last line.
@@ -129,43 +116,13 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> CpuSet {
     set
 }
 
-/// A child with all its children. None of them outlives it.
-struct Group(Child);
-
-impl Group {
-    /// Waits for the first process, at most for `limit`, and while its files stay small.
-    fn wait(&mut self, limit: Duration, stop: &AtomicBool, files: [&File; 2]) -> Result<ExitStatus> {
-        let begin = Instant::now();
-        loop {
-            let status = self.0.try_wait().context("cannot wait for the load")?;
-            if files.iter().any(|file| file.metadata().is_ok_and(|file| file.len() > OUTPUT_MAX)) {
-                // At once: it may print on while it is asked to end.
-                subprocess::kill(&mut self.0);
-                bail!("the load printed more than {} MB: let it print less", OUTPUT_MAX >> 20);
-            }
-            if let Some(status) = status {
-                return Ok(status);
-            }
-            if stop.load(Ordering::Relaxed) {
-                bail!("interrupted: no worth was measured");
-            }
-            if begin.elapsed() > limit {
-                bail!("the load took longer than {} s: shorten it, or raise --limit", limit.as_secs());
-            }
-            std::thread::sleep(LOOK);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        subprocess::end(&mut self.0, GRACE);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+
+    const LOOK: Duration = Duration::from_millis(10);
 
     fn load(script: &str) -> Load {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
@@ -239,8 +196,7 @@ mod tests {
     fn a_complaint_is_short_and_steers_no_terminal() {
         let script = "printf 'at first\\n\\033[2J\\033]0;mine\\007broken\\n\\n' >&2; exit 3";
         let error = run(script, &ForChild::Nothing).unwrap_err().to_string();
-        assert!(error.ends_with("do not count: ?[2J?]0;mine?broken"), "{error}");
-        assert_eq!(complaint(&"x".repeat(10_000)).len(), COMPLAINT_MAX);
+        assert!(error.ends_with("do not count: [2J ]0;mine broken"), "{error}");
     }
 
     #[test]

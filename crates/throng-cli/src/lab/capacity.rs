@@ -212,7 +212,8 @@ impl LoadArguments {
         let junit = self.junit.as_deref().map(junit_file).transpose()?;
         note(&format!("{}: {}", load.name, load.about));
         let (runs, live) = (self.runs.clone(), self.live.address()?);
-        let options = CapacityOptions { load, method, runs, program, note, live };
+        let shows_progress = !self.quiet;
+        let options = CapacityOptions { load, method, runs, program, note, shows_progress, live };
         let (mut capacity, folder) = capacity::measure(&options, stop)?;
         if let Some((path, mut file)) = junit
             && let Err(error) = file.write_all(capacity.to_junit().as_bytes())

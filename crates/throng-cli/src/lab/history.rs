@@ -275,9 +275,10 @@ pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome 
         note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
     };
     let found = throng_history::bisect(&options, stop)?;
+    let code = if found.partial { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS };
     if arguments.json {
         outln!("{}", json(&found)?);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let percent = (found.ratio - 1.0) * 100.0;
     if found.between.is_empty() {
@@ -285,10 +286,11 @@ pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome 
     } else {
         let (from, to) = (&found.between[0], &found.first_bad);
         outln!("one of the revisions from {from} to {to} made {} {percent:+.1} %", arguments.metric);
-        outln!("those between {} and {to} could not be measured", found.last_good);
+        let why = if found.partial { "were not all measured: it was interrupted" } else { "could not be measured" };
+        outln!("those between {} and {to} {why}", found.last_good);
     }
     outln!("{} is on the good side; the two differ: {}", found.last_good, found.certainty);
     outln!("{} revisions were measured", found.tried.len());
     found.skipped.iter().for_each(|revision| outln!("{revision} could not be measured"));
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }

@@ -94,14 +94,16 @@ pub(super) struct Compared {
 
 impl Witness {
     pub(super) fn new(truth: Option<&Path>, scenario: &Scenario) -> Result<Witness, BotsError> {
-        let open =
-            |path: &Path| TruthReader::open(path).map_err(|source| BotsError::Truth { path: path.to_owned(), source });
+        let open = |path: &Path| {
+            TruthReader::open(path, truth::room(scenario))
+                .map_err(|source| BotsError::Truth { path: path.to_owned(), source })
+        };
         Ok(Witness {
             truth: truth.map(open).transpose()?,
             snapshot: Snapshot::default(),
             places: Vec::new(),
             former: VecDeque::with_capacity(FORMER),
-            tick_times: VecDeque::with_capacity(TICK_TIMES),
+            tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
             clock: RemoteClock::default(),
@@ -126,7 +128,7 @@ impl Witness {
         all: impl Iterator<Item = Eyes<'a, D>>,
         measuring: bool,
     ) {
-        self.take_snapshot();
+        self.take_snapshot(now());
         self.settle_waiting();
         if !measuring || (self.truth.is_some() && self.snapshot.objects.is_empty()) {
             return;
@@ -185,21 +187,26 @@ impl Witness {
         self.waiting.drain(..too_many);
     }
 
-    fn take_snapshot(&mut self) {
+    fn take_snapshot(&mut self, now: Time) {
         let mut ticks = Vec::new();
         let Some(truth) = &mut self.truth else { return };
-        truth.poll_ticks(|tick, time| ticks.push((tick, time)));
         let snapshot = truth.poll().cloned();
+        truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
         ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
         snapshot.iter().for_each(|snapshot| self.tell(snapshot));
     }
 
-    /// Learns when a tick began.
+    /// Learns when a tick began, or that it began at another time.
     fn note_tick(&mut self, tick: Tick, time: Time) {
-        if self.tick_times.len() == TICK_TIMES {
-            self.tick_times.pop_front();
+        match self.tick_times.binary_search_by(|(known, _)| known.cmp(&tick)) {
+            Ok(place) => self.tick_times[place].1 = time,
+            Err(place) => {
+                self.tick_times.insert(place, (tick, time));
+                if self.tick_times.len() > TICK_TIMES {
+                    self.tick_times.pop_front();
+                }
+            }
         }
-        self.tick_times.push_back((tick, time));
     }
 
     /// Reads new snapshots of the truth.
@@ -236,7 +243,7 @@ impl Witness {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
-            self.take_snapshot();
+            self.take_snapshot(clock::now());
         }
         all.for_each(|eyes| self.compare(&eyes));
     }

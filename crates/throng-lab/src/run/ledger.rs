@@ -1,10 +1,9 @@
 //! Everything that is counted on the server's side of a run.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
-use throng::{ConnectionId, DriverCounters, DropReason, Replication, Server, Time};
+use throng::{DriverCounters, DropReason, Replication, Server, Time};
 use throng_crowd::scenario::Scenario;
 use throng_judge::quantile;
 use throng_machine::clock;
@@ -63,7 +62,6 @@ pub(super) struct Ledger {
     /// Seconds so far; one of each `stride` is kept.
     second_count: usize,
     second_stride: usize,
-    sent_by: HashMap<ConnectionId, u64>,
     budget_overruns: u64,
     latest_ms: f64,
     stages: Stages,
@@ -181,7 +179,6 @@ impl Ledger {
             samples: Samples::default(),
             second_count: 0,
             second_stride: 1,
-            sent_by: HashMap::new(),
             budget_overruns: 0,
             latest_ms: 0.0,
             stages: Stages::new(&scenario),
@@ -207,7 +204,6 @@ impl Ledger {
             packets_lost: 0,
             resent: 0,
         };
-        self.note_overruns(host.server(), 0.0);
     }
 
     pub(super) fn end(&mut self, host: &Host<impl Replication>) {
@@ -220,7 +216,7 @@ impl Ledger {
         self.others_cpu_cores = machine.map(|cpu_s| cpu_s / self.seconds_measured().max(1e-9) - self.cpu_cores);
         self.misfortunes = Misfortunes::so_far(host).since(self.misfortunes);
         self.rss_after = throng_machine::rss_bytes().unwrap_or(0);
-        self.tally.take(host.server());
+        self.tally.take(host.server(), |_| ());
         self.rtt_ms = round_trips(host.server());
         let replication = host.server().replication();
         let followed: Vec<usize> = host.server().connections().map(|id| replication.followed_count(id)).collect();
@@ -298,7 +294,12 @@ impl Ledger {
         let now = clock::now();
         let elapsed_s = now.since(self.second.since).as_secs_f64();
         let (cpu_s, totals) = (clock::process_cpu_s(), self.totals);
-        self.tally.take(host.server());
+        // Connections that were sent more in this second than their budget and what they had saved.
+        let (allowed, overruns) = (self.allowed_bytes(elapsed_s), &mut self.budget_overruns);
+        self.tally.take(host.server(), |sent| {
+            let bytes = sent.bytes_sent + sent.packets_sent * DATAGRAM_OVERHEAD_BYTES;
+            *overruns += u64::from(bytes as f64 > allowed);
+        });
         let counts = *self.tally.sum();
         let (packets_sent, packets_lost) = (counts.packets_sent, counts.packets_lost);
         let resent = counts.replicated.resent_segments;
@@ -306,7 +307,6 @@ impl Ledger {
             &mut self.second,
             Second { since: now, cpu_s, totals, packets_sent, packets_lost, resent },
         );
-        self.note_overruns(host.server(), elapsed_s);
         self.samples.frames.push(totals.due - before.totals.due);
         self.samples.late.push(totals.late - before.totals.late);
         let (time_s, cpu_cores) = (now.since(self.began).as_secs_f64(), (cpu_s - before.cpu_s) / elapsed_s);
@@ -507,19 +507,9 @@ impl Ledger {
         self.ended.since(self.began).as_secs_f64()
     }
 
-    /// Counts the connections that were sent more in the last second than their budget and what they had saved.
-    fn note_overruns(&mut self, server: &Server<impl Replication>, elapsed_s: f64) {
-        let allowed = f64::from(self.scenario.budget_bytes_per_s()) * (elapsed_s + BURST_S);
-        let mut sent_by = HashMap::with_capacity(self.sent_by.len());
-        for id in server.connections() {
-            let Some(statistics) = server.link_statistics(id) else { continue };
-            let counters = statistics.counters;
-            let sent = counters.bytes_sent + counters.packets_sent * DATAGRAM_OVERHEAD_BYTES;
-            let before = self.sent_by.get(&id).copied().unwrap_or(sent);
-            self.budget_overruns += u64::from(elapsed_s > 0.0 && (sent - before) as f64 > allowed);
-            sent_by.insert(id, sent);
-        }
-        self.sent_by = sent_by;
+    /// So much may be sent to a connection in a time.
+    fn allowed_bytes(&self, elapsed_s: f64) -> f64 {
+        f64::from(self.scenario.budget_bytes_per_s()) * (elapsed_s + BURST_S)
     }
 }
 

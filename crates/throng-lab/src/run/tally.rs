@@ -1,31 +1,31 @@
 //! Sums of what connections have counted since a moment, which never fall: not even when a connection ends, and its
 //! counters with it.
 
-use std::collections::HashMap;
-
 use throng::replica::ConnectionCounters;
 use throng::{ConnectionId, Replication, Server};
 
-/// The counters of one connection since its start.
+/// The counters of one connection since its start, or since a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) replicated: ConnectionCounters,
     pub(super) packets_sent: u64,
     pub(super) packets_lost: u64,
+    pub(super) bytes_sent: u64,
 }
 
 /// See the module's page. Work of a connection between the last [`take`](Tally::take) and its end is not counted.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sum: Counts,
-    seen: HashMap<ConnectionId, Counts>,
+    /// By the index of a connection, as many as the server has had at once.
+    seen: Vec<Option<(ConnectionId, Counts)>>,
 }
 
 impl Tally {
     /// Counts from here on.
     pub(super) fn begin(&mut self, server: &Server<impl Replication>) {
         self.seen.clear();
-        self.take(server);
+        self.take(server, |_| ());
         self.sum = Counts::default();
     }
 
@@ -34,36 +34,63 @@ impl Tally {
         &self.sum
     }
 
-    /// Looks at all connections.
-    pub(super) fn take(&mut self, server: &Server<impl Replication>) {
-        self.take_all(server.connections().map(|id| (id, counts_of(server, id))));
+    /// Looks at all connections. `each` gets what a connection has counted since the look before.
+    pub(super) fn take(&mut self, server: &Server<impl Replication>, each: impl FnMut(&Counts)) {
+        self.take_all(server.connections().map(|id| (id, counts_of(server, id))), each);
     }
 
-    fn take_all(&mut self, connections: impl Iterator<Item = (ConnectionId, Counts)>) {
-        let mut present = HashMap::with_capacity(self.seen.len());
+    fn take_all(&mut self, connections: impl Iterator<Item = (ConnectionId, Counts)>, mut each: impl FnMut(&Counts)) {
         for (id, counts) in connections {
-            let before = self.seen.get(&id).copied().unwrap_or_default();
-            self.sum.add_difference(&before, &counts);
-            present.insert(id, counts);
+            let index = id.index as usize;
+            if self.seen.len() <= index {
+                self.seen.resize(index + 1, None);
+            }
+            let before = self.seen[index].replace((id, counts)).filter(|(known, _)| *known == id);
+            let difference = counts.since(&before.map_or_else(Counts::default, |(_, counts)| counts));
+            self.sum.add(&difference);
+            if before.is_some() {
+                each(&difference);
+            }
         }
-        self.seen = present;
     }
 }
 
 impl Counts {
-    fn add_difference(&mut self, before: &Counts, after: &Counts) {
-        let (sum, from, to) = (&mut self.replicated, &before.replicated, &after.replicated);
-        sum.segments += to.segments.saturating_sub(from.segments);
-        sum.object_bytes += to.object_bytes.saturating_sub(from.object_bytes);
-        sum.object_updates += to.object_updates.saturating_sub(from.object_updates);
-        sum.resent_segments += to.resent_segments.saturating_sub(from.resent_segments);
-        sum.resent_bytes += to.resent_bytes.saturating_sub(from.resent_bytes);
-        sum.superseded_segments += to.superseded_segments.saturating_sub(from.superseded_segments);
-        sum.control_bytes += to.control_bytes.saturating_sub(from.control_bytes);
-        sum.held_back += to.held_back.saturating_sub(from.held_back);
-        sum.longest_wait_ticks = sum.longest_wait_ticks.max(to.longest_wait_ticks);
-        self.packets_sent += after.packets_sent.saturating_sub(before.packets_sent);
-        self.packets_lost += after.packets_lost.saturating_sub(before.packets_lost);
+    fn since(&self, before: &Counts) -> Counts {
+        let (from, to) = (&before.replicated, &self.replicated);
+        Counts {
+            replicated: ConnectionCounters {
+                segments: to.segments.saturating_sub(from.segments),
+                object_bytes: to.object_bytes.saturating_sub(from.object_bytes),
+                object_updates: to.object_updates.saturating_sub(from.object_updates),
+                resent_segments: to.resent_segments.saturating_sub(from.resent_segments),
+                resent_bytes: to.resent_bytes.saturating_sub(from.resent_bytes),
+                superseded_segments: to.superseded_segments.saturating_sub(from.superseded_segments),
+                control_bytes: to.control_bytes.saturating_sub(from.control_bytes),
+                held_back: to.held_back.saturating_sub(from.held_back),
+                longest_wait_ticks: to.longest_wait_ticks,
+                ..ConnectionCounters::default()
+            },
+            packets_sent: self.packets_sent.saturating_sub(before.packets_sent),
+            packets_lost: self.packets_lost.saturating_sub(before.packets_lost),
+            bytes_sent: self.bytes_sent.saturating_sub(before.bytes_sent),
+        }
+    }
+
+    fn add(&mut self, more: &Counts) {
+        let (sum, of) = (&mut self.replicated, &more.replicated);
+        sum.segments += of.segments;
+        sum.object_bytes += of.object_bytes;
+        sum.object_updates += of.object_updates;
+        sum.resent_segments += of.resent_segments;
+        sum.resent_bytes += of.resent_bytes;
+        sum.superseded_segments += of.superseded_segments;
+        sum.control_bytes += of.control_bytes;
+        sum.held_back += of.held_back;
+        sum.longest_wait_ticks = sum.longest_wait_ticks.max(of.longest_wait_ticks);
+        self.packets_sent += more.packets_sent;
+        self.packets_lost += more.packets_lost;
+        self.bytes_sent += more.bytes_sent;
     }
 }
 
@@ -73,6 +100,7 @@ fn counts_of(server: &Server<impl Replication>, id: ConnectionId) -> Counts {
         replicated: server.replication_counters(id).unwrap_or_default(),
         packets_sent: link.packets_sent,
         packets_lost: link.packets_lost,
+        bytes_sent: link.bytes_sent,
     }
 }
 
@@ -82,23 +110,29 @@ mod tests {
 
     fn connection(index: u32, generation: u32, segments: u64) -> (ConnectionId, Counts) {
         let replicated = ConnectionCounters { segments, object_bytes: 10 * segments, ..ConnectionCounters::default() };
-        let counts = Counts { replicated, packets_sent: segments, packets_lost: segments / 10 };
+        let bytes_sent = 100 * segments;
+        let counts = Counts { replicated, packets_sent: segments, packets_lost: segments / 10, bytes_sent };
         (ConnectionId { index, generation }, counts)
     }
 
     #[test]
     fn a_connection_that_ends_takes_nothing_away() {
         let mut tally = Tally::default();
-        tally.take_all([connection(0, 1, 1_000), connection(1, 1, 2_000)].into_iter());
+        let take = |tally: &mut Tally, connections: &[(ConnectionId, Counts)]| {
+            let mut sent = Vec::new();
+            tally.take_all(connections.iter().copied(), |difference| sent.push(difference.packets_sent));
+            sent
+        };
+        assert!(take(&mut tally, &[connection(0, 1, 1_000), connection(1, 1, 2_000)]).is_empty(), "both are new");
         tally.sum = Counts::default();
-        tally.take_all([connection(0, 1, 1_100), connection(1, 1, 2_050)].into_iter());
+        assert_eq!(take(&mut tally, &[connection(0, 1, 1_100), connection(1, 1, 2_050)]), [100, 50]);
         assert_eq!(tally.sum().replicated.segments, 150);
-        tally.take_all([connection(1, 1, 2_060)].into_iter());
+        take(&mut tally, &[connection(1, 1, 2_060)]);
         assert_eq!((tally.sum().replicated.segments, tally.sum().packets_sent), (160, 160));
         // Another client in the same seat counts from its own beginning.
-        tally.take_all([connection(0, 2, 7), connection(1, 1, 2_060)].into_iter());
+        assert_eq!(take(&mut tally, &[connection(0, 2, 7), connection(1, 1, 2_060)]), [0]);
         assert_eq!((tally.sum().replicated.segments, tally.sum().replicated.object_bytes), (167, 1_670));
-        tally.take_all(std::iter::empty());
-        assert_eq!(tally.sum().replicated.segments, 167);
+        take(&mut tally, &[]);
+        assert_eq!((tally.sum().replicated.segments, tally.sum().bytes_sent), (167, 16_700));
     }
 }
