@@ -33,20 +33,13 @@
 
 pub mod auth;
 mod calendar;
-pub mod engine;
 pub mod files;
-pub mod fsm;
-pub mod group;
-mod histogram;
 pub mod log;
 mod metrics;
 pub mod process;
 mod recent;
 pub mod serve;
 pub mod settings;
-pub mod spatial;
 mod start;
-pub mod state;
 
-pub use histogram::Histogram;
 pub use start::StartError;

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
-const FLOORS: [(&str, &[&str]); 13] = [
+const FLOORS: [(&str, &[&str]); 14] = [
     ("ground", &["throng-wire", "throng-meter", "throng-judge", "throng-schema-derive"]),
-    ("core", &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight"]),
+    (
+        "core",
+        &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight", "throng-protostate"],
+    ),
     ("core", &["throng-replica", "throng-agent"]),
     (
         "edge",
@@ -22,8 +25,9 @@ const FLOORS: [(&str, &[&str]); 13] = [
             "throng-report",
         ],
     ),
-    ("edge", &["throng", "throng-live"]),
-    ("top", &["throng-capacity", "throng-gateway", "throng-gateway-lab", "throng-match", "throng-models"]),
+    ("edge", &["throng", "throng-live", "throng-gateway-engine"]),
+    ("top", &["throng-capacity", "throng-gateway", "throng-match", "throng-models"]),
+    ("top", &["throng-gateway-lab"]),
     ("top", &["throng-crowd", "throng-tactical"]),
     ("top", &["throng-summary", "throng-history"]),
     ("top", &["throng-lab"]),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use throng_link::netcode::NetcodeCounters;
 
 use super::memory::Memory;
-use crate::Histogram;
-use crate::engine::port::Side;
+use throng_gateway_engine::histogram::Histogram;
+use throng_gateway_engine::port::Side;
 
 /// Why the shell did not do what a peer asked for, or ended its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -150,8 +150,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::engine::port::{Outbox as _, Side};
     use crate::serve::outbox::Outbox;
+    use throng_gateway_engine::port::{Outbox as _, Side};
 
     /// An entry of a packet.
     const ENTRY: [u8; 4] = [10, 2, 8, 1];

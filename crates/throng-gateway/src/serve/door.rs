@@ -23,7 +23,7 @@ use super::outbox::{Ending, Queue};
 use super::rate::Throttle;
 use super::ration::{Party, Ration};
 use super::record::Recorder;
-use crate::engine::port::{EndCause, Key, Side};
+use throng_gateway_engine::port::{EndCause, Key, Side};
 
 /// The shell's only clock: microseconds since it was started.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,9 @@ use throng_channeld::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::auth::{Answer, DeskLimits, Provider};
-use crate::engine::port::{EndCause, Key, Side};
-use crate::engine::{Counters, Occupancy, Refusal};
 use crate::settings::Settings;
+use throng_gateway_engine::port::{EndCause, Key, Side};
+use throng_gateway_engine::{Counters, Occupancy, Refusal};
 
 use super::admin::Ask;
 use super::memory::{Memory, Part};

@@ -15,8 +15,8 @@ use throng_wire::Time;
 use super::counters::Reason;
 use super::options::DoorLimits;
 use super::rate::Rate;
-use crate::engine::Tally;
 use crate::recent::Recent;
+use throng_gateway_engine::Tally;
 
 /// A door's entries for addresses, each in [bounded space](Recent).
 #[derive(Debug)]
@@ -199,7 +199,7 @@ pub(crate) fn place_of(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::port::Side;
+    use throng_gateway_engine::port::Side;
 
     fn gate(change: impl FnOnce(&mut DoorLimits)) -> Gate {
         let mut limits = DoorLimits { connections: 4, connections_per_address: 2, ..DoorLimits::new(Side::Client) };

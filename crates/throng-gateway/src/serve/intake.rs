@@ -29,7 +29,7 @@ use super::outbox::Queue;
 use super::rate::Rate;
 use super::ration::Party;
 use super::record::Recording;
-use crate::engine::port::{Key, Side};
+use throng_gateway_engine::port::{Key, Side};
 
 /// The most messages that the engine is handed at once.
 const BATCH_MESSAGES: usize = 64;

@@ -64,8 +64,8 @@ use tokio::time::timeout;
 use tracing::error;
 
 use crate::auth::{Desk, DeskLimits, Provider};
-use crate::engine::Engine;
 use crate::settings::Settings;
+use throng_gateway_engine::Engine;
 
 pub use counters::{Reason, ShellCounters, SideCounters};
 pub use event::Report;
@@ -368,7 +368,7 @@ impl Gateway {
     pub fn take_over(&self, settings: Arc<Settings>, provider: Arc<dyn Provider>) -> Result<(), ServeError> {
         let certificates = self.tls.iter().map(|tls| tls.read_again()).collect::<Result<Vec<_>, _>>()?;
         let desk = DeskLimits::from_settings(&settings);
-        let limits = settings.limits;
+        let limits = settings.engine.limits;
         self.counters.memory.set_limit(budget_bytes(limits.max_memory_bytes));
         // Nothing fails from here on, unless the engine is gone.
         let reload = Box::new(Reload { settings, provider, desk });

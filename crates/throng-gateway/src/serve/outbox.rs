@@ -14,7 +14,7 @@ use super::gate::Members;
 use super::link::DatagramQueue;
 use super::memory::{Holding, Memory, Part};
 use super::pieces::{Piece, Pieces};
-use crate::engine::port;
+use throng_gateway_engine::port;
 
 /// Entries that wait, and how the connection is to end.
 ///
@@ -402,7 +402,7 @@ mod tests {
 
     use super::super::pieces::ALLOCATION_BYTES;
     use super::*;
-    use crate::engine::port::Outbox as _;
+    use throng_gateway_engine::port::Outbox as _;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)

@@ -17,7 +17,7 @@ use super::door::{End, Ended, Manner, Opened, Pass};
 use super::intake::Intake;
 use super::outbox::Queue;
 use super::pieces;
-use crate::engine::port::Side;
+use throng_gateway_engine::port::Side;
 
 /// The life of a connection, until it is over for the engine. `None`: the engine had no room for it. `at_end` is what it
 /// means that nothing more can be read.

@@ -17,7 +17,7 @@ use super::proxy::{self, Said};
 use super::ration::Party;
 use super::tls::{self, Tls};
 use super::{stream, websocket};
-use crate::engine::port::Side;
+use throng_gateway_engine::port::Side;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;

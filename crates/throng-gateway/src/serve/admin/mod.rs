@@ -38,8 +38,8 @@ use super::event::{Event, Report};
 use super::http::Pages;
 use super::memory::Part;
 use crate::auth::is_same;
-use crate::engine::port::Side;
-use crate::engine::{BlockedName, Row, Slice, Subject};
+use throng_gateway_engine::port::Side;
+use throng_gateway_engine::{BlockedName, Row, Slice, Subject};
 
 /// Rows of one page.
 const ROWS: usize = 100;

@@ -322,7 +322,7 @@ fn patient_session_options() -> SessionOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::port::Side;
+    use throng_gateway_engine::port::Side;
 
     #[tokio::test]
     async fn strangers_wait_until_connections_were_served_and_for_each_other() {

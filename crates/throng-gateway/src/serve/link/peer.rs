@@ -386,7 +386,7 @@ mod tests {
     use super::super::datagrams::DatagramQueue;
     use super::super::table::PeerId;
     use super::*;
-    use crate::engine::port::Side;
+    use throng_gateway_engine::port::Side;
 
     /// The session that the door accepts for a client at this address.
     fn accepted(client: SocketAddr) -> Accepted {
