@@ -38,8 +38,6 @@ pub struct EngineSettings {
     pub movement: MovementTypes,
     /// `-unreal`: spawn and destroy messages of Unreal servers are looked into.
     pub unreal: bool,
-    /// `-threads`: threads that encode; 0 for one per core.
-    pub threads: u32,
     /// The limits of requests, from the file and the flags.
     pub limits: Limits,
     /// How channels of each type behave.
@@ -68,7 +66,6 @@ impl Default for EngineSettings {
             connection_id_bits: 31,
             movement: MovementTypes::default(),
             unreal: true,
-            threads: 0,
             limits: Limits::default(),
             channel_types: ChannelTypes::default(),
             server_machine: Arc::new(Machine::server()),

@@ -6,11 +6,10 @@
 //!                                   serve: sockets, threads, clocks, limits of the doors
 //!                                          |  messages         ^ entries
 //!                                          v                   |
-//!   settings, fsm ----------------> engine: channels, subscriptions, fan-out, entities, recovery
-//!   (channeld's files and flags)           |            |
-//!                                          v            v
-//!                                 state: protobuf     spatial, group: cells, interest, handover
-//!                                 as a log of changes
+//!   settings ---------------------> throng-gateway-engine: channels, subscriptions, fan-out, entities, recovery
+//!   (channeld's files and flags)           |
+//!                                          v
+//!                                 throng-protostate: the state of each channel, as a log of changes
 //! ```
 //!
 //! The engine knows no socket, no clock and no thread of its own: everything it does can be played in virtual time.
@@ -36,6 +35,7 @@ mod calendar;
 pub mod files;
 pub mod log;
 mod metrics;
+mod place;
 pub mod process;
 mod recent;
 pub mod serve;

@@ -9,7 +9,7 @@ use throng_wire::Time;
 
 use crate::auth::{self, DeskLimits, ProviderError};
 use crate::metrics;
-use crate::serve::{Gateway, Parts, ServeError, ServeOptions};
+use crate::serve::{Gateway, Parts, ServeError, ServeOptions, helpers};
 use crate::settings::Settings;
 use throng_gateway_engine::{Engine, Stopwatch};
 use throng_protostate::{SchemaError, Schemas};
@@ -73,7 +73,9 @@ impl Gateway {
         let provider = auth::from_settings(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
+        let helpers = helpers(settings.threads).map_err(|error| ServeError::Threads(std::io::Error::other(error)))?;
         let mut engine = Engine::new(Arc::new(settings.engine), Arc::new(schemas), seed, (Time(0), unix_ns));
+        engine.set_helpers(helpers);
         let begin = Instant::now();
         engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
         Ok(Gateway::start(&options, Parts { engine, provider, desk, render: Arc::new(metrics::render) })?)

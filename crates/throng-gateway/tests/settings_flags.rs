@@ -146,7 +146,7 @@ fn our_own_flags_add_listeners_rights_and_descriptors() {
     assert!(!settings.engine.client_rights.create && !settings.engine.client_rights.write && !settings.engine.unreal);
     assert_eq!(settings.descriptor_files, ["a", "b"]);
     assert_eq!(settings.origins, ["https://a.example", "https://b.example"]);
-    assert!(settings.http_address.is_empty() && settings.engine.threads == 3);
+    assert!(settings.http_address.is_empty() && settings.threads == 3);
 }
 
 #[test]

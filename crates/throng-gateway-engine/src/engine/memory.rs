@@ -1,6 +1,6 @@
 //! The engine's memory, and which peers get nothing more while little is left.
 //!
-//! The shell counts everything else, and knows the budget ([`Memory`](crate::serve::Memory)). It decides which peers
+//! The shell counts everything else, and knows the budget (`Memory`). It decides which peers
 //! can add nothing more, and how much has to be freed.
 
 use std::cmp::Reverse;

@@ -91,6 +91,7 @@ pub use spatial::CellInfo;
 use spatial::World;
 use state_memory::StateMemory;
 use threads::Threads;
+pub use threads::{Alone, Helpers};
 use throng_protostate::Schemas;
 use unborn::Unborn;
 pub use view::{BlockedName, CellRow, ChannelRow, ConnectionRow, EntityRow, Row, Slice, Subject};
@@ -198,7 +199,7 @@ impl Engine {
         let mut engine = Engine {
             hub: Hub::new(limits, Tick(0)),
             forms: Forms::default(),
-            threads: Threads::new(threads(&settings)),
+            threads: Threads::new(Box::new(Alone)),
             buffers: Buffers::default(),
             schemas,
             start: now,
@@ -258,6 +259,11 @@ impl Engine {
     /// From now on the time of encodings is measured.
     pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
         self.forms.stopwatch = stopwatch;
+    }
+
+    /// From now on these threads help with large steps.
+    pub fn set_helpers(&mut self, helpers: Box<dyn Helpers>) {
+        self.threads = Threads::new(helpers);
     }
 
     /// A connection has come in through the door of `side`.
@@ -791,13 +797,5 @@ fn group_limits(limits: &Limits) -> EntityGroupLimits {
     EntityGroupLimits {
         members_per_group: limits.max_group_entities as usize,
         entities: limits.max_grouped_entities as usize,
-    }
-}
-
-/// As many threads as the settings say, or one for each core.
-fn threads(settings: &EngineSettings) -> usize {
-    match settings.threads {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-        threads => threads as usize,
     }
 }

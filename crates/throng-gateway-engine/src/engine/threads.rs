@@ -1,25 +1,49 @@
-//! Divides a step's work among other threads if there is enough of it.
+//! Divides a step's work among threads that the caller keeps, if there is enough of it.
 //!
-//! Helpers are started for a part of the step and end with it. That takes about 30 us each, with the memory of a thread,
-//! and is only done for work of milliseconds. The threads of a work-stealing pool would look for more to do after each
-//! part before they sleep: with 200 clients who write 30 times a second, that took a tenth of the processor time.
+//! The engine starts no threads: it is given [`Helpers`], and wakes them for work of milliseconds only. To wake one takes
+//! some microseconds, and the shell's look for more to do for a while before they sleep: with 200 clients who write 30 times a
+//! second, that would take a tenth of the processor time if each small step woke them.
 
 use std::num::NonZero;
-use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use throng_replica::Executor;
 
+/// Threads that somebody keeps for the engine.
+pub trait Helpers: Send + Sync {
+    /// Threads besides the caller's.
+    fn count(&self) -> usize;
+
+    /// Calls `work` in this thread, and in `helpers` others meanwhile, or as many as are free. Returns when all calls have.
+    ///
+    /// # Panics
+    /// If one of the calls does.
+    fn run(&self, helpers: usize, work: &(dyn Fn() + Sync));
+}
+
+/// No helpers: everything is done in the caller's thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone;
+
+impl Helpers for Alone {
+    fn count(&self) -> usize {
+        0
+    }
+
+    fn run(&self, _helpers: usize, work: &(dyn Fn() + Sync)) {
+        work();
+    }
+}
+
 /// The threads among which frames and connections are shared out.
 pub(super) struct Threads {
-    count: usize,
+    helpers: Box<dyn Helpers>,
 }
 
 impl Threads {
-    /// At most `count` threads, one of which is the caller's.
-    pub(super) fn new(count: usize) -> Threads {
-        Threads { count }
+    /// These and the caller's.
+    pub(super) fn new(helpers: Box<dyn Helpers>) -> Threads {
+        Threads { helpers }
     }
 
     /// These threads for things of this many bytes together.
@@ -36,8 +60,9 @@ pub(super) struct Given<'a> {
 
 impl Executor for Given<'_> {
     fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
-        let plan = Plan::of(items.len(), self.bytes, self.threads.count);
-        share_out(items, plan, job);
+        let helpers = &*self.threads.helpers;
+        let plan = Plan::of(items.len(), self.bytes, helpers.count() + 1);
+        share_out(items, (plan, helpers), job);
     }
 }
 
@@ -60,25 +85,16 @@ impl Plan {
     }
 }
 
-/// Calls `job` for each thing. Should the system give no more threads, those that there are do it.
-fn share_out<T: Send>(items: &mut [T], plan: Plan, job: impl Fn(&mut T) + Sync) {
+/// Calls `job` for each thing.
+fn share_out<T: Send>(items: &mut [T], (plan, helpers): (Plan, &dyn Helpers), job: impl Fn(&mut T) + Sync) {
     if plan.helpers == 0 {
         return items.iter_mut().for_each(job);
     }
     let runs = Mutex::new(items.chunks_mut(plan.run.get()));
     let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
+    helpers.run(plan.helpers, &|| {
         while let Some(run) = next() {
             run.iter_mut().for_each(&job);
-        }
-    };
-    thread::scope(|scope| {
-        let start = |_| thread::Builder::new().name("step".to_owned()).spawn_scoped(scope, work).ok();
-        let helpers: Vec<_> = (0..plan.helpers).map_while(start).collect();
-        work();
-        // Unless it is joined, a thread that panics takes the reason with it.
-        for helper in helpers {
-            helper.join().unwrap_or_else(|cause| resume_unwind(cause));
         }
     });
 }
@@ -95,44 +111,45 @@ const RUN_BYTES: usize = 8 * ITEM_BYTES;
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::{Duration, Instant};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
-    /// Until when jobs wait for others. On a busy machine a thread that was started may come in late.
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(20)
+    /// Helpers that work one after the other, and how many were asked for.
+    #[derive(Clone, Default)]
+    struct InTurn(Arc<AtomicUsize>);
+
+    impl Helpers for InTurn {
+        fn count(&self) -> usize {
+            1
+        }
+
+        fn run(&self, helpers: usize, work: &(dyn Fn() + Sync)) {
+            self.0.fetch_add(helpers, Ordering::Relaxed);
+            (0..=helpers).for_each(|_| work());
+        }
     }
 
-    /// Whether this many threads take part in this many jobs of this many bytes together. Jobs wait for all of them, and
-    /// each waits a moment, so that one too many comes in as well.
-    fn takes(threads: usize, items: usize, bytes: usize) -> bool {
-        let (seen, deadline) = (Mutex::new(HashSet::new()), soon());
-        let mut items = vec![(); items];
-        Threads::new(2).given(bytes).for_each(&mut items, |()| {
-            seen.lock().expect("no job panics").insert(thread::current().id());
-            thread::sleep(Duration::from_micros(500));
-            while seen.lock().expect("no job panics").len() < threads && Instant::now() < deadline {
-                thread::sleep(Duration::from_micros(500));
-            }
-        });
-        seen.into_inner().expect("no job panics").len() == threads
+    /// How many threads take part in this many jobs of this many bytes together.
+    fn taking_part(items: usize, bytes: usize) -> usize {
+        let helpers = InTurn::default();
+        Threads::new(Box::new(helpers.clone())).given(bytes).for_each(&mut vec![(); items], |()| {});
+        1 + helpers.0.load(Ordering::Relaxed)
     }
 
     #[test]
     fn work_is_shared_out_by_its_bytes_not_by_the_number_of_things() {
-        assert!(takes(1, 200, 0), "200 small ones");
-        assert!(takes(1, 200, 200_000), "of a kilobyte each");
-        assert!(takes(2, 20, 20 << 20), "20 of a megabyte each");
-        assert!(takes(2, 255, 255 * 60_000), "255 subscribers who get 60 KB each");
-        assert!(takes(2, 1_000, 0), "1,000 small ones");
-        assert!(takes(1, 1, 64 << 20), "one cannot be shared out");
+        assert_eq!(taking_part(200, 0), 1, "200 small ones");
+        assert_eq!(taking_part(200, 200_000), 1, "of a kilobyte each");
+        assert_eq!(taking_part(20, 20 << 20), 2, "20 of a megabyte each");
+        assert_eq!(taking_part(255, 255 * 60_000), 2, "255 subscribers who get 60 KB each");
+        assert_eq!(taking_part(1_000, 0), 2, "1,000 small ones");
+        assert_eq!(taking_part(1, 64 << 20), 1, "one cannot be shared out");
     }
 
     #[test]
-    fn a_thread_more_is_started_for_each_two_milliseconds_of_work() {
+    fn a_thread_more_takes_part_for_each_two_milliseconds_of_work() {
         assert_eq!(Plan::of(255, 0, 64).helpers, 0);
         assert_eq!(Plan::of(256, 0, 64).helpers, 1);
         assert_eq!(Plan::of(1_024, 0, 64).helpers, 4);
@@ -149,30 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_keeps_its_reason_whoever_it_happens_to() {
-        let here = thread::current().id();
-        let (has_come, deadline) = (AtomicBool::new(false), soon());
-        let mut items = [(); 64];
-        let plan = Plan { helpers: 1, run: NonZero::<usize>::MIN };
-        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            share_out(&mut items, plan, |()| {
-                let is_helper = thread::current().id() != here;
-                has_come.fetch_or(is_helper, Ordering::Relaxed);
-                assert!(!is_helper, "out of eggs");
-                while !has_come.load(Ordering::Relaxed) && Instant::now() < deadline {
-                    thread::sleep(Duration::from_micros(500));
-                }
-            });
-        }));
-        let cause = failed.expect_err("the helper has failed");
-        assert_eq!(cause.downcast_ref::<&str>(), Some(&"out of eggs"));
-    }
-
-    #[test]
     fn everything_is_done_once_whoever_does_it() {
         for helpers in 0..4 {
             let mut items = vec![0; 1_000];
-            share_out(&mut items, Plan { helpers, run: NonZero::new(7).expect("not 0") }, |item| *item += 1);
+            let plan = Plan { helpers, run: NonZero::new(7).expect("not 0") };
+            share_out(&mut items, (plan, &InTurn::default()), |item| *item += 1);
             assert!(items.iter().all(|&item| item == 1));
         }
     }

@@ -11,6 +11,7 @@ use throng_channeld::proto::{
     ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Messages, message_type};
+use throng_gateway::serve::helpers;
 use throng_gateway_engine::port::{EndCause, Side};
 
 /// Entities that writers fight over.
@@ -100,8 +101,7 @@ impl Weather {
 
     /// Short waits, so that removals are forgotten after 18 s, and small queues if much is written.
     fn settings(&self) -> throng_gateway_engine::settings::EngineSettings {
-        let threads = format!("-threads={}", self.threads);
-        let mut settings = settings(&["-dev", "-cfsm=client_authoratative_fsm.json", &threads]);
+        let mut settings = settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]);
         let limits = &mut settings.limits;
         limits.client_resume_ms = self.resume_ms;
         (limits.max_interval_ms, limits.max_delay_ms, limits.min_delay_ms) = (1_000, 1_000, -1_000);
@@ -135,6 +135,7 @@ impl World {
     fn new(seed: u64) -> World {
         let weather = Weather::of(seed);
         let mut stage = Stage::new(weather.settings());
+        stage.engine.set_helpers(helpers(weather.threads).expect("there are threads"));
         let owner = stage.server();
         let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
         let create = CreateChannelMessage {

@@ -21,6 +21,7 @@ use throng_channeld::{
     message_type, put_body, put_message,
 };
 use throng_gateway::auth;
+use throng_gateway::serve::helpers;
 use throng_gateway_engine::port::{EndCause, Side};
 
 fn number(value: u32) -> Any {
@@ -529,8 +530,9 @@ fn w20_who_is_late_gets_the_newest_state_once_and_no_replay() {
 
 #[test]
 fn w21_several_threads_send_what_one_would() {
-    let run = |threads: &str| {
-        let mut stage = Stage::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json", threads]));
+    let run = |threads: u32| {
+        let mut stage = Stage::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+        stage.engine.set_helpers(helpers(threads).expect("there are threads"));
         stage.master();
         let clients: Vec<Peer> = (0..80).map(|_| stage.client()).collect();
         let rooms: Vec<u32> = (0..12).map(|room| stage.create(&clients[room], ChannelType::Test, None)).collect();
@@ -551,9 +553,9 @@ fn w21_several_threads_send_what_one_would() {
         let sent = |peer: &Peer| std::mem::take(&mut peer.line.lock().unwrap().bytes);
         clients.iter().map(sent).collect::<Vec<_>>()
     };
-    let one = run("-threads=1");
+    let one = run(1);
     assert!(one.iter().map(Vec::len).sum::<usize>() > 100_000);
-    assert!(one == run("-threads=4"));
+    assert!(one == run(4));
 }
 
 // Found later.

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 
 use super::book::Book;
 use super::{Check, Credentials, Deciding, Provider};
-use crate::serve::place_of;
+use crate::place::place_of;
 use throng_gateway_engine::port::{AuthRequest, AuthVerdict, Key};
 
 /// The limits of the desk.

@@ -9,24 +9,28 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::serve::event::{Event, Events};
-use crate::serve::memory::Holding;
-use crate::serve::wake::WakeList;
-use throng_gateway_engine::port::{self, Fate, Key, Ticket};
-
-use super::table::PeerId;
+use super::memory::Holding;
+use super::wake::WakeList;
+use throng_gateway_engine::port::{self, Fate, Ticket};
 
 /// Frames that may wait; one more, and the oldest counts as lost.
 const WAITING_MAX: usize = 256;
 /// Buffers that are kept for further frames.
 const SPARE_MAX: usize = 32;
 
+/// A connection over the link, wherever it is. No other ever has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PeerId(pub(super) u64);
+
+/// Tells the engine that something was lost.
+type Tell = Box<dyn Fn() + Send + Sync>;
+
 /// The queue between the engine and the datagrams of one client.
 pub(crate) struct DatagramQueue {
     peer: PeerId,
     wake: Arc<WakeList<PeerId>>,
-    /// Receives losses; known once the engine knows the connection.
-    engine: OnceLock<(Events, Key)>,
+    /// Known once the engine knows the connection.
+    tell: OnceLock<Tell>,
     /// The client understands movement.
     is_wanted: AtomicBool,
     settled_bytes: AtomicU64,
@@ -64,7 +68,7 @@ impl DatagramQueue {
         Arc::new(DatagramQueue {
             peer,
             wake,
-            engine: OnceLock::new(),
+            tell: OnceLock::new(),
             is_wanted: AtomicBool::new(false),
             settled_bytes: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
@@ -78,9 +82,9 @@ impl DatagramQueue {
         })
     }
 
-    /// The engine knows the connection by this key.
-    pub(super) fn introduce(&self, events: Events, key: Key) {
-        let _ = self.engine.set((events, key));
+    /// The engine knows the connection, and is told of losses in this way.
+    pub(super) fn introduce(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.tell.set(Box::new(tell));
     }
 
     /// Whether the client understands movement.
@@ -121,11 +125,10 @@ impl DatagramQueue {
         let mut has_losses = false;
         self.lock().fates.extend(fates.into_iter().inspect(|(_, fate)| has_losses |= *fate == Fate::Lost));
         if has_losses
-            && let Some((events, key)) = self.engine.get()
+            && let Some(tell) = self.tell.get()
             && !self.is_told.swap(true, Ordering::AcqRel)
         {
-            // If the engine has ended, so will the connection.
-            let _ = events.send(Event::Settled { key: *key });
+            tell();
         }
     }
 

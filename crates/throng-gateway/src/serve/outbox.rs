@@ -9,9 +9,9 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 use super::counters::Reason;
+use super::datagrams::DatagramQueue;
 use super::direct::Direct;
 use super::gate::Members;
-use super::link::DatagramQueue;
 use super::memory::{Holding, Memory, Part};
 use super::pieces::{Piece, Pieces};
 use throng_gateway_engine::port;
@@ -106,7 +106,7 @@ impl Queue {
         })
     }
 
-    /// From now on, sent entries go to the socket at once if it has room. The task is [`write_behind`](super::direct); it
+    /// From now on, sent entries go to the socket at once if it has room. The task is [`write_behind`](super::write_behind); it
     /// gives the socket back in this way when it has written a backlog.
     pub(crate) fn attach(&self, direct: Direct) {
         let mut state = self.lock();

@@ -11,7 +11,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::counters::Reason;
-use super::door::{Door, Pass};
+use super::door::Door;
+use super::life::Pass;
 use super::options::WebSocketOptions;
 use super::proxy::{self, Said};
 use super::ration::Party;

@@ -7,10 +7,9 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::admin::Ask;
+use super::clock::Clock;
 use super::counters::{Reason, ShellCounters};
-use super::door::Clock;
-use super::event::{Event, Gone, Inlet, Report};
+use super::event::{Ask, Event, Gone, Inlet, Report};
 use super::health::Heart;
 use super::memory::Part;
 use super::outbox::{Outbox, Queue};

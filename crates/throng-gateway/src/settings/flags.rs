@@ -216,11 +216,7 @@ const FLAGS: &[Flag] = &[
         "channel types whose updates are sent unreliably over throng: none, or a list (spatial,entity)",
     ),
     flag("unreal", Kind::Switch(|s, on| s.engine.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
-    flag(
-        "threads",
-        Kind::Number(0, 256, |s, n| s.engine.threads = n as u32),
-        "threads for encoding; 0 for one per core",
-    ),
+    flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads for encoding; 0 for one per core"),
     flag("limits", keep!(some limits_file), "file of limits"),
     flag("limit", Kind::Text(set_limit), "one limit, for example max_radius=500; may be repeated"),
 ];

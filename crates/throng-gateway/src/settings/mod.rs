@@ -94,6 +94,8 @@ pub struct Settings {
     pub auth: AuthProvider,
     /// `-descriptors`
     pub descriptor_files: Vec<String>,
+    /// `-threads`: threads that encode; 0 for one per core.
+    pub threads: u32,
     /// `-limits`
     pub limits_file: Option<String>,
 
@@ -134,6 +136,7 @@ impl Default for Settings {
             origins: Vec::new(),
             auth: AuthProvider::Nobody,
             descriptor_files: Vec::new(),
+            threads: 0,
             limits_file: None,
             notes: Vec::new(),
             limit_flags: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throng_channeld::link::section::{HEAD_BYTES, Section, begin_movement};
 use throng_link::session::{Delivery, MessageId};
 
-use super::datagrams::DatagramQueue;
+use crate::serve::datagrams::DatagramQueue;
 use throng_gateway_engine::port::{Fate, Ticket};
 
 /// Written bytes that are not counted yet.
@@ -159,7 +159,7 @@ mod tests {
     use throng_wire::Tick;
 
     use super::*;
-    use crate::serve::link::table::PeerId;
+    use crate::serve::datagrams::PeerId;
     use crate::serve::memory::{Holding, Memory, Part};
     use crate::serve::wake::WakeList;
     use throng_gateway_engine::port::Datagrams as _;
