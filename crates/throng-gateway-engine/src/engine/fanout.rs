@@ -167,15 +167,14 @@ impl Engine {
 
     fn write(&mut self) {
         let (limits, buffers, now) = (&self.settings.limits, &self.buffers, self.now);
-        let (outgoing, slots) = self.hub.writers();
+        let (outgoing, slots) = self.hub.visited_writers();
         let (channels, forms) = (&self.channels, &self.forms);
         let mut due_bytes = 0;
+        let mut connections = self.connections.walk_mut();
         let mut shares: Vec<Share<'_>> = slots
-            .iter_mut()
-            .zip(self.connections.slots_mut())
-            .filter_map(|(slot, connection)| {
+            .filter_map(|(index, slot)| {
                 let has_due = slot.connection.as_ref().is_some_and(|stream| stream.has_due());
-                let connection = connection.filter(|_| has_due)?;
+                let connection = connections.at(index).filter(|_| has_due)?;
                 if connection.is_slow(limits) {
                     // Missed changes are sent, merged, when it has caught up.
                     if connection.falls_behind(limits, now) {

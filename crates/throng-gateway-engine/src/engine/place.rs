@@ -79,9 +79,9 @@ impl<N: Number, T> Table<N, T> {
         self.slots.iter_mut().flatten().map(|thing| &mut **thing)
     }
 
-    /// All slots in their order, the empty ones as well.
-    pub(super) fn slots_mut(&mut self) -> impl Iterator<Item = Option<&mut T>> {
-        self.slots.iter_mut().map(|slot| slot.as_deref_mut())
+    /// For a walk past some of the slots, in their order.
+    pub(super) fn walk_mut(&mut self) -> Walk<'_, T> {
+        Walk { rest: &mut self.slots, begin: 0 }
     }
 
     /// Number of slots so far.
@@ -92,6 +92,22 @@ impl<N: Number, T> Table<N, T> {
     /// The thing at this index, if there is one.
     pub(super) fn nth(&self, number: usize) -> Option<&T> {
         self.slots.get(number)?.as_deref()
+    }
+}
+
+/// Gives out things of a table that lie behind each other.
+pub(super) struct Walk<'a, T> {
+    rest: &'a mut [Option<Box<T>>],
+    begin: usize,
+}
+
+impl<'a, T> Walk<'a, T> {
+    /// The thing at this index, which is above all indices before. Nothing for an index that is not.
+    pub(super) fn at(&mut self, number: usize) -> Option<&'a mut T> {
+        let steps = number.checked_sub(self.begin).filter(|&steps| steps < self.rest.len())?;
+        let (slot, rest) = std::mem::take(&mut self.rest)[steps..].split_first_mut()?;
+        (self.rest, self.begin) = (rest, number + 1);
+        slot.as_deref_mut()
     }
 }
 
@@ -107,5 +123,15 @@ mod tests {
         assert_eq!((table.slot_count(), table.iter().count()), (4, 1));
         assert_eq!(table.take(Place(3)).as_deref(), Some(&7));
         assert_eq!((table.take(Place(3)), table.take(Place(4_000)), table.get_mut(Place(9))), (None, None, None));
+    }
+
+    #[test]
+    fn a_walk_gives_each_thing_once_and_in_order() {
+        let mut table = Table::<Place, u8>::default();
+        [(1, 10), (2, 20), (5, 50)].into_iter().for_each(|(place, thing)| table.put(Place(place), thing));
+        let mut walk = table.walk_mut();
+        let (one, none, five) = (walk.at(1), walk.at(3), walk.at(5));
+        assert_eq!((one.as_deref(), none.as_deref(), five.as_deref()), (Some(&10), None, Some(&50)));
+        assert_eq!((walk.at(2), walk.at(5), walk.at(6)), (None, None, None));
     }
 }

@@ -171,10 +171,10 @@ impl Engine {
 
     /// A subscriber that missed a forgotten removal starts again with the whole state.
     pub(super) fn renew_the_outdated(&mut self) {
-        let (_, slots) = self.hub.writers();
+        let (_, slots) = self.hub.visited_writers();
         let mut outdated: Vec<(Place, ChannelIndex)> = Vec::new();
-        for (slot, connection) in slots.iter_mut().zip(self.connections.slots_mut()) {
-            if let (Some(stream), Some(connection)) = (&mut slot.connection, connection) {
+        for (index, slot) in slots {
+            if let (Some(stream), Some(connection)) = (&mut slot.connection, self.connections.nth(index)) {
                 let place = connection.place();
                 outdated.extend(stream.take_outdated().map(|channel| (place, channel)));
             }
