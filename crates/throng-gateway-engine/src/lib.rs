@@ -66,6 +66,7 @@ pub mod group;
 pub mod histogram;
 pub mod limits;
 pub mod settings;
+pub mod shards;
 pub mod spatial;
 
 pub use engine::*;

@@ -67,7 +67,7 @@ impl Engine {
             self.check_room_for_clients(master)?;
         }
         let reserved = if is_client { self.settings.limits.reserved_server_channel_ids } else { 0 };
-        let taken = |id: u32| self.by_channel_id.contains_key(&id);
+        let taken = |id: u32| !self.share.is_home_of(id) || self.by_channel_id.contains_key(&id);
         let id = self.channel_ids.take(self.settings.spatial_channel_start, reserved, taken);
         let id = id.ok_or(Refusal::Limit("channel_ids"))?;
         let added = self.add_channel(id, kind, wanted.metadata.clone());
@@ -254,8 +254,9 @@ impl Engine {
                 })
         };
         let all = self.channels.iter();
-        let mut found: Vec<&Channel> =
-            all.filter(|channel| is_wanted(channel.kind as i32, &channel.metadata)).collect();
+        let mut found: Vec<&Channel> = all
+            .filter(|channel| self.share.is_home_of(channel.id) && is_wanted(channel.kind as i32, &channel.metadata))
+            .collect();
         found.sort_unstable_by_key(|channel| channel.id);
         let mut bytes = 0;
         let fitting = found.iter().take_while(|channel| {

@@ -42,6 +42,7 @@ mod position;
 mod recovery;
 mod refusal;
 mod session;
+mod share;
 mod spatial;
 mod state_memory;
 mod subscribe;
@@ -87,6 +88,8 @@ use place::Table;
 use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 use position::Positions;
 pub use refusal::Refusal;
+use share::Share;
+pub use share::{Member, Misrouted};
 pub use spatial::CellInfo;
 use spatial::World;
 use state_memory::StateMemory;
@@ -133,6 +136,8 @@ pub struct Engine {
     /// Channels made so far.
     births: u64,
     channel_ids: ChannelIds,
+    /// Which of several engines this is.
+    share: Share,
     /// The connection of each name: the last one of a name. Hashed with the standard library's keyed hash: peers choose
     /// their names.
     bearers: HashMap<(Side, String), Key>,
@@ -214,6 +219,7 @@ impl Engine {
             channels_by_type: BTreeMap::new(),
             births: 0,
             channel_ids: ChannelIds::default(),
+            share: Share::default(),
             bearers: HashMap::new(),
             auth_requests: VecDeque::new(),
             notices: VecDeque::new(),
@@ -475,12 +481,19 @@ impl Engine {
 
     /// Which messages a peer may send, and where they go.
     fn dispatch(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
-        self.check_fsm(from, message.msg_type)?;
+        self.check_closing(from)?;
+        // A session has checked what it has sorted.
+        if !self.share.is_sorted {
+            self.check_fsm(from, message.msg_type)?;
+        }
         if message.msg_type != message_type::AUTH && !self.connection(from).is_member() {
             // Nobody may act before login, even if a state machine allows it.
             return Err(Refusal::StateMachine);
         }
         self.check_memory(from, message.msg_type)?;
+        if self.passes_on(from, message) {
+            return Ok(());
+        }
         let channel = *self.by_channel_id.get(&message.channel_id).ok_or(Refusal::UnknownChannel)?;
         let is_global = message.channel_id == GLOBAL_CHANNEL;
         let globally = || if is_global { Ok(()) } else { Err(Refusal::WrongChannel) };
@@ -519,22 +532,30 @@ impl Engine {
         }
     }
 
+    fn check_closing(&self, from: Place) -> Result<(), Refusal> {
+        let connection = self.connection(from);
+        if connection.is_closing || connection.is_ending { Err(Refusal::Closing) } else { Ok(()) }
+    }
+
     fn check_fsm(&mut self, from: Place, msg_type: u32) -> Result<(), Refusal> {
-        let (now, limits) = (self.now, self.settings.limits);
-        let window = Duration::from_millis(limits.violation_window_ms.into());
         let connection = self.connection_mut(from);
-        if connection.is_closing || connection.is_ending {
-            return Err(Refusal::Closing);
-        }
         if connection.fsm.accepts(msg_type) {
             connection.fsm.received(msg_type);
             return Ok(());
         }
+        self.note_violation(from);
+        Err(Refusal::StateMachine)
+    }
+
+    /// A connection has sent what its state machine forbids.
+    fn note_violation(&mut self, from: Place) {
+        let (now, limits) = (self.now, self.settings.limits);
+        let window = Duration::from_millis(limits.violation_window_ms.into());
+        let connection = self.connection_mut(from);
         // A logged-in server's mistakes are forgiven, because its world depends on the connection.
         if connection.violations.add(now, limits.max_fsm_violations, window) && !connection.is_trusted() {
             self.send_away(from, "fsm_violations");
         }
-        Err(Refusal::StateMachine)
     }
 
     /// A client has sent a malformed message. A server's mistakes are counted, and no more.
@@ -689,7 +710,11 @@ impl Engine {
 
     /// The master: who owns the global channel.
     fn master(&self) -> Option<Place> {
-        self.channel(self.global()).owner
+        // Only the first engine has the true GLOBAL; the others know its owner.
+        match self.share.is_first() {
+            true => self.channel(self.global()).owner,
+            false => self.member_by_id(self.share.master_id?),
+        }
     }
 
     fn connection_by_id(&self, id: u32) -> Option<Place> {

@@ -102,7 +102,9 @@ impl Engine {
             let name = (side, connection.identifier.clone());
             self.bearers.insert(name, connection.key);
         }
-        self.take_over(index)
+        let takes_over = self.take_over(index);
+        self.announce_member(index);
+        takes_over
     }
 
     /// A login under the name of a live connection replaces that connection, which is closed. Usually it is the same

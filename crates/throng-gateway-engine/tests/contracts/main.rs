@@ -28,6 +28,7 @@ mod movement;
 mod operators;
 mod owner_notices;
 mod pressure;
+mod shards;
 mod slow_logins;
 mod spatial_grid;
 mod spatial_handover;

@@ -32,7 +32,7 @@ pub(crate) struct Line {
     stuck_bytes: usize,
 }
 
-struct LineOutbox(Arc<Mutex<Line>>);
+pub(crate) struct LineOutbox(pub(crate) Arc<Mutex<Line>>);
 
 impl Outbox for LineOutbox {
     fn queued_bytes(&self) -> usize {
