@@ -17,7 +17,7 @@
 //! channeld handles each channel in a goroutine of its own, and promises an order within a channel only. So it is here,
 //! with several engines:
 //!
-//! - What one connection says in one channel is done in the order in which it said it.
+//! - The messages of one connection in one channel are done in the order in which it sent them.
 //! - All that a connection is sent about one channel arrives in the order in which it happened there: the beginning of
 //!   the subscription, updates, forwarded messages, the end.
 //! - A connection's login is known everywhere before it is answered; the creation of a channel is done before it is

@@ -7,7 +7,7 @@
 //!                 due       +1   +2
 //! ```
 //! A reader is listed in one slot at most; the readers of a slot are a linked list through a table of all readers, so the
-//! wheel takes no memory but that table. Whoever changes a reader touches it; it is listed anew before the next plan.
+//! wheel takes no memory but that table. A reader that is changed is touched, and listed anew before the next plan.
 
 use throng_wire::Tick;
 

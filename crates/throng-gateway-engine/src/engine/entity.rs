@@ -9,7 +9,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Access;
-use super::handover::EntityPace;
+use super::pace::EntityPace;
 use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;

@@ -1,6 +1,5 @@
 //! Entities change cells, and with the cell perhaps their server.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,29 +52,6 @@ const ACTIONS_PER_REQUEST: u64 = 32;
 
 /// Handovers whose actions have no room in this second.
 const TOO_MANY_ACTIONS: Refusal = Refusal::Limit("handover_actions_per_s");
-
-/// Number of handovers in the present second, and the entities that wait for the next one.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    second: u64,
-    moves: u32,
-    /// Subscriptions, ends of them and notices that the moves took.
-    actions: u32,
-    /// In the order in which they wanted to move. Each is in here once, unless its channel is removed and created
-    /// again.
-    late: VecDeque<u32>,
-    /// When they are looked at again.
-    retry_at: Option<Time>,
-}
-
-/// The same of one entity.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EntityPace {
-    second: u64,
-    moves: u32,
-    /// On whose behalf it wanted to move, if it waits.
-    late: Option<u32>,
-}
 
 /// The notices of a plan that were encoded last: many receivers get the same.
 #[derive(Default)]

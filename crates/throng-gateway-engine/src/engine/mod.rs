@@ -36,6 +36,7 @@ mod memory;
 mod meters;
 mod movement;
 mod news;
+mod pace;
 mod place;
 pub mod port;
 mod position;

@@ -12,7 +12,8 @@ use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
-use super::handover::{ENTITIES_FIELD, Pace};
+use super::handover::ENTITIES_FIELD;
+use super::pace::Pace;
 use super::place::Place;
 use super::refusal::Refusal;
 use crate::spatial::{Grid, Handovers, Interest, InterestLimits, InterestScratch, Position, Slots};

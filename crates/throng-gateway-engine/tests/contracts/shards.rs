@@ -253,7 +253,7 @@ fn within_each_channel_everything_is_in_order_however_the_engines_take_turns() {
                 assert!(seen.is_sorted() && seen.last() == Some(&60), "room {room}: {seen:?}");
             }
         }
-        // What each client said in each room reached the owner once, in the order in which it was said.
+        // The messages of each client in each room reached the owner once, in their order.
         let messages = fleet.read(owner);
         let mut heard = std::collections::BTreeMap::<(u32, u32), Vec<u32>>::new();
         for message in messages.iter().filter(|message| message.msg_type == message_type::USER_SPACE_START + 7) {

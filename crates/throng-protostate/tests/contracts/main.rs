@@ -1,4 +1,4 @@
-//! What states keep, what they send to whom, what it costs, and what they do with bytes of any kind.
+//! States: the content that they keep, the updates for each subscriber, their cost, and bytes of any kind.
 #![allow(missing_docs)]
 
 mod allocation;
