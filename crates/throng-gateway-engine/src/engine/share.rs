@@ -24,7 +24,7 @@ use crate::fsm::Fsm;
 use crate::shards::{Route, Session, Shards};
 
 /// Which engine this is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Share {
     number: u32,
     /// `None`: it is the only one.
@@ -35,19 +35,6 @@ pub(super) struct Share {
     pub(super) is_sorted: bool,
     /// The number of the connection that owns GLOBAL, in engines that do not have it.
     pub(super) master_id: Option<u32>,
-}
-
-impl Default for Share {
-    fn default() -> Share {
-        Share {
-            number: 0,
-            shards: None,
-            members: VecDeque::new(),
-            misrouted: VecDeque::new(),
-            is_sorted: false,
-            master_id: None,
-        }
-    }
 }
 
 impl Share {
