@@ -15,6 +15,21 @@
 //! the same bytes. A late subscriber gets the newest values, once; old updates are never repeated. The memory is
 //! bounded by the state, not by the slowest reader.
 //!
+//! ```
+//! use throng_protostate::{Chunks, DataState, MergeOptions, StateLimits};
+//! use throng_wire::Tick;
+//!
+//! let room = "type.googleapis.com/game.Room";
+//! let mut state = DataState::new(None, room, MergeOptions::default(), StateLimits::default(), Tick(0));
+//! state.merge(&[0x08, 5], room, 1, Tick(1)).expect("field 1 is 5");
+//! state.merge(&[0x10, 7], room, 2, Tick(2)).expect("field 2 is 7");
+//!
+//! let mut chunks = Chunks::new();
+//! state.encode(Some(Tick(1)), None, None, 1_000, &mut chunks);
+//! let sent: Vec<&[u8]> = chunks.iter().map(|chunk| chunk.value).collect();
+//! assert_eq!(sent, [[0x10, 7]], "a subscriber that stands at tick 1 lacks the second change alone");
+//! ```
+//!
 //! # Merging
 //!
 //! The state is what a parser makes of all updates, one after the other: scalars and strings take the newest value,
